@@ -1,0 +1,82 @@
+# Everything here sets itself up: it needs python3 (3.11 or later) with venv, and make.
+#
+# Variables that may be given on the command line:
+#   PYTHON=...         the Python to make .venv with          (else: tools/find_python.sh)
+#   PYTHON_NEWEST=...  the Python to make .venv-newest with   (else: tools/find_python.sh newest)
+#   JOBS=...           how many processes share the tests; 0 runs them in one
+#   PYTEST_ARGS=...    more arguments for pytest, such as PYTEST_ARGS="-k while -x"
+
+PYTHON =
+PYTHON_NEWEST =
+JOBS = 2
+PYTEST_ARGS =
+
+# Programs are run as modules of the interpreter, not as scripts from bin/: the scripts have the
+# path of the environment written into them, and break when the project is moved.
+VENV = .venv/bin/python
+VENV_NEWEST = .venv-newest/bin/python
+
+# What an environment is made from. The stamp inside is touched only after all went well; it holds
+# the path of the project, as an environment that was copied along with it is of no use.
+INPUTS = pyproject.toml tools/find_python.sh tools/make_venv.sh
+STAMP = .venv/.made-for
+STAMP_NEWEST = .venv-newest/.made-for
+
+VERSIONS = import sys, jax, jaxlib, numpy; print("Python %d.%d.%d" % sys.version_info[:3], \
+	*(m.__name__ + " " + m.__version__ for m in (jax, jaxlib, numpy)), sep=", ")
+PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-newest lint format types bench clean moved
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+demo: $(STAMP) ## train a network on handwritten digits
+	@$(VENV) examples/digits.py
+
+test: $(STAMP) ## run the tests
+	@$(VENV) -c '$(VERSIONS)'
+	@$(VENV) $(PYTEST)
+
+test-newest: $(STAMP_NEWEST) ## run the tests on the newest Python and jax
+	@$(VENV_NEWEST) -c '$(VERSIONS)'
+	@$(VENV_NEWEST) $(PYTEST)
+
+lint: $(STAMP) ## check style and formatting
+	@$(VENV) -m ruff check .
+	@$(VENV) -m ruff format --check .
+
+format: $(STAMP) ## repair what `make lint` finds, as far as ruff can
+	@$(VENV) -m ruff check --fix-only .
+	@$(VENV) -m ruff format .
+
+types: $(STAMP) ## check the annotations
+	@$(VENV) -m mypy
+
+bench: $(STAMP) ## measure how fast graphs are built
+	@$(VENV) benchmarks/build_graph.py
+
+clean: ## remove the environments and all that was generated
+	rm -rf .venv .venv-newest build dist *.egg-info
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): $(INPUTS)
+	@rm -f $@
+	@sh tools/make_venv.sh .venv default '$(PYTHON)'
+	@echo '$(CURDIR)' > $@
+
+$(STAMP_NEWEST): $(INPUTS)
+	@rm -f $@
+	@sh tools/make_venv.sh .venv-newest newest '$(PYTHON_NEWEST)'
+	@echo '$(CURDIR)' > $@
+
+# A stamp that names another path is out of date, whatever its age.
+moved:
+ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
+$(STAMP): moved
+endif
+ifneq ($(shell cat $(STAMP_NEWEST) 2>/dev/null),$(CURDIR))
+$(STAMP_NEWEST): moved
+endif

@@ -1,0 +1,126 @@
+"""XlaComputation: a recorded computation, ready to be printed, walked, called or lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from builder.shape import ProgramShape
+from builder.xla_op import XlaOp
+
+__all__ = ["XlaComputation"]
+
+
+class XlaComputation:
+    """What a builder built: ops in the order they were recorded, and the root.
+
+    Attributes:
+        name: the computation's name.
+        ops: every op, operands before users.
+        root: the op whose value is the result.
+        parameters: the parameter ops in the order of their numbers.
+        program_shape: shapes and names of the parameters, and the shape of the result.
+
+    `str(computation)` is its HLO text.
+
+    Example:
+        >>> import builder as xb
+        >>> @xb.computation(xb.f32[2])
+        ... def double(x):
+        ...     return x + x
+        >>> print(double)
+        HloModule double, entry_computation_layout={(f32[2]{0})->f32[2]{0}}
+        <BLANKLINE>
+        ENTRY %double (x: f32[2]) -> f32[2] {
+          %x = f32[2]{0} parameter(0)
+          ROOT %add.1 = f32[2]{0} add(%x, %x)
+        }
+        <BLANKLINE>
+    """
+
+    __slots__ = ("__weakref__", "_users", "name", "ops", "parameters", "program_shape", "root")
+
+    def __init__(
+        self, name: str, ops: Sequence[XlaOp], root: XlaOp, parameters: Sequence[XlaOp]
+    ) -> None:
+        self.name = name
+        self.ops = ops
+        self.root = root
+        self.parameters = tuple(parameters)
+        self.program_shape = ProgramShape(
+            (p.shape for p in self.parameters),
+            root.shape,
+            (p.name or f"p{i}" for i, p in enumerate(self.parameters)),
+        )
+        self._users: list[tuple[XlaOp, ...]] | None = None
+
+    def users(self, op: XlaOp) -> tuple[XlaOp, ...]:
+        """The ops that take `op` as an operand, each once, in the order of recording.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> x = b.parameter(xb.f32[2], "x")
+            >>> y = x + x
+            >>> c = b.build(xb.neg(y))
+            >>> [u.opcode for u in c.users(x)], c.users(c.root)
+            (['add'], ())
+        """
+        if self._users is None:
+            lists: list[list[XlaOp]] = [[] for _ in self.ops]
+            for user in self.ops:
+                for operand in user.operands:
+                    found = lists[operand.id]
+                    if not found or found[-1] is not user:
+                        found.append(user)
+            self._users = [tuple(found) for found in lists]
+        return self._users[op.id]
+
+    def post_order(self) -> Iterator[XlaOp]:
+        """The ops that the root depends on, each once, operands before users."""
+        needed = bytearray(len(self.ops))
+        needed[self.root.id] = 1
+        for index in range(self.root.id, -1, -1):
+            if needed[index]:
+                for operand in self.ops[index].operands:
+                    needed[operand.id] = 1
+        return (op for op in self.ops if needed[op.id])
+
+    def called_computations(self) -> tuple[XlaComputation, ...]:
+        """The computations that ops here apply, and those they apply; callees before callers."""
+        order: dict[XlaComputation, None] = {}
+        entered = {self}
+        stack: list[tuple[XlaComputation, Iterator[XlaComputation]]] = [(self, _direct(self))]
+        while stack:
+            current, remaining = stack[-1]
+            for called in remaining:
+                if called not in entered:
+                    entered.add(called)
+                    stack.append((called, _direct(called)))
+                    break
+            else:
+                stack.pop()
+                if current is not self:
+                    order[current] = None
+        return tuple(order)
+
+    def to_hlo_text(self, *, metadata: bool = False) -> str:
+        """HLO text that XLA's parser accepts.
+
+        Args:
+            metadata: whether each instruction carries its name and source line.
+        """
+        from builder.hlo_text import module_text  # the printer builds on this class
+
+        return module_text(self, metadata=metadata)
+
+    def __str__(self) -> str:
+        return self.to_hlo_text()
+
+    def __repr__(self) -> str:
+        return f"<XlaComputation {self.name!r} {self.program_shape}, {len(self.ops)} ops>"
+
+
+def _direct(computation: XlaComputation) -> Iterator[XlaComputation]:
+    for op in computation.ops:
+        if op.attributes:
+            yield from op.called_computations

@@ -1,0 +1,215 @@
+"""Python and NumPy values as constants: which type they get, and whether it holds them.
+
+Nothing is converted silently: an array keeps its dtype, a Python number must fit the type that
+is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+
+from builder import primitive_type as pt
+from builder.errors import ConstantError, OperandError
+from builder.primitive_type import Kind, PrimitiveType
+from builder.shape import ArrayShape, intern_array
+
+__all__ = ["as_constant_array", "check_number", "scalar_array"]
+
+
+def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") -> None:
+    """Raises ConstantError unless `element_type` holds the Python number `value`.
+
+    A bool needs pred; an int needs an integer type in range, or a floating type that holds it
+    exactly; a float needs a floating type, and rounds to it without overflow; a complex number
+    needs a complex type.
+    """
+
+    def refuse(reason: str, fix: str = "") -> ConstantError:
+        return ConstantError(
+            f"{op}: {element_type} can't hold the Python number {value!r}: {reason}"
+            + (f"\nfix: {fix}" if fix else ""),
+            op=op,
+        )
+
+    kind = element_type.kind
+    if isinstance(value, bool):
+        if kind is not Kind.PRED:
+            raise refuse("a bool is a pred", "write 1 or 0, or convert the pred with xb.convert")
+        return
+    if kind is Kind.PRED:
+        raise refuse("a pred is True or False", "write True or False")
+    if isinstance(value, int):
+        if element_type.is_integral:
+            if not element_type.min <= value <= element_type.max:
+                raise refuse(f"the range is {element_type.min} to {element_type.max}")
+            return
+        _check_float(value, element_type, refuse)
+    elif isinstance(value, float):
+        if element_type.is_integral:
+            fix = f"write {int(value)}" if value.is_integer() else "write a whole number"
+            raise refuse("it is a float, the type is an integer type", fix)
+        _check_float(value, element_type, refuse)
+    else:  # complex
+        if not element_type.is_complex:
+            raise refuse(
+                "it is complex, the type is not", "write a real number, or use c64 or c128"
+            )
+        _check_float(value.real, element_type.real_type, refuse)
+        _check_float(value.imag, element_type.real_type, refuse)
+
+
+def _check_float(value: int | float, element_type: PrimitiveType, refuse: Any) -> None:
+    """`value` in a floating-point (or complex, by its parts) type: no overflow, ints exact."""
+    real = element_type.real_type
+    if isinstance(value, int):
+        low, high = element_type.min, element_type.max
+        held = int(_rounded(value, real)) if low <= value <= high else None
+        if held is None:
+            raise refuse(f"the range is {low} to {high}")
+        if held != value:
+            raise refuse(
+                f"the nearest number that it holds is {held}",
+                f"write {float(held)!r}, or use a wider type",
+            )
+        return
+    held_float = _rounded(value, real)
+    if math.isnan(value):
+        if not math.isnan(held_float):
+            raise refuse("it has no NaN")
+    elif math.isinf(value):
+        if not math.isinf(held_float) or (held_float < 0) != (value < 0):
+            raise refuse("it has no such infinity")
+    elif not math.isfinite(held_float) or not _near(value, real):
+        raise refuse(f"the range is {real.min} to {real.max}")
+    elif value < 0 and held_float > 0:
+        raise refuse("it has no negative numbers")
+
+
+def _near(value: float, real: PrimitiveType) -> bool:
+    """Whether a finite `value` rounds into the range, not merely saturates at its end."""
+    if abs(value) <= real.max:
+        return value >= 0 or real.min < 0
+    # Above the largest value only what rounds down to it: at most half a step beyond.
+    step = real.max - float(np.nextafter(real.dtype.type(real.max), real.dtype.type(0)))
+    return abs(value) < real.max + step / 2
+
+
+def _rounded(value: int | float, real: PrimitiveType) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.asarray(value, np.float64).astype(real.dtype))
+
+
+def scalar_array(
+    value: Any, element_type: PrimitiveType, op: str = "constant"
+) -> np.ndarray[Any, Any]:
+    """The Python number `value` as a read-only rank-0 array; raises as `check_number` does."""
+    check_number(value, element_type, op)
+    if not element_type.is_integral:
+        # By way of the widest type: NumPy's own choice for a large int would be `object`.
+        wide = np.array(value, np.complex128 if element_type.is_complex else np.float64)
+    else:
+        wide = np.array(value, np.int64 if element_type.min < 0 else np.uint64)
+    array = wide.astype(element_type.dtype)
+    array.flags.writeable = False
+    return array
+
+
+def as_constant_array(
+    value: Any, element_type: Any = None
+) -> tuple[np.ndarray[Any, Any], ArrayShape]:
+    """`value` as a read-only array in native byte order, and its shape (see `constant`)."""
+    wanted = None if element_type is None else pt.primitive_type(element_type)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _from_array(value, wanted)
+    if isinstance(value, numbers.Number):
+        if isinstance(value, bool) and wanted is None:
+            wanted = pt.pred
+        if wanted is None:
+            raise ConstantError(
+                f"constant: the Python number {value!r} has no element type of its own\n"
+                f"fix: name one: constant({value!r}, xb.f32), or give a NumPy value",
+                op="constant",
+            )
+        return scalar_array(value, wanted), intern_array(wanted, ())
+    if isinstance(value, (list, tuple)):
+        return _from_lists(value, wanted)
+    exported = getattr(value, "__array__", None)
+    if exported is not None and not hasattr(value, "opcode"):
+        return _from_array(np.asarray(value), wanted)
+    raise OperandError(
+        f"constant: expected a NumPy array, a Python number or nested lists of numbers, "
+        f"got {type(value).__name__}: {value!r}",
+        op="constant",
+    )
+
+
+def _from_array(value: Any, wanted: PrimitiveType | None) -> tuple[np.ndarray[Any, Any], ArrayShape]:
+    array = np.asarray(value)
+    try:
+        found = pt.from_dtype(array.dtype)
+    except ValueError as error:
+        raise ConstantError(f"constant: {error}", op="constant") from None
+    if wanted is not None and wanted is not found:
+        raise ConstantError(
+            f"constant: the array is of type {found} and {wanted} was asked for; nothing is "
+            f"converted silently\n"
+            f"fix: convert it first with .astype({wanted.dtype.name!r}), or leave the type out",
+            op="constant",
+        )
+    # The one copy: into C order, native byte order, and memory of our own. An array that nobody
+    # can write to is taken as it is.
+    if not array.dtype.isnative or not array.flags.c_contiguous or _writable(array):
+        array = np.array(array, dtype=found.dtype, order="C", copy=True)
+        array.flags.writeable = False
+    return array, intern_array(found, array.shape)
+
+
+def _writable(array: np.ndarray[Any, Any]) -> bool:
+    """Whether somebody can write to the array's memory: through it, or through what it views."""
+    current: Any = array
+    while isinstance(current, np.ndarray):
+        if current.flags.writeable:
+            return True
+        current = current.base
+    return current is not None and not isinstance(current, bytes)
+
+
+def _from_lists(
+    value: Any, wanted: PrimitiveType | None
+) -> tuple[np.ndarray[Any, Any], ArrayShape]:
+    try:
+        array = np.array(value, dtype=object)
+    except ValueError:
+        array = np.array(None, dtype=object)
+    flat = array.ravel().tolist()
+    if any(isinstance(v, (list, tuple)) or v is None for v in flat):
+        raise ConstantError(
+            f"constant: nested lists must have equal lengths and hold numbers, got {value!r}",
+            op="constant",
+        )
+    for item in flat:
+        if not isinstance(item, (numbers.Number, np.generic)):
+            raise OperandError(
+                f"constant: nested lists must hold numbers, got {type(item).__name__}: {item!r}",
+                op="constant",
+            )
+    if wanted is None:
+        if flat and all(isinstance(v, bool) for v in flat):
+            wanted = pt.pred
+        else:
+            raise ConstantError(
+                "constant: lists of Python numbers have no element type of their own\n"
+                "fix: name one: constant([1, 2], xb.f32), or give a NumPy array",
+                op="constant",
+            )
+    result = np.empty(len(flat), wanted.dtype)
+    for index, item in enumerate(flat):
+        number = item.item() if isinstance(item, np.generic) else item
+        result[index] = scalar_array(number, wanted)
+    result = result.reshape(array.shape)
+    result.flags.writeable = False
+    return result, intern_array(wanted, result.shape)

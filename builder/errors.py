@@ -1,0 +1,72 @@
+"""The errors that xlabuilder raises.
+
+Each carries its facts as attributes besides the message: `op`, the name of the operation;
+`shapes`, the operand shapes by argument name; `dimension`, where one dimension is at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = [
+    "BuilderError",
+    "ConstantError",
+    "OperandError",
+    "ShapeInferenceError",
+    "ShapeTextError",
+    "SignatureError",
+    "XlaError",
+]
+
+
+class XlaError(Exception):
+    """Base of every error that xlabuilder raises for wrong input.
+
+    Attributes:
+        op: name of the operation, or None.
+        shapes: shapes of the operands by argument name (empty where there are none).
+        dimension: number of the dimension at fault, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        op: str | None = None,
+        shapes: Mapping[str, Any] | None = None,
+        dimension: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.op = op
+        self.shapes = dict(shapes or {})
+        self.dimension = dimension
+
+
+class ShapeInferenceError(XlaError, ValueError):
+    """The operands' shapes, or the op's attributes, break a rule of the operation."""
+
+
+class SignatureError(ShapeInferenceError):
+    """A computation given to an op (reducer, condition, body, branch) has the wrong signature."""
+
+
+class OperandError(XlaError, TypeError):
+    """An operand is not what the op takes: no XlaOp, or a Python value that can't become one."""
+
+
+class ConstantError(XlaError, ValueError):
+    """A Python or NumPy value can't be held by the element type asked for."""
+
+
+class BuilderError(XlaError, RuntimeError):
+    """A builder is used out of order: foreign ops, already built, parameters missing or twice."""
+
+
+class ShapeTextError(XlaError, ValueError):
+    """The text of a shape or layout is malformed; `position` says where."""
+
+    def __init__(self, message: str, *, text: str, position: int) -> None:
+        super().__init__(f"{message}\n  {text}\n  {' ' * position}^")
+        self.text = text
+        self.position = position

@@ -1,0 +1,271 @@
+"""Computations given to ops: reducers, conditions, bodies, branches.
+
+An op that applies a computation takes an XlaComputation or a Python callable. A callable is
+recorded here, with the parameter shapes that the op implies. Where the op allows it (while_,
+conditional, call), the callable may use values of the enclosing builder: they are captured, and
+passed as further arguments, since a computation has nothing but its parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from builder.computation import XlaComputation
+from builder.errors import BuilderError, OperandError
+from builder.recording import append
+from builder.shape import ProgramShape, Shape, TupleShape
+from builder.xla_builder import XlaBuilder
+from builder.xla_op import XlaOp
+
+__all__ = ["Recorded", "as_computation", "record_callable", "close_over", "signature"]
+
+# The library's own functions (xb.add as a reducer) recorded once for each signature. A user's
+# callable is recorded every time: what it closes over may have changed.
+_OWN: dict[tuple[Any, tuple[Shape, ...]], XlaComputation] = {}
+
+
+class Recorded:
+    """A callable recorded into a builder of its own, not built yet: captures may be added.
+
+    Attributes:
+        builder: the nested builder.
+        root: the op that the callable gave.
+    """
+
+    __slots__ = ("builder", "root")
+
+    def __init__(self, builder: XlaBuilder, root: XlaOp) -> None:
+        self.builder = builder
+        self.root = root
+
+    def captures(self) -> list[tuple[XlaOp, XlaOp]]:
+        """Pairs of an enclosing op and the op that stands for it inside."""
+        return [
+            (outer, inner)
+            for outer, inner in self.builder.captured.values()
+            if inner.opcode == "captured"
+        ]
+
+
+def _name_of(function: Any, fallback: str) -> str:
+    name = getattr(function, "__name__", "")
+    return name if name.isidentifier() else fallback
+
+
+def _parameter_names(function: Any, count: int) -> list[str]:
+    """The callable's own argument names, where it has just as many positional ones."""
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_argcount == count and not code.co_flags & 0x04:
+        names = list(code.co_varnames[:count])
+        if len(set(names)) == count:
+            return names
+    return [f"p{i}" for i in range(count)]
+
+
+def record_callable(
+    op: str,
+    role: str,
+    function: Callable[..., Any],
+    shapes: Sequence[Shape],
+    *,
+    enclosing: XlaBuilder | None = None,
+    pass_arguments: bool = True,
+) -> Recorded:
+    """Records `function` called with parameters of these shapes.
+
+    Args:
+        op, role: for messages: which op, which of its arguments.
+        function: takes one XlaOp for each shape; gives an XlaOp, or a sequence of them for a
+            tuple.
+        shapes: the parameters' shapes.
+        enclosing: the builder whose values may be captured; None when none may.
+        pass_arguments: false to call `function` without arguments all the same.
+
+    Raises:
+        OperandError: the callable gave something else than XlaOps.
+    """
+    builder = XlaBuilder(_name_of(function, f"{op.rstrip('_')}_{role.replace(' ', '_')}"))
+    builder.purpose = f"the {role} of {op}"
+    builder.parent = enclosing
+    builder.may_capture = enclosing is not None
+    names = _parameter_names(function, len(shapes))
+    parameters = [builder.parameter(s, n) for s, n in zip(shapes, names, strict=True)]
+    if enclosing is not None:
+        enclosing.child = builder
+        enclosing.is_open = False
+    try:
+        try:
+            result = function(*parameters) if pass_arguments else function()
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                # Raised by the call itself, not inside: the callable's arguments do not match.
+                given = ", ".join(str(s) for s in shapes)
+                raise OperandError(
+                    f"{op}: {role} is called with {len(shapes)} arguments ({given}), "
+                    f"got a callable that does not take them: {error}",
+                    op=op,
+                ) from error
+            raise
+        root = _as_root(op, role, builder, result)
+    finally:
+        if enclosing is not None:
+            enclosing.child = None
+            enclosing.is_open = not enclosing.built
+    return Recorded(builder, root)
+
+
+def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
+    if isinstance(result, (list, tuple)):
+        parts = [_as_root(op, role, builder, r) for r in result]
+        shape = TupleShape(p.shape for p in parts)
+        return append(builder, "tuple", shape, tuple(parts))
+    if type(result) is not XlaOp:
+        fix = ""
+        if result is None:
+            fix = "\nfix: return the result"
+        elif isinstance(result, (bool, int, float)):
+            fix = "\nfix: return builder.constant(value, type) of an argument's builder"
+        raise OperandError(
+            f"{op}: {role} must return an XlaOp, or several in a tuple, got {result!r}{fix}", op=op
+        )
+    return builder.adopt(op, result)
+
+
+def build(recorded: Recorded) -> XlaComputation:
+    """Ends the recording of a callable and gives its computation."""
+    return recorded.builder.build(recorded.root)
+
+
+def as_computation(
+    op: str,
+    role: str,
+    computation: XlaComputation | Callable[..., Any],
+    shapes: Sequence[Shape],
+) -> XlaComputation:
+    """The computation that an op without captures applies.
+
+    Args:
+        op, role: for messages: which op, which of its arguments.
+        computation: an XlaComputation, taken as it is, or a callable to record.
+        shapes: the parameter shapes that the op implies.
+
+    Raises:
+        OperandError: neither a computation nor callable.
+    """
+    if isinstance(computation, XlaComputation):
+        return computation
+    if not callable(computation):
+        raise OperandError(
+            f"{op}: {role} must be an XlaComputation or a callable, got {computation!r}", op=op
+        )
+    if getattr(computation, "__module__", "").startswith("builder."):
+        key = (computation, tuple(shapes))
+        found = _OWN.get(key)
+        if found is None:
+            found = _OWN[key] = build(record_callable(op, role, computation, shapes))
+        return found
+    return build(record_callable(op, role, computation, shapes))
+
+
+def signature(one: XlaComputation | Recorded) -> ProgramShape:
+    """Parameters and result of a computation, or of a callable as the user wrote it."""
+    if isinstance(one, XlaComputation):
+        return one.program_shape
+    parameters = [one.builder.parameters[i] for i in range(len(one.builder.parameters))]
+    return ProgramShape(
+        (p.shape for p in parameters), one.root.shape, (p.name or "" for p in parameters)
+    )
+
+
+def close_over(
+    ones: Sequence[XlaComputation | Recorded], *, give_back: Sequence[bool]
+) -> tuple[list[XlaComputation], list[XlaOp]]:
+    """Builds computations of one parameter, captured values turned into arguments.
+
+    When any of them captured something, each `T -> S` becomes `(T, captured...) -> S`, or
+    `(T, captured...) -> (S, captured...)` where `give_back` says so (the body of a loop).
+
+    Returns:
+        The computations, and the captured ops of the enclosing builder.
+    """
+    outers: dict[int, XlaOp] = {}
+    for one in ones:
+        if isinstance(one, Recorded):
+            for outer, _ in one.captures():
+                outers.setdefault(id(outer), outer)
+    captured = list(outers.values())
+    if not captured:
+        return [build(o) if isinstance(o, Recorded) else o for o in ones], []
+    position = {key: index + 1 for index, key in enumerate(outers)}
+    closed: list[XlaComputation] = []
+    for one, gives in zip(ones, give_back, strict=True):
+        recorded = one if isinstance(one, Recorded) else _call_of(one)
+        whole = _widen_parameter(recorded, captured, position)
+        if gives:
+            kept = [element(whole, i + 1) for i in range(len(captured))]
+            recorded.root = tuple_of(recorded.builder, [recorded.root, *kept])
+        closed.append(build(recorded))
+    return closed, captured
+
+
+def _call_of(computation: XlaComputation) -> Recorded:
+    """A callable that does nothing but call `computation`, to be widened in its stead."""
+    builder = XlaBuilder(f"{computation.name}_closed")
+    shape = computation.program_shape
+    argument = builder.parameter(shape.parameters[0], shape.parameter_names[0])
+    root = append(builder, "call", shape.result, (argument,), {"to_apply": computation})
+    return Recorded(builder, root)
+
+
+def _widen_parameter(one: Recorded, captured: list[XlaOp], position: dict[int, int]) -> XlaOp:
+    """Puts a tuple parameter in front; the old parameter and the captures take its elements."""
+    builder = one.builder
+    old = builder.parameters[0]
+    shape = TupleShape((old.shape, *(c.shape for c in captured)))
+    whole = append(builder, "parameter", shape, (), {"number": 0})
+    builder.ops.insert(0, builder.ops.pop())
+    whole.code, whole.lasti, whole.name = old.code, old.lasti, old.name
+    builder.parameters[0] = whole
+    for index, op in enumerate(builder.ops):
+        op.id = index
+    taken = [(old, 0)] + [(inner, position[id(outer)]) for outer, inner in one.captures()]
+    for inner, index in taken:
+        inner.opcode = "get_tuple_element"
+        inner.operands = (whole,)
+        inner.attributes = {"index": index}
+    old.name = None
+    return whole
+
+
+def append_captures(one: Recorded) -> list[XlaOp]:
+    """Turns the captures of one callable into further parameters, after its own.
+
+    Returns:
+        The captured ops of the enclosing builder, in the order of the new parameters.
+    """
+    captured: list[XlaOp] = []
+    builder = one.builder
+    for outer, inner in one.captures():
+        number = len(builder.parameters)
+        inner.opcode = "parameter"
+        inner.attributes = {"number": number}
+        inner.name = f"captured{len(captured)}"
+        builder.parameters[number] = inner
+        captured.append(outer)
+    return captured
+
+
+def tuple_of(builder: XlaBuilder, parts: Sequence[XlaOp]) -> XlaOp:
+    """Records a tuple in `builder`, which may be one that is being recorded as a callable."""
+    return append(builder, "tuple", TupleShape(p.shape for p in parts), tuple(parts))
+
+
+def element(op: XlaOp, index: int) -> XlaOp:
+    """Records element `index` of a tuple in the builder of `op`."""
+    shape = op.shape
+    if not isinstance(shape, TupleShape):
+        raise BuilderError(f"get_tuple_element: expected a tuple, got {shape}")
+    return append(op.builder, "get_tuple_element", shape.elements[index], (op,), {"index": index})
+
+

@@ -1,0 +1,344 @@
+"""Tuples, calls, loops, branches and barriers.
+
+Operation Semantics: Call, Conditional, GetTupleElement, OptimizationBarrier, Tuple, While.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any, Union, overload
+
+from builder import shape_inference
+from builder.computation import XlaComputation
+from builder.errors import OperandError
+from builder.nested import (
+    Recorded,
+    append_captures,
+    build,
+    close_over,
+    record_callable,
+    signature,
+)
+from builder.ops.operands import need_op, need_ops
+from builder.ops.registry import op
+from builder.recording import record, resolve_builder
+from builder.shape import Shape
+from builder.shape_inference.check import integer
+from builder.xla_op import XlaOp
+
+__all__ = [
+    "call",
+    "conditional",
+    "get_tuple_element",
+    "optimization_barrier",
+    "tuple",
+    "while_",
+]
+
+Applied = Union[XlaComputation, Callable[..., Any]]
+_SEQUENCES = (list, builtins.tuple)
+
+
+@op("Tuple", opcode="tuple", section="Tuple")
+def tuple(*elements: XlaOp) -> XlaOp:
+    """Several values as one.
+
+    Args:
+        elements: at least one op; arrays, tokens or tuples. (The empty tuple, which has no
+            operand to find the builder by, is ``builder.empty_tuple()``.)
+
+    Returns:
+        A tuple of their shapes.
+
+    Raises:
+        OperandError: no element, or one that is no op.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> v, s = b.parameter(xb.f32[10]), b.parameter(xb.s32[()])
+        >>> xb.tuple(v, s).shape
+        (f32[10], s32[])
+
+    Operation Semantics: Tuple.
+    """
+    if not elements:
+        raise OperandError(
+            "tuple: at least one element is needed, got none\n"
+            "fix: the empty tuple is builder.empty_tuple()",
+            op="tuple",
+        )
+    ops = need_ops("tuple", "element", elements)
+    return record("tuple", shape_inference.control_flow.tuple([o.shape for o in ops]), ops)
+
+
+@op("GetTupleElement", opcode="get_tuple_element", section="GetTupleElement")
+def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
+    """One element of a tuple; ``tuple_data[index]`` is the same.
+
+    Args:
+        tuple_data: a tuple.
+        index: the element's number, from 0.
+
+    Returns:
+        The element.
+
+    Raises:
+        ShapeInferenceError: not a tuple, or no such element.
+
+    Example:
+        >>> import builder as xb
+        >>> t = xb.XlaBuilder().parameter("(f32[10], s32[])")
+        >>> xb.get_tuple_element(t, 1).shape
+        s32[]
+
+    Operation Semantics: GetTupleElement.
+    """
+    source = need_op("get_tuple_element", "tuple_data", tuple_data)
+    number = integer("get_tuple_element", "index", index)
+    shape = shape_inference.control_flow.get_tuple_element(source.shape, number)
+    return record("get_tuple_element", shape, (source,), {"index": number})
+
+
+@op("OptimizationBarrier", opcode="optimization_barrier", section="OptimizationBarrier")
+def optimization_barrier(operand: XlaOp) -> XlaOp:
+    """The operand, with nothing moved across by the compiler: all of it is computed before use.
+
+    Args:
+        operand: anything; a tuple to hold several values together.
+
+    Returns:
+        The same values.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.optimization_barrier(xb.XlaBuilder().parameter(xb.f32[3])).shape
+        f32[3]
+
+    Operation Semantics: OptimizationBarrier.
+    """
+    source = need_op("optimization_barrier", "operand", operand)
+    shape = shape_inference.control_flow.optimization_barrier(source.shape)
+    return record("optimization_barrier", shape, (source,))
+
+
+def _state(name: str, argument: str, value: Any) -> XlaOp:
+    """One op for a value that may be given as a sequence of ops, which becomes a tuple."""
+    if isinstance(value, _SEQUENCES) and value:
+        return tuple(*need_ops(name, argument, value))
+    return need_op(name, argument, value)
+
+
+def _record(
+    name: str,
+    role: str,
+    computation: Applied,
+    shapes: Sequence[Shape],
+    beside: Sequence[XlaOp],
+    pass_arguments: bool = True,
+) -> XlaComputation | Recorded:
+    """The computation itself, or a callable recorded with captures allowed."""
+    if isinstance(computation, XlaComputation):
+        return computation
+    if not callable(computation):
+        raise OperandError(
+            f"{name}: {role} must be an XlaComputation or a callable, got {computation!r}", op=name
+        )
+    enclosing = resolve_builder(name, *beside)
+    return record_callable(
+        name, role, computation, shapes, enclosing=enclosing, pass_arguments=pass_arguments
+    )
+
+
+@op("Call", opcode="call", section="Call")
+def call(computation: Applied, *operands: XlaOp) -> XlaOp:
+    """The result of a computation applied to the operands.
+
+    Args:
+        computation: an XlaComputation, or a callable; a callable may use ops of the enclosing
+            builder, which are passed as further operands.
+        operands: one for each parameter, of its shape.
+
+    Returns:
+        The computation's result.
+
+    Raises:
+        SignatureError: the operands are not those that the computation takes.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[3])
+        >>> xb.call(lambda v: v * v, x).shape
+        f32[3]
+
+    Operation Semantics: Call.
+    """
+    if len(operands) == 1 and isinstance(operands[0], _SEQUENCES):
+        operands = builtins.tuple(operands[0])
+    arguments = need_ops("call", "operand", operands)
+    if not arguments:
+        raise OperandError(
+            "call: at least one operand is needed to know the builder, got none", op="call"
+        )
+    shapes = [a.shape for a in arguments]
+    recorded = _record("call", "computation", computation, shapes, arguments)
+    if isinstance(recorded, Recorded):
+        arguments = (*arguments, *append_captures(recorded))
+    applied = build(recorded) if isinstance(recorded, Recorded) else recorded
+    shape = shape_inference.control_flow.call(applied.program_shape, [a.shape for a in arguments])
+    return record("call", shape, arguments, {"to_apply": applied})
+
+
+@op("While", opcode="while", section="While")
+def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> XlaOp:
+    """A loop: `body` applied to the state for as long as `condition` of it holds.
+
+    Args:
+        condition: a computation T -> pred[], or a callable on one XlaOp.
+        body: a computation T -> T, or a callable on one XlaOp. A callable may unpack a tuple
+            (``i, total = state``), return a tuple of ops, and use ops of the enclosing builder.
+        init: the first state, of any shape T; several ops stand for their tuple.
+
+    Returns:
+        The last state, of shape T.
+
+    Raises:
+        SignatureError: condition or body is not of that signature.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> init = xb.tuple(b.constant(0, xb.s32), b.parameter(xb.f32[10]))
+        >>> def body(state):
+        ...     i, total = state
+        ...     return i + 1, total + 1.0
+        >>> xb.while_(lambda state: state[0] < 1000, body, init).shape
+        (s32[], f32[10])
+
+    Operation Semantics: While.
+    """
+    state = _state("while_", "init", init)
+    shapes = [state.shape]
+    test = _record("while_", "condition", condition, shapes, (state,))
+    step = _record("while_", "body", body, shapes, (state,))
+    shape_inference.control_flow.while_(signature(test), signature(step), state.shape)
+    (condition, body), captured = close_over([test, step], give_back=[False, True])
+    attributes = {"condition": condition, "body": body}
+    if not captured:
+        return record("while", state.shape, (state,), attributes)
+    # The loop carries what it captured along with the state.
+    widened = tuple(state, *captured)
+    return record("while", widened.shape, (widened,), attributes)[0]
+
+
+@overload
+def conditional(
+    pred: XlaOp,
+    true_operand: XlaOp | Sequence[XlaOp] | None,
+    true_computation: Applied,
+    false_operand: XlaOp | Sequence[XlaOp] | None,
+    false_computation: Applied,
+) -> XlaOp: ...
+
+
+@overload
+def conditional(
+    branch_index: XlaOp,
+    branch_computations: Sequence[Applied],
+    branch_operands: Sequence[XlaOp | Sequence[XlaOp] | None],
+) -> XlaOp: ...
+
+
+@op("Conditional", opcode="conditional", section="Conditional")
+def conditional(*arguments: Any, **named: Any) -> XlaOp:
+    """The result of one of several computations; only that one is executed.
+
+    Two forms, as in the document::
+
+        conditional(pred, true_operand, true_computation, false_operand, false_computation)
+        conditional(branch_index, branch_computations, branch_operands)
+
+    Args:
+        pred: a scalar pred: true_computation is applied to true_operand if it holds, else
+            false_computation to false_operand.
+        branch_index: a scalar s32: the number of the branch. A number that is out of range, less
+            than 0 too, chooses the last branch.
+        true_operand, false_operand, branch_operands: one op for each branch; several ops in a
+            sequence stand for their tuple; None for a callable without arguments.
+        true_computation, false_computation, branch_computations: computations T_b -> S, or
+            callables on one XlaOp. Callables may use ops of the enclosing builder.
+
+    Returns:
+        A value of shape S.
+
+    Raises:
+        ShapeInferenceError: the choice is no scalar pred or s32; counts differ.
+        SignatureError: a branch does not take its operand, or gives another shape than the first.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> p, x = b.parameter(xb.pred[()]), b.parameter(xb.f32[3])
+        >>> xb.conditional(p, x, lambda v: v + 1, x, lambda v: v * 2).shape
+        f32[3]
+        >>> i = b.parameter(xb.s32[()])
+        >>> xb.conditional(i, [xb.neg, xb.abs, xb.exp], [x, x, x]).shape
+        f32[3]
+
+    Operation Semantics: Conditional.
+    """
+    choice, computations, operands = _conditional_arguments(arguments, named)
+    which = need_op("conditional", "pred or branch_index", choice)
+    given = [
+        which.builder.empty_tuple() if o is None else _state("conditional", f"branch operand {i}", o)
+        for i, o in enumerate(operands)
+    ]
+    branches = [
+        _record(
+            "conditional",
+            f"branch {i}",
+            computation,
+            [given[i].shape] if i < len(given) else [],
+            (which, *given),
+            pass_arguments=i < len(given) and operands[i] is not None,
+        )
+        for i, computation in enumerate(computations)
+    ]
+    shape = shape_inference.control_flow.conditional(
+        which.shape, [signature(b) for b in branches], [o.shape for o in given]
+    )
+    closed, captured = close_over(branches, give_back=[False] * len(branches))
+    if captured:
+        given = [tuple(o, *captured) for o in given]
+    attributes = {"branch_computations": builtins.tuple(closed)}
+    return record("conditional", shape, (which, *given), attributes)
+
+
+def _conditional_arguments(
+    arguments: Sequence[Any], named: dict[str, Any]
+) -> builtins.tuple[Any, list[Any], list[Any]]:
+    """The choice, the computations and the operands from either form of the arguments."""
+    predicated = ("pred", "true_operand", "true_computation", "false_operand", "false_computation")
+    indexed = ("branch_index", "branch_computations", "branch_operands")
+    count = len(arguments) + len(named)
+    for form in (predicated, indexed):
+        if count != len(form) or any(n not in form[len(arguments) :] for n in named):
+            continue
+        values = [*arguments, *(named[n] for n in form[len(arguments) :])]
+        if form is predicated:
+            pred, on_true, true_computation, on_false, false_computation = values
+            return pred, [true_computation, false_computation], [on_true, on_false]
+        index, computations, operands = values
+        for name, value in (("branch_computations", computations), ("branch_operands", operands)):
+            if not isinstance(value, _SEQUENCES):
+                raise OperandError(
+                    f"conditional: {name} must be a list or tuple, got {value!r}", op="conditional"
+                )
+        return index, list(computations), list(operands)
+    got = [type(a).__name__ for a in arguments] + [f"{n}=" for n in named]
+    raise OperandError(
+        f"conditional: takes ({', '.join(predicated)}) or ({', '.join(indexed)}), "
+        f"got ({', '.join(got)})",
+        op="conditional",
+    )

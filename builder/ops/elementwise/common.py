@@ -1,0 +1,157 @@
+"""How elementwise ops are recorded: operands paired, shapes looked up, broadcasts written out.
+
+Inference runs once for each combination of shapes; after that an op costs a look in a cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Union
+
+import numpy as np
+
+from builder import shape_inference
+from builder.errors import OperandError
+from builder.ops.operands import (
+    broadcast_to,
+    dimensions_argument,
+    is_number,
+    need_op,
+    number_as,
+)
+from builder.primitive_type import PrimitiveType
+from builder.recording import record
+from builder.shape import ArrayShape, Shape, intern_array
+from builder.xla_op import XlaOp
+
+Number = Union[int, float, complex, np.generic]
+
+# The places that describe these ops, as the table of ops names them.
+UNARY_SECTION = "Element-wise unary functions"
+BINARY_SECTION = "Element-wise binary arithmetic operations"
+COMPARISON_SECTION = "Element-wise comparison operations"
+BUILDER_H = "xla_builder.h (not in the document)"
+MATH_H = "XLA's client library, math.h"
+
+_unary_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.unary)
+
+
+def record_unary(name: str, opcode: str, operand: XlaOp) -> XlaOp:
+    if type(operand) is not XlaOp:
+        need_op(name, "operand", operand)
+    return record(opcode, _unary_shape(opcode, operand.shape, name), (operand,))
+
+
+Plan = tuple[
+    ArrayShape,
+    Union[tuple[ArrayShape, tuple[int, ...]], None],
+    Union[tuple[ArrayShape, tuple[int, ...]], None],
+]
+"""The result's shape, and for each operand the broadcast that it needs first, if any."""
+
+
+def _broadcasts(lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any) -> tuple[Any, Any]:
+    """For each operand its broadcast to the result's sizes, or None when it has them."""
+    assert isinstance(lhs, ArrayShape) and isinstance(rhs, ArrayShape)  # inference has said so
+    found = []
+    for operand in (lhs, rhs):
+        if operand.dimensions == result.dimensions:
+            found.append(None)
+            continue
+        if operand.rank == result.rank:
+            places = tuple(range(result.rank))
+        else:
+            places = dimensions if operand.rank else ()
+        target = intern_array(operand.element_type, result.dimensions, result.dynamic_dimensions)
+        found.append((target, places))
+    return found[0], found[1]
+
+
+@lru_cache(maxsize=65536)
+def _binary_plan(
+    opcode: str, lhs: Shape, rhs: Shape, dimensions: tuple[int, ...] | None, name: str
+) -> Plan:
+    result = shape_inference.elementwise.binary(opcode, lhs, rhs, dimensions, name)
+    return result, *_broadcasts(lhs, rhs, result, dimensions)
+
+
+@lru_cache(maxsize=65536)
+def _compare_plan(
+    lhs: Shape,
+    rhs: Shape,
+    direction: str,
+    dimensions: tuple[int, ...] | None,
+    total_order: bool,
+    name: str,
+) -> Plan:
+    result = shape_inference.elementwise.compare(
+        lhs, rhs, direction, dimensions, total_order=total_order, op=name
+    )
+    return result, *_broadcasts(lhs, rhs, result, dimensions)
+
+
+def operand_pair(name: str, lhs: Any, rhs: Any) -> tuple[XlaOp, XlaOp]:
+    """Both operands as XlaOps: a number becomes a constant of the other's element type."""
+    if type(lhs) is XlaOp:
+        if type(rhs) is not XlaOp:
+            if not is_number(rhs):
+                need_op(name, "rhs", rhs)
+            rhs = number_as(name, rhs, element_type_of(name, lhs), lhs)
+    elif type(rhs) is XlaOp:
+        if not is_number(lhs):
+            need_op(name, "lhs", lhs)
+        lhs = number_as(name, lhs, element_type_of(name, rhs), rhs)
+    elif is_number(lhs) and is_number(rhs):
+        raise OperandError(
+            f"{name}: at least one operand must be an XlaOp, got {lhs!r} and {rhs!r}\n"
+            f"fix: record one with builder.constant(...)",
+            op=name,
+        )
+    else:
+        need_op(name, "lhs" if not is_number(lhs) else "rhs", rhs if is_number(lhs) else lhs)
+    return lhs, rhs
+
+
+def element_type_of(name: str, beside: XlaOp) -> PrimitiveType:
+    shape_inference.Check(name, operand=beside.shape).arrays()
+    return beside.shape.element_type
+
+
+def record_binary(name: str, opcode: str, lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
+    if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
+        lhs, rhs = operand_pair(name, lhs, rhs)
+    if broadcast_dimensions is not None:
+        broadcast_dimensions = dimensions_argument(name, broadcast_dimensions)
+    shape, left, right = _binary_plan(opcode, lhs.shape, rhs.shape, broadcast_dimensions, name)
+    if left is not None:
+        lhs = broadcast_to(lhs, *left)
+    if right is not None:
+        rhs = broadcast_to(rhs, *right)
+    return record(opcode, shape, (lhs, rhs))
+
+
+_DIRECTIONS: Mapping[tuple[str, bool], Mapping[str, Any]] = {
+    (d, t): MappingProxyType({"comparison_direction": d, "total_order": t})
+    for d in shape_inference.elementwise.COMPARISON_DIRECTIONS
+    for t in (False, True)
+}
+
+
+def record_compare(
+    name: str, direction: str, lhs: Any, rhs: Any, broadcast_dimensions: Any, total_order: bool
+) -> XlaOp:
+    if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
+        lhs, rhs = operand_pair(name, lhs, rhs)
+    dimensions = dimensions_argument(name, broadcast_dimensions)
+    shape, left, right = _compare_plan(
+        lhs.shape, rhs.shape, direction, dimensions, total_order, name
+    )
+    if left is not None:
+        lhs = broadcast_to(lhs, *left)
+    if right is not None:
+        rhs = broadcast_to(rhs, *right)
+    # Only floating point has two orders; elsewhere the total order is the order.
+    total = total_order and lhs.shape.element_type.is_floating
+    return record("compare", shape, (lhs, rhs), _DIRECTIONS[direction, total])

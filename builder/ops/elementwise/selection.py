@@ -1,0 +1,151 @@
+"""Elementwise choice between arrays, and a function mapped over their elements.
+
+Operation Semantics: Clamp, Select, Map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from builder import shape_inference
+from builder.computation import XlaComputation
+from builder.nested import as_computation
+from builder.ops.elementwise.common import Number, element_type_of, operand_pair
+from builder.ops.operands import broadcast_to, is_number, need_op, need_ops, number_as
+from builder.ops.registry import op
+from builder.recording import record
+from builder.shape import ArrayShape, intern_array
+from builder.shape_inference.check import integers
+from builder.xla_op import XlaOp
+
+
+@op("Clamp", opcode="clamp", section="Clamp")
+def clamp(min: XlaOp | Number, operand: XlaOp, max: XlaOp | Number) -> XlaOp:
+    """Each element held within bounds: ``min(max(operand, lower), upper)``.
+
+    Args:
+        min: the lower bounds: an array of the operand's shape, a scalar, or a Python number.
+        operand: an array of preds, integers or floating point.
+        max: the upper bounds, like `min`.
+
+    Returns:
+        An array of the operand's shape.
+
+    Raises:
+        ShapeInferenceError: element types differ or have no order; a bound is neither a scalar
+            nor of the operand's sizes.
+        ConstantError: the type can't hold a number.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.s32[3])
+        >>> xb.clamp(0, x, 6).shape
+        s32[3]
+
+    Operation Semantics: Clamp.
+    """
+    beside = need_op("clamp", "operand", operand)
+    lower, upper = (
+        number_as("clamp", v, element_type_of("clamp", beside), beside)
+        if is_number(v)
+        else need_op("clamp", n, v)
+        for n, v in (("min", min), ("max", max))
+    )
+    shape = shape_inference.elementwise.clamp(lower.shape, beside.shape, upper.shape)
+    return record("clamp", shape, (lower, beside, upper))
+
+
+@op("Select", opcode="select", section="Select")
+def select(pred: XlaOp, on_true: XlaOp | Number, on_false: XlaOp | Number) -> XlaOp:
+    """Each element from `on_true` where `pred` holds, from `on_false` elsewhere.
+
+    Args:
+        pred: preds of the values' sizes, or a scalar pred.
+        on_true, on_false: arrays of one element type and of the same sizes, or scalars, or one
+            of them a Python number; or two tuples of the same shape, with a scalar `pred`.
+
+    Returns:
+        An array of the values' shape, or the tuple.
+
+    Raises:
+        ShapeInferenceError: `pred` is not of pred type; shapes or element types differ.
+        ConstantError: the type can't hold a number.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[2, 3])
+        >>> xb.select(x > 0, x, 0).shape
+        f32[2,3]
+
+    Operation Semantics: Select.
+    """
+    which = need_op("select", "pred", pred)
+    first, second = operand_pair("select", on_true, on_false)
+    shape = shape_inference.elementwise.select(which.shape, first.shape, second.shape)
+    if isinstance(shape, ArrayShape):
+        # A scalar pred stays a scalar (HLO and StableHLO take it so), a scalar value does not.
+        if shape.rank and not _rank(first):
+            first = _scalar_to(first, shape)
+        if shape.rank and not _rank(second):
+            second = _scalar_to(second, shape)
+    else:
+        return _select_tuple(which, first, second)
+    return record("select", shape, (which, first, second))
+
+
+def _rank(operand: XlaOp) -> int:
+    return operand.shape.rank if isinstance(operand.shape, ArrayShape) else 0
+
+
+def _scalar_to(operand: XlaOp, shape: ArrayShape) -> XlaOp:
+    return broadcast_to(operand, shape, ())
+
+
+def _select_tuple(pred: XlaOp, first: XlaOp, second: XlaOp) -> XlaOp:
+    """XlaBuilder's tuple select: a conditional whose branches give their operand back."""
+    from builder.ops.control_flow import conditional
+
+    return conditional(pred, first, lambda value: value, second, lambda value: value)
+
+
+@op("Map", opcode="map", section="Map")
+def map(
+    operands: XlaOp | Sequence[XlaOp],
+    computation: XlaComputation | Callable[..., XlaOp],
+    dimensions: Sequence[int] | None = None,
+) -> XlaOp:
+    """A scalar computation applied to the corresponding elements of some arrays.
+
+    Args:
+        operands: arrays of the same sizes, of any element types.
+        computation: takes one scalar of each operand's type and gives a scalar; a computation,
+            or a Python callable on XlaOps.
+        dimensions: all dimensions of the operands, in order; the same when left out.
+
+    Returns:
+        An array of the operands' sizes, of the computation's element type.
+
+    Raises:
+        ShapeInferenceError: the sizes differ, or `dimensions` are not all of them.
+        SignatureError: the computation's parameters or result do not match.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[2, 3])
+        >>> xb.map([x, x], lambda a, b: a * b + 1).shape
+        f32[2,3]
+
+    Operation Semantics: Map.
+    """
+    arrays = need_ops("map", "operand", operands)
+    shapes = [a.shape for a in arrays]
+    check = shape_inference.Check.numbered("map", "operand", shapes)
+    check.that(bool(arrays), "at least one operand is needed")
+    first = check.arrays()[0]
+    scalars = [intern_array(s.element_type, ()) for s in shapes]
+    applied = as_computation("map", "computation", computation, scalars)
+    places = (
+        tuple(range(first.rank)) if dimensions is None else integers("map", "dimensions", dimensions)
+    )
+    shape = shape_inference.elementwise.map(shapes, applied.program_shape, places)
+    return record("map", shape, arrays, {"to_apply": applied, "dimensions": places})

@@ -1,0 +1,106 @@
+"""Arguments of ops: what may stand where an XlaOp is expected, and explicit broadcasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from builder.constant import as_constant_array, scalar_array
+from builder.errors import OperandError
+from builder.primitive_type import PrimitiveType
+from builder.recording import append, record, resolve_builder
+from builder.shape import ArrayShape, intern_array
+from builder.shape_inference.check import integers
+from builder.xla_op import XlaOp
+
+__all__ = [
+    "broadcast_to",
+    "dimensions_argument",
+    "is_number",
+    "need_op",
+    "need_ops",
+    "number_as",
+]
+
+_NUMBERS = (int, float, complex, np.generic)
+
+
+def need_op(op: str, name: str, value: Any) -> XlaOp:
+    """`value`, which must be an XlaOp."""
+    if type(value) is XlaOp:
+        return value
+    hint = ""
+    if isinstance(value, (*_NUMBERS, np.ndarray, list)):
+        hint = "\nfix: record it with builder.constant(value), for instance x.builder.constant(...)"
+    elif isinstance(value, tuple):
+        hint = "\nfix: gather several ops into one with xb.tuple(...)"
+    raise OperandError(
+        f"{op}: {name} must be an XlaOp, got {type(value).__name__}: {_short(value)}{hint}", op=op
+    )
+
+
+def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
+    """`values`, which must be a sequence of XlaOps; a single XlaOp stands for itself alone."""
+    if type(values) is XlaOp:
+        return (values,)
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+        raise OperandError(
+            f"{op}: {name} must be a sequence of XlaOps, "
+            f"got {type(values).__name__}: {_short(values)}",
+            op=op,
+        )
+    return tuple(need_op(op, f"{name} {i}", v) for i, v in enumerate(values))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def is_number(value: Any) -> bool:
+    """A Python or NumPy scalar, which ops take next to an XlaOp."""
+    return isinstance(value, _NUMBERS)
+
+
+def number_as(
+    op: str, value: Any, element_type: PrimitiveType, beside: XlaOp, *more: XlaOp
+) -> XlaOp:
+    """The number `value` as a scalar constant of `element_type`, in the builder of `beside`.
+
+    A NumPy scalar keeps its own type, which the op then checks.
+    """
+    builder = resolve_builder(op, beside, *more)
+    if isinstance(value, np.generic):
+        array, shape = as_constant_array(value)
+    else:
+        array, shape = scalar_array(value, element_type, op), intern_array(element_type, ())
+    return append(builder, "constant", shape, (), {"value": array})
+
+
+def dimensions_argument(op: str, values: Any) -> tuple[int, ...] | None:
+    """The argument `broadcast_dimensions` as a tuple of ints, or None when it was not given."""
+    if values is None:
+        return None
+    return integers(op, "broadcast_dimensions", values)
+
+
+@lru_cache(maxsize=65536)
+def dimensions_attribute(
+    name: str, dimensions: tuple[int, ...]
+) -> Mapping[str, tuple[int, ...]]:
+    """An attribute mapping with one entry, shared by all ops that say the same."""
+    return MappingProxyType({name: dimensions})
+
+
+def broadcast_to(operand: XlaOp, shape: ArrayShape, dimensions: tuple[int, ...]) -> XlaOp:
+    """Records the broadcast of `operand` into `shape`; its dimensions go where it is said."""
+    return record(
+        "broadcast_in_dim",
+        shape,
+        (operand,),
+        dimensions_attribute("broadcast_dimensions", dimensions),
+    )

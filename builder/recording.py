@@ -1,0 +1,148 @@
+"""Recording: how an op gets into its builder. Every public op ends here.
+
+This is the innermost path of the library: `record` runs once for every op. It takes shapes that
+are already inferred and operands that are already XlaOps, finds the builder they belong to, notes
+the line of the user's program, and appends.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping
+from sys import _getframe
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from builder.errors import BuilderError
+from builder.shape import Shape
+from builder.xla_op import NO_ATTRIBUTES, XlaOp
+
+if TYPE_CHECKING:
+    from builder.xla_builder import XlaBuilder
+
+__all__ = ["append", "record", "resolve_builder"]
+
+_HERE: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_new: Final = object.__new__
+
+
+def record(
+    opcode: str,
+    shape: Shape,
+    operands: tuple[XlaOp, ...],
+    attributes: Mapping[str, Any] = NO_ATTRIBUTES,
+) -> XlaOp:
+    """Appends an op with at least one operand to the builder of its operands.
+
+    Raises:
+        BuilderError: the operands belong to different builders, or to one already built.
+    """
+    builder = operands[0].builder
+    if builder.is_open:
+        for operand in operands:
+            if operand.builder is not builder:
+                builder, operands = _resolve(opcode, operands)
+                break
+    else:
+        builder, operands = _resolve(opcode, operands)
+    # From here on as in `append`: written out because a call more costs a tenth of the whole.
+    op = _new(XlaOp)
+    op.opcode = opcode
+    op.shape = shape
+    op.operands = operands
+    op.attributes = attributes
+    op.builder = builder
+    op.name = None
+    op.frontend_attributes = builder.current_frontend_attributes
+    op.sharding = builder.current_sharding
+    ops = builder.ops
+    op.id = len(ops)
+    # The nearest frame outside this package is the user's line. Only the code object and the
+    # offset are kept; the line number is worked out when somebody asks.
+    frame: FrameType | None = _getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    if frame is None:
+        op.code = None
+        op.lasti = 0
+    else:
+        op.code = frame.f_code
+        op.lasti = frame.f_lasti
+    ops.append(op)
+    return op
+
+
+def append(
+    builder: XlaBuilder,
+    opcode: str,
+    shape: Shape,
+    operands: tuple[XlaOp, ...] = (),
+    attributes: Mapping[str, Any] = NO_ATTRIBUTES,
+) -> XlaOp:
+    """Appends an op to this very builder; for ops without operands and for the library itself."""
+    op = _new(XlaOp)
+    op.opcode = opcode
+    op.shape = shape
+    op.operands = operands
+    op.attributes = attributes
+    op.builder = builder
+    op.name = None
+    op.frontend_attributes = builder.current_frontend_attributes
+    op.sharding = builder.current_sharding
+    op.id = len(builder.ops)
+    frame: FrameType | None = _getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    op.code = None if frame is None else frame.f_code
+    op.lasti = 0 if frame is None else frame.f_lasti
+    builder.ops.append(op)
+    return op
+
+
+def resolve_builder(opcode: str, *operands: XlaOp) -> XlaBuilder:
+    """The builder that will record an op on these operands; raises as `record` does."""
+    builder = operands[0].builder
+    if builder.is_open and all(o.builder is builder for o in operands):
+        return builder
+    return _resolve(opcode, operands)[0]
+
+
+def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tuple[XlaOp, ...]]:
+    """The slow way: operands of several builders, or of one that is not open.
+
+    While a callable of a `while_`, `conditional` or `call` is being recorded, the enclosing
+    builder is not open: what is recorded belongs to the innermost builder, and values from
+    further out are captured by it.
+    """
+    target = operands[0].builder.innermost()
+    for position, operand in enumerate(operands):
+        owner = operand.builder
+        if owner.built:
+            raise BuilderError(
+                f"{opcode}: operand {position} belongs to builder {owner.name!r}, which was "
+                f"already built, got\n  {operand!r}\n"
+                f"fix: record every op before build(), or begin a new XlaBuilder",
+                op=opcode,
+                shapes={f"operand {position}": operand.shape},
+            )
+        if owner.innermost() is not target:
+            purpose = target.purpose or owner.purpose
+            if purpose:
+                raise BuilderError(
+                    f"{opcode}: {purpose} can't use values of another computation, got\n"
+                    f"  {(operand if target.purpose else operands[0])!r}\n"
+                    f"fix: use its arguments, and constants made of them, alone; only callables "
+                    f"given to while_, conditional and call may use enclosing values",
+                    op=opcode,
+                    shapes={"operand": operand.shape},
+                )
+            raise BuilderError(
+                f"{opcode}: operands belong to different builders, got\n"
+                f"  operand 0 of builder {operands[0].builder.name!r}: {operands[0]!r}\n"
+                f"  operand {position} of builder {owner.name!r}: {operand!r}\n"
+                f"fix: record all operands with one builder; a value that another computation "
+                f"gives is passed as a parameter",
+                op=opcode,
+                shapes={"operand 0": operands[0].shape, f"operand {position}": operand.shape},
+            )
+    return target, tuple(target.adopt(opcode, operand) for operand in operands)

@@ -1,0 +1,629 @@
+"""Shapes: what an op takes and gives, before any value is known.
+
+A shape is an array of one element type, a tuple of shapes, or a token. Shapes are interned: two
+equal shapes are one object, so that comparing and hashing them costs nothing.
+
+A dimension is a size, a bound (`<=5`: a size known at run time to be at most 5), or unbounded
+(`?`: a size that nothing is known of).
+
+Shapes and Layout. The text form is XLA's: ``f32[2,<=3]{1,0}``, ``(s32[], f32[4])``, ``token[]``.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Union
+
+from builder import primitive_type as pt
+from builder.errors import ShapeInferenceError, ShapeTextError
+from builder.layout import Layout
+from builder.primitive_type import PrimitiveType, PrimitiveTypeLike
+
+__all__ = [
+    "TOKEN_SHAPE",
+    "UNBOUNDED",
+    "ArrayShape",
+    "Bounded",
+    "ProgramShape",
+    "Shape",
+    "ShapeLike",
+    "TokenShape",
+    "TupleShape",
+    "array_shape",
+    "bounded",
+    "leaves",
+    "parse_shape",
+    "shape_of",
+    "tuple_shape",
+]
+
+UNBOUNDED: Final = -1
+"""The size of an unbounded dimension, in `ArrayShape.dimensions` and where sizes are given."""
+
+MAX_ELEMENTS: Final = 2**63 - 1
+
+
+class Bounded:
+    """The size of a bounded dynamic dimension: at most `bound`. Made by `bounded`."""
+
+    __slots__ = ("bound",)
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+
+    def __repr__(self) -> str:
+        return f"<={self.bound}"
+
+
+def bounded(bound: int) -> Bounded:
+    """A dimension whose size is known only at run time and is at most `bound`.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.f32[xb.bounded(5), 3]
+        f32[<=5,3]
+    """
+    return Bounded(bound)
+
+
+DimensionLike = Union[int, Bounded, str]
+"""A size, `bounded(n)` or "<=n", `UNBOUNDED` or "?"."""
+
+
+class ArrayShape:
+    """The shape of an array: element type, sizes, and a layout if one was asked for.
+
+    Make one with ``f32[2, 3]``, `array_shape` or `parse_shape`. Equal shapes are one object.
+
+    Attributes:
+        element_type: the primitive type of the elements.
+        dimensions: the sizes; of a bounded dimension the bound, of an unbounded one `UNBOUNDED`.
+        dynamic_dimensions: for each dimension whether its size is known only at run time.
+        layout: the Layout asked for, or None for the default.
+        rank: number of dimensions.
+        is_static: no dimension is dynamic.
+        is_bounded: no dimension is unbounded.
+    """
+
+    __slots__ = (
+        "_text",
+        "dimensions",
+        "dynamic_dimensions",
+        "element_type",
+        "is_bounded",
+        "is_static",
+        "layout",
+        "rank",
+    )
+
+    element_type: PrimitiveType
+    dimensions: tuple[int, ...]
+    dynamic_dimensions: tuple[bool, ...]
+    layout: Layout | None
+    rank: int
+    is_static: bool
+    is_bounded: bool
+    _text: str
+
+    is_array: Final = True
+    is_tuple: Final = False
+    is_token: Final = False
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> ArrayShape:
+        raise TypeError("make array shapes with f32[2, 3], array_shape(...) or parse_shape(...)")
+
+    @property
+    def element_count(self) -> int:
+        """Number of elements, dynamic dimensions counted at their bounds.
+
+        Raises:
+            ShapeInferenceError: a dimension is unbounded.
+        """
+        if not self.is_bounded:
+            raise ShapeInferenceError(f"element_count: {self} has an unbounded dimension")
+        count = 1
+        for size in self.dimensions:
+            count *= size
+        return count
+
+    @property
+    def is_scalar(self) -> bool:
+        return not self.dimensions
+
+    def with_element_type(self, element_type: PrimitiveType) -> ArrayShape:
+        """The same sizes with elements of another type; the layout is kept."""
+        return intern_array(element_type, self.dimensions, self.dynamic_dimensions, self.layout)
+
+    def with_layout(self, layout: Layout | Iterable[int] | None) -> ArrayShape:
+        """The same array with another layout, or with None for the default one."""
+        if layout is not None and not isinstance(layout, Layout):
+            layout = Layout(layout)
+        if layout is not None and len(layout.minor_to_major) != self.rank:
+            raise ShapeInferenceError(
+                f"layout: {layout} orders {len(layout.minor_to_major)} dimensions, "
+                f"{self} has {self.rank}",
+                op="layout",
+            )
+        return intern_array(self.element_type, self.dimensions, self.dynamic_dimensions, layout)
+
+    def dimension_text(self, dimension: int) -> str:
+        """One dimension as it stands in the shape's text: "3", "<=3" or "?"."""
+        size = self.dimensions[dimension]
+        if not self.dynamic_dimensions[dimension]:
+            return str(size)
+        return "?" if size == UNBOUNDED else f"<={size}"
+
+    def __str__(self) -> str:
+        return self._text
+
+    __repr__ = __str__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (
+            intern_array,
+            (self.element_type, self.dimensions, self.dynamic_dimensions, self.layout),
+        )
+
+
+class TupleShape:
+    """The shape of a tuple: the shapes of its elements, which may be tuples again.
+
+    Equal tuple shapes are one object too, so that comparing them never descends.
+
+    Attributes:
+        elements: the shapes of the elements.
+        leaf_count: number of arrays and tokens inside, tuples looked through.
+    """
+
+    __slots__ = ("elements", "is_static", "leaf_count")
+
+    elements: tuple[Shape, ...]
+    leaf_count: int
+    is_static: bool
+
+    is_array: Final = False
+    is_tuple: Final = True
+    is_token: Final = False
+    element_type: Final = pt.TUPLE
+
+    def __new__(cls, elements: Iterable[Shape]) -> TupleShape:
+        parts = tuple(elements)
+        for part in parts:
+            if not isinstance(part, (ArrayShape, TupleShape, TokenShape)):
+                raise TypeError(f"a tuple shape is made of shapes, got {part!r}")
+        found = _INTERNED_TUPLES.get(parts)
+        if found is not None:
+            return found
+        shape = object.__new__(cls)
+        shape.elements = parts
+        shape.leaf_count = sum(leaf_count(p) for p in parts)
+        shape.is_static = all(p.is_static for p in parts)
+        return _INTERNED_TUPLES.setdefault(parts, shape)
+
+    def __str__(self) -> str:
+        return _tuple_text(self)
+
+    __repr__ = __str__
+
+    def __len__(self) -> int:
+        return len(self.elements)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (TupleShape, (self.elements,))
+
+
+class TokenShape:
+    """The shape of a token, which orders side effects and holds no data. One object: `TOKEN`."""
+
+    __slots__ = ()
+
+    is_array: Final = False
+    is_tuple: Final = False
+    is_token: Final = True
+    is_static: Final = True
+    element_type: Final = pt.TOKEN
+
+    def __str__(self) -> str:
+        return "token[]"
+
+    __repr__ = __str__
+
+    def __reduce__(self) -> str:
+        return "TOKEN_SHAPE"
+
+
+TOKEN_SHAPE: Final = TokenShape()
+
+Shape = Union[ArrayShape, TupleShape, TokenShape]
+ShapeLike = Union[Shape, str, Sequence[Any]]
+"""A shape, its text, or a sequence of shapes for a tuple."""
+
+_INTERNED: dict[Any, ArrayShape] = {}
+_INTERNED_TUPLES: dict[tuple[Shape, ...], TupleShape] = {}
+_STATIC: dict[int, tuple[bool, ...]] = {}
+
+
+def static(rank: int) -> tuple[bool, ...]:
+    """`rank` times False: the dynamic_dimensions of a static shape."""
+    found = _STATIC.get(rank)
+    if found is None:
+        found = _STATIC[rank] = (False,) * rank
+    return found
+
+
+def intern_array(
+    element_type: PrimitiveType,
+    dimensions: tuple[int, ...],
+    dynamic_dimensions: tuple[bool, ...] | None = None,
+    layout: Layout | None = None,
+) -> ArrayShape:
+    """The one ArrayShape of these parts, which must be valid already (see `array_shape`)."""
+    if dynamic_dimensions is None:
+        dynamic_dimensions = static(len(dimensions))
+    key = (element_type, dimensions, dynamic_dimensions, layout)
+    found = _INTERNED.get(key)
+    if found is not None:
+        return found
+    shape = object.__new__(ArrayShape)
+    shape.element_type = element_type
+    shape.dimensions = dimensions
+    shape.dynamic_dimensions = dynamic_dimensions
+    shape.layout = layout
+    shape.rank = len(dimensions)
+    shape.is_static = True not in dynamic_dimensions
+    shape.is_bounded = UNBOUNDED not in dimensions
+    sizes = ",".join(shape.dimension_text(i) for i in range(shape.rank))
+    order = "" if layout is None else repr(layout)
+    shape._text = f"{element_type.name}[{sizes}]{order}"
+    # setdefault: two threads that make the same shape at once must get the same object.
+    return _INTERNED.setdefault(key, shape)
+
+
+def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, bool]:
+    if isinstance(size, Bounded):
+        bound, dynamic = size.bound, True
+    elif isinstance(size, str):
+        text = size.strip()
+        if text == "?":
+            return UNBOUNDED, True
+        dynamic = text.startswith("<=")
+        number = text[2:] if dynamic else text
+        if not number.isdecimal():
+            raise ShapeInferenceError(
+                f"shape: {size!r} is not a dimension; a dimension is a size, '<=n' or '?'"
+            )
+        bound = int(number)
+    else:
+        try:
+            bound, dynamic = operator.index(size), False
+        except TypeError:
+            raise ShapeInferenceError(
+                f"shape: a dimension of {element_type}[...] is a whole number, bounded(n), "
+                f"'<=n' or '?', got {size!r}"
+            ) from None
+        if isinstance(size, bool):
+            raise ShapeInferenceError(
+                f"shape: a dimension of {element_type}[...] is a whole number, got {size}"
+            )
+        if bound == UNBOUNDED:
+            return UNBOUNDED, True
+    if bound < 0:
+        raise ShapeInferenceError(
+            f"shape: a dimension of {element_type}[...] can't be negative, got {bound}"
+        )
+    if bound > MAX_ELEMENTS:
+        raise ShapeInferenceError(
+            f"shape: a dimension of {element_type}[...] must fit 63 bits, got {bound}"
+        )
+    return bound, dynamic
+
+
+def array_shape(
+    element_type: PrimitiveTypeLike,
+    dimensions: Iterable[DimensionLike] = (),
+    *,
+    dynamic_dimensions: Iterable[bool] | None = None,
+    layout: Layout | Iterable[int] | None = None,
+) -> ArrayShape:
+    """The shape of an array with these sizes.
+
+    Args:
+        element_type: a primitive type, its name, or a NumPy type.
+        dimensions: sizes; `bounded(n)` or "<=n" for a bounded one, "?" for an unbounded one.
+        dynamic_dimensions: for each dimension whether it is dynamic, its size then being a bound.
+        layout: a Layout or its minor_to_major; None for the default.
+
+    Raises:
+        ShapeInferenceError: a size is negative or no whole number, the element count overflows
+            64 bits, or the layout does not fit.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.array_shape("f32", [2, "<=3"], layout=[0, 1])
+        f32[2,<=3]{0,1}
+    """
+    element = pt.primitive_type(element_type)
+    if not element.is_array_element:
+        raise ShapeInferenceError(f"shape: {element} is not an element type of arrays")
+    pairs = [_dimension(d, element) for d in dimensions]
+    sizes = tuple(p[0] for p in pairs)
+    dynamic = tuple(p[1] for p in pairs)
+    if dynamic_dimensions is not None:
+        given = tuple(bool(d) for d in dynamic_dimensions)
+        if len(given) != len(sizes):
+            raise ShapeInferenceError(
+                f"shape: {len(given)} dynamic_dimensions for {len(sizes)} dimensions"
+            )
+        dynamic = tuple(a or b for a, b in zip(dynamic, given, strict=True))
+    count = 1
+    for size in sizes:
+        if size > 0:
+            count *= size
+    if count > MAX_ELEMENTS:
+        raise ShapeInferenceError(
+            f"shape: {element}[{','.join(map(str, sizes))}] has more than 2**63 - 1 elements"
+        )
+    shape = intern_array(element, sizes, dynamic, None)
+    return shape if layout is None else shape.with_layout(layout)
+
+
+def tuple_shape(elements: Iterable[ShapeLike]) -> TupleShape:
+    """The shape of a tuple with these elements.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.tuple_shape([xb.s32[()], "f32[2]"])
+        (s32[], f32[2])
+    """
+    return TupleShape(shape_of(e) for e in elements)
+
+
+def leaves(shape: Shape) -> Iterator[ArrayShape | TokenShape]:
+    """The array and token shapes inside `shape`, left to right; tuples are looked through."""
+    stack = [shape]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, TupleShape):
+            stack.extend(reversed(top.elements))
+        else:
+            yield top
+
+
+def leaf_count(shape: Shape) -> int:
+    """The number of array and token shapes inside `shape`."""
+    return shape.leaf_count if isinstance(shape, TupleShape) else 1
+
+
+def _tuple_text(shape: TupleShape) -> str:
+    """Text of a tuple, without recursion: tuples may be nested deeper than Python's stack."""
+    parts: list[str] = []
+    stack: list[Shape | str] = [shape]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, TupleShape):
+            stack.append(")")
+            for index in range(len(top.elements) - 1, -1, -1):
+                stack.append(top.elements[index])
+                if index:
+                    stack.append(", ")
+            stack.append("(")
+        else:
+            parts.append(str(top))
+    return "".join(parts)
+
+
+class ProgramShape:
+    """The signature of a computation: its parameters' shapes and names, and the result's shape.
+
+    Attributes:
+        parameters: the parameter shapes in the order of their numbers.
+        parameter_names: their names.
+        result: the shape of the root.
+    """
+
+    __slots__ = ("parameter_names", "parameters", "result")
+
+    parameters: tuple[Shape, ...]
+    parameter_names: tuple[str, ...]
+    result: Shape
+
+    def __init__(
+        self, parameters: Iterable[Shape], result: Shape, parameter_names: Iterable[str] = ()
+    ) -> None:
+        self.parameters = tuple(parameters)
+        self.parameter_names = tuple(parameter_names) or tuple(
+            f"p{i}" for i in range(len(self.parameters))
+        )
+        self.result = result
+        if len(self.parameter_names) != len(self.parameters):
+            raise ValueError("as many parameter names as parameters are needed")
+
+    def __eq__(self, other: object) -> bool:
+        """Equal signatures take and give the same shapes; names do not count."""
+        return (
+            isinstance(other, ProgramShape)
+            and self.parameters == other.parameters
+            and self.result == other.result
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.parameters, self.result))
+
+    def __str__(self) -> str:
+        inputs = ", ".join(
+            f"{n}: {s}" for n, s in zip(self.parameter_names, self.parameters, strict=True)
+        )
+        return f"({inputs}) -> {self.result}"
+
+    __repr__ = __str__
+
+
+_TOKENS: Final = re.compile(r"\s*(?:([A-Za-z_][A-Za-z0-9_]*)|(<=)|(\d+)|(.))")
+
+
+class _Parser:
+    """A recursive-descent reading of XLA's shape text, iterative where tuples nest."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.start = 0
+        self.token = ""
+        self.advance()
+
+    def advance(self) -> str:
+        previous = self.token
+        match = _TOKENS.match(self.text, self.position)
+        if match is None:
+            self.start, self.token = len(self.text), ""
+        else:
+            group = match.lastindex or 0
+            self.start, self.token = match.start(group), match.group(group)
+            self.position = match.end()
+        return previous
+
+    def fail(self, expected: str) -> ShapeTextError:
+        got = repr(self.token) if self.token else "the end"
+        return ShapeTextError(
+            f"shape text: expected {expected}, got {got} at position {self.start}",
+            text=self.text,
+            position=self.start,
+        )
+
+    def expect(self, token: str) -> None:
+        if self.token != token:
+            raise self.fail(repr(token))
+        self.advance()
+
+    def number(self, what: str) -> int:
+        if not self.token.isdecimal():
+            raise self.fail(what)
+        start = self.start
+        value = int(self.advance())
+        if value > MAX_ELEMENTS:
+            raise ShapeTextError(
+                f"shape text: {what} must fit 63 bits, got {value}", text=self.text, position=start
+            )
+        return value
+
+    def numbers(self, close: str, what: str) -> list[int]:
+        values: list[int] = []
+        while self.token != close:
+            if values:
+                self.expect(",")
+            values.append(self.number(what))
+        self.advance()
+        return values
+
+    def array(self) -> Shape:
+        if not (self.token[:1].isalpha() or self.token[:1] == "_"):
+            raise self.fail("an element type or '('")
+        start, name = self.start, self.advance().lower()
+        if name == "token":
+            self.expect("[")
+            self.expect("]")
+            return TOKEN_SHAPE
+        try:
+            element_type = pt.from_name(name)
+        except ValueError as error:
+            raise ShapeTextError(f"shape text: {error}", text=self.text, position=start) from None
+        self.expect("[")
+        sizes: list[DimensionLike] = []
+        while self.token != "]":
+            if sizes:
+                self.expect(",")
+            if self.token == "?":
+                self.advance()
+                sizes.append("?")
+            elif self.token == "<=":
+                self.advance()
+                sizes.append(Bounded(self.number("a bound")))
+            else:
+                sizes.append(self.number("a size, '<=n' or '?'"))
+        self.advance()
+        brace = self.start
+        layout = None
+        if self.token == "{":
+            self.advance()
+            layout = self.numbers("}", "a dimension number")
+        try:
+            return array_shape(element_type, sizes, layout=layout)
+        except ShapeInferenceError as error:
+            at = start if layout is None else brace
+            raise ShapeTextError(str(error), text=self.text, position=at) from None
+
+    def shape(self) -> Shape:
+        """One shape. Open tuples wait on a stack of element lists."""
+        open_tuples: list[list[Shape]] = []
+        while True:
+            value: Shape
+            if self.token == "(":
+                self.advance()
+                open_tuples.append([])
+                if self.token != ")":
+                    continue
+                self.advance()
+                value = TupleShape(open_tuples.pop())
+            else:
+                value = self.array()
+            while open_tuples:
+                open_tuples[-1].append(value)
+                if self.token == ",":
+                    self.advance()
+                    break
+                if self.token != ")":
+                    raise self.fail("',' or ')'")
+                self.advance()
+                value = TupleShape(open_tuples.pop())
+            else:
+                return value
+
+
+def parse_shape(text: str) -> Shape:
+    """Reads a shape from XLA's text form.
+
+    Args:
+        text: for instance ``"f32[2,<=3]{1,0}"``, ``"(s32[], f32[?])"`` or ``"token[]"``.
+
+    Raises:
+        ShapeTextError: malformed text; says at which position.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.parse_shape("(s32[], f32[2,<=3]{1,0})")
+        (s32[], f32[2,<=3]{1,0})
+    """
+    parser = _Parser(text)
+    shape = parser.shape()
+    if parser.token:
+        raise parser.fail("the end of the shape")
+    return shape
+
+
+def shape_of(value: ShapeLike) -> Shape:
+    """The shape that `value` stands for: a shape, its text, or a sequence of them for a tuple.
+
+    Raises:
+        TypeError: `value` is nothing of the kind.
+        ShapeTextError: malformed text.
+    """
+    if isinstance(value, (ArrayShape, TupleShape, TokenShape)):
+        return value
+    if isinstance(value, str):
+        return parse_shape(value)
+    if isinstance(value, PrimitiveType):
+        raise TypeError(f"{value} is an element type, not a shape; a scalar is {value}[()]")
+    if isinstance(value, Sequence):
+        return TupleShape(shape_of(e) for e in value)
+    raise TypeError(
+        f"expected a shape such as f32[2, 3], its text 'f32[2,3]', or a sequence of shapes, "
+        f"got {value!r}"
+    )
+
+
+def shapes_text(shapes: Mapping[str, Any]) -> str:
+    """Lines "  name shape", as errors show the operands."""
+    width = max((len(n) for n in shapes), default=0)
+    return "\n".join(f"  {name:<{width}} {shape}" for name, shape in shapes.items())

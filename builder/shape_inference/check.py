@@ -1,0 +1,181 @@
+"""The checks that inference functions share, and the one form of their messages.
+
+A `Check` knows the op and its operands' shapes; each method states one rule and raises a
+ShapeInferenceError that shows the rule, what was got, every operand and, where there is one, the
+fix.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from builder.errors import ShapeInferenceError, SignatureError
+from builder.primitive_type import PrimitiveType
+from builder.shape import ArrayShape, ProgramShape, Shape, shapes_text
+
+__all__ = ["Check", "integer", "integers"]
+
+
+def integer(op: str, name: str, value: Any) -> int:
+    """`value` as a Python int.
+
+    Raises:
+        ShapeInferenceError: it is no whole number.
+    """
+    if type(value) is int:
+        return value
+    if isinstance(value, bool):
+        raise ShapeInferenceError(f"{op}: {name} must be a whole number, got {value!r}", op=op)
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ShapeInferenceError(
+            f"{op}: {name} must be a whole number, got {value!r}", op=op
+        ) from None
+
+
+def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
+    """`values` as a tuple of Python ints.
+
+    Raises:
+        ShapeInferenceError: it is no sequence of whole numbers.
+    """
+    if isinstance(values, (str, bytes)):
+        raise ShapeInferenceError(
+            f"{op}: {name} must be a sequence of whole numbers, got {values!r}", op=op
+        )
+    try:
+        found = tuple(values)
+    except TypeError:
+        raise ShapeInferenceError(
+            f"{op}: {name} must be a sequence of whole numbers, got {values!r}\n"
+            f"fix: write {name}=[{values!r}]",
+            op=op,
+        ) from None
+    for value in found:
+        if type(value) is not int:
+            return tuple(integer(op, f"each of {name}", v) for v in found)
+    return found
+
+
+class Check:
+    """The op under inference and its operands, by argument name.
+
+    Args:
+        op: the name of the op as the user wrote it.
+        shapes: the operands' shapes by the names of the arguments.
+    """
+
+    __slots__ = ("op", "shapes")
+
+    def __init__(self, op: str, **shapes: Shape) -> None:
+        self.op = op
+        self.shapes: dict[str, Shape] = shapes
+
+    @classmethod
+    def numbered(cls, op: str, name: str, shapes: Sequence[Shape], **more: Shape) -> Check:
+        """A check for an op with a list of operands, shown as "name 0", "name 1", ..."""
+        check = cls(op)
+        check.shapes = {f"{name} {i}": s for i, s in enumerate(shapes)} | more
+        return check
+
+    def fail(
+        self,
+        rule: str,
+        *,
+        fix: str | None = None,
+        dimension: int | None = None,
+        error: type[ShapeInferenceError] = ShapeInferenceError,
+    ) -> NoReturn:
+        """Raises: the rule that was broken (with what was got), the operands, the fix."""
+        text = f"{self.op}: {rule}"
+        if self.shapes:
+            text += ("" if ", got" in rule else ", got") + "\n" + shapes_text(self.shapes)
+        if fix:
+            text += f"\nfix: {fix}"
+        raise error(text, op=self.op, shapes=self.shapes, dimension=dimension)
+
+    def that(self, holds: bool, rule: str, *, fix: str | None = None, dimension: int | None = None) -> None:
+        """Raises unless `holds`. For rules whose text is cheap; else ask first, then `fail`."""
+        if not holds:
+            self.fail(rule, fix=fix, dimension=dimension)
+
+    def array(self, name: str) -> ArrayShape:
+        """The operand called `name`, which must be an array."""
+        shape = self.shapes[name]
+        if not isinstance(shape, ArrayShape):
+            kind = "a tuple" if shape.is_tuple else "a token"
+            self.fail(
+                f"{name} must be an array, got {kind}",
+                fix="take the element with xb.get_tuple_element" if shape.is_tuple else None,
+            )
+        return shape
+
+    def arrays(self) -> list[ArrayShape]:
+        """All operands, which must be arrays."""
+        return [self.array(name) for name in self.shapes]
+
+    def same_element_type(self, *names: str) -> PrimitiveType:
+        """The element type of the named operands (of all, when none is named), which is one."""
+        arrays = [self.array(name) for name in (names or self.shapes)]
+        first = arrays[0].element_type
+        for array in arrays[1:]:
+            if array.element_type is not first:
+                types = ", ".join(dict.fromkeys(str(a.element_type) for a in arrays))
+                self.fail(
+                    f"operands must have one element type, got {types}",
+                    fix="convert with xb.convert_element_type; nothing is promoted silently",
+                )
+        return first
+
+    def element_type(self, name: str, allowed: Iterable[PrimitiveType], rule: str) -> PrimitiveType:
+        """The element type of an operand, which must be among `allowed`, that is `rule`."""
+        found = self.array(name).element_type
+        if found not in allowed:
+            self.fail(f"{name} must be of {rule} type, got {found}")
+        return found
+
+    def dimension(self, number: int, of: str, name: str) -> int:
+        """`number`, which must be a dimension of operand `of`; it is argument `name`."""
+        rank = self.array(of).rank
+        if not 0 <= number < rank:
+            self.fail(
+                f"{name} must be a dimension of {of}, "
+                + (f"0 to {rank - 1}" if rank else "which has none")
+                + f", got {number}",
+                dimension=number,
+            )
+        return number
+
+    def dimensions_in_range(self, numbers: Sequence[int], *, of: str, name: str) -> None:
+        """Each of `numbers` must be a dimension of operand `of`; they are argument `name`."""
+        for number in numbers:
+            self.dimension(number, of, name)
+
+    def unique(self, numbers: Sequence[int], *, name: str) -> None:
+        """No number may stand twice in argument `name`."""
+        if len(set(numbers)) != len(numbers):
+            twice = next(n for i, n in enumerate(numbers) if n in numbers[:i])
+            self.fail(
+                f"{name} must not name a dimension twice, got {twice} twice in {list(numbers)}",
+                dimension=twice,
+            )
+
+    def permutation(self, numbers: Sequence[int], *, of: str, name: str) -> None:
+        """`numbers` must be a permutation of all dimensions of operand `of`."""
+        rank = self.array(of).rank
+        if sorted(numbers) != list(range(rank)):
+            self.fail(
+                f"{name} must be a permutation of the dimensions of {of}, "
+                f"{list(range(rank))}, got {list(numbers)}"
+            )
+
+    def signature(
+        self, role: str, program_shape: ProgramShape, expected: str, *, fix: str | None = None
+    ) -> NoReturn:
+        """Raises a SignatureError: computation `role` is not of the `expected` signature."""
+        self.fail(
+            f"{role} must be {expected}, got {program_shape}", fix=fix, error=SignatureError
+        )

@@ -1,0 +1,334 @@
+"""Shapes of elementwise ops: arithmetic, comparison, clamp, select, conversion, map.
+
+Operation Semantics: Element-wise binary arithmetic operations, Element-wise comparison
+operations, Element-wise unary functions, Clamp, Select, ConvertElementType, BitcastConvertType,
+ReducePrecision, Map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from builder import primitive_type as pt
+from builder.broadcasting import broadcast_sizes
+from builder.errors import SignatureError
+from builder.primitive_type import PrimitiveType
+from builder.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    ProgramShape,
+    Shape,
+    intern_array,
+)
+from builder.shape_inference.check import Check
+
+__all__ = [
+    "binary",
+    "bitcast_convert_type",
+    "clamp",
+    "compare",
+    "convert_element_type",
+    "map",
+    "reduce_precision",
+    "select",
+    "unary",
+]
+
+_ALL = frozenset(pt.ALL)
+_INTEGRAL = frozenset(t for t in pt.ALL if t.is_integral)
+_FLOATING = frozenset(t for t in pt.ALL if t.is_floating)
+_COMPLEX = frozenset(t for t in pt.ALL if t.is_complex)
+_PRED = frozenset((pt.pred,))
+_SIGNED_INTEGRAL = frozenset(t for t in _INTEGRAL if t.is_signed)
+_ORDERED = _ALL - _COMPLEX
+
+# For each opcode the element types that it takes, and what to call them.
+UNARY_TYPES: Final[dict[str, tuple[frozenset[PrimitiveType], str]]] = {
+    "abs": (_SIGNED_INTEGRAL | _FLOATING | _COMPLEX, "signed integer, floating-point or complex"),
+    "ceil": (_FLOATING, "floating-point"),
+    "count_leading_zeros": (_INTEGRAL, "integer"),
+    "erf": (_FLOATING, "floating-point"),
+    "floor": (_FLOATING, "floating-point"),
+    "imag": (_FLOATING | _COMPLEX, "floating-point or complex"),
+    "is_finite": (_FLOATING, "floating-point"),
+    "negate": (_INTEGRAL | _FLOATING | _COMPLEX, "integer, floating-point or complex"),
+    "not": (_PRED | _INTEGRAL, "pred or integer"),
+    "popcnt": (_INTEGRAL, "integer"),
+    "real": (_FLOATING | _COMPLEX, "floating-point or complex"),
+    "round_nearest_afz": (_FLOATING, "floating-point"),
+    "round_nearest_even": (_FLOATING, "floating-point"),
+    "sign": (_SIGNED_INTEGRAL | _FLOATING | _COMPLEX, "signed integer, floating-point or complex"),
+} | {
+    opcode: (_FLOATING | _COMPLEX, "floating-point or complex")
+    for opcode in (
+        *("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh", "tan", "tanh"),
+        *("cbrt", "cosine", "sine", "sqrt", "rsqrt"),
+        *("exponential", "exponential_minus_one", "log", "log_plus_one", "logistic"),
+    )
+}
+
+_ARITHMETIC = (_INTEGRAL | _FLOATING | _COMPLEX, "integer, floating-point or complex")
+_LOGICAL = (_PRED | _INTEGRAL, "pred or integer")
+BINARY_TYPES: Final[dict[str, tuple[frozenset[PrimitiveType], str]]] = {
+    "add": (_ALL, "any"),
+    "and": _LOGICAL,
+    "atan2": (_FLOATING | _COMPLEX, "floating-point or complex"),
+    "complex": (frozenset((pt.f32, pt.f64)), "f32 or f64"),
+    "divide": _ARITHMETIC,
+    "maximum": (_ORDERED, "pred, integer or floating-point"),
+    "minimum": (_ORDERED, "pred, integer or floating-point"),
+    "multiply": (_ALL, "any"),
+    "or": _LOGICAL,
+    "power": _ARITHMETIC,
+    "remainder": (_INTEGRAL | _FLOATING, "integer or floating-point"),
+    "shift_left": (_INTEGRAL, "integer"),
+    "shift_right_arithmetic": (_INTEGRAL, "integer"),
+    "shift_right_logical": (_INTEGRAL, "integer"),
+    "subtract": _ARITHMETIC,
+    "xor": _LOGICAL,
+}
+
+COMPARISON_DIRECTIONS: Final = ("EQ", "NE", "GE", "GT", "LE", "LT")
+
+
+def unary(opcode: str, operand: Shape, op: str = "") -> ArrayShape:
+    """Shape of ``opcode(operand)``: the operand's sizes; `real`, `imag` and `abs` of complex
+    elements give their parts' type, `is_finite` gives preds.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.elementwise.unary("real", xb.c64[3])
+        f32[3]
+    """
+    check = Check(op or opcode, operand=operand)
+    array = check.array("operand")
+    allowed, rule = UNARY_TYPES[opcode]
+    check.element_type("operand", allowed, rule)
+    return unary_result(opcode, array)
+
+
+def unary_result(opcode: str, array: ArrayShape) -> ArrayShape:
+    """The result's shape for an operand that is known to be right."""
+    element_type = array.element_type
+    if opcode == "is_finite":
+        element_type = pt.pred
+    elif opcode in ("abs", "real", "imag"):
+        element_type = element_type.real_type
+    return intern_array(element_type, array.dimensions, array.dynamic_dimensions)
+
+
+def binary(
+    opcode: str,
+    lhs: Shape,
+    rhs: Shape,
+    broadcast_dimensions: tuple[int, ...] | None = None,
+    op: str = "",
+) -> ArrayShape:
+    """Shape of an elementwise op of two arrays, broadcast to each other.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.elementwise.binary("add", xb.f32[2, 3], xb.f32[3], (1,))
+        f32[2,3]
+    """
+    check = Check(op or opcode, lhs=lhs, rhs=rhs)
+    left, right = check.array("lhs"), check.array("rhs")
+    element_type = check.same_element_type()
+    allowed, rule = BINARY_TYPES[opcode]
+    if element_type not in allowed:
+        check.fail(f"operands must be of {rule} type, got {element_type}")
+    sizes, dynamic = broadcast_sizes(check, left, right, broadcast_dimensions)
+    if opcode == "complex":
+        element_type = element_type.complex_type or element_type
+    return intern_array(element_type, sizes, dynamic)
+
+
+def compare(
+    lhs: Shape,
+    rhs: Shape,
+    direction: str,
+    broadcast_dimensions: tuple[int, ...] | None = None,
+    *,
+    total_order: bool = False,
+    op: str = "",
+) -> ArrayShape:
+    """Shape of a comparison: preds, of the operands' sizes broadcast to each other.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.elementwise.compare(xb.s32[4], xb.s32[()], "LT")
+        pred[4]
+    """
+    check = Check(op or "compare", lhs=lhs, rhs=rhs)
+    left, right = check.array("lhs"), check.array("rhs")
+    element_type = check.same_element_type()
+    if direction not in COMPARISON_DIRECTIONS:
+        check.fail(f"direction must be one of {', '.join(COMPARISON_DIRECTIONS)}, got {direction!r}")
+    if element_type.is_complex and (total_order or direction not in ("EQ", "NE")):
+        check.fail(
+            f"complex numbers have no order, got {element_type}",
+            fix="compare their xb.abs, or their xb.real and xb.imag",
+        )
+    sizes, dynamic = broadcast_sizes(check, left, right, broadcast_dimensions)
+    return intern_array(pt.pred, sizes, dynamic)
+
+
+def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
+    """Shape of ``clamp(min, operand, max)``: that of `operand`.
+
+    `min` and `max` have the operand's shape or are scalars.
+    """
+    check = Check("clamp", min=min, operand=operand, max=max)
+    check.arrays()
+    check.same_element_type()
+    if check.array("operand").element_type.is_complex:
+        check.fail(f"complex numbers have no order, got {check.array('operand').element_type}")
+    result = check.array("operand")
+    for name in ("min", "max"):
+        bound = check.array(name)
+        if bound.rank and not result.rank:
+            check.fail(f"{name} of a scalar operand must be a scalar")
+        if bound.rank and not _same_sizes(bound, result):
+            check.fail(
+                f"{name} must be a scalar or of the operand's sizes",
+                fix="broadcast it first with xb.broadcast_in_dim",
+            )
+    return intern_array(result.element_type, result.dimensions, result.dynamic_dimensions)
+
+
+def _same_sizes(a: ArrayShape, b: ArrayShape) -> bool:
+    return a.rank == b.rank and all(
+        m == n or UNBOUNDED in (m, n) for m, n in zip(a.dimensions, b.dimensions, strict=True)
+    )
+
+
+def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
+    """Shape of ``select(pred, on_true, on_false)``: that of the two values.
+
+    A scalar `pred` fits any shape, tuples too; a scalar value fits beside an array.
+    """
+    check = Check("select", pred=pred, on_true=on_true, on_false=on_false)
+    if on_true.is_tuple or on_false.is_tuple:
+        if on_true is not on_false:
+            check.fail("on_true and on_false must have the same shape")
+        which = check.array("pred")
+        if which.element_type is not pt.pred or which.rank:
+            check.fail(f"pred of a tuple select must be a scalar pred, got {which}")
+        return on_true
+    check.arrays()
+    which, first, second = check.array("pred"), check.array("on_true"), check.array("on_false")
+    if which.element_type is not pt.pred:
+        check.fail(
+            f"pred must be of pred type, got {which.element_type}",
+            fix="compare it first, for instance with xb.ne(pred, 0)",
+        )
+    check.same_element_type("on_true", "on_false")
+    arrays = [a for a in (first, second) if a.rank] or ([which] if which.rank else [first])
+    result = arrays[0]
+    for name, array in (("pred", which), ("on_true", first), ("on_false", second)):
+        if array.rank and not _same_sizes(array, result):
+            check.fail(
+                f"{name} must be a scalar or have the sizes of the others",
+                fix="broadcast it first with xb.broadcast_in_dim",
+            )
+    given = [a for a in (which, first, second) if a.rank]
+    dynamic = tuple(any(a.dynamic_dimensions[i] for a in given) for i in range(result.rank))
+    return intern_array(first.element_type, result.dimensions, dynamic)
+
+
+def convert_element_type(operand: Shape, new_element_type: PrimitiveType) -> ArrayShape:
+    """Shape of a conversion: the operand's sizes with the new element type."""
+    check = Check("convert_element_type", operand=operand)
+    array = check.array("operand")
+    if not new_element_type.is_array_element:
+        check.fail(f"new_element_type must be an element type of arrays, got {new_element_type}")
+    return intern_array(new_element_type, array.dimensions, array.dynamic_dimensions)
+
+
+def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> ArrayShape:
+    """Shape after reading the same bits as another type.
+
+    Narrower elements add a most minor dimension that counts them; wider ones take it away, and
+    it must have exactly the size that fills one of them.
+    """
+    check = Check("bitcast_convert_type", operand=operand)
+    array = check.array("operand")
+    old = array.element_type
+    if not new_element_type.is_array_element:
+        check.fail(f"new_element_type must be an element type of arrays, got {new_element_type}")
+    if old.is_complex != new_element_type.is_complex:
+        check.fail(f"bits of complex numbers are not those of real ones, got {old} to {new_element_type}")
+    sizes, dynamic = array.dimensions, array.dynamic_dimensions
+    if old.bits == new_element_type.bits:
+        return intern_array(new_element_type, sizes, dynamic)
+    wide, narrow = max(old.bits, new_element_type.bits), min(old.bits, new_element_type.bits)
+    ratio = wide // narrow
+    if wide % narrow:
+        check.fail(f"the widths must divide one another, got {old.bits} and {new_element_type.bits} bits")
+    if old.bits > new_element_type.bits:
+        return intern_array(new_element_type, (*sizes, ratio), (*dynamic, False))
+    if not sizes or sizes[-1] not in (ratio, UNBOUNDED) or (dynamic[-1] and sizes[-1] != UNBOUNDED):
+        last = array.dimension_text(array.rank - 1) if sizes else "none"
+        check.fail(
+            f"{ratio} elements of {old} make one of {new_element_type}, so the last dimension must "
+            f"be a static {ratio}, got {last}",
+            dimension=array.rank - 1 if sizes else None,
+            fix=f"reshape the operand to [..., {ratio}]",
+        )
+    return intern_array(new_element_type, sizes[:-1], dynamic[:-1])
+
+
+def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> ArrayShape:
+    """Shape of the operand, which must be floating point, rounded to fewer bits."""
+    check = Check("reduce_precision", operand=operand)
+    array = check.array("operand")
+    check.element_type("operand", _FLOATING, "floating-point")
+    if exponent_bits < 1:
+        check.fail(f"exponent_bits must be at least 1, got {exponent_bits}")
+    if mantissa_bits < 0:
+        check.fail(f"mantissa_bits must not be negative, got {mantissa_bits}")
+    return intern_array(array.element_type, array.dimensions, array.dynamic_dimensions)
+
+
+def map(
+    operands: Sequence[Shape], computation: ProgramShape, dimensions: Sequence[int]
+) -> ArrayShape:
+    """Shape of mapping a scalar computation over arrays of the same sizes.
+
+    `dimensions` must be all of them, in order; the result has the computation's element type.
+    """
+    check = Check.numbered("map", "operand", operands)
+    check.that(bool(operands), "at least one operand is needed")
+    arrays = check.arrays()
+    first = arrays[0]
+    for index, array in enumerate(arrays):
+        if array.dimensions != first.dimensions:
+            check.fail(f"operands must have the same sizes; operand {index} differs from operand 0")
+    expected = tuple(range(first.rank))
+    if tuple(dimensions) != expected:
+        check.fail(
+            f"dimensions must be all dimensions of the operands in order, {list(expected)}, "
+            f"got {list(dimensions)}",
+            fix="mapping over part of the dimensions is not supported by XLA",
+        )
+    wanted = ", ".join(f"{a.element_type}[]" for a in arrays)
+    if len(computation.parameters) != len(arrays):
+        check.signature(
+            "computation",
+            computation,
+            f"a function of {len(arrays)} scalars, ({wanted}) -> a scalar, one for each operand",
+        )
+    for array, parameter in zip(arrays, computation.parameters, strict=True):
+        if parameter is not intern_array(array.element_type, ()):
+            check.signature("computation", computation, f"of signature ({wanted}) -> a scalar")
+    result = computation.result
+    if not isinstance(result, ArrayShape) or result.rank:
+        check.fail(
+            f"computation must give a scalar, got {result} from {computation}",
+            error=SignatureError,
+        )
+    # A size is dynamic in the result only where it is in operand 0, as in XLA.
+    return intern_array(result.element_type, first.dimensions, first.dynamic_dimensions)
+
+

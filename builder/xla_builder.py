@@ -1,0 +1,355 @@
+"""XlaBuilder: records XlaOps and builds an XlaComputation from them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from builder.computation import XlaComputation
+from builder.errors import BuilderError
+from builder.recording import append
+from builder.shape import ShapeLike, TupleShape, shape_of
+from builder.xla_op import XlaOp
+
+__all__ = ["XlaBuilder"]
+
+
+class XlaBuilder:
+    """Records the ops of one computation, in order, and builds it.
+
+    Ops that have operands are functions (``xb.add(x, y)``): they find their builder through their
+    operands. Ops without operands are methods here: `parameter`, `constant`, `iota`.
+
+    Args:
+        name: the name of the computation.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder("affine")
+        >>> x = b.parameter(xb.f32[32, 784], "x")
+        >>> w = b.parameter("f32[784,10]", "w")
+        >>> v = b.parameter(xb.f32[10], "bias")
+        >>> y = xb.add(xb.dot(x, w), v, broadcast_dimensions=[1])
+        >>> b.build(y).program_shape
+        (x: f32[32,784], w: f32[784,10], bias: f32[10]) -> f32[32,10]
+    """
+
+    __slots__ = (
+        "built",
+        "captured",
+        "child",
+        "current_frontend_attributes",
+        "current_sharding",
+        "is_open",
+        "may_capture",
+        "name",
+        "ops",
+        "parameters",
+        "parent",
+        "purpose",
+    )
+
+    def __init__(self, name: str = "computation") -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"a builder's name is a string, got {name!r}")
+        self.name = name
+        self.ops: list[XlaOp] = []
+        self.parameters: dict[int, XlaOp] = {}
+        self.built = False
+        # One flag says that nothing special is going on, so that recording asks one question:
+        # false once built, and while the callable of a nested computation is being recorded.
+        self.is_open = True
+        self.child: XlaBuilder | None = None
+        self.current_frontend_attributes: Mapping[str, str] | None = None
+        self.current_sharding: Any = None
+        # Of a builder that records a callable: who encloses it, for which argument of which op,
+        # and the enclosing values that it uses (id of the op -> the op, what stands for it here).
+        self.parent: XlaBuilder | None = None
+        self.purpose = ""
+        self.may_capture = False
+        self.captured: dict[int, tuple[XlaOp, XlaOp]] = {}
+
+    def __repr__(self) -> str:
+        state = "built" if self.built else f"{len(self.ops)} ops"
+        return f"<XlaBuilder {self.name!r}, {state}>"
+
+    def innermost(self) -> XlaBuilder:
+        """The builder that records now: this one, or that of the callable being recorded."""
+        builder = self
+        while builder.child is not None:
+            builder = builder.child
+        return builder
+
+    def check_open(self, op: str) -> None:
+        """Raises BuilderError when the computation has been built already."""
+        if self.built:
+            raise BuilderError(
+                f"{op}: builder {self.name!r} was already built\n"
+                f"fix: record every op before build(), or begin a new XlaBuilder",
+                op=op,
+            )
+
+    def parameter(
+        self, shape: ShapeLike, name: str | None = None, *, number: int | None = None
+    ) -> XlaOp:
+        """An argument of the computation.
+
+        Args:
+            shape: its shape, as a shape or its text; a sequence of shapes for a tuple.
+            name: its name, by which a compiled computation takes it as well; "p0", "p1", ... when
+                none is given.
+            number: its position among the arguments; the next free one when none is given.
+
+        Raises:
+            BuilderError: the number or the name is taken already, or the number is negative.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> b.parameter(xb.f32[2, 3], "x")
+            <XlaOp %0 'x' = f32[2,3] parameter()>
+
+        Operation Semantics: Parameter.
+        """
+        self.check_open("parameter")
+        resolved = shape_of(shape)
+        if number is None:
+            number = next(i for i in itertools.count(len(self.parameters)) if i not in self.parameters)
+        elif isinstance(number, bool) or not isinstance(number, int):
+            raise TypeError(f"parameter: number is a whole number, got {number!r}")
+        if number < 0:
+            raise BuilderError(
+                f"parameter: numbers begin at 0, got {number} for {resolved}", op="parameter"
+            )
+        taken = self.parameters.get(number)
+        if taken is not None:
+            raise BuilderError(
+                f"parameter: number {number} is taken already, got\n"
+                f"  {number}: {taken.name!r} {taken.shape}\n"
+                f"  {number}: {name!r} {resolved}\n"
+                f"fix: leave number out and parameters are numbered in order",
+                op="parameter",
+                shapes={str(taken.name): taken.shape, str(name): resolved},
+            )
+        label = f"p{number}" if name is None else name
+        for other in self.parameters.values():
+            if other.name == label:
+                raise BuilderError(
+                    f"parameter: the name {label!r} is taken already, got\n"
+                    f"  {other.attributes['number']}: {label!r} {other.shape}\n"
+                    f"  {number}: {label!r} {resolved}\n"
+                    f"fix: give each parameter a name of its own",
+                    op="parameter",
+                    shapes={label: resolved},
+                )
+        op = append(self, "parameter", resolved, (), {"number": number})
+        op.name = label
+        self.parameters[number] = op
+        return op
+
+    def constant(self, value: Any, element_type: Any = None) -> XlaOp:
+        """A constant array.
+
+        Args:
+            value: a NumPy or ml_dtypes array or scalar, whose type is kept; a bool; or a Python
+                number or nested lists of them, with `element_type`.
+            element_type: the type for Python numbers, which must be able to hold them. An array
+                is taken only if it has this type already (no conversion happens).
+
+        Returns:
+            An op whose shape is that of `value`. A writable array is copied once, so that later
+            writes to it do not reach the computation; a read-only one is not copied.
+
+        Raises:
+            ConstantError: the type can't hold the value, a Python number came without a type, or
+                the array's dtype has no primitive type (object, strings).
+
+        Example:
+            >>> import builder as xb, numpy as np
+            >>> b = xb.XlaBuilder()
+            >>> b.constant(np.eye(2, dtype=np.float32)).shape, b.constant(1, xb.s8).shape
+            (f32[2,2], s8[])
+
+        Operation Semantics: Constant (XlaBuilder's ConstantLiteral, ConstantR0, ConstantR1, ...).
+        """
+        from builder.constant import as_constant_array
+
+        array, shape = as_constant_array(value, element_type)
+        target = self.innermost()
+        target.check_open("constant")
+        return append(target, "constant", shape, (), {"value": array})
+
+    def iota(self, shape: Any, iota_dimension: int | None = None) -> XlaOp:
+        """An array that counts up from 0 along one dimension.
+
+        Args:
+            shape: the shape of the result, static, of integers, floating-point or complex numbers.
+            iota_dimension: the dimension along which values grow; may be left out for rank 1.
+
+        Returns:
+            An array of that shape; for floating-point types the integers converted.
+
+        Raises:
+            ShapeInferenceError: no array, dynamic, of preds, or the dimension is out of range.
+
+        Example:
+            >>> import builder as xb
+            >>> xb.XlaBuilder().iota(xb.s32[4, 8], 0).shape
+            s32[4,8]
+
+        Operation Semantics: Iota.
+        """
+        from builder.shape_inference import reshaping
+
+        inferred, dimension = reshaping.iota(shape_of(shape), iota_dimension)
+        target = self.innermost()
+        target.check_open("iota")
+        return append(target, "iota", inferred, (), {"iota_dimension": dimension})
+
+    def empty_tuple(self) -> XlaOp:
+        """The tuple without elements.
+
+        Example:
+            >>> import builder as xb
+            >>> xb.XlaBuilder().empty_tuple().shape
+            ()
+
+        Operation Semantics: Tuple.
+        """
+        target = self.innermost()
+        target.check_open("empty_tuple")
+        return append(target, "tuple", TupleShape(()))
+
+    @contextmanager
+    def frontend_attributes(self, attributes: Mapping[str, str]) -> Iterator[None]:
+        """Ops recorded inside carry these attributes, besides those of enclosing blocks.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> x = b.parameter(xb.f32[2])
+            >>> with b.frontend_attributes({"stage": "1"}):
+            ...     y = x + x
+            >>> y.frontend_attributes
+            {'stage': '1'}
+        """
+        for key, value in attributes.items():
+            if not (isinstance(key, str) and isinstance(value, str)):
+                raise TypeError(f"frontend attributes map strings to strings, got {key!r}: {value!r}")
+        before = self.current_frontend_attributes
+        self.current_frontend_attributes = {**(before or {}), **attributes}
+        try:
+            yield
+        finally:
+            self.current_frontend_attributes = before
+
+    @contextmanager
+    def sharding(self, sharding: Any) -> Iterator[None]:
+        """Ops recorded inside carry this sharding, in XLA's text form: "{replicated}"."""
+        before = self.current_sharding
+        self.current_sharding = sharding
+        try:
+            yield
+        finally:
+            self.current_sharding = before
+
+    def adopt(self, opcode: str, op: XlaOp) -> XlaOp:
+        """`op` as this builder may use it: its own ops as they are, enclosing ones captured."""
+        if op.builder is self:
+            return op
+        held = self.captured.get(id(op))
+        if held is not None:
+            return held[1]
+        if self.parent is None or not self._encloses(op.builder):
+            raise BuilderError(
+                f"{opcode}: operand belongs to builder {op.builder.name!r}, not to "
+                f"{self.name!r}, got\n  {op!r}\n"
+                f"fix: pass it as a parameter",
+                op=opcode,
+                shapes={"operand": op.shape},
+            )
+        if not self.may_capture:
+            raise BuilderError(
+                f"{opcode}: {self.purpose} can't use values of the enclosing computation, got\n"
+                f"  {op!r} of builder {op.builder.name!r}\n"
+                f"fix: only while_, conditional and call capture; here use the arguments alone, "
+                f"and constants that are made inside",
+                op=opcode,
+                shapes={"operand": op.shape},
+            )
+        outer = self.parent.adopt(opcode, op)
+        if outer.opcode == "constant" and not isinstance(outer.shape, TupleShape) and (
+            outer.attributes["value"].ndim == 0
+        ):
+            # A scalar constant is cheaper made again than passed around.
+            inner = append(self, "constant", outer.shape, (), outer.attributes)
+        else:
+            inner = append(self, "captured", outer.shape)
+        inner.code, inner.lasti, inner.name = op.code, op.lasti, op.name
+        self.captured[id(op)] = (outer, inner)
+        return inner
+
+    def _encloses(self, other: XlaBuilder) -> bool:
+        builder = self.parent
+        while builder is not None:
+            if builder is other:
+                return True
+            builder = builder.parent
+        return False
+
+    def build(self, root: XlaOp | None = None) -> XlaComputation:
+        """Ends the recording and gives the computation.
+
+        Args:
+            root: the op whose value is the result; the last one recorded when none is given.
+
+        Raises:
+            BuilderError: built already, nothing recorded, the root is not an op of this builder,
+                or a parameter number is missing.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder("double")
+            >>> x = b.parameter(xb.f32[4], "x")
+            >>> b.build(x + x).program_shape
+            (x: f32[4]) -> f32[4]
+        """
+        self.check_open("build")
+        if self.child is not None:
+            raise BuilderError(
+                f"build: {self.child.purpose} is still being recorded into {self.name!r}",
+                op="build",
+            )
+        if root is None:
+            if not self.ops:
+                raise BuilderError(f"build: builder {self.name!r} has recorded no op", op="build")
+            root = self.ops[-1]
+        elif not isinstance(root, XlaOp):
+            raise BuilderError(
+                f"build: the root is an XlaOp, got {root!r}\n"
+                f"fix: several results are given as one tuple: xb.tuple(a, b)",
+                op="build",
+            )
+        elif root.builder is not self:
+            raise BuilderError(
+                f"build: the root belongs to builder {root.builder.name!r}, not to "
+                f"{self.name!r}, got\n  {root!r}",
+                op="build",
+                shapes={"root": root.shape},
+            )
+        count = len(self.parameters)
+        for number in range(count):
+            if number not in self.parameters:
+                have = ", ".join(f"{n} ({self.parameters[n].name!r})" for n in sorted(self.parameters))
+                raise BuilderError(
+                    f"build: parameter numbers must run from 0 to {count - 1} without a gap; "
+                    f"number {number} is missing from builder {self.name!r}, got {have}",
+                    op="build",
+                )
+        self.built = True
+        self.is_open = False
+        return XlaComputation(
+            self.name, self.ops, root, tuple(self.parameters[n] for n in range(count))
+        )

@@ -1,0 +1,320 @@
+"""XlaOp: one recorded instruction.
+
+An XlaOp is a handle to what a builder recorded: its opcode, the shape that was inferred, its
+operands and attributes. It holds no data. Operators on it record the op of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from builder.errors import OperandError, ShapeInferenceError
+from builder.shape import Shape, TupleShape
+
+if TYPE_CHECKING:
+    from builder.computation import XlaComputation
+    from builder.xla_builder import XlaBuilder
+
+__all__ = ["SourceLocation", "XlaOp"]
+
+NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
+
+# The functions that operators stand for, by name; the ops rooms put them here when they load
+# (this module is below them and can't import them).
+OPERATOR_FUNCTIONS: Final[dict[str, Callable[..., XlaOp]]] = {}
+
+
+class SourceLocation(NamedTuple):
+    """Where in the user's program an op was recorded."""
+
+    file: str
+    line: int
+    column: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+_POSITIONS: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
+
+
+def resolve_position(code: CodeType, lasti: int) -> tuple[int, int]:
+    """Line and column (both from 1) of the instruction at offset `lasti` of a code object."""
+    # A code object's table is decoded once: a long function records thousands of ops. Keyed by id
+    # because hashing a code object hashes all its constants; the entry keeps the object alive.
+    entry = _POSITIONS.get(id(code))
+    if entry is None:
+        if len(_POSITIONS) > 4096:
+            _POSITIONS.clear()
+        entry = _POSITIONS[id(code)] = (code, list(code.co_positions()))
+    positions = entry[1]
+    index = lasti // 2
+    if 0 <= index < len(positions):
+        line, _, column, _ = positions[index]
+        return line or code.co_firstlineno, (column or 0) + 1
+    return code.co_firstlineno, 1
+
+
+class XlaOp:
+    """A recorded instruction, made by the functions of `builder` and by builder methods.
+
+    Attributes:
+        builder: the XlaBuilder that recorded it.
+        opcode: what it does, for instance "add" or "dot_general".
+        shape: the inferred shape of its result.
+        operands: the ops whose results it takes.
+        attributes: everything else the op says, by name ("broadcast_dimensions", "to_apply").
+        id: its number within the builder, in the order of recording.
+        name: a name for people, or None; parameters have one.
+        frontend_attributes: strings by name for compilers downstream, or None.
+        sharding: how the result is laid out over devices, or None.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder("example")
+        >>> x = b.parameter(xb.f32[2, 3], "x")
+        >>> y = x + x
+        >>> y.opcode, y.shape, y.operands == (x, x)
+        ('add', f32[2,3], True)
+    """
+
+    __slots__ = (
+        "attributes",
+        "builder",
+        "code",
+        "frontend_attributes",
+        "id",
+        "lasti",
+        "name",
+        "opcode",
+        "operands",
+        "shape",
+        "sharding",
+    )
+
+    attributes: Mapping[str, Any]
+    builder: XlaBuilder
+    code: CodeType | None
+    frontend_attributes: Mapping[str, str] | None
+    id: int
+    lasti: int
+    name: str | None
+    opcode: str
+    operands: tuple[XlaOp, ...]
+    shape: Shape
+    sharding: Any
+
+    # Filled by `recording.record`, field by field: an __init__ with eleven arguments would be a
+    # third of the time that recording takes.
+
+    @property
+    def source(self) -> SourceLocation | None:
+        """The line of the user's program that recorded the op."""
+        code = self.code
+        if code is None:
+            return None
+        line, column = resolve_position(code, self.lasti)
+        return SourceLocation(code.co_filename, line, column, code.co_qualname)
+
+    @property
+    def called_computations(self) -> tuple[XlaComputation, ...]:
+        """The computations that the op applies: reducer, condition, body, branches."""
+        return called_in(self.attributes)
+
+    def __repr__(self) -> str:
+        operands = ", ".join(f"%{o.id}" for o in self.operands)
+        label = "" if self.name is None else f" {self.name!r}"
+        return f"<XlaOp %{self.id}{label} = {self.shape} {self.opcode}({operands})>"
+
+    def __bool__(self) -> bool:
+        raise OperandError(
+            f"{self.opcode}: an XlaOp has no truth value while the computation is being written, "
+            f"got\n  {self!r}\n"
+            f"fix: use xb.select(pred, a, b) for each element, xb.conditional for a branch, "
+            f"xb.while_ for a loop, xb.and_ / xb.or_ / xb.not_ (or & | ~) for logic; "
+            f"`op is None` to ask whether there is one",
+            op=self.opcode,
+            shapes={"operand": self.shape},
+        )
+
+    def _no_number(self, wanted: str) -> OperandError:
+        return OperandError(
+            f"{self.opcode}: an XlaOp has no value while the computation is being written, so it "
+            f"can't become {wanted}, got\n  {self!r}\n"
+            f"fix: build, compile and run the computation, then look at its result",
+            op=self.opcode,
+            shapes={"operand": self.shape},
+        )
+
+    def __int__(self) -> int:
+        raise self._no_number("an int")
+
+    def __float__(self) -> float:
+        raise self._no_number("a float")
+
+    def __complex__(self) -> complex:
+        raise self._no_number("a complex")
+
+    def __index__(self) -> int:
+        raise self._no_number("an index")
+
+    def __array__(self, *_args: Any, **_kwargs: Any) -> Any:
+        raise self._no_number("a NumPy array")
+
+    # NumPy scalars and arrays on the left defer to the operators here.
+    __array_ufunc__ = None
+
+    def __len__(self) -> int:
+        if isinstance(self.shape, TupleShape):
+            return len(self.shape.elements)
+        raise ShapeInferenceError(
+            f"len: only a tuple has a length, got {self.shape}\n"
+            f"fix: the sizes of an array are op.shape.dimensions",
+            op="len",
+            shapes={"operand": self.shape},
+        )
+
+    def __getitem__(self, index: int) -> XlaOp:
+        """Element `index` of a tuple, as `get_tuple_element` gives it."""
+        if not isinstance(self.shape, TupleShape):
+            raise ShapeInferenceError(
+                f"get_tuple_element: op[{index!r}] takes an element of a tuple, "
+                f"got {self.shape}\n"
+                f"fix: use xb.slice or xb.slice_in_dim for a part of an array",
+                op="get_tuple_element",
+                shapes={"operand": self.shape},
+            )
+        return OPERATOR_FUNCTIONS["get_tuple_element"](self, index)
+
+    def __iter__(self) -> Iterator[XlaOp]:
+        """The elements of a tuple, so that `a, b = op` works."""
+        if not isinstance(self.shape, TupleShape):
+            raise ShapeInferenceError(
+                f"iterating needs a tuple, got {self.shape}\n"
+                f"fix: use xb.while_ for a loop over an array, xb.slice for its parts",
+                op="get_tuple_element",
+                shapes={"operand": self.shape},
+            )
+        return (self[i] for i in range(len(self.shape.elements)))
+
+    # Identity decides whether two handles are the same op; `==` records a comparison.
+    __hash__ = object.__hash__
+
+    def __add__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["add"](self, other)
+
+    def __radd__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["add"](other, self)
+
+    def __sub__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["sub"](self, other)
+
+    def __rsub__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["sub"](other, self)
+
+    def __mul__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["mul"](self, other)
+
+    def __rmul__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["mul"](other, self)
+
+    def __truediv__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["div"](self, other)
+
+    def __rtruediv__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["div"](other, self)
+
+    def __mod__(self, other: Any) -> XlaOp:
+        """Records `rem`: the result has the sign of the dividend, unlike Python's `%`."""
+        return OPERATOR_FUNCTIONS["rem"](self, other)
+
+    def __rmod__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["rem"](other, self)
+
+    def __pow__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["pow"](self, other)
+
+    def __rpow__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["pow"](other, self)
+
+    def __matmul__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["dot"](self, other)
+
+    def __and__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["and_"](self, other)
+
+    def __rand__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["and_"](other, self)
+
+    def __or__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["or_"](self, other)
+
+    def __ror__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["or_"](other, self)
+
+    def __xor__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["xor"](self, other)
+
+    def __rxor__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["xor"](other, self)
+
+    def __lshift__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["shift_left"](self, other)
+
+    def __rlshift__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["shift_left"](other, self)
+
+    def __rshift__(self, other: Any) -> XlaOp:
+        """Records the right shift of the type: arithmetic for signed, logical for unsigned."""
+        return OPERATOR_FUNCTIONS["right_shift_operator"](self, other)
+
+    def __rrshift__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["right_shift_operator"](other, self)
+
+    def __neg__(self) -> XlaOp:
+        return OPERATOR_FUNCTIONS["neg"](self)
+
+    def __pos__(self) -> XlaOp:
+        return self
+
+    def __abs__(self) -> XlaOp:
+        return OPERATOR_FUNCTIONS["abs"](self)
+
+    def __invert__(self) -> XlaOp:
+        return OPERATOR_FUNCTIONS["not_"](self)
+
+    def __eq__(self, other: Any) -> XlaOp:  # type: ignore[override]  # an op, as the document's Eq
+        return OPERATOR_FUNCTIONS["eq"](self, other)
+
+    def __ne__(self, other: Any) -> XlaOp:  # type: ignore[override]  # an op, as the document's Ne
+        return OPERATOR_FUNCTIONS["ne"](self, other)
+
+    def __lt__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["lt"](self, other)
+
+    def __le__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["le"](self, other)
+
+    def __gt__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["gt"](self, other)
+
+    def __ge__(self, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS["ge"](self, other)
+
+
+def called_in(attributes: Mapping[str, Any]) -> tuple[XlaComputation, ...]:
+    """The computations among an op's attributes, in their order."""
+    if not attributes:
+        return ()
+    from builder.computation import XlaComputation  # computation builds on this module
+
+    found: list[XlaComputation] = []
+    for value in attributes.values():
+        if isinstance(value, XlaComputation):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found.extend(v for v in value if isinstance(v, XlaComputation))
+    return tuple(found)

@@ -5,16 +5,24 @@ Nothing here needs jax; `lowering` takes what is built here to StableHLO and to 
 """
 
 from builder import shape_inference as shape_inference
+from builder.attributes import DotAlgorithm as DotAlgorithm
+from builder.attributes import DotDimensionNumbers as DotDimensionNumbers
+from builder.attributes import PaddingConfig as PaddingConfig
+from builder.attributes import PaddingConfigDimension as PaddingConfigDimension
+from builder.attributes import Precision as Precision
 from builder.computation import XlaComputation as XlaComputation
 from builder.decorator import computation as computation
 from builder.errors import BuilderError as BuilderError
 from builder.errors import ConstantError as ConstantError
 from builder.errors import OperandError as OperandError
+from builder.errors import PrimitiveTypeError as PrimitiveTypeError
 from builder.errors import ShapeInferenceError as ShapeInferenceError
 from builder.errors import ShapeTextError as ShapeTextError
 from builder.errors import SignatureError as SignatureError
 from builder.errors import XlaError as XlaError
 from builder.layout import Layout as Layout
+from builder.ops.contraction import dot as dot
+from builder.ops.contraction import dot_general as dot_general
 from builder.ops.control_flow import call as call
 from builder.ops.control_flow import conditional as conditional
 from builder.ops.control_flow import get_tuple_element as get_tuple_element
@@ -95,8 +103,19 @@ from builder.ops.elementwise import (
     tanh as tanh,
     xor as xor,
 )
+from builder.ops.reduction import reduce as reduce
 from builder.ops.registry import OPERATIONS as OPERATIONS
 from builder.ops.registry import OpInfo as OpInfo
+from builder.ops.reshaping import broadcast as broadcast
+from builder.ops.reshaping import broadcast_in_dim as broadcast_in_dim
+from builder.ops.reshaping import collapse as collapse
+from builder.ops.reshaping import concatenate as concatenate
+from builder.ops.reshaping import pad as pad
+from builder.ops.reshaping import reshape as reshape
+from builder.ops.reshaping import rev as rev
+from builder.ops.reshaping import slice as slice
+from builder.ops.reshaping import slice_in_dim as slice_in_dim
+from builder.ops.reshaping import transpose as transpose
 from builder.primitive_type import (
     PrimitiveType as PrimitiveType,
     bf16 as bf16,
@@ -115,7 +134,7 @@ from builder.primitive_type import (
     f32 as f32,
     f64 as f64,
     pred as pred,
-    primitive_type as primitive_type,
+    as_primitive_type as as_primitive_type,
     s2 as s2,
     s4 as s4,
     s8 as s8,
@@ -130,6 +149,7 @@ from builder.primitive_type import (
     u64 as u64,
 )
 from builder.shape import (
+    TOKEN_SHAPE as TOKEN_SHAPE,
     UNBOUNDED as UNBOUNDED,
     ArrayShape as ArrayShape,
     ProgramShape as ProgramShape,
@@ -141,10 +161,10 @@ from builder.shape import (
     parse_shape as parse_shape,
     tuple_shape as tuple_shape,
 )
-from builder.shape import TOKEN_SHAPE as token
 from builder.xla_builder import XlaBuilder as XlaBuilder
 from builder.xla_op import SourceLocation as SourceLocation
 from builder.xla_op import XlaOp as XlaOp
 
 # Other names for the same functions, those of xla_builder.h where the document has another.
 convert = convert_element_type
+concat_in_dim = concatenate

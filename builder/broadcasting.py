@@ -40,7 +40,10 @@ def broadcast_sizes(
                 f"{list(range(lhs.rank))}, got {list(dimensions)}",
                 fix="leave broadcast_dimensions out; to permute dimensions use xb.transpose",
             )
-        return _degenerate(check, lhs, rhs, lhs.dimensions, lhs.dynamic_dimensions, None)
+        if lhs.dimensions == rhs.dimensions:
+            pairs = zip(lhs.dynamic_dimensions, rhs.dynamic_dimensions, strict=True)
+            return lhs.dimensions, tuple(a or b for a, b in pairs)
+        return _degenerate(check, rhs, lhs.dimensions, lhs.dynamic_dimensions)
     if not lhs.rank or not rhs.rank:
         if dimensions:
             check.fail(
@@ -56,7 +59,7 @@ def broadcast_sizes(
             fix=_suggestion(lower, higher, name),
         )
     sizes, dynamic = _in_dim(check, lower, higher, name, dimensions)
-    return _degenerate(check, lower, higher, sizes, dynamic, dimensions)
+    return _degenerate(check, higher, sizes, dynamic)
 
 
 def _suggestion(lower: ArrayShape, higher: ArrayShape, name: str) -> str:
@@ -90,10 +93,8 @@ def _in_dim(
             f"broadcast_dimensions must have one entry for each dimension of {name}, the operand "
             f"of lower rank: {lower.rank}, got {len(dimensions)}: {list(dimensions)}"
         )
-    sizes = list(higher.dimensions)
-    dynamic = list(higher.dynamic_dimensions)
     previous = -1
-    for index, place in enumerate(dimensions):
+    for place in dimensions:
         if not 0 <= place < higher.rank:
             check.fail(
                 f"broadcast_dimensions must be dimensions of {other}, 0 to {higher.rank - 1}, "
@@ -107,6 +108,9 @@ def _in_dim(
                 fix="transpose the operand of lower rank first",
             )
         previous = place
+    sizes = list(higher.dimensions)
+    dynamic = list(higher.dynamic_dimensions)
+    for index, place in enumerate(dimensions):
         small, large = lower.dimensions[index], higher.dimensions[place]
         small_dynamic, large_dynamic = (
             lower.dynamic_dimensions[index],
@@ -137,25 +141,25 @@ def _in_dim(
 
 
 def _degenerate(
-    check: Check,
-    lower: ArrayShape,
-    higher: ArrayShape,
-    sizes: tuple[int, ...],
-    dynamic: tuple[bool, ...],
-    dimensions: tuple[int, ...] | None,
+    check: Check, higher: ArrayShape, sizes: tuple[int, ...], dynamic: tuple[bool, ...]
 ) -> Sizes:
-    """`sizes` (of the operand that was placed) and those of `higher` where size 1 fits all."""
+    """`sizes` (of the operand that was placed) and those of `higher` where size 1 fits all.
+
+    Where both sizes are 1, the result is dynamic if `higher` is: the placed 1 gives way, as in XLA.
+    """
     out: list[int] = []
     out_dynamic: list[bool] = []
     for index, (a, b) in enumerate(zip(sizes, higher.dimensions, strict=True)):
         a_dynamic, b_dynamic = dynamic[index], higher.dynamic_dimensions[index]
         if a == b:
             out.append(a)
-        elif UNBOUNDED in (a, b):
+            out_dynamic.append(b_dynamic or (a_dynamic and a != 1))
+            continue
+        if UNBOUNDED in (a, b):
             out.append(_with_unbounded(a, b, a_dynamic, b_dynamic))
             out_dynamic.append(out[-1] == UNBOUNDED or (a_dynamic and b_dynamic))
             continue
-        elif a == 1 or b == 1:
+        if a == 1 or b == 1:
             if a_dynamic if a == 1 else b_dynamic:
                 check.fail(
                     f"dimension {index}: a dynamic size <=1 can't be broadcast, "

@@ -30,12 +30,17 @@ def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") 
 
     def refuse(reason: str, fix: str = "") -> ConstantError:
         return ConstantError(
-            f"{op}: {element_type} can't hold the Python number {value!r}: {reason}"
+            f"{op}: {element_type} can't hold the Python number {_text(value)}: {reason}"
             + (f"\nfix: {fix}" if fix else ""),
             op=op,
         )
 
     kind = element_type.kind
+    if not isinstance(value, (int, float, complex)):
+        raise refuse(
+            f"a {type(value).__name__} is neither int, float nor complex",
+            "convert it first, for instance with float(...)",
+        )
     if isinstance(value, bool):
         if kind is not Kind.PRED:
             raise refuse("a bool is a pred", "write 1 or 0, or convert the pred with xb.convert")
@@ -60,6 +65,13 @@ def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") 
             )
         _check_float(value.real, element_type.real_type, refuse)
         _check_float(value.imag, element_type.real_type, refuse)
+
+
+def _text(value: Any) -> str:
+    """The number as messages show it. Python itself refuses to write very large ints."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"(an int of {value.bit_length()} bits)"
+    return repr(value)
 
 
 def _check_float(value: int | float, element_type: PrimitiveType, refuse: Any) -> None:
@@ -122,7 +134,7 @@ def as_constant_array(
     value: Any, element_type: Any = None
 ) -> tuple[np.ndarray[Any, Any], ArrayShape]:
     """`value` as a read-only array in native byte order, and its shape (see `constant`)."""
-    wanted = None if element_type is None else pt.primitive_type(element_type)
+    wanted = None if element_type is None else pt.as_primitive_type(element_type)
     if isinstance(value, (np.ndarray, np.generic)):
         return _from_array(value, wanted)
     if isinstance(value, numbers.Number):
@@ -130,8 +142,8 @@ def as_constant_array(
             wanted = pt.pred
         if wanted is None:
             raise ConstantError(
-                f"constant: the Python number {value!r} has no element type of its own\n"
-                f"fix: name one: constant({value!r}, xb.f32), or give a NumPy value",
+                f"constant: the Python number {_text(value)} has no element type of its own\n"
+                f"fix: name one: constant({_text(value)}, xb.f32), or give a NumPy value",
                 op="constant",
             )
         return scalar_array(value, wanted), intern_array(wanted, ())
@@ -147,7 +159,15 @@ def as_constant_array(
     )
 
 
-def _from_array(value: Any, wanted: PrimitiveType | None) -> tuple[np.ndarray[Any, Any], ArrayShape]:
+def _from_array(
+    value: Any, wanted: PrimitiveType | None
+) -> tuple[np.ndarray[Any, Any], ArrayShape]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise ConstantError(
+            "constant: a masked array can't be held: there are no masks in XLA\n"
+            "fix: fill it first with .filled(value)",
+            op="constant",
+        )
     array = np.asarray(value)
     try:
         found = pt.from_dtype(array.dtype)

@@ -13,6 +13,7 @@ __all__ = [
     "BuilderError",
     "ConstantError",
     "OperandError",
+    "PrimitiveTypeError",
     "ShapeInferenceError",
     "ShapeTextError",
     "SignatureError",
@@ -57,6 +58,10 @@ class OperandError(XlaError, TypeError):
 
 class ConstantError(XlaError, ValueError):
     """A Python or NumPy value can't be held by the element type asked for."""
+
+
+class PrimitiveTypeError(XlaError, ValueError):
+    """A name or a NumPy type that no primitive type of XLA corresponds to."""
 
 
 class BuilderError(XlaError, RuntimeError):

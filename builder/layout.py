@@ -39,6 +39,11 @@ class Layout:
     is_default: bool
 
     def __init__(self, minor_to_major: Iterable[int]) -> None:
+        if not isinstance(minor_to_major, Iterable):
+            raise ShapeInferenceError(
+                f"layout: minor_to_major is a sequence of dimension numbers, got {minor_to_major!r}",
+                op="layout",
+            )
         order = tuple(minor_to_major)
         rank = len(order)
         if any(isinstance(d, bool) or not isinstance(d, int) for d in order) or sorted(

@@ -18,7 +18,7 @@ from builder.shape import ProgramShape, Shape, TupleShape
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 
-__all__ = ["Recorded", "as_computation", "record_callable", "close_over", "signature"]
+__all__ = ["Recorded", "as_computation", "close_over", "record_callable", "signature"]
 
 # The library's own functions (xb.add as a reducer) recorded once for each signature. A user's
 # callable is recorded every time: what it closes over may have changed.
@@ -267,5 +267,3 @@ def element(op: XlaOp, index: int) -> XlaOp:
     if not isinstance(shape, TupleShape):
         raise BuilderError(f"get_tuple_element: expected a tuple, got {shape}")
     return append(op.builder, "get_tuple_element", shape.elements[index], (op,), {"index": index})
-
-

@@ -9,15 +9,17 @@ Shapes and Layout; ``xla_data.proto``, PrimitiveType.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Final, Union
+from typing import TYPE_CHECKING, Any, Final
 
 import ml_dtypes
 import numpy as np
 
+from builder.errors import PrimitiveTypeError
+
 if TYPE_CHECKING:
     from builder.shape import ArrayShape, DimensionLike
 
-__all__ = ["Kind", "PrimitiveType", "from_dtype", "from_name", "primitive_type"]
+__all__ = ["Kind", "PrimitiveType", "as_primitive_type", "from_dtype", "from_name"]
 
 
 class Kind(enum.Enum):
@@ -187,7 +189,7 @@ TOKEN: Final = PrimitiveType("token", 0, Kind.NOT_ARRAY, np.void)
 _BY_NAME: Final = {t.name: t for t in ALL}
 _BY_DTYPE: Final = {t.dtype: t for t in ALL}
 
-PrimitiveTypeLike = Union[PrimitiveType, str, type, np.dtype[Any]]
+PrimitiveTypeLike = PrimitiveType | str | type | np.dtype[Any]
 """A primitive type, its name, or the NumPy type of the same values."""
 
 
@@ -195,16 +197,16 @@ def from_name(name: str) -> PrimitiveType:
     """The primitive type called `name` in XLA's text.
 
     Raises:
-        ValueError: there is no such type.
+        PrimitiveTypeError: there is no such type.
 
     Example:
         >>> import builder as xb
-        >>> xb.primitive_type("bf16") is xb.bf16
+        >>> xb.as_primitive_type("bf16") is xb.bf16
         True
     """
     found = _BY_NAME.get(name)
     if found is None:
-        raise ValueError(
+        raise PrimitiveTypeError(
             f"unknown primitive type {name!r}; the types are: {', '.join(_BY_NAME)}"
         )
     return found
@@ -214,30 +216,32 @@ def from_dtype(dtype: Any) -> PrimitiveType:
     """The primitive type that holds the values of a NumPy or ml_dtypes type.
 
     Raises:
-        ValueError: XLA has no such type (object, strings, float128, dates, records).
+        PrimitiveTypeError: XLA has no such type (object, strings, float128, dates, records).
     """
     try:
+        if dtype is None:  # which NumPy takes for float64
+            raise TypeError
         resolved = np.dtype(dtype).newbyteorder("=")
     except TypeError:
-        raise ValueError(f"{dtype!r} is not a NumPy data type") from None
+        raise PrimitiveTypeError(f"{dtype!r} is not a NumPy data type") from None
     found = _BY_DTYPE.get(resolved)
     if found is None:
-        raise ValueError(
+        raise PrimitiveTypeError(
             f"NumPy dtype {resolved.name} has no primitive type in XLA; "
             f"convert the array first, for instance with .astype(numpy.float32)"
         )
     return found
 
 
-def primitive_type(value: PrimitiveTypeLike) -> PrimitiveType:
+def as_primitive_type(value: PrimitiveTypeLike) -> PrimitiveType:
     """The primitive type that `value` names: a type itself, XLA's name, or a NumPy type.
 
     Raises:
-        ValueError: `value` names no primitive type.
+        PrimitiveTypeError: `value` names no primitive type.
 
     Example:
         >>> import builder as xb, numpy as np
-        >>> xb.primitive_type(np.float32), xb.primitive_type("pred")
+        >>> xb.as_primitive_type(np.float32), xb.as_primitive_type("pred")
         (f32, pred)
     """
     if isinstance(value, PrimitiveType):

@@ -7,7 +7,6 @@ the line of the user's program, and appends.
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Mapping
 from sys import _getframe
 from types import FrameType
@@ -20,10 +19,21 @@ from builder.xla_op import NO_ATTRIBUTES, XlaOp
 if TYPE_CHECKING:
     from builder.xla_builder import XlaBuilder
 
-__all__ = ["append", "record", "resolve_builder"]
+__all__ = ["append", "record", "resolve_builder", "undone_on_error"]
 
-_HERE: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _new: Final = object.__new__
+
+
+class _Inside(dict[str, bool]):
+    """Whether a source file belongs to this package; asked three times for each op recorded."""
+
+    def __missing__(self, file: str) -> bool:
+        here = record.__code__.co_filename.removesuffix("recording.py")
+        found = self[file] = file.startswith(here)
+        return found
+
+
+_INSIDE: Final = _Inside()
 
 
 def record(
@@ -60,14 +70,16 @@ def record(
     # The nearest frame outside this package is the user's line. Only the code object and the
     # offset are kept; the line number is worked out when somebody asks.
     frame: FrameType | None = _getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame is not None:
+        code = frame.f_code
+        if not _INSIDE[code.co_filename]:
+            op.code = code
+            op.lasti = frame.f_lasti
+            break
         frame = frame.f_back
-    if frame is None:
+    else:
         op.code = None
         op.lasti = 0
-    else:
-        op.code = frame.f_code
-        op.lasti = frame.f_lasti
     ops.append(op)
     return op
 
@@ -91,12 +103,32 @@ def append(
     op.sharding = builder.current_sharding
     op.id = len(builder.ops)
     frame: FrameType | None = _getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame is not None and _INSIDE[frame.f_code.co_filename]:
         frame = frame.f_back
     op.code = None if frame is None else frame.f_code
     op.lasti = 0 if frame is None else frame.f_lasti
     builder.ops.append(op)
     return op
+
+
+class undone_on_error:  # noqa: N801 - used as a statement, like contextlib's
+    """``with undone_on_error(builder):`` takes back what was recorded inside if it fails.
+
+    An op that records helpers (a constant for a number, a tuple for a loop's state) before a rule
+    is found broken would else leave them behind, and the last op is the default root.
+    """
+
+    __slots__ = ("builder", "count")
+
+    def __init__(self, builder: XlaBuilder) -> None:
+        self.builder = builder
+
+    def __enter__(self) -> None:
+        self.count = len(self.builder.ops)
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None:
+            del self.builder.ops[self.count :]
 
 
 def resolve_builder(opcode: str, *operands: XlaOp) -> XlaBuilder:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Union
+from typing import Any, Final
 
 from builder import primitive_type as pt
-from builder.errors import ShapeInferenceError, ShapeTextError
+from builder.errors import OperandError, ShapeInferenceError, ShapeTextError
 from builder.layout import Layout
 from builder.primitive_type import PrimitiveType, PrimitiveTypeLike
 
@@ -68,7 +68,7 @@ def bounded(bound: int) -> Bounded:
     return Bounded(bound)
 
 
-DimensionLike = Union[int, Bounded, str]
+DimensionLike = int | Bounded | str
 """A size, `bounded(n)` or "<=n", `UNBOUNDED` or "?"."""
 
 
@@ -192,7 +192,7 @@ class TupleShape:
         parts = tuple(elements)
         for part in parts:
             if not isinstance(part, (ArrayShape, TupleShape, TokenShape)):
-                raise TypeError(f"a tuple shape is made of shapes, got {part!r}")
+                raise OperandError(f"a tuple shape is made of shapes, got {part!r}")
         found = _INTERNED_TUPLES.get(parts)
         if found is not None:
             return found
@@ -236,8 +236,8 @@ class TokenShape:
 
 TOKEN_SHAPE: Final = TokenShape()
 
-Shape = Union[ArrayShape, TupleShape, TokenShape]
-ShapeLike = Union[Shape, str, Sequence[Any]]
+Shape = ArrayShape | TupleShape | TokenShape
+ShapeLike = Shape | str | Sequence[Any]
 """A shape, its text, or a sequence of shapes for a tuple."""
 
 _INTERNED: dict[Any, ArrayShape] = {}
@@ -283,30 +283,20 @@ def intern_array(
 
 def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, bool]:
     if isinstance(size, Bounded):
-        bound, dynamic = size.bound, True
+        bound, dynamic = _whole(size.bound, element_type), True
     elif isinstance(size, str):
         text = size.strip()
         if text == "?":
             return UNBOUNDED, True
         dynamic = text.startswith("<=")
         number = text[2:] if dynamic else text
-        if not number.isdecimal():
+        if not (number.isdecimal() and number.isascii()):
             raise ShapeInferenceError(
                 f"shape: {size!r} is not a dimension; a dimension is a size, '<=n' or '?'"
             )
         bound = int(number)
     else:
-        try:
-            bound, dynamic = operator.index(size), False
-        except TypeError:
-            raise ShapeInferenceError(
-                f"shape: a dimension of {element_type}[...] is a whole number, bounded(n), "
-                f"'<=n' or '?', got {size!r}"
-            ) from None
-        if isinstance(size, bool):
-            raise ShapeInferenceError(
-                f"shape: a dimension of {element_type}[...] is a whole number, got {size}"
-            )
+        bound, dynamic = _whole(size, element_type), False
         if bound == UNBOUNDED:
             return UNBOUNDED, True
     if bound < 0:
@@ -315,9 +305,22 @@ def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, b
         )
     if bound > MAX_ELEMENTS:
         raise ShapeInferenceError(
-            f"shape: a dimension of {element_type}[...] must fit 63 bits, got {bound}"
+            f"shape: a dimension of {element_type}[...] must fit 63 bits, "
+            f"got a number of {bound.bit_length()}"
         )
     return bound, dynamic
+
+
+def _whole(size: Any, element_type: PrimitiveType) -> int:
+    try:
+        if isinstance(size, bool):
+            raise TypeError
+        return operator.index(size)
+    except TypeError:
+        raise ShapeInferenceError(
+            f"shape: a dimension of {element_type}[...] is a whole number, bounded(n), "
+            f"'<=n' or '?', got {size!r}"
+        ) from None
 
 
 def array_shape(
@@ -344,9 +347,14 @@ def array_shape(
         >>> xb.array_shape("f32", [2, "<=3"], layout=[0, 1])
         f32[2,<=3]{0,1}
     """
-    element = pt.primitive_type(element_type)
+    element = pt.as_primitive_type(element_type)
     if not element.is_array_element:
         raise ShapeInferenceError(f"shape: {element} is not an element type of arrays")
+    if isinstance(dimensions, str) or not isinstance(dimensions, Iterable):
+        raise ShapeInferenceError(
+            f"shape: dimensions are a sequence of sizes, got {dimensions!r}\n"
+            f"fix: write [{dimensions!r}]"
+        )
     pairs = [_dimension(d, element) for d in dimensions]
     sizes = tuple(p[0] for p in pairs)
     dynamic = tuple(p[1] for p in pairs)
@@ -377,6 +385,8 @@ def tuple_shape(elements: Iterable[ShapeLike]) -> TupleShape:
         >>> xb.tuple_shape([xb.s32[()], "f32[2]"])
         (s32[], f32[2])
     """
+    if isinstance(elements, str) or not isinstance(elements, Iterable):
+        raise OperandError(f"tuple_shape: expected a sequence of shapes, got {elements!r}")
     return TupleShape(shape_of(e) for e in elements)
 
 
@@ -498,13 +508,16 @@ class _Parser:
         self.advance()
 
     def number(self, what: str) -> int:
-        if not self.token.isdecimal():
+        if not (self.token.isdecimal() and self.token.isascii()):
             raise self.fail(what)
-        start = self.start
-        value = int(self.advance())
+        start, digits = self.start, self.advance()
+        # Python reads no more than 4300 digits, so their number is looked at first.
+        value = int(digits) if len(digits) < 4000 else MAX_ELEMENTS + 1
         if value > MAX_ELEMENTS:
             raise ShapeTextError(
-                f"shape text: {what} must fit 63 bits, got {value}", text=self.text, position=start
+                f"shape text: {what} must fit 63 bits, got {len(digits)} digits",
+                text=self.text,
+                position=start,
             )
         return value
 
@@ -589,12 +602,15 @@ def parse_shape(text: str) -> Shape:
 
     Raises:
         ShapeTextError: malformed text; says at which position.
+        OperandError: no string.
 
     Example:
         >>> import builder as xb
         >>> xb.parse_shape("(s32[], f32[2,<=3]{1,0})")
         (s32[], f32[2,<=3]{1,0})
     """
+    if not isinstance(text, str):
+        raise OperandError(f"parse_shape: expected a shape's text, got {text!r}")
     parser = _Parser(text)
     shape = parser.shape()
     if parser.token:
@@ -606,7 +622,7 @@ def shape_of(value: ShapeLike) -> Shape:
     """The shape that `value` stands for: a shape, its text, or a sequence of them for a tuple.
 
     Raises:
-        TypeError: `value` is nothing of the kind.
+        OperandError: `value` is nothing of the kind.
         ShapeTextError: malformed text.
     """
     if isinstance(value, (ArrayShape, TupleShape, TokenShape)):
@@ -614,10 +630,10 @@ def shape_of(value: ShapeLike) -> Shape:
     if isinstance(value, str):
         return parse_shape(value)
     if isinstance(value, PrimitiveType):
-        raise TypeError(f"{value} is an element type, not a shape; a scalar is {value}[()]")
+        raise OperandError(f"{value} is an element type, not a shape; a scalar is {value}[()]")
     if isinstance(value, Sequence):
         return TupleShape(shape_of(e) for e in value)
-    raise TypeError(
+    raise OperandError(
         f"expected a shape such as f32[2, 3], its text 'f32[2,3]', or a sequence of shapes, "
         f"got {value!r}"
     )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from builder.computation import XlaComputation
-from builder.errors import BuilderError
+from builder.errors import BuilderError, OperandError
 from builder.recording import append
 from builder.shape import ShapeLike, TupleShape, shape_of
 from builder.xla_op import XlaOp
@@ -53,7 +53,7 @@ class XlaBuilder:
 
     def __init__(self, name: str = "computation") -> None:
         if not isinstance(name, str):
-            raise TypeError(f"a builder's name is a string, got {name!r}")
+            raise OperandError(f"a builder's name is a string, got {name!r}")
         self.name = name
         self.ops: list[XlaOp] = []
         self.parameters: dict[int, XlaOp] = {}
@@ -115,10 +115,14 @@ class XlaBuilder:
         """
         self.check_open("parameter")
         resolved = shape_of(shape)
+        if name is not None and not isinstance(name, str):
+            raise OperandError(f"parameter: name is a string, got {name!r}", op="parameter")
         if number is None:
             number = next(i for i in itertools.count(len(self.parameters)) if i not in self.parameters)
         elif isinstance(number, bool) or not isinstance(number, int):
-            raise TypeError(f"parameter: number is a whole number, got {number!r}")
+            raise OperandError(
+                f"parameter: number is a whole number, got {number!r}", op="parameter"
+            )
         if number < 0:
             raise BuilderError(
                 f"parameter: numbers begin at 0, got {number} for {resolved}", op="parameter"
@@ -208,6 +212,32 @@ class XlaBuilder:
         target.check_open("iota")
         return append(target, "iota", inferred, (), {"iota_dimension": dimension})
 
+    def call(self, computation: XlaComputation) -> XlaOp:
+        """The result of a computation without parameters; ``xb.call`` takes the others.
+
+        Raises:
+            SignatureError: the computation has parameters.
+
+        Example:
+            >>> import builder as xb
+            >>> one = xb.XlaBuilder("one")
+            >>> _ = one.constant(1, xb.s32)
+            >>> xb.XlaBuilder().call(one.build()).shape
+            s32[]
+
+        Operation Semantics: Call.
+        """
+        from builder.shape_inference import control_flow
+
+        if not isinstance(computation, XlaComputation):
+            raise OperandError(
+                f"call: computation must be an XlaComputation, got {computation!r}", op="call"
+            )
+        shape = control_flow.call(computation.program_shape, ())
+        target = self.innermost()
+        target.check_open("call")
+        return append(target, "call", shape, (), {"to_apply": computation})
+
     def empty_tuple(self) -> XlaOp:
         """The tuple without elements.
 
@@ -237,7 +267,9 @@ class XlaBuilder:
         """
         for key, value in attributes.items():
             if not (isinstance(key, str) and isinstance(value, str)):
-                raise TypeError(f"frontend attributes map strings to strings, got {key!r}: {value!r}")
+                raise OperandError(
+                    f"frontend_attributes: they map strings to strings, got {key!r}: {value!r}"
+                )
         before = self.current_frontend_attributes
         self.current_frontend_attributes = {**(before or {}), **attributes}
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
-from typing import Any, Union, overload
+from typing import Any, overload
 
 from builder import shape_inference
 from builder.computation import XlaComputation
@@ -22,7 +22,7 @@ from builder.nested import (
 )
 from builder.ops.operands import need_op, need_ops
 from builder.ops.registry import op
-from builder.recording import record, resolve_builder
+from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import Shape
 from builder.shape_inference.check import integer
 from builder.xla_op import XlaOp
@@ -36,7 +36,7 @@ __all__ = [
     "while_",
 ]
 
-Applied = Union[XlaComputation, Callable[..., Any]]
+Applied = XlaComputation | Callable[..., Any]
 _SEQUENCES = (list, builtins.tuple)
 
 
@@ -174,12 +174,12 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
 
     Operation Semantics: Call.
     """
-    if len(operands) == 1 and isinstance(operands[0], _SEQUENCES):
-        operands = builtins.tuple(operands[0])
     arguments = need_ops("call", "operand", operands)
     if not arguments:
         raise OperandError(
-            "call: at least one operand is needed to know the builder, got none", op="call"
+            "call: at least one operand is needed to know the builder, got none\n"
+            "fix: a computation without parameters is called with builder.call(computation)",
+            op="call",
         )
     shapes = [a.shape for a in arguments]
     recorded = _record("call", "computation", computation, shapes, arguments)
@@ -218,7 +218,16 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
 
     Operation Semantics: While.
     """
-    state = _state("while_", "init", init)
+    beside = need_ops("while_", "init", init)
+    if not beside:
+        raise OperandError(
+            "while_: init must be an XlaOp or a sequence of at least one, got none", op="while_"
+        )
+    with undone_on_error(resolve_builder("while_", *beside)):
+        return _while(condition, body, _state("while_", "init", init))
+
+
+def _while(condition: Applied, body: Applied, state: XlaOp) -> XlaOp:
     shapes = [state.shape]
     test = _record("while_", "condition", condition, shapes, (state,))
     step = _record("while_", "body", body, shapes, (state,))
@@ -288,8 +297,15 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
 
     Operation Semantics: Conditional.
     """
-    choice, computations, operands = _conditional_arguments(arguments, named)
+    predicated, choice, computations, operands = _conditional_arguments(arguments, named)
     which = need_op("conditional", "pred or branch_index", choice)
+    with undone_on_error(resolve_builder("conditional", which)):
+        return _conditional(predicated, which, computations, operands)
+
+
+def _conditional(
+    predicated: bool, which: XlaOp, computations: list[Any], operands: list[Any]
+) -> XlaOp:
     given = [
         which.builder.empty_tuple() if o is None else _state("conditional", f"branch operand {i}", o)
         for i, o in enumerate(operands)
@@ -306,7 +322,10 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
         for i, computation in enumerate(computations)
     ]
     shape = shape_inference.control_flow.conditional(
-        which.shape, [signature(b) for b in branches], [o.shape for o in given]
+        which.shape,
+        [signature(b) for b in branches],
+        [o.shape for o in given],
+        predicated=predicated,
     )
     closed, captured = close_over(branches, give_back=[False] * len(branches))
     if captured:
@@ -317,8 +336,8 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
 
 def _conditional_arguments(
     arguments: Sequence[Any], named: dict[str, Any]
-) -> builtins.tuple[Any, list[Any], list[Any]]:
-    """The choice, the computations and the operands from either form of the arguments."""
+) -> builtins.tuple[bool, Any, list[Any], list[Any]]:
+    """Which form it is, the choice, the computations and the operands."""
     predicated = ("pred", "true_operand", "true_computation", "false_operand", "false_computation")
     indexed = ("branch_index", "branch_computations", "branch_operands")
     count = len(arguments) + len(named)
@@ -328,14 +347,14 @@ def _conditional_arguments(
         values = [*arguments, *(named[n] for n in form[len(arguments) :])]
         if form is predicated:
             pred, on_true, true_computation, on_false, false_computation = values
-            return pred, [true_computation, false_computation], [on_true, on_false]
+            return True, pred, [true_computation, false_computation], [on_true, on_false]
         index, computations, operands = values
         for name, value in (("branch_computations", computations), ("branch_operands", operands)):
             if not isinstance(value, _SEQUENCES):
                 raise OperandError(
                     f"conditional: {name} must be a list or tuple, got {value!r}", op="conditional"
                 )
-        return index, list(computations), list(operands)
+        return False, index, list(computations), list(operands)
     got = [type(a).__name__ for a in arguments] + [f"{n}=" for n in named]
     raise OperandError(
         f"conditional: takes ({', '.join(predicated)}) or ({', '.join(indexed)}), "

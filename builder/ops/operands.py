@@ -18,6 +18,7 @@ from builder.shape_inference.check import integers
 from builder.xla_op import XlaOp
 
 __all__ = [
+    "Number",
     "broadcast_to",
     "dimensions_argument",
     "is_number",
@@ -27,6 +28,9 @@ __all__ = [
 ]
 
 _NUMBERS = (int, float, complex, np.generic)
+
+Number = int | float | complex | np.generic
+"""A Python or NumPy scalar, which ops take next to an XlaOp."""
 
 
 def need_op(op: str, name: str, value: Any) -> XlaOp:

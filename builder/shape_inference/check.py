@@ -13,7 +13,14 @@ from typing import Any, NoReturn
 
 from builder.errors import ShapeInferenceError, SignatureError
 from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape, ProgramShape, Shape, shapes_text
+from builder.shape import (
+    MAX_ELEMENTS,
+    ArrayShape,
+    ProgramShape,
+    Shape,
+    intern_array,
+    shapes_text,
+)
 
 __all__ = ["Check", "integer", "integers"]
 
@@ -60,6 +67,10 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
     return found
 
 
+def _text(values: Sequence[Any]) -> str:
+    return "[" + ", ".join(map(str, values)) + "]"
+
+
 class Check:
     """The op under inference and its operands, by argument name.
 
@@ -97,7 +108,9 @@ class Check:
             text += f"\nfix: {fix}"
         raise error(text, op=self.op, shapes=self.shapes, dimension=dimension)
 
-    def that(self, holds: bool, rule: str, *, fix: str | None = None, dimension: int | None = None) -> None:
+    def that(
+        self, holds: bool, rule: str, *, fix: str | None = None, dimension: int | None = None
+    ) -> None:
         """Raises unless `holds`. For rules whose text is cheap; else ask first, then `fail`."""
         if not holds:
             self.fail(rule, fix=fix, dimension=dimension)
@@ -172,10 +185,53 @@ class Check:
                 f"{list(range(rank))}, got {list(numbers)}"
             )
 
+    def scalar(self, name: str) -> ArrayShape:
+        """The operand called `name`, which must be an array without dimensions."""
+        shape = self.array(name)
+        if shape.rank:
+            self.fail(f"{name} must be a scalar, got {shape}")
+        return shape
+
+    def one_for_each_dimension(self, values: Sequence[Any], *, of: str, name: str) -> None:
+        """Argument `name` must have one entry for each dimension of operand `of`."""
+        rank = self.array(of).rank
+        if len(values) != rank:
+            self.fail(
+                f"{name} must have one entry for each dimension of {of}: {rank}, "
+                f"got {len(values)}: {_text(values)}"
+            )
+
+    def sizes(self, values: Sequence[int], *, name: str) -> None:
+        """Argument `name` holds sizes: none may be negative."""
+        for index, size in enumerate(values):
+            if size < 0:
+                self.fail(
+                    f"{name} must hold sizes, which are not negative, got {size} in {list(values)}",
+                    dimension=index,
+                    fix="write each size out; XLA works none of them out" if size == -1 else None,
+                )
+
+    def result(
+        self,
+        element_type: PrimitiveType,
+        dimensions: Sequence[int],
+        dynamic_dimensions: Sequence[bool] | None = None,
+    ) -> ArrayShape:
+        """The shape of the result, which must not have more elements than 63 bits count."""
+        count = 1
+        for size in dimensions:
+            if size > 0:
+                count *= size
+        if count > MAX_ELEMENTS:
+            self.fail(
+                f"the result {element_type}[{','.join(map(str, dimensions))}] would have more "
+                f"than 2**63 - 1 elements"
+            )
+        dynamic = None if dynamic_dimensions is None else tuple(dynamic_dimensions)
+        return intern_array(element_type, tuple(dimensions), dynamic)
+
     def signature(
         self, role: str, program_shape: ProgramShape, expected: str, *, fix: str | None = None
     ) -> NoReturn:
         """Raises a SignatureError: computation `role` is not of the `expected` signature."""
-        self.fail(
-            f"{role} must be {expected}, got {program_shape}", fix=fix, error=SignatureError
-        )
+        self.fail(f"{role} must be {expected}, got {program_shape}", fix=fix, error=SignatureError)

@@ -5,6 +5,7 @@ Operation Semantics: Call, Conditional, GetTupleElement, OptimizationBarrier, Tu
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 
 from builder import primitive_type as pt
@@ -115,19 +116,33 @@ def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
 
 
 def conditional(
-    branch_index: Shape, branches: Sequence[ProgramShape], operands: Sequence[Shape]
+    branch_index: Shape,
+    branches: Sequence[ProgramShape],
+    operands: Sequence[Shape],
+    *,
+    predicated: bool = False,
 ) -> Shape:
     """Shape of the result of the branch that is chosen; all branches give the same.
 
-    `branch_index` is a scalar pred for two branches (true, false) or a scalar s32 for any number.
+    `branch_index` is a scalar s32; when `predicated`, a scalar pred, and the branches are two: true
+    and false. A size of the result is dynamic if it is in any branch.
     """
     check = Check.numbered("conditional", "branch operand", operands)
-    check.shapes = {"branch_index": branch_index, **check.shapes}
+    check.shapes = {"pred" if predicated else "branch_index": branch_index, **check.shapes}
     check.that(bool(branches), "at least one branch is needed")
-    if branch_index is not _INDEX and not (branch_index is _PRED and len(branches) == 2):
+    if predicated and branch_index is not _PRED:
         check.fail(
-            "the branch is chosen by a scalar: pred for two branches, s32 for any number, "
-            f"got {branch_index} for {len(branches)} branches"
+            f"pred must be a scalar pred, got {branch_index}",
+            fix="a branch is chosen by number with "
+            "xb.conditional(branch_index, branch_computations, branch_operands)",
+        )
+    if not predicated and branch_index is not _INDEX:
+        check.fail(
+            f"branch_index must be a scalar s32, got {branch_index}",
+            fix="a pred chooses with xb.conditional(pred, true_operand, true_computation, "
+            "false_operand, false_computation)"
+            if branch_index is _PRED
+            else None,
         )
     if len(branches) != len(operands):
         check.fail(
@@ -149,4 +164,19 @@ def conditional(
             check.signature(
                 role, branch, f"one that gives what branch 0 gives, {branches[0].result};"
             )
-    return branches[0].result
+    return _joined([branch.result for branch in branches])
+
+
+def _joined(shapes: Sequence[Shape]) -> Shape:
+    """Of shapes with equal sizes the one in which a size is dynamic if it is in any of them."""
+    first = shapes[0]
+    if all(shape is first for shape in shapes):
+        return first
+    if isinstance(first, TupleShape):
+        parts = zip(*(s.elements for s in shapes if isinstance(s, TupleShape)), strict=True)
+        return TupleShape(_joined(part) for part in parts)
+    arrays = [s for s in shapes if isinstance(s, ArrayShape)]
+    dynamic = [any(sizes) for sizes in zip(*(a.dynamic_dimensions for a in arrays), strict=True)]
+    return intern_array(
+        arrays[0].element_type, arrays[0].dimensions, builtins.tuple(dynamic), arrays[0].layout
+    )

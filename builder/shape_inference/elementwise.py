@@ -46,6 +46,8 @@ _ORDERED = _ALL - _COMPLEX
 # For each opcode the element types that it takes, and what to call them.
 UNARY_TYPES: Final[dict[str, tuple[frozenset[PrimitiveType], str]]] = {
     "abs": (_SIGNED_INTEGRAL | _FLOATING | _COMPLEX, "signed integer, floating-point or complex"),
+    # StableHLO's text admits complex cube roots; no XLA backend compiles them.
+    "cbrt": (_FLOATING, "floating-point"),
     "ceil": (_FLOATING, "floating-point"),
     "count_leading_zeros": (_INTEGRAL, "integer"),
     "erf": (_FLOATING, "floating-point"),
@@ -59,14 +61,14 @@ UNARY_TYPES: Final[dict[str, tuple[frozenset[PrimitiveType], str]]] = {
     "round_nearest_afz": (_FLOATING, "floating-point"),
     "round_nearest_even": (_FLOATING, "floating-point"),
     "sign": (_SIGNED_INTEGRAL | _FLOATING | _COMPLEX, "signed integer, floating-point or complex"),
-} | {
-    opcode: (_FLOATING | _COMPLEX, "floating-point or complex")
-    for opcode in (
+} | dict.fromkeys(
+    (
         *("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh", "tan", "tanh"),
-        *("cbrt", "cosine", "sine", "sqrt", "rsqrt"),
+        *("cosine", "sine", "sqrt", "rsqrt"),
         *("exponential", "exponential_minus_one", "log", "log_plus_one", "logistic"),
-    )
-}
+    ),
+    (_FLOATING | _COMPLEX, "floating-point or complex"),
+)
 
 _ARITHMETIC = (_INTEGRAL | _FLOATING | _COMPLEX, "integer, floating-point or complex")
 _LOGICAL = (_PRED | _INTEGRAL, "pred or integer")
@@ -164,7 +166,9 @@ def compare(
     left, right = check.array("lhs"), check.array("rhs")
     element_type = check.same_element_type()
     if direction not in COMPARISON_DIRECTIONS:
-        check.fail(f"direction must be one of {', '.join(COMPARISON_DIRECTIONS)}, got {direction!r}")
+        check.fail(
+            f"direction must be one of {', '.join(COMPARISON_DIRECTIONS)}, got {direction!r}"
+        )
     if element_type.is_complex and (total_order or direction not in ("EQ", "NE")):
         check.fail(
             f"complex numbers have no order, got {element_type}",
@@ -177,21 +181,22 @@ def compare(
 def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
     """Shape of ``clamp(min, operand, max)``: that of `operand`.
 
-    `min` and `max` have the operand's shape or are scalars.
+    `min` and `max` have the operand's shape or are scalars. A scalar operand fits array bounds,
+    as in XLA; the result then has the bounds' shape.
     """
     check = Check("clamp", min=min, operand=operand, max=max)
     check.arrays()
     check.same_element_type()
     if check.array("operand").element_type.is_complex:
         check.fail(f"complex numbers have no order, got {check.array('operand').element_type}")
-    result = check.array("operand")
-    for name in ("min", "max"):
-        bound = check.array(name)
-        if bound.rank and not result.rank:
-            check.fail(f"{name} of a scalar operand must be a scalar")
-        if bound.rank and not _same_sizes(bound, result):
+    arrays = [check.array(name) for name in ("operand", "min", "max")]
+    result = next((array for array in arrays if array.rank), arrays[0])
+    for name, array in zip(("operand", "min", "max"), arrays, strict=True):
+        if array.rank and not _same_sizes(array, result):
             check.fail(
-                f"{name} must be a scalar or of the operand's sizes",
+                f"{name} must be a scalar or of the operand's sizes"
+                if arrays[0].rank
+                else "min and max must have the same sizes, or be scalars",
                 fix="broadcast it first with xb.broadcast_in_dim",
             )
     return intern_array(result.element_type, result.dimensions, result.dynamic_dimensions)
@@ -258,21 +263,26 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
     if not new_element_type.is_array_element:
         check.fail(f"new_element_type must be an element type of arrays, got {new_element_type}")
     if old.is_complex != new_element_type.is_complex:
-        check.fail(f"bits of complex numbers are not those of real ones, got {old} to {new_element_type}")
+        check.fail(
+            f"bits of complex numbers are not those of real ones, got {old} to {new_element_type}"
+        )
     sizes, dynamic = array.dimensions, array.dynamic_dimensions
     if old.bits == new_element_type.bits:
         return intern_array(new_element_type, sizes, dynamic)
     wide, narrow = max(old.bits, new_element_type.bits), min(old.bits, new_element_type.bits)
     ratio = wide // narrow
     if wide % narrow:
-        check.fail(f"the widths must divide one another, got {old.bits} and {new_element_type.bits} bits")
+        check.fail(
+            f"the widths must divide one another, got {old.bits} and {new_element_type.bits} bits"
+        )
     if old.bits > new_element_type.bits:
         return intern_array(new_element_type, (*sizes, ratio), (*dynamic, False))
-    if not sizes or sizes[-1] not in (ratio, UNBOUNDED) or (dynamic[-1] and sizes[-1] != UNBOUNDED):
+    # A bounded last dimension is taken at its bound, as in XLA.
+    if not sizes or sizes[-1] not in (ratio, UNBOUNDED):
         last = array.dimension_text(array.rank - 1) if sizes else "none"
         check.fail(
             f"{ratio} elements of {old} make one of {new_element_type}, so the last dimension must "
-            f"be a static {ratio}, got {last}",
+            f"be {ratio}, got {last}",
             dimension=array.rank - 1 if sizes else None,
             fix=f"reshape the operand to [..., {ratio}]",
         )
@@ -296,15 +306,22 @@ def map(
 ) -> ArrayShape:
     """Shape of mapping a scalar computation over arrays of the same sizes.
 
-    `dimensions` must be all of them, in order; the result has the computation's element type.
+    `dimensions` must be all of them, in order; the result has the computation's element type. A
+    scalar beside arrays of its own type is broadcast to them.
     """
     check = Check.numbered("map", "operand", operands)
     check.that(bool(operands), "at least one operand is needed")
     arrays = check.arrays()
-    first = arrays[0]
+    position = next((i for i, a in enumerate(arrays) if a.rank), 0)
+    first = arrays[position]
     for index, array in enumerate(arrays):
-        if array.dimensions != first.dimensions:
-            check.fail(f"operands must have the same sizes; operand {index} differs from operand 0")
+        scalar = not array.rank and array.element_type is first.element_type
+        if array.dimensions != first.dimensions and not scalar:
+            check.fail(
+                "operands must have the same sizes (a scalar fits beside arrays of its own type); "
+                f"operand {index} differs from operand {position}",
+                fix="broadcast it first with xb.broadcast_in_dim",
+            )
     expected = tuple(range(first.rank))
     if tuple(dimensions) != expected:
         check.fail(
@@ -328,7 +345,5 @@ def map(
             f"computation must give a scalar, got {result} from {computation}",
             error=SignatureError,
         )
-    # A size is dynamic in the result only where it is in operand 0, as in XLA.
+    # A size is dynamic in the result only where it is in the first array, as in XLA.
     return intern_array(result.element_type, first.dimensions, first.dynamic_dimensions)
-
-

@@ -11,10 +11,10 @@ from typing import Any
 from builder.ops.elementwise.common import (
     BINARY_SECTION,
     BUILDER_H,
-    Number,
     operand_pair,
     record_binary,
 )
+from builder.ops.operands import Number
 from builder.ops.registry import op
 from builder.xla_op import XlaOp
 
@@ -26,8 +26,8 @@ def add(
     """The sum lhs + rhs; of preds the logical or.
 
     Args:
-        lhs, rhs: arrays of one element type: any type. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: any type. One of them may be a Python number that
+            the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -57,8 +57,8 @@ def sub(
     """The difference lhs - rhs.
 
     Args:
-        lhs, rhs: arrays of one element type: integers, floating point or complex. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: integers, floating point or complex. One of them
+            may be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -88,8 +88,8 @@ def mul(
     """The product lhs * rhs; of preds the logical and.
 
     Args:
-        lhs, rhs: arrays of one element type: any type. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: any type. One of them may be a Python number that
+            the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -119,8 +119,8 @@ def div(
     """The quotient lhs / rhs; of integers rounded toward zero.
 
     Args:
-        lhs, rhs: arrays of one element type: integers, floating point or complex. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: integers, floating point or complex. One of them
+            may be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -150,8 +150,8 @@ def rem(
     """The remainder of lhs / rhs, with the sign of lhs and less than rhs in magnitude.
 
     Args:
-        lhs, rhs: arrays of one element type: integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: integers or floating point. One of them may be a
+            Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -181,8 +181,8 @@ def max(
     """The greater of the two; NaN where one is NaN.
 
     Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
+            be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -212,8 +212,8 @@ def min(
     """The lesser of the two; NaN where one is NaN.
 
     Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
+            be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -336,8 +336,8 @@ def pow(
     """lhs to the power of rhs.
 
     Args:
-        lhs, rhs: arrays of one element type: integers, floating point or complex. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: integers, floating point or complex. One of them
+            may be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -367,8 +367,8 @@ def atan2(
     """The angle, in radians, of the point (x=rhs, y=lhs).
 
     Args:
-        lhs, rhs: arrays of one element type: floating point or complex. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: floating point or complex. One of them may be a
+            Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -398,8 +398,8 @@ def shift_left(
     """The bits of lhs moved up by rhs places; 0 when rhs is the width or more.
 
     Args:
-        lhs, rhs: arrays of one element type: integers. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: integers. One of them may be a Python number that
+            the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -429,8 +429,8 @@ def shift_right_arithmetic(
     """The bits of lhs moved down by rhs places, filled with the sign bit.
 
     Args:
-        lhs, rhs: arrays of one element type: integers. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: integers. One of them may be a Python number that
+            the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -450,7 +450,9 @@ def shift_right_arithmetic(
 
     Not in the document; XlaBuilder's ShiftRightArithmetic.
     """
-    return record_binary("shift_right_arithmetic", "shift_right_arithmetic", lhs, rhs, broadcast_dimensions)
+    return record_binary(
+        "shift_right_arithmetic", "shift_right_arithmetic", lhs, rhs, broadcast_dimensions
+    )
 
 
 @op("ShiftRightLogical", opcode="shift_right_logical", section=BUILDER_H)
@@ -460,8 +462,8 @@ def shift_right_logical(
     """The bits of lhs moved down by rhs places, filled with 0.
 
     Args:
-        lhs, rhs: arrays of one element type: integers. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: integers. One of them may be a Python number that
+            the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -481,7 +483,9 @@ def shift_right_logical(
 
     Not in the document; XlaBuilder's ShiftRightLogical.
     """
-    return record_binary("shift_right_logical", "shift_right_logical", lhs, rhs, broadcast_dimensions)
+    return record_binary(
+        "shift_right_logical", "shift_right_logical", lhs, rhs, broadcast_dimensions
+    )
 
 
 @op("Complex", opcode="complex", section=BUILDER_H)
@@ -491,8 +495,8 @@ def complex(
     """The complex number with real part lhs and imaginary part rhs.
 
     Args:
-        lhs, rhs: arrays of one element type: f32 or f64. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: f32 or f64. One of them may be a Python number
+            that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 

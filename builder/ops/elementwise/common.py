@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Union
-
-import numpy as np
+from typing import Any
 
 from builder import shape_inference
 from builder.errors import OperandError
@@ -22,11 +20,10 @@ from builder.ops.operands import (
     number_as,
 )
 from builder.primitive_type import PrimitiveType
-from builder.recording import record
+from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape, intern_array
+from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
-
-Number = Union[int, float, complex, np.generic]
 
 # The places that describe these ops, as the table of ops names them.
 UNARY_SECTION = "Element-wise unary functions"
@@ -44,18 +41,20 @@ def record_unary(name: str, opcode: str, operand: XlaOp) -> XlaOp:
     return record(opcode, _unary_shape(opcode, operand.shape, name), (operand,))
 
 
-Plan = tuple[
-    ArrayShape,
-    Union[tuple[ArrayShape, tuple[int, ...]], None],
-    Union[tuple[ArrayShape, tuple[int, ...]], None],
-]
+Broadcast = tuple[ArrayShape, tuple[int, ...]]
+"""The shape that an operand is broadcast to, and where its dimensions go."""
+
+Plan = tuple[ArrayShape, Broadcast | None, Broadcast | None]
 """The result's shape, and for each operand the broadcast that it needs first, if any."""
 
 
-def _broadcasts(lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any) -> tuple[Any, Any]:
+def _broadcasts(
+    lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any
+) -> tuple[Broadcast | None, Broadcast | None]:
     """For each operand its broadcast to the result's sizes, or None when it has them."""
-    assert isinstance(lhs, ArrayShape) and isinstance(rhs, ArrayShape)  # inference has said so
-    found = []
+    assert isinstance(lhs, ArrayShape)  # inference has said so
+    assert isinstance(rhs, ArrayShape)
+    found: list[Broadcast | None] = []
     for operand in (lhs, rhs):
         if operand.dimensions == result.dimensions:
             found.append(None)
@@ -114,6 +113,13 @@ def operand_pair(name: str, lhs: Any, rhs: Any) -> tuple[XlaOp, XlaOp]:
     return lhs, rhs
 
 
+def builder_of(name: str, lhs: Any, rhs: Any) -> XlaBuilder:
+    """The builder of whichever operand is an XlaOp; raises as `operand_pair` when none is."""
+    if type(lhs) is not XlaOp and type(rhs) is not XlaOp:
+        operand_pair(name, lhs, rhs)
+    return resolve_builder(name, lhs if type(lhs) is XlaOp else rhs)
+
+
 def element_type_of(name: str, beside: XlaOp) -> PrimitiveType:
     shape_inference.Check(name, operand=beside.shape).arrays()
     return beside.shape.element_type
@@ -121,7 +127,8 @@ def element_type_of(name: str, beside: XlaOp) -> PrimitiveType:
 
 def record_binary(name: str, opcode: str, lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
-        lhs, rhs = operand_pair(name, lhs, rhs)
+        with undone_on_error(builder_of(name, lhs, rhs)):
+            return record_binary(name, opcode, *operand_pair(name, lhs, rhs), broadcast_dimensions)
     if broadcast_dimensions is not None:
         broadcast_dimensions = dimensions_argument(name, broadcast_dimensions)
     shape, left, right = _binary_plan(opcode, lhs.shape, rhs.shape, broadcast_dimensions, name)
@@ -143,7 +150,9 @@ def record_compare(
     name: str, direction: str, lhs: Any, rhs: Any, broadcast_dimensions: Any, total_order: bool
 ) -> XlaOp:
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
-        lhs, rhs = operand_pair(name, lhs, rhs)
+        with undone_on_error(builder_of(name, lhs, rhs)):
+            pair = operand_pair(name, lhs, rhs)
+            return record_compare(name, direction, *pair, broadcast_dimensions, total_order)
     dimensions = dimensions_argument(name, broadcast_dimensions)
     shape, left, right = _compare_plan(
         lhs.shape, rhs.shape, direction, dimensions, total_order, name

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builder.ops.elementwise.common import COMPARISON_SECTION, Number, record_compare
+from builder.errors import OperandError
+from builder.ops.elementwise.common import COMPARISON_SECTION, record_compare
+from builder.ops.operands import Number
 from builder.ops.registry import op
 from builder.xla_op import XlaOp
 
@@ -19,8 +21,8 @@ def eq(
     """Whether lhs is equal to rhs; IEEE 754 for floating point.
 
     Args:
-        lhs, rhs: arrays of one element type: any type. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: any type. One of them may be a Python number that
+            the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -49,8 +51,8 @@ def ne(
     """Whether lhs is not equal to rhs; IEEE 754 for floating point.
 
     Args:
-        lhs, rhs: arrays of one element type: any type. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: any type. One of them may be a Python number that
+            the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -79,8 +81,8 @@ def ge(
     """Whether lhs is greater or equal to rhs; IEEE 754 for floating point.
 
     Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
+            be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -109,8 +111,8 @@ def gt(
     """Whether lhs is greater than rhs; IEEE 754 for floating point.
 
     Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
+            be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -139,8 +141,8 @@ def le(
     """Whether lhs is less or equal to rhs; IEEE 754 for floating point.
 
     Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
+            be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -169,8 +171,8 @@ def lt(
     """Whether lhs is less than rhs; IEEE 754 for floating point.
 
     Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
+            be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -200,8 +202,8 @@ def eq_total_order(
     -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN. The same as eq for integers and preds.
 
     Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
+            be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -231,8 +233,8 @@ def ne_total_order(
     -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN. The same as ne for integers and preds.
 
     Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
+            be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -262,8 +264,8 @@ def ge_total_order(
     -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN. The same as ge for integers and preds.
 
     Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
+            be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -293,8 +295,8 @@ def gt_total_order(
     -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN. The same as gt for integers and preds.
 
     Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
+            be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -324,8 +326,8 @@ def le_total_order(
     -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN. The same as le for integers and preds.
 
     Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
+            be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -355,8 +357,8 @@ def lt_total_order(
     -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN. The same as lt for integers and preds.
 
     Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may be a Python
-            number that the other's type can hold.
+        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
+            be a Python number that the other's type can hold.
         broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
             the operand of lower rank the dimension of the other that it is.
 
@@ -400,6 +402,7 @@ def compare(
 
     Raises:
         ShapeInferenceError: an unknown direction, or as in `eq`.
+        OperandError: the direction is no string.
 
     Example:
         >>> import builder as xb
@@ -409,4 +412,8 @@ def compare(
 
     Operation Semantics: Element-wise comparison operations.
     """
+    if not isinstance(direction, str):
+        raise OperandError(
+            f"compare: direction is a string such as 'LT', got {direction!r}", op="compare"
+        )
     return record_compare("compare", direction, lhs, rhs, broadcast_dimensions, bool(total_order))

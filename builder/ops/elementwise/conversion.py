@@ -15,9 +15,7 @@ from builder.shape_inference.check import integer
 from builder.xla_op import XlaOp
 
 
-@op(
-    "ConvertElementType", opcode="convert", section="ConvertElementType", aliases=("convert",)
-)
+@op("ConvertElementType", opcode="convert", section="ConvertElementType", aliases=("convert",))
 def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) -> XlaOp:
     """Each element converted to another type, as C++'s static_cast does.
 
@@ -44,7 +42,7 @@ def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
     Operation Semantics: ConvertElementType.
     """
     source = need_op("convert_element_type", "operand", operand)
-    wanted = pt.primitive_type(new_element_type)
+    wanted = pt.as_primitive_type(new_element_type)
     shape = shape_inference.elementwise.convert_element_type(source.shape, wanted)
     return record("convert", shape, (source,))
 
@@ -73,7 +71,7 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
     Operation Semantics: BitcastConvertType.
     """
     source = need_op("bitcast_convert_type", "operand", operand)
-    wanted = pt.primitive_type(new_element_type)
+    wanted = pt.as_primitive_type(new_element_type)
     shape = shape_inference.elementwise.bitcast_convert_type(source.shape, wanted)
     return record("bitcast_convert", shape, (source,))
 

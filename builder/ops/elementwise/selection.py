@@ -5,15 +5,16 @@ Operation Semantics: Clamp, Select, Map.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 
 from builder import shape_inference
 from builder.computation import XlaComputation
 from builder.nested import as_computation
-from builder.ops.elementwise.common import Number, element_type_of, operand_pair
-from builder.ops.operands import broadcast_to, is_number, need_op, need_ops, number_as
+from builder.ops.elementwise.common import element_type_of, operand_pair
+from builder.ops.operands import Number, broadcast_to, is_number, need_op, need_ops, number_as
 from builder.ops.registry import op
-from builder.recording import record
+from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, intern_array
 from builder.shape_inference.check import integers
 from builder.xla_op import XlaOp
@@ -25,11 +26,12 @@ def clamp(min: XlaOp | Number, operand: XlaOp, max: XlaOp | Number) -> XlaOp:
 
     Args:
         min: the lower bounds: an array of the operand's shape, a scalar, or a Python number.
-        operand: an array of preds, integers or floating point.
+        operand: an array of preds, integers or floating point; a scalar is broadcast to the
+            bounds' shape.
         max: the upper bounds, like `min`.
 
     Returns:
-        An array of the operand's shape.
+        An array of the operand's shape (of the bounds' shape, if that is a scalar).
 
     Raises:
         ShapeInferenceError: element types differ or have no order; a bound is neither a scalar
@@ -45,14 +47,17 @@ def clamp(min: XlaOp | Number, operand: XlaOp, max: XlaOp | Number) -> XlaOp:
     Operation Semantics: Clamp.
     """
     beside = need_op("clamp", "operand", operand)
-    lower, upper = (
-        number_as("clamp", v, element_type_of("clamp", beside), beside)
-        if is_number(v)
-        else need_op("clamp", n, v)
-        for n, v in (("min", min), ("max", max))
-    )
-    shape = shape_inference.elementwise.clamp(lower.shape, beside.shape, upper.shape)
-    return record("clamp", shape, (lower, beside, upper))
+    with undone_on_error(resolve_builder("clamp", beside)):
+        lower, upper = (
+            number_as("clamp", v, element_type_of("clamp", beside), beside)
+            if is_number(v)
+            else need_op("clamp", n, v)
+            for n, v in (("min", min), ("max", max))
+        )
+        shape = shape_inference.elementwise.clamp(lower.shape, beside.shape, upper.shape)
+        if shape.rank and not _rank(beside):
+            beside = _scalar_to(beside, shape)
+        return record("clamp", shape, (lower, beside, upper))
 
 
 @op("Select", opcode="select", section="Select")
@@ -80,7 +85,11 @@ def select(pred: XlaOp, on_true: XlaOp | Number, on_false: XlaOp | Number) -> Xl
     Operation Semantics: Select.
     """
     which = need_op("select", "pred", pred)
-    first, second = operand_pair("select", on_true, on_false)
+    with undone_on_error(resolve_builder("select", which)):
+        return _select(which, *operand_pair("select", on_true, on_false))
+
+
+def _select(which: XlaOp, first: XlaOp, second: XlaOp) -> XlaOp:
     shape = shape_inference.elementwise.select(which.shape, first.shape, second.shape)
     if isinstance(shape, ArrayShape):
         # A scalar pred stays a scalar (HLO and StableHLO take it so), a scalar value does not.
@@ -117,7 +126,8 @@ def map(
     """A scalar computation applied to the corresponding elements of some arrays.
 
     Args:
-        operands: arrays of the same sizes, of any element types.
+        operands: arrays of the same sizes, of any element types; a scalar is broadcast to arrays
+            of its own type.
         computation: takes one scalar of each operand's type and gives a scalar; a computation,
             or a Python callable on XlaOps.
         dimensions: all dimensions of the operands, in order; the same when left out.
@@ -141,11 +151,20 @@ def map(
     shapes = [a.shape for a in arrays]
     check = shape_inference.Check.numbered("map", "operand", shapes)
     check.that(bool(arrays), "at least one operand is needed")
-    first = check.arrays()[0]
+    first = next((s for s in check.arrays() if s.rank), check.arrays()[0])
     scalars = [intern_array(s.element_type, ()) for s in shapes]
     applied = as_computation("map", "computation", computation, scalars)
     places = (
-        tuple(range(first.rank)) if dimensions is None else integers("map", "dimensions", dimensions)
+        tuple(range(first.rank))
+        if dimensions is None
+        else integers("map", "dimensions", dimensions)
     )
     shape = shape_inference.elementwise.map(shapes, applied.program_shape, places)
+    if shape.rank:
+        arrays = builtins.tuple(
+            a
+            if _rank(a)
+            else _scalar_to(a, first.with_layout(None).with_element_type(a.shape.element_type))
+            for a in arrays
+        )
     return record("map", shape, arrays, {"to_apply": applied, "dimensions": places})

@@ -162,7 +162,7 @@ def cbrt(operand: XlaOp) -> XlaOp:
     """The cubic root.
 
     Args:
-        operand: an array of floating point or complex.
+        operand: an array of floating point.
 
     Returns:
         An array of the operand's shape.

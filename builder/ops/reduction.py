@@ -1,0 +1,92 @@
+"""Reductions.
+
+Operation Semantics: Reduce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from builder import shape_inference
+from builder.computation import XlaComputation
+from builder.nested import as_computation
+from builder.ops.operands import Number, is_number, need_op, need_ops, number_as
+from builder.ops.registry import op
+from builder.recording import record, resolve_builder, undone_on_error
+from builder.shape import intern_array
+from builder.shape_inference.check import Check, integers
+from builder.xla_op import XlaOp
+
+__all__ = ["reduce"]
+
+_reduce_shape = lru_cache(maxsize=65536)(shape_inference.reduction.reduce)
+
+
+@op("Reduce", opcode="reduce", section="Reduce")
+def reduce(
+    operands: XlaOp | Sequence[XlaOp],
+    init_values: XlaOp | Number | Sequence[XlaOp | Number],
+    computation: XlaComputation | Callable[..., Any],
+    dimensions: Sequence[int],
+) -> XlaOp:
+    """The elements of one or more arrays folded together along some dimensions.
+
+    The order in which elements are folded is not defined: the computation should be associative,
+    up to rounding, and the init value should change nothing.
+
+    Args:
+        operands: an array, or N arrays of the same sizes and of any element types.
+        init_values: for each operand the scalar to begin with; a Python number stands for a
+            constant of the operand's type.
+        computation: a reducer: for one operand ``(accumulated, value) -> new``, all scalars of its
+            type; for N operands it takes N accumulated values and then N new ones, and gives a
+            tuple of N. A computation, or a callable such as ``xb.add`` or a lambda.
+        dimensions: the dimensions that are folded, in any order; none leaves the sizes.
+
+    Returns:
+        An array of the operand's remaining dimensions; for several operands a tuple of those.
+
+    Raises:
+        ShapeInferenceError: sizes differ; a dimension is out of range or named twice; an init
+            value is no scalar of its operand's type; counts differ.
+        SignatureError: the computation is no reducer for these operands.
+        ConstantError: the type can't hold a number.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 2, 3])
+        >>> xb.reduce(x, 0.0, xb.add, dimensions=[0, 1]).shape
+        f32[3]
+        >>> i = x.builder.iota(xb.s32[4, 2, 3], 2)
+        >>> def argmax(best, best_at, value, at):
+        ...     better = value > best
+        ...     return xb.select(better, value, best), xb.select(better, at, best_at)
+        >>> xb.reduce([x, i], [float("-inf"), 0], argmax, dimensions=[2]).shape
+        (f32[4,2], s32[4,2])
+
+    Operation Semantics: Reduce.
+    """
+    arrays = need_ops("reduce", "operand", operands)
+    check = Check.numbered("reduce", "operand", [a.shape for a in arrays])
+    check.that(bool(arrays), "at least one operand is needed, got none")
+    checked = check.arrays()
+    given: Sequence[Any] = init_values if isinstance(init_values, (list, tuple)) else [init_values]
+    places = integers("reduce", "dimensions", dimensions)
+    scalars = [intern_array(a.element_type, ()) for a in checked]
+    applied = as_computation("reduce", "computation", computation, scalars + scalars)
+    with undone_on_error(resolve_builder("reduce", *arrays)):
+        inits = []
+        for index, value in enumerate(given):
+            if is_number(value) and index < len(arrays):
+                value = number_as("reduce", value, checked[index].element_type, *arrays)
+            inits.append(need_op("reduce", f"init value {index}", value))
+        shape = _reduce_shape(
+            tuple(a.shape for a in arrays),
+            tuple(i.shape for i in inits),
+            applied.program_shape,
+            places,
+        )
+    attributes = {"to_apply": applied, "dimensions": places}
+    return record("reduce", shape, (*arrays, *inits), attributes)

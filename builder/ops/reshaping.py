@@ -1,0 +1,459 @@
+"""Arrays repeated, rearranged, joined, padded and cut; no element is changed.
+
+Operation Semantics: Broadcast, BroadcastInDim, Collapse, Concatenate, Iota, Pad, Reshape, Rev,
+Slice, Transpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from builder.attributes import PaddingConfig, PaddingConfigLike
+from builder.ops.operands import (
+    broadcast_to,
+    dimensions_attribute,
+    is_number,
+    need_op,
+    need_ops,
+    number_as,
+)
+from builder.ops.registry import op
+from builder.recording import record
+from builder.shape import ArrayShape, Shape
+from builder.shape_inference import reshaping as infer
+from builder.shape_inference.check import Check, integer, integers
+from builder.xla_op import XlaOp
+
+__all__ = [
+    "broadcast",
+    "broadcast_in_dim",
+    "collapse",
+    "concatenate",
+    "pad",
+    "reshape",
+    "rev",
+    "slice",
+    "slice_in_dim",
+    "transpose",
+]
+
+Attributes = Mapping[str, Any]
+
+
+@lru_cache(maxsize=65536)
+def _broadcast_plan(operand: Shape, sizes: tuple[int, ...]) -> tuple[ArrayShape, tuple[int, ...]]:
+    shape = infer.broadcast(operand, sizes)
+    return shape, tuple(range(len(sizes), shape.rank))
+
+
+@op("Broadcast", opcode="broadcast_in_dim", section="Broadcast")
+def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
+    """The operand repeated, with new dimensions before its own.
+
+    ``output[i0, ..., iN, j0, ..., jM] = operand[j0, ..., jM]``. Recorded as `broadcast_in_dim`.
+
+    Args:
+        operand: an array.
+        broadcast_sizes: the sizes of the new dimensions.
+
+    Returns:
+        An array of sizes `broadcast_sizes`, then the operand's.
+
+    Raises:
+        ShapeInferenceError: the operand is no array, or has an unbounded dimension; a size is
+            negative.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[3])
+        >>> xb.broadcast(x, [2, 4]).shape
+        f32[2,4,3]
+
+    Operation Semantics: Broadcast.
+    """
+    source = need_op("broadcast", "operand", operand)
+    sizes = integers("broadcast", "broadcast_sizes", broadcast_sizes)
+    return broadcast_to(source, *_broadcast_plan(source.shape, sizes))
+
+
+_broadcast_in_dim_shape = lru_cache(maxsize=65536)(infer.broadcast_in_dim)
+
+
+@op("BroadcastInDim", opcode="broadcast_in_dim", section="BroadcastInDim")
+def broadcast_in_dim(
+    operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]
+) -> XlaOp:
+    """The operand repeated into a larger array; its dimensions go where it is said.
+
+    Args:
+        operand: an array.
+        out_dim_size: the sizes of the result.
+        broadcast_dimensions: for each dimension of the operand the dimension of the result that
+            it becomes, strictly increasing. A size 1 is repeated to any size; others must be
+            equal.
+
+    Returns:
+        An array of sizes `out_dim_size`. A dimension is bounded if the operand's is.
+
+    Raises:
+        ShapeInferenceError: the operand is no array; its dimensions do not fit where they go.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[3, 1])
+        >>> xb.broadcast_in_dim(x, [2, 3, 4], [1, 2]).shape
+        f32[2,3,4]
+
+    Operation Semantics: BroadcastInDim.
+    """
+    if type(operand) is not XlaOp:
+        need_op("broadcast_in_dim", "operand", operand)
+    sizes = integers("broadcast_in_dim", "out_dim_size", out_dim_size)
+    places = integers("broadcast_in_dim", "broadcast_dimensions", broadcast_dimensions)
+    shape = _broadcast_in_dim_shape(operand.shape, sizes, places)
+    return record(
+        "broadcast_in_dim", shape, (operand,), dimensions_attribute("broadcast_dimensions", places)
+    )
+
+
+_reshape_shape = lru_cache(maxsize=65536)(infer.reshape)
+
+
+@op("Reshape", opcode="reshape", section="Reshape")
+def reshape(
+    operand: XlaOp, new_sizes: Sequence[int], *, dimensions: Sequence[int] | None = None
+) -> XlaOp:
+    """The same elements, in the same order, in an array of other sizes.
+
+    Args:
+        operand: an array.
+        new_sizes: the sizes of the result, with as many elements as the operand has.
+        dimensions: the order in which the operand's dimensions are read, slowest first; in their
+            own order when it is not given. With it, a `transpose` by `dimensions` is recorded
+            first. (By name only: the document's form with it puts it before `new_sizes`.)
+
+    Returns:
+        An array of sizes `new_sizes`. Bounded dimensions may be combined or split, not both; of
+        an operand with unbounded dimensions nothing is checked until run time.
+
+    Raises:
+        ShapeInferenceError: the operand is no array; the number of elements would change;
+            `dimensions` is no permutation.
+
+    Example:
+        >>> import builder as xb
+        >>> v = xb.XlaBuilder().parameter(xb.f32[4, 2, 3])
+        >>> xb.reshape(v, [8, 3]).shape
+        f32[8,3]
+        >>> xb.reshape(v, dimensions=[1, 2, 0], new_sizes=[2, 6, 2]).shape
+        f32[2,6,2]
+
+    Operation Semantics: Reshape.
+    """
+    if type(operand) is not XlaOp:
+        need_op("reshape", "operand", operand)
+    sizes = integers("reshape", "new_sizes", new_sizes)
+    if dimensions is None:
+        return record("reshape", _reshape_shape(operand.shape, sizes), (operand,))
+    order = integers("reshape", "dimensions", dimensions)
+    shape = _reshape_shape(operand.shape, sizes, order)
+    if order != tuple(range(len(order))):
+        operand = transpose(operand, order)
+    return record("reshape", shape, (operand,))
+
+
+_collapse_shape = lru_cache(maxsize=65536)(infer.collapse)
+
+
+@op("Collapse", opcode="reshape", section="Collapse")
+def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """Consecutive dimensions made one; recorded as `reshape`.
+
+    Args:
+        operand: an array.
+        dimensions: the dimensions, consecutive and in order. None or one of them gives the operand
+            itself, and nothing is recorded.
+
+    Returns:
+        An array in which one dimension stands in the place of those, of the product of their
+        sizes.
+
+    Raises:
+        ShapeInferenceError: the operand is no array; dimensions are out of range, or not
+            consecutive and in order.
+
+    Example:
+        >>> import builder as xb
+        >>> v = xb.XlaBuilder().parameter(xb.f32[4, 2, 3])
+        >>> xb.collapse(v, [0, 1]).shape, xb.collapse(v, [0, 1, 2]).shape
+        (f32[8,3], f32[24])
+
+    Operation Semantics: Collapse.
+    """
+    source = need_op("collapse", "operand", operand)
+    numbers = integers("collapse", "dimensions", dimensions)
+    shape = _collapse_shape(source.shape, numbers)
+    return source if len(numbers) < 2 else record("reshape", shape, (source,))
+
+
+_transpose_shape = lru_cache(maxsize=65536)(infer.transpose)
+
+
+@op("Transpose", opcode="transpose", section="Transpose")
+def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
+    """The dimensions in another order: dimension i of the result is ``permutation[i]`` of the
+    operand.
+
+    Args:
+        operand: an array.
+        permutation: a permutation of all its dimensions.
+
+    Returns:
+        An array of the permuted sizes.
+
+    Raises:
+        ShapeInferenceError: the operand is no array; not a permutation.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[2, 3, 4])
+        >>> xb.transpose(x, [2, 0, 1]).shape
+        f32[4,2,3]
+
+    Operation Semantics: Transpose.
+    """
+    if type(operand) is not XlaOp:
+        need_op("transpose", "operand", operand)
+    order = integers("transpose", "permutation", permutation)
+    shape = _transpose_shape(operand.shape, order)
+    return record("transpose", shape, (operand,), dimensions_attribute("permutation", order))
+
+
+_rev_shape = lru_cache(maxsize=65536)(infer.rev)
+
+
+@op("Rev", opcode="reverse", section="Rev (reverse)")
+def rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """The elements in reverse order along some dimensions.
+
+    Args:
+        operand: an array.
+        dimensions: the dimensions to reverse, each once.
+
+    Returns:
+        An array of the operand's shape.
+
+    Raises:
+        ShapeInferenceError: the operand is no array; dimensions are out of range or named twice.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.rev(xb.XlaBuilder().parameter(xb.f32[2, 3]), [1]).shape
+        f32[2,3]
+
+    Operation Semantics: Rev (reverse).
+    """
+    source = need_op("rev", "operand", operand)
+    numbers = integers("rev", "dimensions", dimensions)
+    shape = _rev_shape(source.shape, numbers)
+    return record("reverse", shape, (source,), dimensions_attribute("dimensions", numbers))
+
+
+@lru_cache(maxsize=65536)
+def _concatenate_plan(operands: tuple[Shape, ...], dimension: int) -> tuple[ArrayShape, Attributes]:
+    shape = infer.concatenate(operands, dimension)
+    return shape, MappingProxyType({"dimension": dimension})
+
+
+@op("ConcatInDim", opcode="concatenate", section="Concatenate", aliases=("concat_in_dim",))
+def concatenate(operands: Sequence[XlaOp], dimension: int) -> XlaOp:
+    """Arrays joined one after the other along a dimension.
+
+    Args:
+        operands: at least one array, all of one element type and number of dimensions, and of
+            equal sizes in all dimensions but `dimension`. No scalars.
+        dimension: the dimension to join along.
+
+    Returns:
+        An array whose size in `dimension` is the sum of the operands'.
+
+    Raises:
+        OperandError: an operand is no XlaOp, or there is none.
+        ShapeInferenceError: the operands do not fit together, or there is no such dimension.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> x, y = b.parameter(xb.f32[3, 2]), b.parameter(xb.f32[1, 2])
+        >>> xb.concatenate([x, y], 0).shape
+        f32[4,2]
+
+    Operation Semantics: Concatenate.
+    """
+    sources = need_ops("concatenate", "operand", operands)
+    number = integer("concatenate", "dimension", dimension)
+    shape, attributes = _concatenate_plan(tuple([s.shape for s in sources]), number)
+    return record("concatenate", shape, sources, attributes)
+
+
+@lru_cache(maxsize=65536)
+def _pad_plan(
+    operand: Shape, padding_value: Shape, config: PaddingConfig
+) -> tuple[ArrayShape, Attributes]:
+    shape = infer.pad(operand, padding_value, config)
+    return shape, MappingProxyType({"padding_config": config})
+
+
+@op("Pad", opcode="pad", section="Pad")
+def pad(
+    operand: XlaOp,
+    padding_value: XlaOp | int | float | complex,
+    padding_config: PaddingConfigLike,
+) -> XlaOp:
+    """The operand with a value put around and between its elements.
+
+    Args:
+        operand: an array.
+        padding_value: a scalar of its element type, or a Python number that the type can hold.
+        padding_config: a PaddingConfig, or for each dimension a triple (low, high, interior): how
+            many elements are added before the first, after the last, and between each two. A
+            negative low or high takes elements away, those added between included.
+
+    Returns:
+        An array of size ``low + high + size + max(size - 1, 0) * interior`` in each dimension.
+
+    Raises:
+        ShapeInferenceError: not a triple for each dimension; negative interior padding; more
+            taken away than there is; the padding value is no scalar or of another type.
+        ConstantError: the type can't hold the number.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[3, 4])
+        >>> xb.pad(x, 0.0, [(1, 0, 2), (0, -1, 0)]).shape
+        f32[8,3]
+
+    Operation Semantics: Pad.
+    """
+    source = need_op("pad", "operand", operand)
+    config = padding_config
+    if not isinstance(config, PaddingConfig):
+        config = PaddingConfig(config)  # type: ignore[arg-type]  # makes a tuple of it
+    if type(padding_value) is not XlaOp and is_number(padding_value):
+        element_type = Check("pad", operand=source.shape).array("operand").element_type
+        padding_value = number_as("pad", padding_value, element_type, source)
+    value = need_op("pad", "padding_value", padding_value)
+    shape, attributes = _pad_plan(source.shape, value.shape, config)
+    return record("pad", shape, (source, value), attributes)
+
+
+def _slice_attributes(
+    starts: tuple[int, ...], limits: tuple[int, ...], strides: tuple[int, ...]
+) -> Attributes:
+    return MappingProxyType({"start_indices": starts, "limit_indices": limits, "strides": strides})
+
+
+@lru_cache(maxsize=65536)
+def _slice_plan(
+    operand: Shape,
+    starts: tuple[int, ...],
+    limits: tuple[int, ...],
+    strides: tuple[int, ...] | None,
+) -> tuple[ArrayShape, Attributes]:
+    shape = infer.slice(operand, starts, limits, strides)
+    return shape, _slice_attributes(starts, limits, strides or (1,) * shape.rank)
+
+
+@op("Slice", opcode="slice", section="Slice")
+def slice(
+    operand: XlaOp,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> XlaOp:
+    """A part of the operand: from a start to a limit in each dimension.
+
+    Args:
+        operand: an array.
+        start_indices: for each dimension the first index, not negative.
+        limit_indices: for each dimension the index after the last, from the start index to the
+            dimension's size.
+        strides: for each dimension the step, at least 1; all 1 when not given.
+
+    Returns:
+        An array of size ``ceil((limit - start) / stride)`` in each dimension.
+
+    Raises:
+        ShapeInferenceError: not one index for each dimension, or one that is out of range.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 3])
+        >>> xb.slice(x, [2, 1], [4, 3]).shape, xb.slice(x, [0, 0], [4, 3], [2, 2]).shape
+        (f32[2,2], f32[2,2])
+
+    Operation Semantics: Slice.
+    """
+    if type(operand) is not XlaOp:
+        need_op("slice", "operand", operand)
+    starts = integers("slice", "start_indices", start_indices)
+    limits = integers("slice", "limit_indices", limit_indices)
+    steps = None if strides is None else integers("slice", "strides", strides)
+    shape, attributes = _slice_plan(operand.shape, starts, limits, steps)
+    return record("slice", shape, (operand,), attributes)
+
+
+@lru_cache(maxsize=65536)
+def _slice_in_dim_plan(
+    operand: Shape, start: int, limit: int, stride: int, dimno: int
+) -> tuple[ArrayShape, Attributes]:
+    shape = infer.slice_in_dim(operand, start, limit, stride, dimno)
+    return shape, _slice_attributes(
+        *infer.slice_in_dim_indices(operand, start, limit, stride, dimno)
+    )
+
+
+@op("SliceInDim", opcode="slice", section="Slice (XlaBuilder's SliceInDim)")
+def slice_in_dim(
+    operand: XlaOp, start_index: int, limit_index: int, stride: int = 1, dimno: int = 0
+) -> XlaOp:
+    """A part of the operand in one dimension, all of it in the others; recorded as `slice`.
+
+    Args:
+        operand: an array.
+        start_index: the first index, not negative.
+        limit_index: the index after the last, from `start_index` to the dimension's size.
+        stride: the step, at least 1.
+        dimno: the dimension.
+
+    Returns:
+        An array of the operand's sizes, but ``ceil((limit - start) / stride)`` in `dimno`.
+
+    Raises:
+        ShapeInferenceError: there is no such dimension, or an index is out of range.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 9])
+        >>> xb.slice_in_dim(x, 1, 8, stride=2, dimno=1).shape
+        f32[4,4]
+
+    Operation Semantics: Slice. Not described there of its own; XlaBuilder's SliceInDim.
+    """
+    source = need_op("slice_in_dim", "operand", operand)
+    shape, attributes = _slice_in_dim_plan(
+        source.shape,
+        *(
+            integer("slice_in_dim", name, value)
+            for name, value in (
+                ("start_index", start_index),
+                ("limit_index", limit_index),
+                ("stride", stride),
+                ("dimno", dimno),
+            )
+        ),
+    )
+    return record("slice", shape, (source,), attributes)

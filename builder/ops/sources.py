@@ -1,0 +1,25 @@
+"""Ops without operands in the table of operations: they are methods of XlaBuilder.
+
+Each belongs to the family in whose modules its shape inference and its lowering rule stand.
+"""
+
+from __future__ import annotations
+
+from builder.ops.registry import op
+from builder.xla_builder import XlaBuilder
+
+__all__: list[str] = []
+
+_BUILDER_H = "xla_builder.h (not in the document)"
+
+op("Parameter", opcode="parameter", section=_BUILDER_H, family="control_flow", is_method=True)(
+    XlaBuilder.parameter
+)
+op(
+    "ConstantLiteral",
+    opcode="constant",
+    section=_BUILDER_H,
+    family="elementwise",
+    is_method=True,
+)(XlaBuilder.constant)
+op("Iota", opcode="iota", section="Iota", family="reshaping", is_method=True)(XlaBuilder.iota)

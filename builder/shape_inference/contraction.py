@@ -1,0 +1,186 @@
+"""Shapes of dot products.
+
+Operation Semantics: Dot, DotGeneral.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from builder import primitive_type as pt
+from builder.attributes import DotAlgorithm, DotDimensionNumbers
+from builder.primitive_type import PrimitiveType
+from builder.shape import UNBOUNDED, ArrayShape, Shape
+from builder.shape_inference.check import Check
+
+__all__ = ["dot", "dot_dimension_numbers", "dot_general", "is_promotable"]
+
+_F8 = frozenset(t for t in pt.ALL if t.is_floating and t.bits == 8)
+_F8_RESULTS = _F8 | {pt.f16, pt.bf16, pt.f32}
+_F32 = frozenset((pt.f32,))
+
+# For each algorithm the element types of the operands with those that the result may have.
+ALGORITHM_TYPES: Final[
+    dict[DotAlgorithm, tuple[tuple[frozenset[PrimitiveType], frozenset[PrimitiveType]], ...]]
+] = {
+    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32: ((_F8, _F8_RESULTS),),
+    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM: ((_F8, _F8_RESULTS),),
+    DotAlgorithm.DOT_F16_F16_F16: ((frozenset((pt.f16,)), frozenset((pt.f16,))),),
+    DotAlgorithm.DOT_F16_F16_F32: ((frozenset((pt.f16,)), frozenset((pt.f16, pt.f32))),),
+    DotAlgorithm.DOT_BF16_BF16_BF16: ((frozenset((pt.bf16,)), frozenset((pt.bf16,))),),
+    DotAlgorithm.DOT_BF16_BF16_F32: (
+        (frozenset((pt.bf16,)), frozenset((pt.bf16, pt.f32))),
+        (_F32, _F32),
+    ),
+    DotAlgorithm.DOT_BF16_BF16_F32_X3: ((_F32, _F32),),
+    DotAlgorithm.DOT_BF16_BF16_F32_X6: ((_F32, _F32),),
+    DotAlgorithm.DOT_BF16_BF16_F32_X9: ((_F32, _F32),),
+    DotAlgorithm.DOT_TF32_TF32_F32: ((_F32, _F32),),
+    DotAlgorithm.DOT_TF32_TF32_F32_X3: ((_F32, _F32),),
+    DotAlgorithm.DOT_F32_F32_F32: ((_F32, _F32),),
+    DotAlgorithm.DOT_F64_F64_F64: ((frozenset((pt.f64,)), frozenset((pt.f64,))),),
+}
+
+
+def is_promotable(element_type: PrimitiveType, to: PrimitiveType) -> bool:
+    """Whether sums of `element_type` may be given as `to`.
+
+    That is the same type, or a wider one of its kind that holds all its values; unsigned integers
+    may become signed ones.
+    """
+    if to is element_type:
+        return True
+    integral = to.is_integral and element_type.is_integral
+    return (
+        (to.kind is element_type.kind or integral)
+        and to.bits > element_type.bits
+        and to.min <= element_type.min
+        and to.max >= element_type.max
+    )
+
+
+def dot_dimension_numbers(lhs: Shape, rhs: Shape) -> DotDimensionNumbers:
+    """What `dot` sums over: dimension 1 of lhs (0 if it is a vector) and 0 of rhs.
+
+    Raises:
+        ShapeInferenceError: an operand is no array, or a scalar.
+    """
+    check = Check("dot", lhs=lhs, rhs=rhs)
+    for name in ("lhs", "rhs"):
+        if not check.array(name).rank:
+            check.fail(f"{name} must have a dimension to sum over, got a scalar", fix="use xb.mul")
+    return DotDimensionNumbers((0 if check.array("lhs").rank == 1 else 1,), (0,))
+
+
+def dot(lhs: Shape, rhs: Shape, preferred_element_type: PrimitiveType | None = None) -> ArrayShape:
+    """Shape of the dot product of vectors and matrices.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.contraction.dot(xb.f32[3, 4], xb.f32[4, 5])
+        f32[3,5]
+    """
+    numbers = dot_dimension_numbers(lhs, rhs)
+    return dot_general(lhs, rhs, numbers, preferred_element_type, op="dot")
+
+
+def dot_general(
+    lhs: Shape,
+    rhs: Shape,
+    dimension_numbers: DotDimensionNumbers,
+    preferred_element_type: PrimitiveType | None = None,
+    algorithm: DotAlgorithm | None = None,
+    op: str = "dot_general",
+) -> ArrayShape:
+    """Shape of products summed over the contracting dimensions, for each index of the batch ones.
+
+    The batch dimensions come first, then the others of lhs, then the others of rhs.
+
+    Example:
+        >>> import builder as xb
+        >>> numbers = xb.DotDimensionNumbers([2], [1], [0], [0])
+        >>> xb.shape_inference.contraction.dot_general(xb.f32[2, 3, 4], xb.f32[2, 4, 5], numbers)
+        f32[2,3,5]
+    """
+    check = Check(op, lhs=lhs, rhs=rhs)
+    left, right = check.array("lhs"), check.array("rhs")
+    element_type = check.same_element_type()
+    n = dimension_numbers
+    for of, contracting, batch in (
+        ("lhs", n.lhs_contracting_dimensions, n.lhs_batch_dimensions),
+        ("rhs", n.rhs_contracting_dimensions, n.rhs_batch_dimensions),
+    ):
+        check.dimensions_in_range(contracting, of=of, name=f"{of}_contracting_dimensions")
+        check.dimensions_in_range(batch, of=of, name=f"{of}_batch_dimensions")
+        check.unique(
+            (*contracting, *batch),
+            name=f"{of}_contracting_dimensions and {of}_batch_dimensions together",
+        )
+    _pairs(check, "contracting", n.lhs_contracting_dimensions, n.rhs_contracting_dimensions)
+    _pairs(check, "batch", n.lhs_batch_dimensions, n.rhs_batch_dimensions)
+    result = element_type if preferred_element_type is None else preferred_element_type
+    if not is_promotable(element_type, result):
+        check.fail(
+            f"preferred_element_type must be the operands' element type, {element_type}, or a "
+            f"wider one of its kind, got {result}",
+            fix="convert the operands or the result with xb.convert_element_type",
+        )
+    if algorithm is not None:
+        _algorithm(check, algorithm, element_type, result)
+    sizes: list[int] = []
+    dynamic: list[bool] = []
+    for array, numbers in (
+        (left, n.lhs_batch_dimensions),
+        (left, _free(left, n.lhs_contracting_dimensions, n.lhs_batch_dimensions)),
+        (right, _free(right, n.rhs_contracting_dimensions, n.rhs_batch_dimensions)),
+    ):
+        sizes += [array.dimensions[i] for i in numbers]
+        dynamic += [array.dynamic_dimensions[i] for i in numbers]
+    return check.result(result, sizes, dynamic)
+
+
+def _free(array: ArrayShape, contracting: Sequence[int], batch: Sequence[int]) -> list[int]:
+    return [i for i in range(array.rank) if i not in contracting and i not in batch]
+
+
+def _pairs(check: Check, kind: str, of_lhs: Sequence[int], of_rhs: Sequence[int]) -> None:
+    """Dimensions of lhs and rhs that go together must be as many, and of equal sizes."""
+    if len(of_lhs) != len(of_rhs):
+        check.fail(
+            f"lhs and rhs must have the same number of {kind} dimensions, "
+            f"got {len(of_lhs)} of lhs, {list(of_lhs)}, and {len(of_rhs)} of rhs, {list(of_rhs)}"
+        )
+    left, right = check.array("lhs"), check.array("rhs")
+    for i, j in zip(of_lhs, of_rhs, strict=True):
+        if left.dimensions[i] != right.dimensions[j] and UNBOUNDED not in (
+            left.dimensions[i],
+            right.dimensions[j],
+        ):
+            check.fail(
+                f"{kind} dimensions must have equal sizes, got dimension {i} of lhs (size "
+                f"{left.dimension_text(i)}) and dimension {j} of rhs (size "
+                f"{right.dimension_text(j)})",
+                dimension=i,
+            )
+
+
+def _algorithm(
+    check: Check, algorithm: DotAlgorithm, element_type: PrimitiveType, result: PrimitiveType
+) -> None:
+    rows = ALGORITHM_TYPES[algorithm]
+    if any(element_type in operands and result in results for operands, results in rows):
+        return
+    wanted = " or ".join(
+        f"operands of {_names(operands)} with a result of {_names(results)}"
+        for operands, results in rows
+    )
+    check.fail(
+        f"algorithm {algorithm.value} takes {wanted}, "
+        f"got operands of {element_type} with a result of {result}",
+        fix="say the result's type with preferred_element_type, or leave algorithm out",
+    )
+
+
+def _names(types: frozenset[PrimitiveType]) -> str:
+    return " or ".join(t.name for t in pt.ALL if t in types)

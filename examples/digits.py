@@ -1,0 +1,189 @@
+"""Trains a classifier of handwritten digits; every step of it is written with builder ops.
+
+The computation (forward pass, softmax cross-entropy, hand-written gradients, momentum update, and
+the epoch as a while loop over minibatches) is recorded, lowered to StableHLO, saved to a file,
+loaded back from the file, and run from there.
+
+    python examples/digits.py [--epochs N] [--output FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import time
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+import builder as xb
+import lowering
+
+HERE = Path(__file__).resolve().parent
+
+PIXELS, HIDDEN, CLASSES = 64, 256, 10
+BATCH, BATCHES = 32, 45  # 1,440 images to learn from
+TESTED = 357
+LEARNING_RATE, MOMENTUM = 0.1, 0.9
+
+PARAMETERS = (
+    xb.f32[PIXELS, HIDDEN],
+    xb.f32[HIDDEN],
+    xb.f32[HIDDEN, CLASSES],
+    xb.f32[CLASSES],
+)
+# The state of the training: the parameters, and the velocity of each.
+STATE = xb.tuple_shape([xb.tuple_shape(PARAMETERS), xb.tuple_shape(PARAMETERS)])
+
+
+def hidden_layer(x: xb.XlaOp, w1: xb.XlaOp, b1: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
+    """The first layer before and after its ReLU."""
+    before = xb.add(xb.dot(x, w1), b1, broadcast_dimensions=[1])
+    return before, xb.max(before, 0.0)
+
+
+def row_sums(x: xb.XlaOp) -> xb.XlaOp:
+    """The sum of each row: f32[rows, columns] -> f32[rows]."""
+    return xb.reduce(x, 0.0, xb.add, dimensions=[1])
+
+
+def column_sums(x: xb.XlaOp) -> xb.XlaOp:
+    """The sum of each column: f32[rows, columns] -> f32[columns]."""
+    return xb.reduce(x, 0.0, xb.add, dimensions=[0])
+
+
+def loss_and_gradients(
+    x: xb.XlaOp, y: xb.XlaOp, parameters: tuple[xb.XlaOp, ...]
+) -> tuple[xb.XlaOp, list[xb.XlaOp]]:
+    """Mean softmax cross-entropy of a minibatch, and its gradient for each parameter.
+
+    With z the logits, s the row sums of e^z and y the one-hot labels: the loss is the mean of
+    log s - z.y, its gradient in z is (e^z / s - y) / batch; the rest is the chain rule.
+    """
+    w1, b1, w2, b2 = parameters
+    before, hidden = hidden_layer(x, w1, b1)
+    logits = xb.add(xb.dot(hidden, w2), b2, broadcast_dimensions=[1])
+    # The greatest logit of each row is taken off: no exponential overflows, the loss is the same.
+    greatest = xb.reduce(logits, float("-inf"), xb.max, dimensions=[1])
+    logits = xb.sub(logits, greatest, broadcast_dimensions=[0])
+    exponentials = xb.exp(logits)
+    sums = row_sums(exponentials)
+    losses = xb.sub(xb.log(sums), row_sums(logits * y))
+    loss = xb.reduce(losses, 0.0, xb.add, dimensions=[0]) / BATCH
+
+    probabilities = xb.div(exponentials, sums, broadcast_dimensions=[0])
+    d_logits = (probabilities - y) / BATCH
+    d_hidden = xb.dot(d_logits, xb.transpose(w2, [1, 0]))
+    d_before = xb.select(before > 0.0, d_hidden, 0.0)
+    gradients = [
+        xb.dot(xb.transpose(x, [1, 0]), d_before),
+        column_sums(d_before),
+        xb.dot(xb.transpose(hidden, [1, 0]), d_logits),
+        column_sums(d_logits),
+    ]
+    return loss, gradients
+
+
+@xb.computation(xb.f32[BATCHES, BATCH * PIXELS], xb.f32[BATCHES, BATCH * CLASSES], STATE)
+def train_epoch(images, labels, state):
+    """One pass over all minibatches: (images, labels, state) -> (mean loss, new state)."""
+    b = images.builder
+
+    def batch_left(loop):
+        return loop[0] < BATCHES
+
+    def step(loop):
+        number, total, (parameters, velocities) = loop
+        # The minibatch: a row of images and one of labels, chosen by a product with a one-hot.
+        chosen = xb.convert(xb.eq(b.iota(xb.s32[BATCHES], 0), number), xb.f32)
+        x = xb.reshape(xb.dot(chosen, images), [BATCH, PIXELS])
+        y = xb.reshape(xb.dot(chosen, labels), [BATCH, CLASSES])
+        loss, gradients = loss_and_gradients(x, y, tuple(parameters))
+        velocities = [v * MOMENTUM + g for v, g in zip(velocities, gradients, strict=True)]
+        parameters = [p - v * LEARNING_RATE for p, v in zip(parameters, velocities, strict=True)]
+        return number + 1, total + loss, (parameters, velocities)
+
+    start = (b.constant(0, xb.s32), b.constant(0.0, xb.f32), state)
+    _, total, state = xb.while_(batch_left, step, start)
+    return total / BATCHES, state
+
+
+@xb.computation(xb.f32[TESTED, PIXELS], xb.tuple_shape(PARAMETERS))
+def classify(images, parameters):
+    """The class of each image: that of the greatest logit, found by a variadic reduce."""
+    w1, b1, w2, b2 = parameters
+    _, hidden = hidden_layer(images, w1, b1)
+    logits = xb.add(xb.dot(hidden, w2), b2, broadcast_dimensions=[1])
+    classes = images.builder.iota(xb.s32[TESTED, CLASSES], 1)
+
+    def better(best, best_class, value, its_class):
+        wins = value > best
+        return xb.select(wins, value, best), xb.select(wins, its_class, best_class)
+
+    return xb.reduce([logits, classes], [float("-inf"), 0], better, dimensions=[1])[1]
+
+
+def load_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Training images and one-hot labels in minibatches, test images and their classes.
+
+    Every fifth group of ten rows is kept for the test, which leaves 45 full minibatches.
+    """
+    with gzip.open(HERE / "data" / "digits.csv.gz", "rt") as file:
+        rows = np.loadtxt(file, delimiter=",", dtype=np.float32)
+    tested = np.arange(len(rows)) // 10 % 5 == 4
+    images, classes = rows[:, :PIXELS] / 16, rows[:, PIXELS].astype(np.int32)
+    one_hot = np.eye(CLASSES, dtype=np.float32)[classes]
+    return (
+        images[~tested].reshape(BATCHES, BATCH * PIXELS),
+        one_hot[~tested].reshape(BATCHES, BATCH * CLASSES),
+        images[tested],
+        classes[tested],
+    )
+
+
+def first_state(seed: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Random weights (He's for the ReLU layer), zero biases, zero velocities."""
+    random = np.random.default_rng(seed)
+    w1 = random.standard_normal((PIXELS, HIDDEN)) * np.sqrt(2 / PIXELS)
+    w2 = random.standard_normal((HIDDEN, CLASSES)) * np.sqrt(1 / HIDDEN)
+    parameters = (w1, np.zeros(HIDDEN), w2, np.zeros(CLASSES))
+    parameters = tuple(p.astype(np.float32) for p in parameters)
+    return parameters, tuple(np.zeros_like(p) for p in parameters)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--epochs", type=int, default=100)
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--output", type=Path, default=HERE / "output")
+    options = arguments.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+
+    programs = {}
+    for computation in (train_epoch, classify):
+        path = options.output / f"{computation.name}.stablehlo"
+        lowering.lower(computation).save(path)
+        began = time.perf_counter()
+        programs[computation.name] = lowering.compile(lowering.load(path))
+        seconds = time.perf_counter() - began
+        print(f"{path}: saved, loaded back and compiled in {seconds:.1f} s")
+    train, predict = programs["train_epoch"], programs["classify"]
+
+    images, labels, test_images, test_classes = load_digits()
+    state = first_state(options.seed)
+    with tqdm(range(options.epochs), unit="epoch") as epochs:
+        for _ in epochs:
+            loss, state = train(images, labels, state)
+            epochs.set_postfix(loss=f"{float(loss):.5f}")
+    correct = np.asarray(predict(test_images, state[0])) == test_classes
+    print(f"test accuracy: {correct.mean():.1%} of {len(correct)} images never trained on")
+    train_path = options.output / "train_epoch.stablehlo"
+    print(
+        f"\nThe training step is in {train_path}\nTo look at it:\n"
+        f'  python -c "import lowering; print(lowering.load({str(train_path)!r}).text)"'
+    )
+
+
+if __name__ == "__main__":
+    main()

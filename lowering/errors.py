@@ -1,0 +1,106 @@
+"""The errors that `lowering` raises, below `builder.XlaError`.
+
+Their messages say what was wrong, what was got and how to mend it, in a line or two. What MLIR or
+XLA reported in its own words is kept in `detail`, for whoever wants to dig.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from builder.errors import XlaError
+
+__all__ = [
+    "ArgumentError",
+    "CompileError",
+    "DeviceError",
+    "LoweringError",
+    "ModuleFileError",
+    "VersionError",
+]
+
+
+class _DetailedError(XlaError):
+    """An error that keeps what the library underneath reported.
+
+    Attributes:
+        detail: the report, possibly long; empty where there was none.
+    """
+
+    def __init__(self, message: str, *, detail: str = "", **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.detail = detail
+
+
+class LoweringError(_DetailedError, ValueError):
+    """A computation, or a part of it, can't be said in StableHLO, or the other way round."""
+
+
+class ModuleFileError(_DetailedError, ValueError):
+    """A module can't be read from a file or from bytes, or not be written to a file.
+
+    Attributes:
+        path: the file, or None for bytes and text in memory.
+        line, column: where in the text the fault is, counted from 1; None where that isn't known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(message, detail=detail)
+        self.path = path
+        self.line = line
+        self.column = column
+
+
+class VersionError(_DetailedError, ValueError):
+    """No portable artifact can be written for the StableHLO version asked for.
+
+    Attributes:
+        version: what was asked for.
+    """
+
+    def __init__(self, message: str, *, version: Any = None, detail: str = "") -> None:
+        super().__init__(message, detail=detail)
+        self.version = version
+
+
+class ArgumentError(_DetailedError, TypeError, ValueError):
+    """A compiled computation is called with arguments that it does not take.
+
+    A TypeError and a ValueError, since Python has the one for a wrong number of arguments and the
+    other for a wrong value.
+
+    Attributes:
+        computation: name of the computation.
+        argument: number of the argument at fault, or None.
+        name: name of its parameter, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        computation: str | None = None,
+        argument: int | None = None,
+        name: str | None = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(message, detail=detail)
+        self.computation = computation
+        self.argument = argument
+        self.name = name
+
+
+class CompileError(_DetailedError, RuntimeError):
+    """XLA can't compile a module for a device."""
+
+
+class DeviceError(_DetailedError, RuntimeError):
+    """There is no such device, or this process can't use it."""

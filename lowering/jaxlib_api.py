@@ -1,0 +1,316 @@
+"""Everything of jax and jaxlib that is not public, behind small functions.
+
+jaxlib makes no promise about the names used here, and they differ between its versions. Nowhere
+else in the project is a private name of jax or jaxlib mentioned, so that a new version of them is
+let in by reading this one file. Supported are jaxlib 0.10 to 0.12; where these differ, the
+function says how.
+
+This module imports jaxlib alone, not jax, and nothing else of this project: `module_reader` loads
+it by its file name in a helper process, where starting quickly matters.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from jaxlib.mlir import ir
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
+
+__all__ = [
+    "BYTECODE_MAGIC",
+    "UnreadableModuleError",
+    "array_type",
+    "bytecode",
+    "compile_and_load",
+    "current_version",
+    "default_layout",
+    "hlo_text_to_stablehlo",
+    "layout_of",
+    "layout_text",
+    "minimum_version",
+    "new_context",
+    "optimized_hlo_text",
+    "parameter_layouts",
+    "put",
+    "read_module",
+    "result_handler",
+    "runner",
+    "serialize_artifact",
+    "stablehlo_to_hlo_text",
+]
+
+# By name: jaxlib has no type stubs for these two.
+_jax: Final[Any] = importlib.import_module("jaxlib._jax")
+_xla_client: Final[Any] = importlib.import_module("jaxlib.xla_client")
+
+_REGISTRY: Final = ir.DialectRegistry()
+_jax_mlir_ext.register_dialects(_REGISTRY)
+
+BYTECODE_MAGIC: Final = b"ML\xefR"
+"""What MLIR bytecode, and so a portable artifact, starts with."""
+
+# Contexts and modules
+
+
+def new_context() -> ir.Context:
+    """A fresh MLIR context that knows every dialect that a StableHLO module may hold.
+
+    Making one takes about 2 ms. What is made in a context (types, attributes, and so the data of
+    constants) lives as long as the context does.
+
+    Multithreading is off: modules here are built and verified one at a time, and MLIR would start
+    a thread for each core in each context.
+
+    Example:
+        >>> from lowering import jaxlib_api
+        >>> from jaxlib.mlir import ir
+        >>> with jaxlib_api.new_context():
+        ...     print(ir.Type.parse("tensor<2xf32>"))
+        tensor<2xf32>
+    """
+    context = ir.Context()
+    context.enable_multithreading(False)
+    context.append_dialect_registry(_REGISTRY)
+    # register_dialects leaves these four out.
+    stablehlo.register_dialect(context)
+    chlo.register_dialect(context)
+    sdy.register_dialect(context)
+    mhlo.register_mhlo_dialect(context)
+    context.load_all_available_dialects()
+    return context
+
+
+class UnreadableModuleError(Exception):
+    """MLIR refused text or bytecode.
+
+    Attributes:
+        reason: MLIR's first complaint, on one line.
+        line, column: where in a text, counted from 1; None where that isn't known.
+        detail: all that MLIR reported.
+    """
+
+    def __init__(self, reason: str, line: int | None, column: int | None, detail: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.line = line
+        self.column = column
+        self.detail = detail
+
+
+_POSITION: Final = re.compile(r'^loc\("[^"]*":(\d+):(\d+)\)$')
+
+
+def read_module(context: ir.Context, source: str | bytes) -> ir.Module:
+    """The module in MLIR text, or in MLIR bytecode or a portable artifact; verified.
+
+    Nothing is printed. Bytecode with bytes changed by accident can still kill the process: MLIR's
+    reader trusts what it reads.
+
+    Raises:
+        UnreadableModuleError: MLIR refuses it.
+    """
+    reports: list[tuple[str, int | None, int | None]] = []
+
+    def report(diagnostic: ir.Diagnostic) -> bool:
+        # Nothing may escape from here: there is C++ above. The message may be no valid UTF-8.
+        try:
+            place = _POSITION.match(str(diagnostic.location))
+            line, column = (int(place[1]), int(place[2])) if place else (None, None)
+            reports.append((diagnostic.message, line, column))
+        except Exception:
+            reports.append(("bytes that are no text where a text should stand", None, None))
+        return True
+
+    # MLIR's errors are taken by the handler, not by the exception: making the exception aborts
+    # the process when a message is no valid UTF-8.
+    before = context.emit_error_diagnostics
+    context.emit_error_diagnostics = True
+    handler: Any = context.attach_diagnostic_handler(report)
+    try:
+        if isinstance(source, str):
+            return ir.Module.parse(source, context)
+        # Reads plain bytecode as well; ir.Module.parse would leave an artifact in vhlo.
+        module: ir.Module = stablehlo.deserialize_portable_artifact(context, source)
+        module.operation.verify()
+        return module
+    except (ir.MLIRError, ValueError) as error:
+        reason, line, column = reports[0] if reports else (str(error), None, None)
+        detail = "\n".join(r[0] for r in reports) or str(error)
+        lines = reason.strip().splitlines()
+        raise UnreadableModuleError(
+            lines[0] if lines else "no reason", line, column, detail
+        ) from None
+    finally:
+        handler.detach()
+        context.emit_error_diagnostics = before
+
+
+def bytecode(module: ir.Module) -> bytes:
+    """MLIR bytecode of a module, locations included."""
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+def serialize_artifact(module_bytecode: bytes, version: str) -> bytes:
+    """The portable artifact of a module for a StableHLO version.
+
+    Of the two functions of jaxlib that do this, the one used turns operations of chlo into
+    composites and says what went wrong; the other prints it.
+
+    Raises:
+        ValueError: the module can't be said in that version; the text holds MLIR's report.
+    """
+    try:
+        artifact: bytes = _jax.mlir.serialize_portable_artifact(module_bytecode, version)
+    except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
+        raise ValueError(str(error)) from None
+    return artifact
+
+
+def current_version() -> str:
+    """The newest StableHLO version that this jaxlib writes ("1.17.0" in 0.10.2)."""
+    version: str = stablehlo.get_current_version()
+    return version
+
+
+def minimum_version() -> str:
+    """The oldest StableHLO version that this jaxlib writes and reads ("0.9.0")."""
+    version: str = stablehlo.get_minimum_version()
+    return version
+
+
+# HLO text
+
+
+def hlo_text_to_stablehlo(text: str) -> bytes:
+    """MLIR bytecode of the StableHLO module that HLO text means.
+
+    XLA's own parser reads the text. What StableHLO lacks comes out as operations of mhlo. Tuples
+    among the entry's parameters and in its result are flattened.
+
+    Raises:
+        jax.errors.JaxRuntimeError: the text is not HLO.
+    """
+    module = _xla_client.hlo.hlo_module_from_text(text)
+    code: bytes = _jax.mlir.hlo_to_stablehlo(module.as_serialized_hlo_module_proto())
+    return code
+
+
+def stablehlo_to_hlo_text(module_bytecode: bytes) -> str:
+    """HLO text of a StableHLO module, as XLA translates it before it optimizes."""
+    computation = _jax.mlir.mlir_module_to_xla_computation(module_bytecode, False, False)
+    text: str = computation.as_hlo_text()
+    return text
+
+
+# Devices, arrays and executables
+
+
+def compile_and_load(device: Any, module_bytecode: bytes) -> Any:
+    """Compiles a module for one device; gives a jaxlib LoadedExecutable.
+
+    The module goes as bytes, not as an MLIR module: XLA compiles without holding Python's lock,
+    and must not meet another thread in the same MLIR context.
+
+    Raises:
+        ValueError: XLA refuses the module; the text holds XLA's report.
+    """
+    options = _xla_client.CompileOptions()
+    options.num_replicas = 1
+    options.num_partitions = 1
+    build = options.executable_build_options
+    build.num_replicas = 1
+    build.num_partitions = 1
+    assignment = _xla_client.DeviceAssignment.create(_one_device(device.id))
+    options.device_assignment = assignment
+    build.device_assignment = assignment
+    try:
+        return device.client.compile_and_load(module_bytecode, _jax.DeviceList((device,)), options)
+    except UnicodeDecodeError:
+        raise ValueError("the module is damaged: its report is no text") from None
+    except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
+        raise ValueError(str(error)) from None
+
+
+def _one_device(number: int) -> Any:
+    numpy: Any = importlib.import_module("numpy")
+    return numpy.array([[number]])
+
+
+def put(array: Any, aval: Any, sharding: Any, device: Any) -> Any:
+    """A jax.Array on `device` with the elements of a NumPy array, which may change right after.
+
+    Args:
+        array: a C-contiguous NumPy array of exactly the shape and dtype of `aval`.
+        aval: a jax.core.ShapedArray.
+        sharding: SingleDeviceSharding of the device.
+        device: a jax.Device.
+    """
+    # Without enable_x64 a 64-bit array would get a 32-bit buffer, or be refused, when jax's flag
+    # is off; ZERO_COPY, the default of the semantics, would let the caller's writes show through.
+    return _jax.batched_device_put(
+        aval, sharding, [array], [device], True, False, _DURING_CALL, True
+    )
+
+
+_DURING_CALL: Final = _xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
+
+array_type: Final[type[Any]] = _xla_client.ArrayImpl
+"""The class of ordinary jax.Arrays; tracers and key arrays have others."""
+
+layout_of: Final[Callable[[Any], Any]] = operator.attrgetter("_pjrt_layout")
+"""The memory layout of a jax.Array, to be compared with `default_layout`.
+
+The array must not be deleted: jaxlib 0.10 crashes then."""
+
+
+def default_layout(device: Any, dtype: Any, dimensions: tuple[int, ...]) -> Any:
+    """The memory layout that arrays have on a device where no other was asked for."""
+    return device.client.get_default_layout(dtype, dimensions, device)
+
+
+def layout_text(layout: Any) -> str:
+    """A memory layout as it stands in shapes: "{1,0}", on some platforms with tiles."""
+    return str(layout)
+
+
+def parameter_layouts(loaded: Any) -> list[Any]:
+    """The layouts that a LoadedExecutable takes its arguments in."""
+    return list(loaded.get_parameter_layouts())
+
+
+def result_handler(aval: Any, sharding: Any) -> Any:
+    """What makes a jax.Array of one result, for `runner`."""
+    try:
+        # 0.10: the fourth argument leaves out checks of what is given here by ourselves.
+        return _jax.array_result_handler(aval, sharding, True, True)
+    except TypeError:
+        return _jax.array_result_handler(aval, sharding, True)
+
+
+def runner(loaded: Any, handlers: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+    """A function that executes a LoadedExecutable: jax.Arrays in, jax.Arrays out.
+
+    It checks nothing: wrong bytes may be taken silently (the right number of bytes in a wrong
+    shape, type or layout).
+    """
+    execute = loaded.execute_sharded
+    handlers = list(handlers)
+
+    def run(arguments: list[Any]) -> list[Any]:
+        results: list[Any] = execute(arguments).consume_with_handlers(handlers)
+        return results
+
+    return run
+
+
+def optimized_hlo_text(loaded: Any) -> str:
+    """HLO text of what XLA made of a module."""
+    return "\n".join(m.to_string() for m in loaded.hlo_modules())

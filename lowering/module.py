@@ -1,0 +1,462 @@
+"""StablehloModule: a lowered computation, to be looked at, saved, loaded and compiled.
+
+Three kinds of file hold a module: MLIR text (``.mlir``), to be read and compared; MLIR bytecode
+(``.mlirbc``), quick, for the same version of jaxlib; and the portable artifact (``.stablehlo``),
+which StableHLO promises to read for years, and which can be written for older versions.
+
+StableHLO programs have no tuples and no parameter names. They are kept in attributes that other
+readers pass over: `xlabuilder.name` of an argument is the parameter's name; `xlabuilder.parameters`
+and `xlabuilder.result` of the function are the shapes as they were before tuples were flattened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from jaxlib.mlir import ir
+
+from builder.errors import ShapeTextError
+from builder.shape import (
+    ArrayShape,
+    ProgramShape,
+    Shape,
+    TokenShape,
+    TupleShape,
+    leaves,
+    parse_shape,
+)
+from lowering import jaxlib_api, module_reader
+from lowering.errors import LoweringError, ModuleFileError, VersionError
+from lowering.types import shape_of_type
+
+__all__ = ["StablehloModule", "load", "load_bytes"]
+
+PathLike = str | os.PathLike[str]
+
+
+class StablehloModule:
+    """A verified StableHLO module with a function ``@main``.
+
+    `lowering.lower` and `lowering.load` make them.
+
+    Attributes:
+        module: the MLIR module.
+        program_shape: parameters and result as the computation has them, tuples nested.
+
+    Example:
+        >>> import builder as xb, lowering
+        >>> @xb.computation(xb.f32[2])
+        ... def double(x):
+        ...     return x + x
+        >>> module = lowering.lower(double)
+        >>> module
+        <StablehloModule 'double' (x: f32[2]) -> f32[2]>
+        >>> again = lowering.load_bytes(module.artifact(version="1.0.0"))
+        >>> again.text == module.text
+        True
+    """
+
+    __slots__ = ("__weakref__", "module", "program_shape")
+
+    def __init__(self, module: ir.Module, program_shape: ProgramShape) -> None:
+        self.module = module
+        self.program_shape = program_shape
+
+    @property
+    def name(self) -> str:
+        """The module's name; "main" where it has none."""
+        attributes = self.module.operation.attributes
+        return str(attributes["sym_name"].value) if "sym_name" in attributes else "main"
+
+    @property
+    def text(self) -> str:
+        """MLIR text without locations."""
+        return self.to_text()
+
+    def to_text(self, *, locations: bool = False) -> str:
+        """MLIR text.
+
+        Args:
+            locations: whether each operation carries its name and source line.
+        """
+        text = self.module.operation.get_asm(enable_debug_info=locations)
+        return str(text)
+
+    @property
+    def bytecode(self) -> bytes:
+        """MLIR bytecode, locations included. For the version of jaxlib that wrote it."""
+        return module_reader.sealed(self.module)
+
+    def artifact(self, version: str | None = None) -> bytes:
+        """The portable artifact: bytecode that StableHLO stays able to read.
+
+        Args:
+            version: the StableHLO version to write for, such as "1.9.0", or "minimum" or
+                "current"; None is the current one, the newest that the jaxlib installed writes.
+
+        Raises:
+            VersionError: there is no such version, or the module holds an operation that it
+                does not have.
+        """
+        wanted = _checked_version(version)
+
+        def write(code: bytes) -> bytes:
+            try:
+                return jaxlib_api.serialize_artifact(code, wanted)
+            except ValueError as error:
+                raise self._not_in_version(wanted, str(error)) from None
+
+        return module_reader.sealed(self.module, write)
+
+    def _not_in_version(self, version: str, report: str) -> VersionError:
+        blamed = re.search(r"failed to legalize operation '(?:vhlo\.)?([\w.]+?)(?:_v\d+)?'", report)
+        what = f"its operation {blamed[1]} can't be said there" if blamed else "it can't be said"
+        newest = jaxlib_api.current_version()
+        fix = f"\nfix: ask for a newer version, at most {newest}" if version != newest else ""
+        return VersionError(
+            f"artifact: {self.name} can't be written for StableHLO {version}: {what}{fix}",
+            version=version,
+            detail=report,
+        )
+
+    def verify(self) -> None:
+        """Checks the module by MLIR's verifier; it needs no call after `lower` and `load`.
+
+        Raises:
+            LoweringError: an operation breaks a rule of its dialect.
+        """
+        try:
+            self.module.operation.verify()
+        except ir.MLIRError as error:
+            found = [str(d.message) for d in error.error_diagnostics]
+            reason = found[0].splitlines()[0] if found else "the verifier does not say why"
+            raise LoweringError(
+                f"verify: {self.name} is no valid StableHLO: {reason}", detail="\n".join(found)
+            ) from None
+
+    def save(self, path: PathLike, *, version: str | None = None) -> None:
+        """Writes the module to a file, whole or not at all.
+
+        The content goes to a file beside it first, which takes the name once it is on the disk.
+
+        Args:
+            path: ends in .mlir (text), .mlirbc (bytecode) or .stablehlo (portable artifact).
+            version: the StableHLO version to write for (see `artifact`); .stablehlo only.
+
+        Raises:
+            ModuleFileError: another suffix, or the file can't be written.
+            VersionError: there is no such version, or it lacks an operation.
+
+        Example:
+            >>> import builder as xb, lowering, tempfile, pathlib
+            >>> b = xb.XlaBuilder("double")
+            >>> x = b.parameter(xb.f32[2], "x")
+            >>> module = lowering.lower(b.build(x + x))
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = pathlib.Path(folder, "double.stablehlo")
+            ...     module.save(path, version="minimum")
+            ...     lowering.load(path).program_shape
+            (x: f32[2]) -> f32[2]
+        """
+        name = os.fspath(path)
+        suffix = Path(name).suffix.lower()
+        if suffix not in _SUFFIXES:
+            raise ModuleFileError(
+                f"{name}: the suffix says what to write, got {suffix or 'none'!r}\n"
+                f"fix: .mlir for text, .mlirbc for bytecode, .stablehlo for a portable artifact",
+                path=name,
+            )
+        if version is not None and suffix != ".stablehlo":
+            raise VersionError(
+                f"{name}: {_SUFFIXES[suffix]} has no StableHLO version, got {version!r}\n"
+                f"fix: save as .stablehlo, or leave the version out",
+                version=version,
+            )
+        if suffix == ".mlir":
+            data = self.text.encode()
+        elif suffix == ".mlirbc":
+            data = self.bytecode
+        else:
+            data = self.artifact(version)
+        _write_whole(name, data)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<StablehloModule {self.name!r} {self.program_shape}>"
+
+
+_SUFFIXES: Final = {".mlir": "text", ".mlirbc": "bytecode", ".stablehlo": "a portable artifact"}
+
+
+def _checked_version(version: Any) -> str:
+    """The version asked for, as three numbers between the minimum and the current version."""
+    newest, oldest = jaxlib_api.current_version(), jaxlib_api.minimum_version()
+    if version is None or version == "current":
+        return newest
+    if version == "minimum":
+        return oldest
+    span = f"fix: give one from {oldest} to {newest}, 'minimum' or 'current'"
+    if not isinstance(version, str) or not re.fullmatch(
+        r"\d{1,9}\.\d{1,9}\.\d{1,9}", version, re.A
+    ):
+        raise VersionError(
+            f"version: a StableHLO version is three numbers such as '1.9.0', got {version!r}\n{span}",
+            version=version,
+        )
+    parts = _parts(version)
+    if not _parts(oldest) <= parts <= _parts(newest):
+        side = (
+            "newer than what the jaxlib installed writes" if parts > _parts(newest) else "too old"
+        )
+        raise VersionError(f"version: StableHLO {version} is {side}\n{span}", version=version)
+    return ".".join(str(p) for p in parts)
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(int(p) for p in version.split("."))
+
+
+def _reason(error: OSError) -> str:
+    """Why a file can't be used, in small letters: "no such file or directory"."""
+    if error.errno == errno.ENOSPC:
+        return "the disk is full"
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
+
+
+def _write_whole(name: str, data: bytes) -> None:
+    """Writes a file so that under its name there is the old content or the new, never a part."""
+    target = Path(name)
+    temporary: Path | None = None
+    try:
+        target = Path(os.path.realpath(name))  # a symbolic link stays, its target is replaced
+        mode = None
+        with contextlib.suppress(FileNotFoundError):
+            mode = target.stat().st_mode
+        if mode is not None and not stat.S_ISREG(mode):
+            what = "is a folder" if stat.S_ISDIR(mode) else "is not a regular file"
+            raise ModuleFileError(f"{name}: can't be written: {what}", path=name)
+        if mode is not None and not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(beside, flags, 0o666)
+        temporary = beside
+        try:
+            if mode is not None:
+                os.chmod(beside, stat.S_IMODE(mode))  # noqa: PTH101 (works where fchmod does not)
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest[: 1 << 30]) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        beside.replace(target)
+        temporary = None
+        _sync_folder(target.parent)
+    except OSError as error:
+        folder = target.parent
+        reason = _reason(error)
+        if not folder.exists():
+            reason = f"there is no folder {folder}"
+        raise ModuleFileError(
+            f"{name}: can't be written: {reason}", path=name, detail=str(error)
+        ) from None
+    except ValueError as error:  # a zero byte in the name
+        raise ModuleFileError(f"{name!r}: can't be written: {error}", path=name) from None
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a renaming last, where the system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def load(path: PathLike) -> StablehloModule:
+    """Reads a module from a file: text, bytecode or portable artifact, whatever its suffix.
+
+    Files of other programs are read too. Bytecode that does not carry this library's checksum is
+    tried in a helper process first, since damaged bytecode can crash MLIR; this takes some tenths
+    of a second.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ModuleFileError: the file can't be read, or holds no StableHLO module with a function
+            ``@main``; carries path, line and column.
+    """
+    name = os.fspath(path)
+    try:
+        data = Path(name).read_bytes()
+    except OSError as error:
+        raise ModuleFileError(
+            f"{name}: can't be read: {_reason(error)}", path=name, detail=str(error)
+        ) from None
+    except ValueError as error:  # a zero byte in the name
+        raise ModuleFileError(f"{name!r}: can't be read: {error}", path=name) from None
+    return _from_bytes(data, name)
+
+
+def load_bytes(data: bytes | str) -> StablehloModule:
+    """Reads a module from memory: text, bytecode or a portable artifact.
+
+    Raises:
+        ModuleFileError: it is no StableHLO module with a function ``@main``.
+
+    Example:
+        >>> import lowering
+        >>> lowering.load_bytes('''
+        ... func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+        ...   return %x : tensor<2xf32>
+        ... }''')
+        <StablehloModule 'main' (arg0: f32[2]) -> f32[2]>
+    """
+    if isinstance(data, str):
+        data = data.encode("utf-8", "surrogatepass")
+    elif not isinstance(data, bytes):
+        raise TypeError(f"load_bytes: expected bytes or text, got {type(data).__name__}")
+    return _from_bytes(data, None)
+
+
+def _from_bytes(data: bytes, path: str | None) -> StablehloModule:
+    module = module_reader.read(data, path)
+    return StablehloModule(module, _program_shape(module, path))
+
+
+def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
+    """The signature of ``@main``, tuples and names from the attributes of `lower`."""
+    name = path or "the module"
+
+    def refuse(reason: str) -> ModuleFileError:
+        return ModuleFileError(f"{name}: {reason}", path=path)
+
+    function = _main(module)
+    if function is None:
+        raise refuse(
+            "has no function @main, which a module is entered by\nfix: call the entry function main"
+        )
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    try:
+        inputs = [shape_of_type(t) for t in kind.inputs]
+        results = [shape_of_type(t) for t in kind.results]
+    except LoweringError as error:
+        raise refuse(f"@main can't be called: {error}") from None
+    names, layouts = _per_value(function, "arg_attrs", len(inputs))
+    inputs = [_with_layout(s, t) for s, t in zip(inputs, layouts, strict=True)]
+    _, layouts = _per_value(function, "res_attrs", len(results))
+    results = [_with_layout(s, t) for s, t in zip(results, layouts, strict=True)]
+
+    attributes = function.attributes
+    parameters: list[Shape] = list(inputs)
+    result: Shape = results[0] if len(results) == 1 else TupleShape(results)
+    if "xlabuilder.parameters" in attributes:
+        nested = [_shape(a, refuse) for a in ir.ArrayAttr(attributes["xlabuilder.parameters"])]
+        _check_leaves("parameters", nested, inputs, refuse)
+        positions = [0]
+        for shape in nested:
+            positions.append(positions[-1] + _count(shape))
+        names = [
+            _parameter_name(names[p : p + _count(s)], s, number)
+            for number, (s, p) in enumerate(zip(nested, positions, strict=False))
+        ]
+        parameters = nested
+    if "xlabuilder.result" in attributes:
+        result = _shape(attributes["xlabuilder.result"], refuse)
+        _check_leaves("result", [result], results, refuse)
+    filled = [n if n is not None else f"arg{i}" for i, n in enumerate(names)]
+    return ProgramShape(parameters, result, filled)
+
+
+def _main(module: ir.Module) -> ir.Operation | None:
+    for view in module.body.operations:
+        operation = view.operation
+        if (
+            operation.name == "func.func"
+            and ir.StringAttr(operation.attributes["sym_name"]).value == "main"
+            and len(operation.regions[0].blocks)
+        ):
+            return operation
+    return None
+
+
+def _per_value(
+    function: ir.Operation, key: str, count: int
+) -> tuple[list[str | None], list[str | None]]:
+    """The names and the layout modes of the arguments or results of a function."""
+    names: list[str | None] = [None] * count
+    layouts: list[str | None] = [None] * count
+    if key in function.attributes:
+        for index, entry in enumerate(ir.ArrayAttr(function.attributes[key])):
+            values = ir.DictAttr(entry)
+            for attribute, into in (("xlabuilder.name", names), ("mhlo.layout_mode", layouts)):
+                if attribute in values and isinstance(values[attribute], ir.StringAttr):
+                    into[index] = ir.StringAttr(values[attribute]).value
+    return names, layouts
+
+
+def _with_layout(shape: ArrayShape | TokenShape, mode: str | None) -> ArrayShape | TokenShape:
+    """`shape` in the layout that `mhlo.layout_mode` asks for: "{0,1}", "default" or "auto"."""
+    if mode is None or not isinstance(shape, ArrayShape):
+        return shape
+    found = re.fullmatch(r"\{([\d,]*)\}", mode)
+    order = [int(d) for d in found[1].split(",") if d] if found else []
+    return shape.with_layout(order) if sorted(order) == list(range(shape.rank)) and order else shape
+
+
+def _shape(attribute: ir.Attribute, refuse: Callable[[str], ModuleFileError]) -> Shape:
+    if not isinstance(attribute, ir.StringAttr):
+        raise refuse(f"its attribute xlabuilder.* must hold shapes, got {attribute}")
+    try:
+        return parse_shape(attribute.value)
+    except ShapeTextError as error:
+        raise refuse(f"its attribute xlabuilder.* must hold shapes: {error}") from None
+
+
+def _count(shape: Shape) -> int:
+    return shape.leaf_count if isinstance(shape, TupleShape) else 1
+
+
+def _check_leaves(
+    what: str,
+    nested: list[Shape],
+    flat: list[ArrayShape | TokenShape],
+    refuse: Callable[[str], ModuleFileError],
+) -> None:
+    """Refuses attributes that do not fit the function that carries them."""
+    found = [_bare(leaf) for shape in nested for leaf in leaves(shape)]
+    if found != [_bare(s) for s in flat]:
+        raise refuse(
+            f"its attribute xlabuilder.{what} does not fit @main\n"
+            f"fix: drop the attribute, or write it anew"
+        )
+
+
+def _bare(shape: ArrayShape | TokenShape) -> ArrayShape | TokenShape:
+    return shape.with_layout(None) if isinstance(shape, ArrayShape) else shape
+
+
+def _parameter_name(names: list[str | None], shape: Shape, number: int) -> str:
+    """The name of a parameter from those of its leaves: "state" from "state[0][1]"."""
+    first = names[0] if names else None
+    if first is None:
+        return f"arg{number}"
+    return re.sub(r"(\[\d+\])+$", "", first) if isinstance(shape, TupleShape) else first

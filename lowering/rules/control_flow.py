@@ -1,0 +1,61 @@
+"""Tuples, calls, loops and branches in StableHLO. Tuples are lists of values; see `emitter`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jaxlib.mlir import ir
+
+from builder import primitive_type as pt
+from builder.xla_op import XlaOp
+from lowering.flattening import flatten, unflatten
+from lowering.rules.registry import Value, rule
+
+if TYPE_CHECKING:
+    from lowering.emitter import Emitter
+
+
+@rule("tuple")
+def tuple(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    return operands
+
+
+@rule("get_tuple_element")
+def get_tuple_element(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    return operands[0][op.attributes["index"]]
+
+
+@rule("optimization_barrier")
+def optimization_barrier(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    values = flatten(operands)
+    if not values:
+        return operands[0]
+    return ctx.value("stablehlo.optimization_barrier", op.shape, values)
+
+
+@rule("call")
+def call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    callee = ctx.functions[op.attributes["to_apply"]]
+    attributes: dict[str, ir.Attribute] = {
+        "callee": ir.FlatSymbolRefAttr.get(callee, ctx.mlir.context)
+    }
+    return ctx.value("func.call", op.shape, flatten(operands), attributes)
+
+
+@rule("while")
+def while_(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    operation = ctx.create("stablehlo.while", op.shape, flatten(operands), regions=2)
+    ctx.emit_region(operation.regions[0], op.attributes["condition"])
+    ctx.emit_region(operation.regions[1], op.attributes["body"])
+    return unflatten(op.shape, iter(operation.results))
+
+
+@rule("conditional")
+def conditional(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    branches = op.attributes["branch_computations"]
+    predicated = op.operands[0].shape.element_type is pt.pred
+    name = "stablehlo.if" if predicated else "stablehlo.case"
+    operation = ctx.create(name, op.shape, operands[:1], regions=len(branches))
+    for region, branch, operand in zip(operation.regions, branches, operands[1:], strict=True):
+        ctx.emit_region(region, branch, [operand])
+    return unflatten(op.shape, iter(operation.results))

@@ -1,0 +1,275 @@
+"""Shapes: making, text and parser, interning, errors."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import builder as xb
+from builder.primitive_type import ALL
+from builder.shape import MAX_ELEMENTS, leaf_count, leaves, shape_of
+
+SIZES = st.integers(0, 9)
+DIMENSIONS = st.one_of(SIZES.map(str), SIZES.map(lambda n: f"<={n}"), st.just("?"))
+
+
+@st.composite
+def array_texts(draw: st.DrawFn) -> str:
+    dimensions = draw(st.lists(DIMENSIONS, max_size=5))
+    order = draw(st.none() | st.permutations(range(len(dimensions))))
+    layout = "" if order is None else "{" + ",".join(map(str, order)) + "}"
+    return f"{draw(st.sampled_from([t.name for t in ALL]))}[{','.join(dimensions)}]{layout}"
+
+
+def tuple_of_texts(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(children, max_size=4).map(lambda parts: f"({', '.join(parts)})")
+
+
+SHAPE_TEXTS = st.recursive(array_texts() | st.just("token[]"), tuple_of_texts, max_leaves=12)
+
+
+class TestText:
+    @given(SHAPE_TEXTS)
+    def test_parsing_and_printing_give_the_text_back(self, text: str) -> None:
+        assert str(xb.parse_shape(text)) == text
+
+    @given(SHAPE_TEXTS)
+    def test_the_same_text_gives_the_same_object(self, text: str) -> None:
+        assert xb.parse_shape(text) is xb.parse_shape(text)
+
+    @given(SHAPE_TEXTS)
+    def test_spaces_do_not_matter(self, text: str) -> None:
+        spaced = text.replace(",", " , ").replace("(", " ( ").replace("[", " [ ")
+        assert xb.parse_shape(spaced) is xb.parse_shape(text)
+
+    @given(SHAPE_TEXTS)
+    def test_copies_are_the_same_object(self, text: str) -> None:
+        shape = xb.parse_shape(text)
+        assert pickle.loads(pickle.dumps(shape)) is shape
+        assert copy.deepcopy(shape) is shape
+        assert copy.copy(shape) is shape
+
+    @given(SHAPE_TEXTS)
+    def test_leaves(self, text: str) -> None:
+        shape = xb.parse_shape(text)
+        # Every array or token has exactly one opening bracket in the text.
+        assert leaf_count(shape) == text.count("[")
+        assert [str(s).split("[")[0] for s in leaves(shape)] == [
+            part.split("(")[-1].split(", ")[-1] for part in text.split("[")[:-1]
+        ]
+
+    @pytest.mark.parametrize(
+        ("text", "shape"),
+        [
+            ("f32[2,3]", xb.f32[2, 3]),
+            ("F32[2]", xb.f32[2]),
+            ("pred[]", xb.pred[()]),
+            ("bf16[<=5,?]", xb.bf16[xb.bounded(5), "?"]),
+            ("s8[0]", xb.s8[0]),
+            ("f32[2,3]{0,1}", xb.array_shape("f32", (2, 3), layout=(0, 1))),
+            ("()", xb.tuple_shape([])),
+            ("(f32[2],())", xb.tuple_shape(["f32[2]", xb.tuple_shape([])])),
+            ("token[]", xb.token),
+        ],
+    )
+    def test_written_out(self, text: str, shape: xb.Shape) -> None:
+        assert xb.parse_shape(text) is shape
+
+    def test_nesting_deeper_than_the_stack(self) -> None:
+        depth = 20_000
+        text = "(" * depth + "f32[2]" + ")" * depth
+        shape = xb.parse_shape(text)
+        assert str(shape) == text
+        assert leaf_count(shape) == 1
+
+    @pytest.mark.parametrize(
+        ("text", "position", "expected"),
+        [
+            ("", 0, "an element type or '(', got the end"),
+            ("f32", 3, "expected '[', got the end"),
+            ("f32[", 4, "a size, '<=n' or '?', got the end"),
+            ("f32[2,]", 6, "a size, '<=n' or '?', got ']'"),
+            ("f32[,2]", 4, "a size, '<=n' or '?', got ','"),
+            ("f32[-1]", 4, "a size, '<=n' or '?', got '-'"),
+            ("f32[2 3]", 6, "expected ',', got '3'"),
+            ("f32[<=]", 6, "a bound, got ']'"),
+            ("f32[<=?]", 6, "a bound, got '?'"),
+            ("f32[2]{0", 8, "got the end"),
+            ("f32[2]{?}", 7, "a dimension number, got '?'"),
+            ("f32[2]{1}", 6, "a permutation of the dimensions"),
+            ("f32[2,3]{0}", 8, "orders 1 dimensions"),
+            ("f99[2]", 0, "unknown primitive type 'f99'"),
+            ("(f32[2], g[])", 9, "unknown primitive type 'g'"),
+            ("(f32[2]", 7, "',' or ')', got the end"),
+            ("(f32[2],)", 8, "an element type or '(', got ')'"),
+            ("(f32[2] f32[2])", 8, "',' or ')', got 'f32'"),
+            ("f32[2])", 6, "the end of the shape, got ')'"),
+            ("f32[2] f32[2]", 7, "the end of the shape, got 'f32'"),
+            ("token[1]", 6, "expected ']', got '1'"),
+            ("f32[99999999999999999999]", 4, "must fit 63 bits, got 20 digits"),
+            ("f32[" + "9" * 5000 + "]", 4, "must fit 63 bits, got 5000 digits"),
+            ("f32[4294967296,4294967296]", 0, "more than 2\\*\\*63 - 1 elements"),
+            ("f32[²]", 4, "got '²'"),
+            ("f32[٣]", 4, "got '٣'"),
+        ],
+    )
+    def test_malformed_text(self, text: str, position: int, expected: str) -> None:
+        plain = expected.replace("\\*", "*")
+        with pytest.raises(xb.ShapeTextError) as caught:
+            xb.parse_shape(text)
+        assert plain in str(caught.value)
+        assert (caught.value.position, caught.value.text) == (position, text)
+        # The last two lines of the message point at the place.
+        *_, shown, arrow = str(caught.value).split("\n")
+        assert shown == f"  {text}"
+        assert arrow.index("^") == position + 2
+
+    def test_no_text(self) -> None:
+        with pytest.raises(xb.OperandError, match="expected a shape's text, got 3"):
+            xb.parse_shape(3)  # type: ignore[arg-type]
+
+
+class TestArrayShape:
+    def test_fields(self) -> None:
+        shape = xb.f32[2, xb.bounded(5), "?"]
+        assert shape.element_type is xb.f32
+        assert shape.dimensions == (2, 5, xb.UNBOUNDED)
+        assert shape.dynamic_dimensions == (False, True, True)
+        assert (shape.rank, shape.is_static, shape.is_bounded) == (3, False, False)
+        assert [shape.dimension_text(i) for i in range(3)] == ["2", "<=5", "?"]
+
+    @pytest.mark.parametrize(
+        ("shape", "is_static", "is_bounded"),
+        [
+            (xb.f32[()], True, True),
+            (xb.f32[2, 3], True, True),
+            (xb.f32["<=2", 3], False, True),
+            (xb.f32["?", 3], False, False),
+        ],
+    )
+    def test_static_and_bounded(
+        self, shape: xb.ArrayShape, is_static: bool, is_bounded: bool
+    ) -> None:
+        assert (shape.is_static, shape.is_bounded) == (is_static, is_bounded)
+
+    @given(st.lists(st.integers(0, 20), max_size=5))
+    def test_element_count_is_that_of_numpy(self, sizes: list[int]) -> None:
+        shape = xb.array_shape(xb.f32, sizes)
+        assert shape.element_count == math.prod(sizes)
+        assert shape.is_scalar == (np.empty([0] * len(sizes)).ndim == 0)
+
+    def test_element_count_takes_bounds(self) -> None:
+        assert xb.f32["<=5", 3].element_count == 15
+
+    def test_element_count_of_unbounded(self) -> None:
+        with pytest.raises(
+            xb.ShapeInferenceError, match=r"f32\[\?,3\] has an unbounded dimension"
+        ):
+            _ = xb.f32["?", 3].element_count
+
+    def test_interning(self) -> None:
+        assert xb.f32[2, 3] is xb.array_shape(np.float32, [2, 3])
+        assert xb.f32[2, 3] is not xb.f32[3, 2]
+        assert xb.f32[2] is not xb.f32["<=2"]
+        assert xb.f32[2] is not xb.s32[2]
+
+    def test_numpy_sizes_are_sizes(self) -> None:
+        assert xb.f32[np.int64(2), np.uint8(3)] is xb.f32[2, 3]
+
+    def test_dynamic_dimensions(self) -> None:
+        shape = xb.array_shape("f32", [2, 3], dynamic_dimensions=[False, True])
+        assert shape is xb.f32[2, "<=3"]
+
+    def test_with_element_type(self) -> None:
+        assert xb.f32[2, "<=3"].with_element_type(xb.pred) is xb.pred[2, "<=3"]
+
+    def test_the_largest(self) -> None:
+        assert xb.u8[MAX_ELEMENTS].element_count == MAX_ELEMENTS
+
+    @pytest.mark.parametrize(
+        ("dimensions", "message"),
+        [
+            ([-5], "can't be negative, got -5"),
+            (["<=-5"], "'<=-5' is not a dimension"),
+            ([xb.bounded(-3)], "can't be negative, got -3"),
+            ([1.5], "is a whole number, .* got 1.5"),
+            ([True], "is a whole number, .* got True"),
+            ([None], "is a whole number, .* got None"),
+            ([xb.bounded("a")], "is a whole number, .* got 'a'"),  # type: ignore[arg-type]
+            (["x"], "'x' is not a dimension"),
+            (["²"], "'²' is not a dimension"),
+            ([2**63], "must fit 63 bits"),
+            ([xb.bounded(2**63)], "must fit 63 bits"),
+            ([2**62, 2], "more than 2\\*\\*63 - 1 elements"),
+            (3, r"a sequence of sizes, got 3\nfix: write \[3\]"),
+            ("23", "a sequence of sizes, got '23'"),
+        ],
+    )
+    def test_wrong_dimensions(self, dimensions: Any, message: str) -> None:
+        with pytest.raises(xb.ShapeInferenceError, match=message):
+            xb.array_shape(xb.f32, dimensions)
+
+    def test_as_many_dynamic_dimensions_as_dimensions(self) -> None:
+        with pytest.raises(xb.ShapeInferenceError, match="2 dynamic_dimensions for 1 dimensions"):
+            xb.array_shape(xb.f32, [1], dynamic_dimensions=[True, False])
+
+    def test_is_not_made_directly(self) -> None:
+        with pytest.raises(TypeError, match=r"make array shapes with f32\[2, 3\]"):
+            xb.ArrayShape(xb.f32, (2,))
+
+
+class TestTupleShape:
+    def test_elements(self) -> None:
+        shape = xb.tuple_shape(["f32[2]", xb.tuple_shape([xb.s32[()], xb.token])])
+        assert len(shape) == 2
+        assert shape.elements == (xb.f32[2], xb.parse_shape("(s32[], token[])"))
+        assert shape.leaf_count == 3
+        assert shape.is_static
+
+    def test_dynamic_inside(self) -> None:
+        assert not xb.parse_shape("(f32[2], (s32[<=2]))").is_static
+
+    @pytest.mark.parametrize("elements", [3, "f32[2]"])
+    def test_no_sequence(self, elements: Any) -> None:
+        with pytest.raises(xb.OperandError, match="expected a sequence of shapes"):
+            xb.tuple_shape(elements)
+
+    def test_element_that_is_no_shape(self) -> None:
+        with pytest.raises(xb.OperandError, match="a tuple shape is made of shapes, got 3"):
+            xb.TupleShape([3])  # type: ignore[list-item]
+
+
+class TestWhereAShapeIsWanted:
+    @pytest.mark.parametrize("value", [xb.f32[2, 3], "f32[2,3]"])
+    def test_shape_and_text(self, value: Any) -> None:
+        assert shape_of(value) is xb.f32[2, 3]
+
+    def test_sequence_is_a_tuple(self) -> None:
+        assert str(shape_of([xb.f32[2], ["s32[]"], ()])) == "(f32[2], (s32[]), ())"
+
+    @pytest.mark.parametrize("value", [3, None, object()])
+    def test_nothing_of_the_kind(self, value: Any) -> None:
+        with pytest.raises(xb.OperandError, match="expected a shape such as"):
+            shape_of(value)
+
+
+class TestProgramShape:
+    def test_names_do_not_count(self) -> None:
+        one = xb.ProgramShape([xb.f32[2]], xb.f32[()], ["x"])
+        other = xb.ProgramShape([xb.f32[2]], xb.f32[()], ["y"])
+        assert one == other
+        assert hash(one) == hash(other)
+        assert one != xb.ProgramShape([xb.f32[2]], xb.f32[2], ["x"])
+        assert one != xb.ProgramShape([xb.f32[3]], xb.f32[()], ["x"])
+
+    def test_text(self) -> None:
+        assert str(xb.ProgramShape([xb.f32[2], xb.token], xb.s32[()])) == (
+            "(p0: f32[2], p1: token[]) -> s32[]"
+        )

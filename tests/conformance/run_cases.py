@@ -1,0 +1,784 @@
+"""Compares `builder` with what the real C++ XlaBuilder answered, case by case.
+
+    python tests/conformance/run_cases.py FILE [--op NAME]...
+
+FILE holds one case a line, plain or gzipped; README.md describes it. Every disagreement is
+printed, then one line of totals; the exit status is 1 if an op that `builder` offers disagrees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import importlib
+import importlib.util
+import json
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import builder as xb
+from builder.recording import append
+
+Case = dict[str, Any]
+Ops = Sequence[xb.XlaOp]
+Call = Callable[[xb.XlaBuilder, Ops, dict[str, Any]], Any]
+
+UNCOUNTED = {"unbounded", "opaque", "changed"}
+UNCOUNTED_IF_VALID = {"lenient", "loose"}
+
+# Cases in which the Operation Semantics document and the C++ builder differ, and builder follows
+# the document: id -> what the document says.
+DECIDED = {
+    "Map.fc09f00aec": "the computation takes scalars of the operands' own types: floats do not mix",
+}
+
+
+# --- What builder is asked ----------------------------------------------------------------------
+
+
+@cache
+def public_modules() -> list[Any]:
+    """`builder` and, if there is one, its library of composites."""
+    modules: list[Any] = [xb]
+    if importlib.util.find_spec("builder.lib") is not None:
+        lib = importlib.import_module("builder.lib")
+        names = [info.name for info in pkgutil.iter_modules(lib.__path__)]
+        modules += [importlib.import_module(f"builder.lib.{name}") for name in names]
+    return modules
+
+
+@cache
+def public(name: str) -> Any:
+    """The public function or class called `name`, or None; builder methods are named "b.name"."""
+    if name.startswith("b."):
+        return getattr(xb.XlaBuilder, name[2:], None)
+    for module in public_modules():
+        found = getattr(module, name, None)
+        if found is not None:
+            return found
+    return None
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """How an op of the corpus is called here.
+
+    Attributes:
+        call: does it, and gives an op, a sequence of ops, or integers.
+        needs: public names without which the op counts as not offered.
+    """
+
+    call: Call
+    needs: tuple[str, ...]
+
+    @property
+    def is_offered(self) -> bool:
+        return all(public(name) is not None for name in self.needs)
+
+
+ADAPTERS: dict[str, Adapter] = {}
+
+
+def adapter(op: str, *needs: str) -> Callable[[Call], Call]:
+    """Enters the decorated function as the adapter of `op`."""
+
+    def enter(call: Call) -> Call:
+        ADAPTERS[op] = Adapter(call, needs)
+        return call
+
+    return enter
+
+
+def snake(op: str) -> str:
+    """The name here of an op of the corpus."""
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", op).lower()
+    return name + "_" if name in ("and", "or", "not", "while") else name
+
+
+def plain(ops: str, *attributes: str, name: str = "") -> None:
+    """Adapters for ops whose operands, then attributes, are passed in order, as they are."""
+    for op in ops.split():
+        function = name or snake(op)
+
+        def call(
+            _: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any], function: str = function
+        ) -> Any:
+            return public(function)(*operands, *(attrs[a] for a in attributes))
+
+        ADAPTERS[op] = Adapter(call, (function,))
+
+
+def several(ops: str, *attributes: str) -> None:
+    """Like `plain`, for functions that give several ops."""
+    plain(ops, *attributes)
+    for op in ops.split():
+        one = ADAPTERS[op]
+
+        def call(
+            b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any], one: Adapter = one
+        ) -> Any:
+            return list(one.call(b, operands, attrs))
+
+        ADAPTERS[op] = Adapter(call, one.needs)
+
+
+def keywords(attrs: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Those attributes that the case has, by name."""
+    return {name: attrs[name] for name in names if name in attrs}
+
+
+def groups(operands: Ops, lengths: Sequence[int]) -> list[list[xb.XlaOp]]:
+    """The flat operands cut into consecutive groups."""
+    found, start = [], 0
+    for length in lengths:
+        found.append(list(operands[start : start + length]))
+        start += length
+    return found
+
+
+def type_named(name: str) -> xb.PrimitiveType:
+    """An element type; the error for a name that is none ("tuple", "token") is an answer too."""
+    return xb.as_primitive_type(name)
+
+
+# --- Sub-computations ---------------------------------------------------------------------------
+
+BODY_FUNCTIONS = {
+    **{n: n for n in ("add", "mul", "max", "min", "sub", "xor", "lt", "le", "gt", "ge", "eq", "ne")},
+    **{"and": "and_", "or": "or_"},
+}
+
+
+def body_root(b: xb.XlaBuilder, body: str, p: Ops) -> xb.XlaOp:
+    """The root that README.md gives for a body."""
+    if body in BODY_FUNCTIONS:
+        return public(BODY_FUNCTIONS[body])(p[0], p[1])
+    if body.startswith("param"):
+        return p[int(body[len("param") :])]
+    if body == "neg":
+        return xb.neg(p[0])
+    if body == "select_ge":
+        return xb.select(p[0] >= p[1], p[0], p[1])
+    half = len(p) // 2
+    parts = {
+        "tuple_add": lambda: [x + y for x, y in zip(p[:half], p[half:], strict=False)],
+        "tuple_params": lambda: list(p),
+        "tuple_first_half": lambda: list(p[:half]),
+    }[body]()
+    return xb.tuple(*parts) if parts else b.empty_tuple()
+
+
+@cache
+def _computation(text: str) -> xb.XlaComputation:
+    spec = json.loads(text)
+    body, result = spec["body"], spec.get("result")
+    b = xb.XlaBuilder(body)
+    parameters = [b.parameter(shape) for shape in spec["params"]]
+    wanted = None if result is None else xb.parse_shape(result)
+    root = None
+    if body != "zeros":
+        try:
+            root = body_root(b, body, parameters)
+        except (xb.XlaError, IndexError):
+            # Written for types that this body does not take here: the signature is what matters.
+            root = None
+    if root is None or (wanted is not None and root.shape is not wanted):
+        if wanted is None:
+            wanted = parameters[0].shape
+        # Any value of the shape will do. A constant could not have a dynamic size.
+        root = append(b, "zeros", wanted)
+    return b.build(root)
+
+
+def computation(spec: dict[str, Any]) -> xb.XlaComputation:
+    """The computation that a case describes."""
+    return _computation(json.dumps(spec))
+
+
+def computations(specs: Iterable[dict[str, Any]]) -> list[xb.XlaComputation]:
+    return [computation(spec) for spec in specs]
+
+
+# --- The ops ------------------------------------------------------------------------------------
+
+plain(
+    "Abs Acos Acosh Asin Asinh Atan Atanh BesselI0e BesselI1e Cbrt Ceil Clz Conj Cos Cosh Digamma "
+    "Erf ErfInv Erfc Exp Expm1 Floor Imag IsFinite Lgamma Log Log1p Neg Not OptimizationBarrier "
+    "PopulationCount Real Reciprocal Round Rsqrt Sign Sin Sinh Sqrt Square Tan Tanh"
+)
+plain("Igamma IgammaGradA Igammac RandomGammaGrad NextAfter Zeta RegularizedIncompleteBeta")
+plain("Clamp Select")
+
+for _op in (
+    "Add And Atan2 Complex Div Eq Ge Gt Le Lt Max Min Mul Ne Or Pow Rem ShiftLeft "
+    "ShiftRightArithmetic ShiftRightLogical Sub Xor"
+).split():
+
+    def _binary(
+        _: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any], function: str = snake(_op)
+    ) -> Any:
+        return public(function)(*operands, attrs.get("broadcast_dimensions"))
+
+    ADAPTERS[_op] = Adapter(_binary, (snake(_op),))
+
+
+@adapter("ConvertElementType", "convert_element_type")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return xb.convert_element_type(operands[0], type_named(attrs["new_element_type"]))
+
+
+@adapter("BitcastConvertType", "bitcast_convert_type")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return xb.bitcast_convert_type(operands[0], type_named(attrs["new_element_type"]))
+
+
+plain("ReducePrecision", "exponent_bits", "mantissa_bits")
+
+
+@adapter("Map", "map")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return xb.map(operands, computation(attrs["computation"]), attrs["dimensions"])
+
+
+# Control flow.
+
+
+@adapter("Tuple", "tuple")
+def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return xb.tuple(*operands) if operands else b.empty_tuple()
+
+
+@adapter("GetTupleElement", "get_tuple_element")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return xb.get_tuple_element(operands[0], attrs["index"])
+
+
+@adapter("While", "while_")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return xb.while_(
+        computation(attrs["condition"]), computation(attrs["body"]), operands[0]
+    )
+
+
+@adapter("Conditional", "conditional")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    if attrs["form"] == "pred":
+        pred, on_true, on_false = operands
+        true_computation = computation(attrs["true_computation"])
+        false_computation = computation(attrs["false_computation"])
+        return xb.conditional(pred, on_true, true_computation, on_false, false_computation)
+    return xb.conditional(
+        operands[0], computations(attrs["branch_computations"]), list(operands[1:])
+    )
+
+
+@adapter("Call", "call")
+def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    called = computation(attrs["computation"])
+    if not operands and public("b.call") is not None:
+        return b.call(called)
+    return xb.call(called, *operands)
+
+
+# Ops without operands: methods of the builder.
+
+
+@adapter("Parameter", "b.parameter")
+def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    for one in attrs["parameters"]:
+        last = b.parameter(one["shape"], number=one["parameter_number"])
+    return last
+
+
+@adapter("Constant", "b.constant")
+def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    import numpy as np
+
+    shape = xb.parse_shape(attrs["literal"])
+    if not isinstance(shape, xb.ArrayShape):
+        # No value of the language is a tuple or a token; those are recorded as ops.
+        return constant_tuple(b, shape)
+    return b.constant(np.zeros(shape.dimensions, shape.element_type.dtype))
+
+
+def constant_tuple(b: xb.XlaBuilder, shape: xb.Shape) -> xb.XlaOp:
+    """A value of zeros of any static shape."""
+    import numpy as np
+
+    if isinstance(shape, xb.TupleShape):
+        parts = [constant_tuple(b, element) for element in shape.elements]
+        return xb.tuple(*parts) if parts else b.empty_tuple()
+    if isinstance(shape, xb.ArrayShape):
+        return b.constant(np.zeros(shape.dimensions, shape.element_type.dtype))
+    return append(b, "create_token", shape)
+
+
+@adapter("Iota", "b.iota")
+def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    if "shape" in attrs:
+        return b.iota(attrs["shape"], attrs["iota_dimension"])
+    return b.iota(xb.array_shape(type_named(attrs["element_type"]), [attrs["size"]]))
+
+
+@adapter("ReplicaId", "b.replica_id")
+def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return b.replica_id()
+
+
+@adapter("CreateToken", "b.create_token")
+def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return b.create_token()
+
+
+# Reshaping and indexing.
+
+plain("Broadcast", "sizes")
+plain("BroadcastInDim", "shape", "broadcast_dimensions")
+plain("Collapse Rev", "dimensions")
+plain("Transpose", "permutation")
+plain("Slice", "start_indices", "limit_indices", "strides")
+plain("SliceInDim", "start_index", "limit_index", "stride", "dimno")
+
+
+@adapter("Reshape", "reshape")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    if "dimensions" in attrs:
+        return public("reshape")(operands[0], attrs["new_sizes"], dimensions=attrs["dimensions"])
+    return public("reshape")(operands[0], attrs["new_sizes"])
+
+
+@adapter("Pad", "pad")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    config = [tuple(entry) for entry in attrs["padding_config"]]
+    return public("pad")(*operands, config)
+
+
+@adapter("ConcatInDim", "concatenate")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("concatenate")(list(operands), attrs["dimension"])
+
+
+@adapter("DynamicSlice", "dynamic_slice")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("dynamic_slice")(operands[0], list(operands[1:]), attrs["slice_sizes"])
+
+
+@adapter("DynamicUpdateSlice", "dynamic_update_slice")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("dynamic_update_slice")(operands[0], operands[1], list(operands[2:]))
+
+
+@adapter("Gather", "gather", "GatherDimensionNumbers")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    numbers = public("GatherDimensionNumbers")(**attrs["dimension_numbers"])
+    return public("gather")(
+        *operands, numbers, attrs["slice_sizes"], indices_are_sorted=attrs["indices_are_sorted"]
+    )
+
+
+@adapter("Scatter", "scatter", "ScatterDimensionNumbers")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    inputs, (indices, *_), updates = groups(operands, attrs["operand_groups"])
+    return public("scatter")(
+        *((inputs, indices, updates) if attrs["variadic"] else (*inputs, indices, *updates)),
+        computation(attrs["update_computation"]),
+        public("ScatterDimensionNumbers")(**attrs["dimension_numbers"]),
+        indices_are_sorted=attrs["indices_are_sorted"],
+        unique_indices=attrs["unique_indices"],
+    )
+
+
+# Contraction.
+
+
+def preferred(attrs: dict[str, Any]) -> dict[str, Any]:
+    name = attrs.get("preferred_element_type")
+    return {} if name is None else {"preferred_element_type": type_named(name)}
+
+
+@adapter("Dot", "dot")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("dot")(*operands, **preferred(attrs))
+
+
+@adapter("DotGeneral", "dot_general", "DotDimensionNumbers")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    numbers = public("DotDimensionNumbers")(**attrs["dimension_numbers"])
+    return public("dot_general")(*operands, numbers, **preferred(attrs))
+
+
+@adapter("ConvGeneralDilated", "conv_general_dilated", "ConvolutionDimensionNumbers")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("conv_general_dilated")(
+        *operands,
+        window_strides=attrs["window_strides"],
+        padding=[tuple(pair) for pair in attrs["padding"]],
+        lhs_dilation=attrs["lhs_dilation"],
+        rhs_dilation=attrs["rhs_dilation"],
+        dimension_numbers=public("ConvolutionDimensionNumbers")(**attrs["dimension_numbers"]),
+        **keywords(attrs, "feature_group_count", "batch_group_count", "window_reversal"),
+        **preferred(attrs),
+    )
+
+
+# Reduction.
+
+
+@adapter("Reduce", "reduce")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    arrays, inits = groups(operands, attrs["operand_groups"])
+    reducer = computation(attrs["computation"])
+    return public("reduce")(arrays, inits, reducer, attrs["dimensions_to_reduce"])
+
+
+@adapter("ReduceWindowWithGeneralPadding", "reduce_window")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    arrays, inits = groups(operands, attrs["operand_groups"])
+    return public("reduce_window")(
+        *((arrays, inits) if attrs["variadic"] else (*arrays, *inits)),
+        computation(attrs["computation"]),
+        attrs["window_dimensions"],
+        attrs["window_strides"],
+        [tuple(pair) for pair in attrs["padding"]],
+        base_dilations=attrs["base_dilations"],
+        window_dilations=attrs["window_dilations"],
+    )
+
+
+@adapter("SelectAndScatterWithGeneralPadding", "select_and_scatter")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    operand, source, init_value = operands
+    return public("select_and_scatter")(
+        operand,
+        computation(attrs["select"]),
+        attrs["window_dimensions"],
+        attrs["window_strides"],
+        [tuple(pair) for pair in attrs["padding"]],
+        source,
+        init_value,
+        computation(attrs["scatter"]),
+    )
+
+
+@adapter("Sort", "sort")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    comparator = None if attrs["comparator"] is None else computation(attrs["comparator"])
+    return public("sort")(
+        list(operands), comparator, dimension=attrs["dimension"], is_stable=attrs["is_stable"]
+    )
+
+
+plain("TopK", "k")
+
+
+def approx_top_k(name: str) -> Call:
+    def call(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+        arrays, inits = groups(operands, attrs["operand_groups"])
+        return public(name)(
+            arrays,
+            inits,
+            attrs["top_k"],
+            attrs["reduction_dim"],
+            computation(attrs["comparator"]),
+            recall_target=attrs["recall_target"],
+            aggregate_to_topk=attrs["aggregate_to_topk"],
+            reduction_input_size_override=attrs["reduction_input_size_override"],
+        )
+
+    return call
+
+
+for _op in ("ApproxTopK", "ApproxTopKFallback"):
+    _name = snake(_op).replace("top_kf", "top_k_f")
+    ADAPTERS[_op] = Adapter(approx_top_k(_name), (_name,))
+
+
+@adapter("ApproxTopKReductionOutputSize", "approx_top_k_reduction_output_size")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return list(
+        public("approx_top_k_reduction_output_size")(
+            attrs["input_size"],
+            attrs["rank"],
+            attrs["top_k"],
+            attrs["recall_target"],
+            attrs["aggregate_to_topk"],
+            attrs["input_size_override"],
+        )
+    )
+
+
+# Linear algebra.
+
+plain("Cholesky", "lower")
+plain("TriangularSolve", "left_side", "lower", "unit_diagonal", "transpose_a")
+plain("Fft", "fft_type", "fft_length")
+several("LU QrDecomposition SVD")
+several("QR", "full_matrices")
+several("Eigh", "lower", "sort_eigenvalues")
+plain("ProductOfElementaryHouseholderReflectors")
+
+
+# Random numbers.
+
+
+@adapter("RngNormal", "rng_normal")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("rng_normal")(*operands, attrs["shape"])
+
+
+@adapter("RngUniform", "rng_uniform")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("rng_uniform")(*operands, attrs["shape"])
+
+
+@adapter("RngBitGenerator", "rng_bit_generator")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("rng_bit_generator")(attrs["algorithm"], operands[0], attrs["shape"])
+
+
+# Dynamic sizes.
+
+plain("GetDimensionSize RemoveDynamicDimension", "dimension")
+plain("SetDimensionSize", "dimension")
+
+
+@adapter("DynamicReshape", "dynamic_reshape")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("dynamic_reshape")(
+        operands[0], list(operands[1:]), attrs["new_size_bounds"], attrs["dims_are_dynamic"]
+    )
+
+
+# Collectives.
+
+
+@adapter("AllGather", "all_gather")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("all_gather")(
+        operands[0],
+        attrs["all_gather_dimension"],
+        attrs["shard_count"],
+        attrs["replica_groups"],
+        **keywords(attrs, "use_global_device_ids"),
+    )
+
+
+@adapter("AllReduce", "all_reduce")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("all_reduce")(
+        operands[0],
+        computation(attrs["computation"]),
+        attrs["replica_groups"],
+        **keywords(attrs, "use_global_device_ids"),
+    )
+
+
+@adapter("ReduceScatter", "reduce_scatter")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("reduce_scatter")(
+        operands[0],
+        computation(attrs["computation"]),
+        attrs["scatter_dimension"],
+        attrs["shard_count"],
+        attrs["replica_groups"],
+        **keywords(attrs, "use_global_device_ids"),
+    )
+
+
+plain("AllToAll", "split_dimension", "concat_dimension", "split_count", "replica_groups")
+plain("CrossReplicaSum", "replica_groups")
+
+
+@adapter("CollectivePermute", "collective_permute")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    pairs = [tuple(pair) for pair in attrs["source_target_pairs"]]
+    return public("collective_permute")(operands[0], pairs)
+
+
+# The host, and code that XLA does not know.
+
+
+@adapter("AfterAll", "after_all")
+def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return public("after_all")(*operands)
+
+
+plain("InfeedWithToken", "shape", "config")
+plain("OutfeedWithToken", "shape_with_layout", "outfeed_config")
+
+
+def custom_call(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any], **more: Any) -> Any:
+    function = b.custom_call if not operands and public("b.custom_call") else public("custom_call")
+    return function(
+        attrs["call_target_name"],
+        *([list(operands)] if operands or function is public("custom_call") else []),
+        attrs.get("shape", attrs.get("shape_with_layout")),
+        **more,
+        **keywords(attrs, "opaque", "has_side_effect", "api_version"),
+    )
+
+
+@adapter("CustomCall", "custom_call")
+def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return custom_call(b, operands, attrs)
+
+
+@adapter("CustomCallWithLayout", "custom_call")
+def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    layouts = attrs["operand_shapes_with_layout"]
+    return custom_call(b, operands, attrs, operand_shapes_with_layout=layouts)
+
+
+@adapter("CustomCallWithComputation", "custom_call")
+def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
+    return custom_call(b, operands, attrs, computation=computation(attrs["computation"]))
+
+
+# --- Asking and comparing -----------------------------------------------------------------------
+
+
+@dataclass
+class Rejection:
+    """builder raised one of its own errors."""
+
+    error: xb.XlaError
+
+    def __str__(self) -> str:
+        return f"{type(self.error).__name__}: {self.error}"
+
+
+@dataclass
+class Crash:
+    """builder raised something that is none of its errors."""
+
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"CRASH {type(self.error).__name__}: {self.error}"
+
+
+def without_layout(shape: xb.Shape) -> xb.Shape:
+    if isinstance(shape, xb.TupleShape):
+        return xb.TupleShape(without_layout(element) for element in shape.elements)
+    return shape.with_layout(None) if isinstance(shape, xb.ArrayShape) else shape
+
+
+def answer(case: Case) -> Any:
+    """What builder makes of a case: the shape's text, a list of texts or integers, or an error."""
+    try:
+        b = xb.XlaBuilder("case")
+        operands = [b.parameter(text) for text in case["operands"]]
+        result = ADAPTERS[case["op"]].call(b, operands, case["attrs"])
+        if isinstance(result, list):
+            return [str(r.shape) if isinstance(r, xb.XlaOp) else r for r in result]
+        b.build(result)
+        return str(without_layout(result.shape))
+    except xb.XlaError as error:
+        return Rejection(error)
+    except Exception as error:  # whatever it is: that is what the corpus is to find
+        return Crash(error)
+
+
+def counts(case: Case) -> bool:
+    """Whether agreement with the case is asked for; see README.md."""
+    tags = set(case.get("tags", ()))
+    if case.get("id") in DECIDED:
+        return False
+    if "result" in case:
+        return not tags & (UNCOUNTED | UNCOUNTED_IF_VALID)
+    return not tags & UNCOUNTED
+
+
+def agrees(case: Case, got: Any) -> bool:
+    """Whether `got` is right for the case. Where nothing is to be agreed with, living is."""
+    if isinstance(got, Crash):
+        return False
+    if not counts(case) or not ("result" in case or "error" in case):
+        return True
+    if "error" in case:
+        return isinstance(got, Rejection)
+    return bool(got == case["result"])
+
+
+@dataclass
+class Report:
+    """Totals, and the cases that disagree with what was got."""
+
+    counted: int = 0
+    agreed: int = 0
+    not_counted: int = 0
+    not_offered: int = 0
+    disagreements: list[tuple[Case, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"agree {self.agreed} of {self.counted} counted, {self.not_counted} not counted, "
+            f"{self.not_offered} for ops not offered yet"
+        )
+
+
+def run(cases: Iterable[Case]) -> Report:
+    """Asks builder every case."""
+    report = Report()
+    for case in cases:
+        known = ADAPTERS.get(case["op"])
+        if known is None or not known.is_offered:
+            report.not_offered += 1
+            continue
+        got = answer(case)
+        good = agrees(case, got)
+        if counts(case):
+            report.counted += 1
+            report.agreed += good
+        else:
+            report.not_counted += 1
+        if not good:
+            report.disagreements.append((case, got))
+    return report
+
+
+def read(path: Path) -> Iterator[Case]:
+    """The cases of a file."""
+    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
+    with opened as lines:
+        for line in lines:
+            if line.strip():
+                yield json.loads(line)
+
+
+def describe(case: Case, got: Any) -> str:
+    """One disagreement, for people."""
+    expected = case.get("result", case.get("error", "anything but a crash"))
+    attrs = json.dumps(case["attrs"])
+    return (
+        f"{case.get('id', case['op'])}: {case['op']}({'; '.join(case['operands'])}) {attrs}\n"
+        f"  expected {expected}\n"
+        f"  got      {str(got).replace(chr(10), chr(10) + '           ')}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path, help="cases, one a line; plain or .gz")
+    parser.add_argument(
+        "--op", action="append", metavar="NAME", help="only this op, as the corpus calls it"
+    )
+    options = parser.parse_args(arguments)
+    report = run(c for c in read(options.file) if not options.op or c["op"] in options.op)
+    for case, got in report.disagreements:
+        print(describe(case, got))
+    print(report)
+    return 1 if report.disagreements else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

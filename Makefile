@@ -27,7 +27,7 @@ VERSIONS = import sys, jax, jaxlib, numpy; print("Python %d.%d.%d" % sys.version
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-newest lint format types bench clean moved
+.PHONY: help demo test test-newest lint format types bench docs clean moved
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -54,8 +54,13 @@ format: $(STAMP) ## repair what `make lint` finds, as far as ruff can
 types: $(STAMP) ## check the annotations
 	@$(VENV) -m mypy
 
-bench: $(STAMP) ## measure how fast graphs are built
+bench: $(STAMP) ## measure how fast graphs are built, and the import
 	@$(VENV) benchmarks/build_graph.py
+	@$(VENV) benchmarks/import_time.py
+
+docs: $(STAMP) ## write the generated parts of the documentation
+	@$(VENV) tools/write_operations.py
+	@$(VENV) tools/write_readme.py
 
 clean: ## remove the environments and all that was generated
 	rm -rf .venv .venv-newest build dist *.egg-info

@@ -31,76 +31,218 @@ from builder.ops.control_flow import tuple as tuple
 from builder.ops.control_flow import while_ as while_
 from builder.ops.elementwise import (
     abs as abs,
+)
+from builder.ops.elementwise import (
     acos as acos,
+)
+from builder.ops.elementwise import (
     acosh as acosh,
+)
+from builder.ops.elementwise import (
     add as add,
+)
+from builder.ops.elementwise import (
     and_ as and_,
+)
+from builder.ops.elementwise import (
     asin as asin,
+)
+from builder.ops.elementwise import (
     asinh as asinh,
+)
+from builder.ops.elementwise import (
     atan as atan,
+)
+from builder.ops.elementwise import (
     atan2 as atan2,
+)
+from builder.ops.elementwise import (
     atanh as atanh,
+)
+from builder.ops.elementwise import (
     bitcast_convert_type as bitcast_convert_type,
+)
+from builder.ops.elementwise import (
     cbrt as cbrt,
+)
+from builder.ops.elementwise import (
     ceil as ceil,
+)
+from builder.ops.elementwise import (
     clamp as clamp,
+)
+from builder.ops.elementwise import (
     clz as clz,
+)
+from builder.ops.elementwise import (
     compare as compare,
+)
+from builder.ops.elementwise import (
     complex as complex,
+)
+from builder.ops.elementwise import (
     conj as conj,
+)
+from builder.ops.elementwise import (
     convert_element_type as convert_element_type,
+)
+from builder.ops.elementwise import (
     cos as cos,
+)
+from builder.ops.elementwise import (
     cosh as cosh,
+)
+from builder.ops.elementwise import (
     div as div,
+)
+from builder.ops.elementwise import (
     eq as eq,
+)
+from builder.ops.elementwise import (
     eq_total_order as eq_total_order,
+)
+from builder.ops.elementwise import (
     erf as erf,
+)
+from builder.ops.elementwise import (
     exp as exp,
+)
+from builder.ops.elementwise import (
     expm1 as expm1,
+)
+from builder.ops.elementwise import (
     floor as floor,
+)
+from builder.ops.elementwise import (
     ge as ge,
+)
+from builder.ops.elementwise import (
     ge_total_order as ge_total_order,
+)
+from builder.ops.elementwise import (
     gt as gt,
+)
+from builder.ops.elementwise import (
     gt_total_order as gt_total_order,
+)
+from builder.ops.elementwise import (
     imag as imag,
+)
+from builder.ops.elementwise import (
     is_finite as is_finite,
+)
+from builder.ops.elementwise import (
     le as le,
+)
+from builder.ops.elementwise import (
     le_total_order as le_total_order,
+)
+from builder.ops.elementwise import (
     log as log,
+)
+from builder.ops.elementwise import (
     log1p as log1p,
+)
+from builder.ops.elementwise import (
     logistic as logistic,
+)
+from builder.ops.elementwise import (
     lt as lt,
+)
+from builder.ops.elementwise import (
     lt_total_order as lt_total_order,
+)
+from builder.ops.elementwise import (
     map as map,
+)
+from builder.ops.elementwise import (
     max as max,
+)
+from builder.ops.elementwise import (
     min as min,
+)
+from builder.ops.elementwise import (
     mul as mul,
+)
+from builder.ops.elementwise import (
     ne as ne,
+)
+from builder.ops.elementwise import (
     ne_total_order as ne_total_order,
+)
+from builder.ops.elementwise import (
     neg as neg,
+)
+from builder.ops.elementwise import (
     not_ as not_,
+)
+from builder.ops.elementwise import (
     or_ as or_,
+)
+from builder.ops.elementwise import (
     population_count as population_count,
+)
+from builder.ops.elementwise import (
     pow as pow,
+)
+from builder.ops.elementwise import (
     real as real,
+)
+from builder.ops.elementwise import (
     reciprocal as reciprocal,
+)
+from builder.ops.elementwise import (
     reduce_precision as reduce_precision,
+)
+from builder.ops.elementwise import (
     rem as rem,
+)
+from builder.ops.elementwise import (
     round as round,
+)
+from builder.ops.elementwise import (
     round_nearest_even as round_nearest_even,
+)
+from builder.ops.elementwise import (
     rsqrt as rsqrt,
+)
+from builder.ops.elementwise import (
     select as select,
+)
+from builder.ops.elementwise import (
     shift_left as shift_left,
+)
+from builder.ops.elementwise import (
     shift_right_arithmetic as shift_right_arithmetic,
+)
+from builder.ops.elementwise import (
     shift_right_logical as shift_right_logical,
+)
+from builder.ops.elementwise import (
     sign as sign,
+)
+from builder.ops.elementwise import (
     sin as sin,
+)
+from builder.ops.elementwise import (
     sinh as sinh,
+)
+from builder.ops.elementwise import (
     sqrt as sqrt,
+)
+from builder.ops.elementwise import (
     square as square,
+)
+from builder.ops.elementwise import (
     sub as sub,
+)
+from builder.ops.elementwise import (
     tan as tan,
+)
+from builder.ops.elementwise import (
     tanh as tanh,
+)
+from builder.ops.elementwise import (
     xor as xor,
 )
 from builder.ops.reduction import reduce as reduce
@@ -118,47 +260,125 @@ from builder.ops.reshaping import slice_in_dim as slice_in_dim
 from builder.ops.reshaping import transpose as transpose
 from builder.primitive_type import (
     PrimitiveType as PrimitiveType,
-    bf16 as bf16,
-    c64 as c64,
-    c128 as c128,
-    f4e2m1fn as f4e2m1fn,
-    f8e3m4 as f8e3m4,
-    f8e4m3 as f8e4m3,
-    f8e4m3b11fnuz as f8e4m3b11fnuz,
-    f8e4m3fn as f8e4m3fn,
-    f8e4m3fnuz as f8e4m3fnuz,
-    f8e5m2 as f8e5m2,
-    f8e5m2fnuz as f8e5m2fnuz,
-    f8e8m0fnu as f8e8m0fnu,
-    f16 as f16,
-    f32 as f32,
-    f64 as f64,
-    pred as pred,
+)
+from builder.primitive_type import (
     as_primitive_type as as_primitive_type,
+)
+from builder.primitive_type import (
+    bf16 as bf16,
+)
+from builder.primitive_type import (
+    c64 as c64,
+)
+from builder.primitive_type import (
+    c128 as c128,
+)
+from builder.primitive_type import (
+    f4e2m1fn as f4e2m1fn,
+)
+from builder.primitive_type import (
+    f8e3m4 as f8e3m4,
+)
+from builder.primitive_type import (
+    f8e4m3 as f8e4m3,
+)
+from builder.primitive_type import (
+    f8e4m3b11fnuz as f8e4m3b11fnuz,
+)
+from builder.primitive_type import (
+    f8e4m3fn as f8e4m3fn,
+)
+from builder.primitive_type import (
+    f8e4m3fnuz as f8e4m3fnuz,
+)
+from builder.primitive_type import (
+    f8e5m2 as f8e5m2,
+)
+from builder.primitive_type import (
+    f8e5m2fnuz as f8e5m2fnuz,
+)
+from builder.primitive_type import (
+    f8e8m0fnu as f8e8m0fnu,
+)
+from builder.primitive_type import (
+    f16 as f16,
+)
+from builder.primitive_type import (
+    f32 as f32,
+)
+from builder.primitive_type import (
+    f64 as f64,
+)
+from builder.primitive_type import (
+    pred as pred,
+)
+from builder.primitive_type import (
     s2 as s2,
+)
+from builder.primitive_type import (
     s4 as s4,
+)
+from builder.primitive_type import (
     s8 as s8,
+)
+from builder.primitive_type import (
     s16 as s16,
+)
+from builder.primitive_type import (
     s32 as s32,
+)
+from builder.primitive_type import (
     s64 as s64,
+)
+from builder.primitive_type import (
     u2 as u2,
+)
+from builder.primitive_type import (
     u4 as u4,
+)
+from builder.primitive_type import (
     u8 as u8,
+)
+from builder.primitive_type import (
     u16 as u16,
+)
+from builder.primitive_type import (
     u32 as u32,
+)
+from builder.primitive_type import (
     u64 as u64,
 )
 from builder.shape import (
     TOKEN_SHAPE as TOKEN_SHAPE,
+)
+from builder.shape import (
     UNBOUNDED as UNBOUNDED,
+)
+from builder.shape import (
     ArrayShape as ArrayShape,
+)
+from builder.shape import (
     ProgramShape as ProgramShape,
+)
+from builder.shape import (
     Shape as Shape,
+)
+from builder.shape import (
     TokenShape as TokenShape,
+)
+from builder.shape import (
     TupleShape as TupleShape,
+)
+from builder.shape import (
     array_shape as array_shape,
+)
+from builder.shape import (
     bounded as bounded,
+)
+from builder.shape import (
     parse_shape as parse_shape,
+)
+from builder.shape import (
     tuple_shape as tuple_shape,
 )
 from builder.xla_builder import XlaBuilder as XlaBuilder

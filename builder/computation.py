@@ -47,7 +47,7 @@ class XlaComputation:
         self.root = root
         self.parameters = tuple(parameters)
         self.program_shape = ProgramShape(
-            (p.shape for p in self.parameters),
+            (p.attributes.get("shape_with_layout", p.shape) for p in self.parameters),
             root.shape,
             (p.name or f"p{i}" for i, p in enumerate(self.parameters)),
         )

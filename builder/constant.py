@@ -107,7 +107,7 @@ def _near(value: float, real: PrimitiveType) -> bool:
         return value >= 0 or real.min < 0
     # Above the largest value only what rounds down to it: at most half a step beyond.
     step = real.max - float(np.nextafter(real.dtype.type(real.max), real.dtype.type(0)))
-    return abs(value) < real.max + step / 2
+    return bool(abs(value) < real.max + step / 2)
 
 
 def _rounded(value: int | float, real: PrimitiveType) -> float:

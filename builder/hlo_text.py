@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from builder import primitive_type as pt
+from builder.attributes import Precision
 from builder.computation import XlaComputation
 from builder.literal_text import literal_text, splat_value
 from builder.primitive_type import PrimitiveType
@@ -157,7 +158,8 @@ class _Printer:
             opcode, operands, rest = rule(self, op, opcode, operands)
         rest += self.annotations(op)
         root = "ROOT " if op is self.computation.root else ""
-        self.line(self.op_names[op.id], op.shape, opcode, operands, rest, root)
+        shape = op.attributes.get("shape_with_layout", op.shape)
+        self.line(self.op_names[op.id], shape, opcode, operands, rest, root)
 
     def annotations(self, op: XlaOp) -> str:
         text = ""
@@ -347,12 +349,12 @@ def _dot_general(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _W
             rest += f", {side}_batch_dims={_braces(batch)}"
         contracting = getattr(numbers, f"{side}_contracting_dimensions")
         rest += f", {side}_contracting_dims={_braces(contracting)}"
-    precision = op.attributes.get("precision")
-    if precision is not None:
+    precision = op.attributes["precision"]
+    if any(p is not Precision.DEFAULT for p in precision):
         rest += f", operand_precision={_braces(p.name.lower() for p in precision)}"
-    algorithm = op.attributes.get("algorithm")
+    algorithm = op.attributes["algorithm"]
     if algorithm is not None:
-        rest += f", algorithm={algorithm}"
+        rest += f", algorithm={algorithm.value}"
     return opcode, operands, rest
 
 

@@ -41,7 +41,8 @@ class Layout:
     def __init__(self, minor_to_major: Iterable[int]) -> None:
         if not isinstance(minor_to_major, Iterable):
             raise ShapeInferenceError(
-                f"layout: minor_to_major is a sequence of dimension numbers, got {minor_to_major!r}",
+                "layout: minor_to_major is a sequence of dimension numbers, "
+                f"got {minor_to_major!r}",
                 op="layout",
             )
         order = tuple(minor_to_major)

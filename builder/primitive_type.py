@@ -136,7 +136,7 @@ def _integer(name: str, bits: int, dtype: Any) -> PrimitiveType:
 
 
 def _floating(name: str, bits: int, dtype: Any) -> PrimitiveType:
-    info = ml_dtypes.finfo(dtype)
+    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # as ml_dtypes has it
     return PrimitiveType(name, bits, Kind.FLOAT, dtype, float(info.min), float(info.max))
 
 

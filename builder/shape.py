@@ -37,6 +37,7 @@ __all__ = [
     "parse_shape",
     "shape_of",
     "tuple_shape",
+    "without_layout",
 ]
 
 UNBOUNDED: Final = -1
@@ -404,6 +405,23 @@ def leaves(shape: Shape) -> Iterator[ArrayShape | TokenShape]:
 def leaf_count(shape: Shape) -> int:
     """The number of array and token shapes inside `shape`."""
     return shape.leaf_count if isinstance(shape, TupleShape) else 1
+
+
+def without_layout(shape: Shape) -> Shape:
+    """The same shape with every array in the default layout.
+
+    Example:
+        >>> from builder.shape import parse_shape, without_layout
+        >>> without_layout(parse_shape("(f32[2,3]{0,1}, s32[])"))
+        (f32[2,3], s32[])
+    """
+    if isinstance(shape, ArrayShape):
+        return shape if shape.layout is None else shape.with_layout(None)
+    if not isinstance(shape, TupleShape) or all(
+        isinstance(leaf, TokenShape) or leaf.layout is None for leaf in leaves(shape)
+    ):
+        return shape
+    return TupleShape(without_layout(element) for element in shape.elements)
 
 
 def _tuple_text(shape: TupleShape) -> str:

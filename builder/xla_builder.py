@@ -10,7 +10,7 @@ from typing import Any
 from builder.computation import XlaComputation
 from builder.errors import BuilderError, OperandError
 from builder.recording import append
-from builder.shape import ShapeLike, TupleShape, shape_of
+from builder.shape import ShapeLike, TupleShape, shape_of, without_layout
 from builder.xla_op import XlaOp
 
 __all__ = ["XlaBuilder"]
@@ -102,6 +102,9 @@ class XlaBuilder:
                 none is given.
             number: its position among the arguments; the next free one when none is given.
 
+        Returns:
+            The argument's value, of that shape.
+
         Raises:
             BuilderError: the number or the name is taken already, or the number is negative.
 
@@ -118,7 +121,9 @@ class XlaBuilder:
         if name is not None and not isinstance(name, str):
             raise OperandError(f"parameter: name is a string, got {name!r}", op="parameter")
         if number is None:
-            number = next(i for i in itertools.count(len(self.parameters)) if i not in self.parameters)
+            number = next(
+                i for i in itertools.count(len(self.parameters)) if i not in self.parameters
+            )
         elif isinstance(number, bool) or not isinstance(number, int):
             raise OperandError(
                 f"parameter: number is a whole number, got {number!r}", op="parameter"
@@ -148,7 +153,12 @@ class XlaBuilder:
                     op="parameter",
                     shapes={label: resolved},
                 )
-        op = append(self, "parameter", resolved, (), {"number": number})
+        # The layout is a fact of the entry, not of the value: ops see the shape without it.
+        shape_of_value = without_layout(resolved)
+        attributes: dict[str, Any] = {"number": number}
+        if resolved is not shape_of_value:
+            attributes["shape_with_layout"] = resolved
+        op = append(self, "parameter", shape_of_value, (), attributes)
         op.name = label
         self.parameters[number] = op
         return op
@@ -312,8 +322,10 @@ class XlaBuilder:
                 shapes={"operand": op.shape},
             )
         outer = self.parent.adopt(opcode, op)
-        if outer.opcode == "constant" and not isinstance(outer.shape, TupleShape) and (
-            outer.attributes["value"].ndim == 0
+        if (
+            outer.opcode == "constant"
+            and not isinstance(outer.shape, TupleShape)
+            and (outer.attributes["value"].ndim == 0)
         ):
             # A scalar constant is cheaper made again than passed around.
             inner = append(self, "constant", outer.shape, (), outer.attributes)
@@ -374,7 +386,9 @@ class XlaBuilder:
         count = len(self.parameters)
         for number in range(count):
             if number not in self.parameters:
-                have = ", ".join(f"{n} ({self.parameters[n].name!r})" for n in sorted(self.parameters))
+                have = ", ".join(
+                    f"{n} ({self.parameters[n].name!r})" for n in sorted(self.parameters)
+                )
                 raise BuilderError(
                     f"build: parameter numbers must run from 0 to {count - 1} without a gap; "
                     f"number {number} is missing from builder {self.name!r}, got {have}",

@@ -13,11 +13,11 @@ from jaxlib.mlir import ir
 
 from builder.computation import XlaComputation
 from builder.shape import ArrayShape, Shape, TupleShape, leaves
-from builder.xla_op import XlaOp
+from builder.xla_op import NO_ATTRIBUTES, XlaOp
 from lowering.errors import LoweringError
 from lowering.flattening import flatten, unflatten
 from lowering.mlir_context import MlirContext
-from lowering.rules.registry import DIRECT, RULES, Value
+from lowering.rules.registry import ATTRIBUTES, DIRECT, RULES, Value
 
 __all__ = ["Emitter"]
 
@@ -80,16 +80,24 @@ class Emitter:
         attributes: dict[str, ir.Attribute] | None = None,
     ) -> Value:
         """Creates an operation and gives its value, nested as `shape` is."""
-        operation = self.create(name, shape, operands, attributes)
         if isinstance(shape, TupleShape):
-            return unflatten(shape, iter(operation.results))
-        return operation.result
+            return unflatten(shape, iter(self.create(name, shape, operands, attributes).results))
+        return ir.Operation.create(
+            name,
+            results=[self.mlir.types[shape]],
+            operands=operands,
+            attributes=attributes,
+            loc=self.loc,
+            ip=self.ip,
+        ).result
 
     def emit_ops(self, computation: XlaComputation, arguments: Sequence[Value]) -> Value:
         """Emits the ops of a computation here; gives the value of its root."""
         mlir = self.mlir
         types, locations, ip = mlir.types, mlir.locations, self.ip
         create = ir.Operation.create
+        # By identity, for as long as the computation and so the attributes are there.
+        translated: dict[int, dict[str, ir.Attribute]] = {}
         values: list[Value] = [None] * len(computation.ops)
         for op in computation.ops:
             # The location by the identity of the code object, looked up here without a call.
@@ -97,11 +105,18 @@ class Emitter:
             loc = entry[1] if entry is not None and op.name is None else mlir.location(op)
             name = DIRECT.get(op.opcode)
             if name is not None:
-                # Four ops out of five: no rule is called, and nothing is looked up twice.
+                # Nine ops out of ten: no rule is called, and nothing is looked up twice.
+                attributes = None
+                if op.attributes is not NO_ATTRIBUTES:
+                    attributes = translated.get(id(op.attributes))
+                    if attributes is None:
+                        attributes = ATTRIBUTES[op.opcode](mlir, op.attributes)
+                        translated[id(op.attributes)] = attributes
                 operation: Any = create(
                     name,
                     results=[types[op.shape]],
                     operands=[values[o.id] for o in op.operands],
+                    attributes=attributes,
                     loc=loc,
                     ip=ip,
                 )

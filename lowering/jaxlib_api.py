@@ -38,6 +38,7 @@ __all__ = [
     "optimized_hlo_text",
     "parameter_layouts",
     "put",
+    "put_in_layout",
     "read_module",
     "result_handler",
     "runner",
@@ -314,3 +315,13 @@ def runner(loaded: Any, handlers: Sequence[Any]) -> Callable[[list[Any]], list[A
 def optimized_hlo_text(loaded: Any) -> str:
     """HLO text of what XLA made of a module."""
     return "\n".join(m.to_string() for m in loaded.hlo_modules())
+
+
+def put_in_layout(array: Any, major_to_minor: tuple[int, ...], sharding: Any) -> Any:
+    """A copy of a jax.Array in another memory layout, 64-bit elements kept."""
+    jax: Any = importlib.import_module("jax")
+    layouts: Any = importlib.import_module("jax.experimental.layout")
+    with jax.enable_x64(True):
+        return jax.device_put(
+            array, layouts.Format(layouts.Layout(major_to_minor=major_to_minor), sharding)
+        )

@@ -12,7 +12,7 @@ from typing import Any, Final
 from jaxlib.mlir import ir
 
 from builder.computation import XlaComputation
-from builder.shape import TupleShape
+from builder.shape import ArrayShape, TupleShape, leaves
 from builder.xla_op import XlaOp
 from lowering import rules as rules  # enters the rules of every family
 from lowering.emitter import Emitter
@@ -164,10 +164,16 @@ def _emit_function(
 
 def _argument_attributes(emitter: Emitter, computation: XlaComputation) -> list[ir.Attribute]:
     """For each flat argument its parameter's name (with the path into a tuple) and annotations."""
+    string = emitter.mlir.string
     found: list[ir.Attribute] = []
-    for parameter in computation.parameters:
-        for path in leaf_paths(parameter.shape):
+    for parameter, shape in zip(
+        computation.parameters, computation.program_shape.parameters, strict=True
+    ):
+        for path, leaf in zip(leaf_paths(shape), leaves(shape), strict=True):
             attributes = emitter.annotations(parameter)
-            attributes["xlabuilder.name"] = emitter.mlir.string(f"{parameter.name}{path}")
+            attributes["xlabuilder.name"] = string(f"{parameter.name}{path}")
+            if isinstance(leaf, ArrayShape) and leaf.layout is not None:
+                # XLA's word for the layout of an entry parameter.
+                attributes["mhlo.layout_mode"] = string(str(leaf.layout))
             found.append(emitter.mlir.dictionary(attributes))
     return found

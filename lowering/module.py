@@ -74,7 +74,7 @@ class StablehloModule:
     def name(self) -> str:
         """The module's name; "main" where it has none."""
         attributes = self.module.operation.attributes
-        return str(attributes["sym_name"].value) if "sym_name" in attributes else "main"
+        return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else "main"
 
     @property
     def text(self) -> str:
@@ -170,7 +170,7 @@ class StablehloModule:
         suffix = Path(name).suffix.lower()
         if suffix not in _SUFFIXES:
             raise ModuleFileError(
-                f"{name}: the suffix says what to write, got {suffix or 'none'!r}\n"
+                f"{name}: the suffix says what to write, got {repr(suffix) if suffix else 'none'}\n"
                 f"fix: .mlir for text, .mlirbc for bytecode, .stablehlo for a portable artifact",
                 path=name,
             )
@@ -206,18 +206,17 @@ def _checked_version(version: Any) -> str:
     if version == "minimum":
         return oldest
     span = f"fix: give one from {oldest} to {newest}, 'minimum' or 'current'"
-    if not isinstance(version, str) or not re.fullmatch(
-        r"\d{1,9}\.\d{1,9}\.\d{1,9}", version, re.A
-    ):
+    pattern = r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}"
+    if not isinstance(version, str) or not re.fullmatch(pattern, version):
         raise VersionError(
-            f"version: a StableHLO version is three numbers such as '1.9.0', got {version!r}\n{span}",
+            f"version: a StableHLO version is three numbers such as '1.9.0', got {version!r}\n"
+            f"{span}",
             version=version,
         )
     parts = _parts(version)
     if not _parts(oldest) <= parts <= _parts(newest):
-        side = (
-            "newer than what the jaxlib installed writes" if parts > _parts(newest) else "too old"
-        )
+        newer = parts > _parts(newest)
+        side = "newer than what the jaxlib installed writes" if newer else "too old"
         raise VersionError(f"version: StableHLO {version} is {side}\n{span}", version=version)
     return ".".join(str(p) for p in parts)
 

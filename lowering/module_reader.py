@@ -22,7 +22,7 @@ from jaxlib.mlir import ir
 
 from lowering import jaxlib_api
 from lowering.errors import ModuleFileError
-from lowering.jaxlib_api import BYTECODE_MAGIC, UnreadableModule
+from lowering.jaxlib_api import BYTECODE_MAGIC, UnreadableModuleError
 
 __all__ = ["CHECKSUM_ATTRIBUTE", "read", "sealed"]
 
@@ -36,6 +36,7 @@ MAX_NESTING: Final = 1000
 """How deep brackets may nest in text. MLIR's parser recurses; at 10,000 it overflows the stack."""
 
 _DIALECTS: Final = frozenset({"builtin", "func", "stablehlo", "chlo", "mhlo", "sdy"})
+_UNKNOWN: Final = r"custom op '[^']*' is unknown|unregistered dialect|Dialect .* not found"
 
 
 def sealed(module: ir.Module, write: Any = None) -> bytes:
@@ -87,6 +88,12 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
         raise ModuleFileError(f"{name}: is empty\nfix: save the module again", path=path)
     source = data if data.startswith(BYTECODE_MAGIC) else _text(data, name, path)
     if isinstance(source, bytes):
+        if not _is_whole(source):
+            raise ModuleFileError(
+                f"{name}: is truncated or damaged: its {len(source)} bytes of bytecode do not add "
+                f"up\nfix: copy or save the module again",
+                path=path,
+            )
         holds = _seal_holds(source)
         if holds is False:
             raise ModuleFileError(
@@ -100,7 +107,7 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
     context = jaxlib_api.new_context()
     try:
         module = jaxlib_api.read_module(context, source)
-    except UnreadableModule as error:
+    except UnreadableModuleError as error:
         raise _refused(
             name, path, source, error.reason, error.line, error.column, error.detail
         ) from None
@@ -108,6 +115,41 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
         del module.operation.attributes[CHECKSUM_ATTRIBUTE]
     _check_dialects(module, name, path)
     return module
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether the sections that bytecode is made of fill it exactly.
+
+    MLIR would find this out as well; but truncated files are the commonest of all damaged ones,
+    and this spares them the helper process.
+
+    MLIR Bytecode Format: File; Alignment.
+    """
+
+    def number(at: int) -> tuple[int, int]:
+        """A variable-width integer, and where it ends."""
+        first = data[at]
+        width = (first & -first).bit_length() if first else 9
+        end = at + width
+        if end > len(data):
+            raise IndexError
+        value = int.from_bytes(data[at:end], "little")
+        return value >> (8 if width == 9 else width), end
+
+    try:
+        _, at = number(len(BYTECODE_MAGIC))
+        at = data.index(0, at) + 1  # the producer's name
+        while at < len(data):
+            aligned = data[at] & 0x80
+            length, at = number(at + 1)
+            if aligned:
+                alignment, at = number(at)
+                if alignment:
+                    at += -at % alignment
+            at += length
+    except (IndexError, ValueError):
+        return False
+    return at == len(data)
 
 
 def _text(data: bytes, name: str, path: str | None) -> str:
@@ -164,9 +206,7 @@ def _refused(
     if isinstance(source, str):
         place = "" if line is None else f"line {line}, column {column}: "
         message = f"{name}: {place}not StableHLO: {reason}"
-        if re.search(
-            r"custom op '[^']*' is unknown|unregistered dialect|Dialect .* not found", detail
-        ):
+        if re.search(_UNKNOWN, detail):
             message += f"\nfix: use operations of these dialects: {', '.join(sorted(_DIALECTS))}"
     else:
         # A place in bytecode is no line of anything that the user has seen.
@@ -212,6 +252,9 @@ def _check_dialects(module: ir.Module, name: str, path: str | None) -> None:
         )
 
 
+_HELPER_SECONDS = 20.0
+"""How long reading in the helper may take, besides a second for each megabyte."""
+
 # The helper is given jaxlib_api.py by its file name: importing the package would import jax.
 _HELPER: Final = """
 import importlib.util, json, sys
@@ -224,7 +267,7 @@ try:
     module = api.read_module(api.new_context(), sys.stdin.buffer.read())
     str(module)
     answer = None
-except api.UnreadableModule as error:
+except api.UnreadableModuleError as error:
     answer = [error.reason, error.detail]
 print(json.dumps({"refused": answer}))
 """
@@ -235,7 +278,7 @@ def _read_in_helper(source: bytes, name: str, path: str | None) -> None:
     if not sys.executable:
         return
     arguments = {"sys_path": sys.path, "file": str(Path(jaxlib_api.__file__).resolve())}
-    seconds = 20 + len(source) / 1e6
+    seconds = _HELPER_SECONDS + len(source) / 1e6
     reason = detail = ""
     try:
         finished = subprocess.run(

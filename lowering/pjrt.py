@@ -6,7 +6,7 @@ says, and the array on the device never shares the memory of the caller's.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ from lowering.errors import ArgumentError, DeviceError
 
 __all__ = ["device", "devices", "put"]
 
-DeviceLike = str | jax.Device | None
+DeviceLike: TypeAlias = "str | jax.Device | None"
 """A jax.Device, "cpu", "gpu:1", or None for jax's default device."""
 
 
@@ -81,7 +81,8 @@ def device(which: DeviceLike = None) -> jax.Device:
         True
     """
     if which is None:
-        which = jax.config.jax_default_device
+        configured: Any = jax.config
+        which = configured.jax_default_device
         if which is None:
             return jax.local_devices()[0]
     if isinstance(which, jax.Device):
@@ -108,6 +109,17 @@ def device(which: DeviceLike = None) -> jax.Device:
             f"fix: use one of {_known()}"
         )
     return found[position]
+
+
+_SHARDINGS: Final[dict[jax.Device, SingleDeviceSharding]] = {}
+
+
+def sharding_of(one: jax.Device) -> SingleDeviceSharding:
+    """The sharding "whole, on this device"; one object a device, so that `is` can compare it."""
+    found = _SHARDINGS.get(one)
+    if found is None:
+        found = _SHARDINGS.setdefault(one, SingleDeviceSharding(one))
+    return found
 
 
 class Target:
@@ -204,4 +216,4 @@ def put(value: Any, to: DeviceLike = None) -> jax.Array:
     except ValueError as error:
         raise ArgumentError(f"put: {error}") from None
     shape = intern_array(element_type, array.shape)
-    return Target(shape, SingleDeviceSharding(target_device)).put(array)
+    return Target(shape, sharding_of(target_device)).put(array)

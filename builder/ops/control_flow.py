@@ -307,7 +307,9 @@ def _conditional(
     predicated: bool, which: XlaOp, computations: list[Any], operands: list[Any]
 ) -> XlaOp:
     given = [
-        which.builder.empty_tuple() if o is None else _state("conditional", f"branch operand {i}", o)
+        which.builder.empty_tuple()
+        if o is None
+        else _state("conditional", f"branch operand {i}", o)
         for i, o in enumerate(operands)
     ]
     branches = [

@@ -93,9 +93,7 @@ def dimensions_argument(op: str, values: Any) -> tuple[int, ...] | None:
 
 
 @lru_cache(maxsize=65536)
-def dimensions_attribute(
-    name: str, dimensions: tuple[int, ...]
-) -> Mapping[str, tuple[int, ...]]:
+def dimensions_attribute(name: str, dimensions: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
     """An attribute mapping with one entry, shared by all ops that say the same."""
     return MappingProxyType({name: dimensions})
 

@@ -64,7 +64,7 @@ def get_tuple_element(tuple_data: Shape, index: int) -> Shape:
     count = len(tuple_data.elements)
     if not 0 <= index < count:
         check.fail(
-            f"index must be that of an element, "
+            "index must be that of an element, "
             + (f"0 to {count - 1}" if count else "and the tuple is empty")
             + f", got {index}"
         )
@@ -92,8 +92,8 @@ def call(computation: ProgramShape, operands: Sequence[Shape]) -> Shape:
             check.signature(
                 "computation",
                 computation,
-                f"one that takes the operands: parameter {index} ({name}) is {wanted}, "
-                f"operand {index} is {given};",
+                f"one that takes the operands (parameter {index}, {name}, is {wanted}, "
+                f"operand {index} is {given})",
             )
     return computation.result
 
@@ -110,7 +110,9 @@ def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
                 role,
                 signature,
                 expected,
-                fix="the loop's state keeps its shape in every iteration" if role == "body" else None,
+                fix="the loop's state keeps its shape in every iteration"
+                if role == "body"
+                else None,
             )
     return init
 
@@ -159,10 +161,10 @@ def conditional(
                 fix="pass several values as one tuple: xb.tuple(a, b)",
             )
         if not same_shape(operand, branch.parameters[0]):
-            check.signature(role, branch, f"one that takes its operand, {operand};")
+            check.signature(role, branch, f"one that takes its operand, {operand}")
         if not same_shape(branch.result, branches[0].result):
             check.signature(
-                role, branch, f"one that gives what branch 0 gives, {branches[0].result};"
+                role, branch, f"one that gives what branch 0 gives, {branches[0].result}"
             )
     return _joined([branch.result for branch in branches])
 

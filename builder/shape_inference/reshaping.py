@@ -324,10 +324,11 @@ def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
                 if sizes[place] == UNBOUNDED:
                     sizes[place], dynamic[place] = size, size_dynamic
             elif size != sizes[place]:
+                other = next(k for k, a in enumerate(arrays) if a.dimensions[place] != UNBOUNDED)
                 check.fail(
                     f"operands must have equal sizes in all dimensions but {dimension}; "
-                    f"dimension {place} has {first.dimension_text(place)} in operand 0 and "
-                    f"{array.dimension_text(place)} in operand {index}",
+                    f"dimension {place} has {arrays[other].dimension_text(place)} in operand "
+                    f"{other} and {array.dimension_text(place)} in operand {index}",
                     dimension=place,
                 )
             else:
@@ -485,6 +486,8 @@ def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, i
             "shape must be of integer, floating-point or complex type, got pred",
             fix="make it of integers and compare",
         )
+    if array.element_type.is_floating and array.element_type.min > 0:
+        check.fail(f"shape must be of a type with a zero to count from, got {array.element_type}")
     if not array.rank:
         check.fail("shape must have a dimension to count along, got a scalar")
     if iota_dimension is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from builder import primitive_type as pt
 from builder.attributes import DotAlgorithm, DotDimensionNumbers, Precision
 from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape
+from builder.shape import ArrayShape, Shape
 from builder.xla_op import XlaOp
 from lowering.rules.registry import Value, rule
 
@@ -63,30 +63,33 @@ def _algorithm_text(algorithm: DotAlgorithm) -> str:
     )
 
 
-def _widened(
-    ctx: Emitter, op: XlaOp, operands: list[Value], element_type: PrimitiveType
-) -> list[Value]:
-    """The operands, converted to the result's type where XLA fails to do it: below 8 bits."""
-    values = []
-    for operand, value in zip(op.operands, operands, strict=True):
-        shape = operand.shape
-        assert isinstance(shape, ArrayShape)  # inference has said so
-        if shape.element_type.bits < 8 and shape.element_type is not pt.pred:
-            value = ctx.value("stablehlo.convert", shape.with_element_type(element_type), [value])
-        values.append(value)
-    return values
+def _converted(ctx: Emitter, value: Value, shape: Shape, to: PrimitiveType) -> Value:
+    assert isinstance(shape, ArrayShape)  # inference has said so
+    return ctx.value("stablehlo.convert", shape.with_element_type(to), [value])
 
 
 @rule("dot_general")
 def dot_general(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     parsed = ctx.mlir.parsed
-    element_type = op.shape.element_type
-    if element_type is not op.operands[0].shape.element_type:
-        operands = _widened(ctx, op, operands, element_type)
-    attributes = {"dot_dimension_numbers": parsed(_numbers_text(op.attributes["dimension_numbers"]))}
+    attributes = {
+        "dot_dimension_numbers": parsed(_numbers_text(op.attributes["dimension_numbers"]))
+    }
     algorithm = op.attributes["algorithm"]
     if algorithm is not None:
         attributes["algorithm"] = parsed(_algorithm_text(algorithm))
     else:
         attributes["precision_config"] = parsed(_precision_text(op.attributes["precision"]))
-    return ctx.value("stablehlo.dot_general", op.shape, operands, attributes)
+    source, result = op.operands[0].shape.element_type, op.shape.element_type
+    if source.bits >= 8 or source is pt.pred or (source is result and source.bits > 2):
+        return ctx.value("stablehlo.dot_general", op.shape, operands, attributes)
+    # XLA's CPU backend does not multiply 2-bit integers, nor 4-bit elements into wider ones. Sums
+    # of integers in 8 bits end in the same bits as those in 2 or 4.
+    wide = result if result.bits >= 8 else (pt.s8 if source.is_signed else pt.u8)
+    values = [
+        _converted(ctx, value, operand.shape, wide)
+        for operand, value in zip(op.operands, operands, strict=True)
+    ]
+    assert isinstance(op.shape, ArrayShape)  # inference has said so
+    shape = op.shape.with_element_type(wide)
+    product = ctx.value("stablehlo.dot_general", shape, values, attributes)
+    return product if wide is result else _converted(ctx, product, shape, result)

@@ -1,29 +1,48 @@
 """The table of lowering rules: what StableHLO each recorded opcode becomes.
 
-Most ops are one StableHLO operation of the same operands without attributes; they stand in
-`DIRECT` by name and take the shortest way. The others have a rule: a function of the lowering
-context, the op and its operands' values, that gives the op's value.
+Most ops are one StableHLO operation of the same operands and with one result; they stand in
+`DIRECT` by name and take the shortest way. Those of them that have attributes have a function in
+`ATTRIBUTES` that translates these; its answer is kept, as ops that say the same share their
+attributes. The others have a rule: a function of the lowering context, the op and its operands'
+values, that gives the op's value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
+
+from jaxlib.mlir import ir
 
 from builder.xla_op import XlaOp
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
+    from lowering.mlir_context import MlirContext
 
-__all__ = ["DIRECT", "RULES", "Rule", "Value", "rule"]
+__all__ = ["ATTRIBUTES", "DIRECT", "RULES", "Rule", "Value", "direct", "rule"]
 
 Value = Any
 """An SSA value, or for a tuple the list of its elements' values."""
 
 Rule = Callable[["Emitter", XlaOp, list[Value]], Value]
 
+Translation = Callable[["MlirContext", Mapping[str, Any]], dict[str, ir.Attribute]]
+
 DIRECT: Final[dict[str, str]] = {}
+ATTRIBUTES: Final[dict[str, Translation]] = {}
 RULES: Final[dict[str, Rule]] = {}
+
+
+def direct(opcode: str) -> Callable[[Translation], Translation]:
+    """Enters `opcode` as the StableHLO operation of the same name, with translated attributes."""
+
+    def enter(function: Translation) -> Translation:
+        DIRECT[opcode] = f"stablehlo.{opcode}"
+        ATTRIBUTES[opcode] = function
+        return function
+
+    return enter
 
 
 def rule(opcode: str) -> Callable[[Rule], Rule]:

@@ -18,9 +18,7 @@ DIRECT["reshape"] = "stablehlo.reshape"
 
 @rule("broadcast_in_dim")
 def broadcast_in_dim(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = {
-        "broadcast_dimensions": ctx.mlir.i64_array(op.attributes["broadcast_dimensions"])
-    }
+    attributes = {"broadcast_dimensions": ctx.mlir.i64_array(op.attributes["broadcast_dimensions"])}
     return ctx.value("stablehlo.broadcast_in_dim", op.shape, operands, attributes)
 
 

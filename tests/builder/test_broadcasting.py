@@ -40,7 +40,9 @@ class TestTheDocumentsExamples:
         vector = f"f32[{sizes[dimension]}]"
         assert added("f32[5,6,7,8]", vector, (dimension,)) == "f32[5,6,7,8]"
         for other in set(range(4)) - {dimension}:
-            with pytest.raises(xb.ShapeInferenceError, match="they must be equal, or one of them 1"):
+            with pytest.raises(
+                xb.ShapeInferenceError, match="they must be equal, or one of them 1"
+            ):
                 added("f32[5,6,7,8]", vector, (other,))
 
     @pytest.mark.parametrize("dimensions", [(2, 3), (1, 2), (0, 3), (0, 1), (0, 2), (1, 3)])
@@ -135,99 +137,127 @@ class TestWhatIsRefused:
                 "f32[2,3]",
                 "f32[3]",
                 None,
-                "operands of different rank need broadcast_dimensions, got\n"
-                "  lhs f32[2,3]\n  rhs f32[3]\n"
-                "fix: say for each dimension of rhs which dimension of lhs it is, "
-                "for instance broadcast_dimensions=[1]",
+                (
+                    "operands of different rank need broadcast_dimensions, got\n"
+                    "  lhs f32[2,3]\n  rhs f32[3]\n"
+                    "fix: say for each dimension of rhs which dimension of lhs it is, "
+                    "for instance broadcast_dimensions=[1]"
+                ),
             ),
             (
                 "f32[3]",
                 "f32[2,4]",
                 (),
-                "operands of different rank need broadcast_dimensions, got\n"
-                "  lhs f32[3]\n  rhs f32[2,4]\n"
-                "fix: say for each dimension of lhs which dimension of rhs it is; "
-                "the sizes do not fit as they are",
+                (
+                    "operands of different rank need broadcast_dimensions, got\n"
+                    "  lhs f32[3]\n  rhs f32[2,4]\n"
+                    "fix: say for each dimension of lhs which dimension of rhs it is; "
+                    "the sizes do not fit as they are"
+                ),
             ),
             (
                 "f32[2,3]",
                 "f32[3]",
                 (0, 1),
-                "broadcast_dimensions must have one entry for each dimension of rhs, the operand "
-                "of lower rank: 1, got 2: [0, 1]\n  lhs f32[2,3]\n  rhs f32[3]",
+                (
+                    "broadcast_dimensions must have one entry for each dimension of rhs, "
+                    "the operand "
+                    "of lower rank: 1, got 2: [0, 1]\n  lhs f32[2,3]\n  rhs f32[3]"
+                ),
             ),
             (
                 "f32[3]",
                 "f32[2,3]",
                 (2,),
-                "broadcast_dimensions must be dimensions of rhs, 0 to 1, got 2 in [2]\n"
-                "  lhs f32[3]\n  rhs f32[2,3]",
+                (
+                    "broadcast_dimensions must be dimensions of rhs, 0 to 1, got 2 in [2]\n"
+                    "  lhs f32[3]\n  rhs f32[2,3]"
+                ),
             ),
             (
                 "f32[2,3]",
                 "f32[3]",
                 (-1,),
-                "broadcast_dimensions must be dimensions of lhs, 0 to 1, got -1 in [-1]\n"
-                "  lhs f32[2,3]\n  rhs f32[3]",
+                (
+                    "broadcast_dimensions must be dimensions of lhs, 0 to 1, got -1 in [-1]\n"
+                    "  lhs f32[2,3]\n  rhs f32[3]"
+                ),
             ),
             (
                 "f32[2,3,4]",
                 "f32[4,3]",
                 (2, 1),
-                "broadcast_dimensions must be strictly increasing, got [2, 1]\n"
-                "  lhs f32[2,3,4]\n  rhs f32[4,3]\n"
-                "fix: transpose the operand of lower rank first",
+                (
+                    "broadcast_dimensions must be strictly increasing, got [2, 1]\n"
+                    "  lhs f32[2,3,4]\n  rhs f32[4,3]\n"
+                    "fix: transpose the operand of lower rank first"
+                ),
             ),
             (
                 "f32[2,3,4]",
                 "f32[3,3]",
                 (1, 1),
-                "broadcast_dimensions must be strictly increasing, got [1, 1]\n"
-                "  lhs f32[2,3,4]\n  rhs f32[3,3]\n"
-                "fix: transpose the operand of lower rank first",
+                (
+                    "broadcast_dimensions must be strictly increasing, got [1, 1]\n"
+                    "  lhs f32[2,3,4]\n  rhs f32[3,3]\n"
+                    "fix: transpose the operand of lower rank first"
+                ),
             ),
             (
                 "f32[2,3]",
                 "f32[3]",
                 (0,),
-                "broadcast_dimensions: dimension 0 of rhs has size 3, dimension 0 of lhs has "
-                "size 2; they must be equal, or one of them 1, got\n  lhs f32[2,3]\n  rhs f32[3]",
+                (
+                    "broadcast_dimensions: dimension 0 of rhs has size 3, dimension 0 of lhs has "
+                    "size 2; they must be equal, or one of them 1, got\n  lhs f32[2,3]\n  "
+                    "rhs f32[3]"
+                ),
             ),
             (
                 "f32[2,3]",
                 "f32[]",
                 (0,),
-                "a scalar is broadcast without broadcast_dimensions, got [0]\n"
-                "  lhs f32[2,3]\n  rhs f32[]\nfix: leave broadcast_dimensions out",
+                (
+                    "a scalar is broadcast without broadcast_dimensions, got [0]\n"
+                    "  lhs f32[2,3]\n  rhs f32[]\nfix: leave broadcast_dimensions out"
+                ),
             ),
             (
                 "f32[2,3]",
                 "f32[2,3]",
                 (1, 0),
-                "broadcast_dimensions of operands of equal rank must be absent or [0, 1], "
-                "got [1, 0]\n  lhs f32[2,3]\n  rhs f32[2,3]\n"
-                "fix: leave broadcast_dimensions out; to permute dimensions use xb.transpose",
+                (
+                    "broadcast_dimensions of operands of equal rank must be absent or [0, 1], "
+                    "got [1, 0]\n  lhs f32[2,3]\n  rhs f32[2,3]\n"
+                    "fix: leave broadcast_dimensions out; to permute dimensions use xb.transpose"
+                ),
             ),
             (
                 "f32[2,3]",
                 "f32[2,4]",
                 None,
-                "dimension 1 has sizes 3 and 4; they must be equal, or one of them 1, got\n"
-                "  lhs f32[2,3]\n  rhs f32[2,4]",
+                (
+                    "dimension 1 has sizes 3 and 4; they must be equal, or one of them 1, got\n"
+                    "  lhs f32[2,3]\n  rhs f32[2,4]"
+                ),
             ),
             (
                 "f32[<=1]",
                 "f32[5]",
                 None,
-                "dimension 0: a dynamic size <=1 can't be broadcast, got <=1 and 5\n"
-                "  lhs f32[<=1]\n  rhs f32[5]",
+                (
+                    "dimension 0: a dynamic size <=1 can't be broadcast, got <=1 and 5\n"
+                    "  lhs f32[<=1]\n  rhs f32[5]"
+                ),
             ),
             (
                 "f32[<=4]",
                 "f32[<=5]",
                 None,
-                "dimension 0 has sizes <=4 and <=5; they must be equal, or one of them 1, got\n"
-                "  lhs f32[<=4]\n  rhs f32[<=5]",
+                (
+                    "dimension 0 has sizes <=4 and <=5; they must be equal, or one of them 1, got\n"
+                    "  lhs f32[<=4]\n  rhs f32[<=5]"
+                ),
             ),
         ],
     )

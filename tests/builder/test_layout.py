@@ -38,7 +38,9 @@ def test_copies_are_equal() -> None:
     "order", [[0, 0], [1], [-1], [0, 2], ["a"], [1.0, 0], [True, False], [None]]
 )
 def test_no_permutation(order: Any) -> None:
-    with pytest.raises(xb.ShapeInferenceError, match="must be a permutation of the dimensions 0 to"):
+    with pytest.raises(
+        xb.ShapeInferenceError, match="must be a permutation of the dimensions 0 to"
+    ):
         xb.Layout(order)
 
 

@@ -95,9 +95,7 @@ class TestEveryType:
         for value in (found, name, dtype, np.dtype(dtype), np.dtype(dtype).newbyteorder(">")):
             assert xb.as_primitive_type(value) is found
 
-    def test_copies_are_the_same_object(
-        self, name: str, dtype: Any, bits: int, kind: Kind
-    ) -> None:
+    def test_copies_are_the_same_object(self, name: str, dtype: Any, bits: int, kind: Kind) -> None:
         found = getattr(xb, name)
         assert pickle.loads(pickle.dumps(found)) is found
         assert copy.deepcopy(found) is found
@@ -122,7 +120,7 @@ def test_parts_of_complex_types() -> None:
 
 @pytest.mark.parametrize("name", ["f99", "F32", "float32", "", "tuple", "token", "f32[]", " f32"])
 def test_unknown_name(name: str) -> None:
-    with pytest.raises(xb.PrimitiveTypeError, match="unknown primitive type .*; the types are: "):
+    with pytest.raises(xb.PrimitiveTypeError, match=r"unknown primitive type .*; the types are: "):
         xb.as_primitive_type(name)
 
 
@@ -136,7 +134,7 @@ def test_dtype_that_xla_has_not(dtype: Any) -> None:
 
 @pytest.mark.parametrize("value", [None, 3, 1.5, [], xb.f32[2]])
 def test_no_type_at_all(value: Any) -> None:
-    with pytest.raises(ValueError, match="is not a NumPy data type|has no primitive type"):
+    with pytest.raises(ValueError, match=r"is not a NumPy data type|has no primitive type"):
         xb.as_primitive_type(value)
 
 

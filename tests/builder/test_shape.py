@@ -76,7 +76,7 @@ class TestText:
             ("f32[2,3]{0,1}", xb.array_shape("f32", (2, 3), layout=(0, 1))),
             ("()", xb.tuple_shape([])),
             ("(f32[2],())", xb.tuple_shape(["f32[2]", xb.tuple_shape([])])),
-            ("token[]", xb.token),
+            ("token[]", xb.TOKEN_SHAPE),
         ],
     )
     def test_written_out(self, text: str, shape: xb.Shape) -> None:
@@ -169,9 +169,7 @@ class TestArrayShape:
         assert xb.f32["<=5", 3].element_count == 15
 
     def test_element_count_of_unbounded(self) -> None:
-        with pytest.raises(
-            xb.ShapeInferenceError, match=r"f32\[\?,3\] has an unbounded dimension"
-        ):
+        with pytest.raises(xb.ShapeInferenceError, match=r"f32\[\?,3\] has an unbounded dimension"):
             _ = xb.f32["?", 3].element_count
 
     def test_interning(self) -> None:
@@ -227,7 +225,7 @@ class TestArrayShape:
 
 class TestTupleShape:
     def test_elements(self) -> None:
-        shape = xb.tuple_shape(["f32[2]", xb.tuple_shape([xb.s32[()], xb.token])])
+        shape = xb.tuple_shape(["f32[2]", xb.tuple_shape([xb.s32[()], xb.TOKEN_SHAPE])])
         assert len(shape) == 2
         assert shape.elements == (xb.f32[2], xb.parse_shape("(s32[], token[])"))
         assert shape.leaf_count == 3
@@ -270,6 +268,6 @@ class TestProgramShape:
         assert one != xb.ProgramShape([xb.f32[3]], xb.f32[()], ["x"])
 
     def test_text(self) -> None:
-        assert str(xb.ProgramShape([xb.f32[2], xb.token], xb.s32[()])) == (
+        assert str(xb.ProgramShape([xb.f32[2], xb.TOKEN_SHAPE], xb.s32[()])) == (
             "(p0: f32[2], p1: token[]) -> s32[]"
         )

@@ -117,15 +117,25 @@ def plain(ops: str, *attributes: str, name: str = "") -> None:
         ADAPTERS[op] = Adapter(call, (function,))
 
 
+def binary(ops: str) -> None:
+    """Adapters for ops of two operands, which may be broadcast."""
+    for op in ops.split():
+
+        def call(
+            _: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any], function: str = snake(op)
+        ) -> Any:
+            return public(function)(*operands, attrs.get("broadcast_dimensions"))
+
+        ADAPTERS[op] = Adapter(call, (snake(op),))
+
+
 def several(ops: str, *attributes: str) -> None:
     """Like `plain`, for functions that give several ops."""
     plain(ops, *attributes)
     for op in ops.split():
         one = ADAPTERS[op]
 
-        def call(
-            b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any], one: Adapter = one
-        ) -> Any:
+        def call(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any], one: Adapter = one) -> Any:
             return list(one.call(b, operands, attrs))
 
         ADAPTERS[op] = Adapter(call, one.needs)
@@ -153,8 +163,10 @@ def type_named(name: str) -> xb.PrimitiveType:
 # --- Sub-computations ---------------------------------------------------------------------------
 
 BODY_FUNCTIONS = {
-    **{n: n for n in ("add", "mul", "max", "min", "sub", "xor", "lt", "le", "gt", "ge", "eq", "ne")},
-    **{"and": "and_", "or": "or_"},
+    **{n: n for n in ("add", "mul", "max", "min", "sub", "xor")},
+    **{n: n for n in ("lt", "le", "gt", "ge", "eq", "ne")},
+    "and": "and_",
+    "or": "or_",
 }
 
 
@@ -218,17 +230,10 @@ plain(
 plain("Igamma IgammaGradA Igammac RandomGammaGrad NextAfter Zeta RegularizedIncompleteBeta")
 plain("Clamp Select")
 
-for _op in (
+binary(
     "Add And Atan2 Complex Div Eq Ge Gt Le Lt Max Min Mul Ne Or Pow Rem ShiftLeft "
     "ShiftRightArithmetic ShiftRightLogical Sub Xor"
-).split():
-
-    def _binary(
-        _: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any], function: str = snake(_op)
-    ) -> Any:
-        return public(function)(*operands, attrs.get("broadcast_dimensions"))
-
-    ADAPTERS[_op] = Adapter(_binary, (snake(_op),))
+)
 
 
 @adapter("ConvertElementType", "convert_element_type")
@@ -264,9 +269,7 @@ def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
 
 @adapter("While", "while_")
 def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
-    return xb.while_(
-        computation(attrs["condition"]), computation(attrs["body"]), operands[0]
-    )
+    return xb.while_(computation(attrs["condition"]), computation(attrs["body"]), operands[0])
 
 
 @adapter("Conditional", "conditional")
@@ -748,8 +751,7 @@ def run(cases: Iterable[Case]) -> Report:
 
 def read(path: Path) -> Iterator[Case]:
     """The cases of a file."""
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as lines:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
         for line in lines:
             if line.strip():
                 yield json.loads(line)

@@ -1,0 +1,362 @@
+"""Constants: which type a value gets, whether the type holds it, and who owns the memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import builder as xb
+from builder.primitive_type import ALL
+
+FLOATS = [t for t in ALL if t.is_floating]
+INTEGERS = [t for t in ALL if t.is_integral]
+
+
+def value_of(op: xb.XlaOp) -> np.ndarray[Any, Any]:
+    return op.attributes["value"]
+
+
+def some_values(t: xb.PrimitiveType) -> np.ndarray[Any, Any]:
+    """A 2x3 array that every type can hold: powers of two up to 1 (f8e8m0fnu has no 0)."""
+    return np.array([[1, 1, 1], [1, 1, 1]]).astype(t.dtype)
+
+
+@pytest.mark.parametrize("t", ALL, ids=str)
+class TestArrayOfEveryType:
+    def test_keeps_type_and_values(self, t: xb.PrimitiveType) -> None:
+        array = some_values(t)
+        op = xb.XlaBuilder().constant(array)
+        assert op.shape is t[2, 3]
+        assert value_of(op).dtype == t.dtype
+        assert value_of(op).tobytes() == array.tobytes()
+
+    def test_scalar_of_the_type(self, t: xb.PrimitiveType) -> None:
+        op = xb.XlaBuilder().constant(some_values(t)[0, 0])
+        assert op.shape is t[()]
+
+    def test_empty(self, t: xb.PrimitiveType) -> None:
+        assert xb.XlaBuilder().constant(np.empty((2, 0), t.dtype)).shape is t[2, 0]
+
+    def test_type_asked_for_must_be_its_own(self, t: xb.PrimitiveType) -> None:
+        b = xb.XlaBuilder()
+        assert b.constant(some_values(t), t).shape is t[2, 3]
+        other = xb.f32 if t is not xb.f32 else xb.f64
+        with pytest.raises(xb.ConstantError, match=f"is of type {t} and {other} was asked for"):
+            b.constant(some_values(t), other)
+
+
+class TestMemory:
+    def test_big_endian_is_turned(self) -> None:
+        array = np.array([1, 2, 515], ">i4")
+        held = value_of(xb.XlaBuilder().constant(array))
+        assert held.dtype == np.dtype("=i4")
+        assert held.tolist() == [1, 2, 515]
+
+    @pytest.mark.parametrize(
+        "view",
+        [lambda a: a.T, lambda a: a[::2], lambda a: a[:, ::-1], np.asfortranarray],
+        ids=["transposed", "strided", "reversed", "fortran"],
+    )
+    def test_non_contiguous(self, view: Callable[[Any], Any]) -> None:
+        array = view(np.arange(12, dtype=np.int32).reshape(4, 3))
+        held = value_of(xb.XlaBuilder().constant(array))
+        assert held.flags.c_contiguous
+        np.testing.assert_array_equal(held, array)
+
+    def test_later_writes_do_not_reach_it(self) -> None:
+        array = np.zeros(3, np.float32)
+        op = xb.XlaBuilder().constant(array)
+        array[:] = 7
+        assert value_of(op).tolist() == [0, 0, 0]
+
+    def test_later_writes_through_the_base_do_not_reach_it(self) -> None:
+        array = np.zeros(3, np.float32)
+        view = array.view()
+        view.flags.writeable = False
+        op = xb.XlaBuilder().constant(view)
+        array[:] = 7
+        assert value_of(op).tolist() == [0, 0, 0]
+
+    def test_can_not_be_written(self) -> None:
+        held = value_of(xb.XlaBuilder().constant(np.zeros(3, np.float32)))
+        with pytest.raises(ValueError, match="read-only"):
+            held[0] = 1
+
+    def test_read_only_is_not_copied(self) -> None:
+        array = np.zeros(3, np.float32)
+        array.flags.writeable = False
+        assert value_of(xb.XlaBuilder().constant(array)) is array
+        buffer = np.frombuffer(b"\0" * 8, np.float32)
+        assert np.shares_memory(value_of(xb.XlaBuilder().constant(buffer)), buffer)
+
+    @pytest.mark.parametrize(("writable", "copies"), [(True, 1), (False, 0)])
+    def test_64_megabytes_are_copied_once_or_not_at_all(self, writable: bool, copies: int) -> None:
+        size = 64 * 2**20
+        array = np.ones(size // 4, np.float32)
+        array.flags.writeable = writable
+        b = xb.XlaBuilder()
+        tracemalloc.start()
+        try:
+            op = b.constant(array)
+            held, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert copies * size <= peak < copies * size + 2**20
+        assert held < copies * size + 2**20
+        assert value_of(op).nbytes == size
+
+    def test_big_endian_is_copied_once(self) -> None:
+        size = 64 * 2**20
+        array = np.ones(size // 4, ">f4").T[::1]
+        tracemalloc.start()
+        try:
+            xb.XlaBuilder().constant(array)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert size <= peak < size + 2**20
+
+
+class TestWhatIsNoConstant:
+    @pytest.mark.parametrize(
+        ("value", "message"),
+        [
+            (
+                np.array([1, "a", None], object),
+                "constant: NumPy dtype object has no primitive type",
+            ),
+            (np.array(["abc"]), "constant: NumPy dtype str96 has no primitive type"),
+            (np.array([b"abc"]), "constant: NumPy dtype bytes24 has no primitive type"),
+            (np.array("2020", np.datetime64), r"NumPy dtype datetime64\[Y\] has no primitive type"),
+            (np.longdouble(1), "has no primitive type"),
+            (np.ma.array([1, 2], mask=[0, 1]), "a masked array can't be held.*\n.*filled"),
+            ([[1, 2], [3]], "nested lists must have equal lengths"),
+            ([1, None], "nested lists must have equal lengths and hold numbers"),
+            (1, "the Python number 1 has no element type of its own\nfix: name one"),
+            (1.5, "the Python number 1.5 has no element type of its own"),
+            ([1, 2], "lists of Python numbers have no element type of their own\nfix: name one"),
+            ([], "lists of Python numbers have no element type"),
+        ],
+    )
+    def test_values_without_a_type(self, value: Any, message: str) -> None:
+        with pytest.raises(xb.ConstantError, match=message):
+            xb.XlaBuilder().constant(value)
+
+    @pytest.mark.parametrize("value", ["abc", b"abc", None, object(), {1: 2}])
+    def test_no_numbers_at_all(self, value: Any) -> None:
+        with pytest.raises(
+            xb.OperandError,
+            match=f"constant: expected a NumPy array, .* got {type(value).__name__}",
+        ):
+            xb.XlaBuilder().constant(value)
+
+    def test_list_of_strings(self) -> None:
+        with pytest.raises(xb.OperandError, match="nested lists must hold numbers, got str: 'a'"):
+            xb.XlaBuilder().constant(["a"], xb.f32)
+
+    def test_op(self) -> None:
+        b = xb.XlaBuilder()
+        with pytest.raises(xb.OperandError, match="got XlaOp"):
+            b.constant(b.parameter(xb.f32[2]))
+        with pytest.raises(xb.OperandError, match="can't become a NumPy array"):
+            b.constant([b.parameter(xb.f32[2])], xb.f32)
+
+    @pytest.mark.parametrize("value", [Fraction(1, 3), [Fraction(1, 3)]])
+    def test_other_numbers(self, value: Any) -> None:
+        with pytest.raises(
+            xb.ConstantError, match="a Fraction is neither int, float nor complex\nfix: convert"
+        ):
+            xb.XlaBuilder().constant(value, xb.f32)
+
+    def test_unknown_type(self) -> None:
+        with pytest.raises(xb.PrimitiveTypeError, match="unknown primitive type 'f99'"):
+            xb.XlaBuilder().constant(1, "f99")
+
+
+class TestPythonNumbers:
+    @pytest.mark.parametrize("t", INTEGERS, ids=str)
+    def test_ints_in_integer_types(self, t: xb.PrimitiveType) -> None:
+        info = ml_dtypes.iinfo(t.dtype) if t.bits < 8 else np.iinfo(t.dtype)
+        b = xb.XlaBuilder()
+        for value in (int(info.min), int(info.max), 0, 1):
+            assert int(value_of(b.constant(value, t))[()]) == value
+        for value in (int(info.min) - 1, int(info.max) + 1, 2**70, -(2**70)):
+            with pytest.raises(xb.ConstantError) as caught:
+                b.constant(value, t)
+            assert str(caught.value) == (
+                f"constant: {t} can't hold the Python number {value}: "
+                f"the range is {int(info.min)} to {int(info.max)}"
+            )
+
+    @pytest.mark.parametrize("t", INTEGERS, ids=str)
+    @pytest.mark.parametrize(
+        ("value", "message"),
+        [
+            (1.0, "it is a float, the type is an integer type\nfix: write 1"),
+            (1.5, "it is a float, the type is an integer type\nfix: write a whole number"),
+            (float("nan"), "it is a float"),
+            (True, "a bool is a pred\nfix: write 1 or 0"),
+            (1j, "it is complex, the type is not"),
+        ],
+    )
+    def test_what_integer_types_do_not_take(
+        self, t: xb.PrimitiveType, value: Any, message: str
+    ) -> None:
+        with pytest.raises(xb.ConstantError, match=f"{t} can't hold the Python number .*{message}"):
+            xb.XlaBuilder().constant(value, t)
+
+    @pytest.mark.parametrize("t", FLOATS, ids=str)
+    def test_ints_in_floating_types_must_be_exact(self, t: xb.PrimitiveType) -> None:
+        info = ml_dtypes.finfo(t.dtype)
+        largest = float(info.max)
+        b = xb.XlaBuilder()
+        for value in range(-20, 20):
+            if value == 0 and t is xb.f8e8m0fnu:
+                exact = False  # it has no zero
+            else:
+                with np.errstate(all="ignore"):
+                    stored = float(np.asarray(value, np.float64).astype(t.dtype))
+                exact = abs(value) <= largest and stored == value
+            if exact:
+                assert float(value_of(b.constant(value, t))[()]) == value
+            else:
+                with pytest.raises(
+                    xb.ConstantError, match=f"{t} can't hold the Python number {value}"
+                ):
+                    b.constant(value, t)
+
+    @pytest.mark.parametrize(
+        ("t", "first_missing"),
+        [(xb.f16, 2**11 + 1), (xb.bf16, 2**8 + 1), (xb.f32, 2**24 + 1), (xb.f64, 2**53 + 1)],
+    )
+    def test_first_int_that_a_floating_type_lacks(
+        self, t: xb.PrimitiveType, first_missing: int
+    ) -> None:
+        b = xb.XlaBuilder()
+        b.constant(first_missing - 1, t)
+        with pytest.raises(xb.ConstantError, match="the nearest number that it holds is"):
+            b.constant(first_missing, t)
+
+    @pytest.mark.parametrize("t", FLOATS, ids=str)
+    def test_floats_round_and_do_not_overflow(self, t: xb.PrimitiveType) -> None:
+        info = ml_dtypes.finfo(t.dtype)
+        largest = float(info.max)
+        b = xb.XlaBuilder()
+        assert float(value_of(b.constant(largest, t))[()]) == largest
+        third = float(value_of(b.constant(1 / 3, t))[()])
+        assert third == float(np.float64(1 / 3).astype(t.dtype))
+        if t is not xb.f64:
+            for value in (largest * 2, largest * 1.6):
+                with pytest.raises(xb.ConstantError, match="the range is"):
+                    b.constant(value, t)
+
+    @pytest.mark.parametrize("t", FLOATS, ids=str)
+    @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+    def test_special_values_where_the_type_has_them(
+        self, t: xb.PrimitiveType, value: float
+    ) -> None:
+        with np.errstate(all="ignore"):
+            stored = float(np.float64(value).astype(t.dtype))
+        # float4_e2m1fn and the "fn" types saturate or give NaN in place of an infinity.
+        has_it = (stored == value) or (value != value and stored != stored)
+        b = xb.XlaBuilder()
+        if has_it:
+            assert repr(float(value_of(b.constant(value, t))[()])) == repr(value).replace(
+                "-nan", "nan"
+            )
+        else:
+            with pytest.raises(xb.ConstantError, match=r"no such infinity|no NaN|no negative"):
+                b.constant(value, t)
+
+    @pytest.mark.parametrize(
+        ("value", "t", "fits"),
+        [
+            (65519.0, xb.f16, True),
+            (65520.0, xb.f16, False),
+            (6.9, xb.f4e2m1fn, True),
+            (7.0, xb.f4e2m1fn, False),
+            (448.0, xb.f8e4m3fn, True),
+            (480.0, xb.f8e4m3fn, False),
+            (3.4028235e38, xb.f32, True),
+            (3.5e38, xb.f32, False),
+            (2**100, xb.f32, True),
+            (2**128, xb.f32, False),
+            (10**400, xb.f64, False),
+            (1e-60, xb.f32, True),
+            (-1.0, xb.f8e8m0fnu, False),
+        ],
+    )
+    def test_at_the_edges(self, value: Any, t: xb.PrimitiveType, fits: bool) -> None:
+        b = xb.XlaBuilder()
+        if fits:
+            b.constant(value, t)
+        else:
+            with pytest.raises(xb.ConstantError, match=f"{t} can't hold"):
+                b.constant(value, t)
+
+    @pytest.mark.parametrize("t", [xb.s32, xb.f32, xb.c64, xb.pred], ids=str)
+    def test_ints_that_python_will_not_even_write(self, t: xb.PrimitiveType) -> None:
+        with pytest.raises(xb.ConstantError, match=r"an int of 16610 bits|True or False"):
+            xb.XlaBuilder().constant(10**5000, t)
+
+    def test_pred(self) -> None:
+        b = xb.XlaBuilder()
+        assert b.constant(True).shape is xb.pred[()]
+        assert b.constant(False, xb.pred).attributes["value"][()] == np.False_
+        for value in (1, 0, 1.0):
+            with pytest.raises(xb.ConstantError, match="a pred is True or False"):
+                b.constant(value, xb.pred)
+
+    @pytest.mark.parametrize(("t", "part"), [(xb.c64, np.float32), (xb.c128, np.float64)])
+    def test_complex(self, t: xb.PrimitiveType, part: Any) -> None:
+        b = xb.XlaBuilder()
+        held = value_of(b.constant(1.25 - 2j, t))
+        assert (held.real[()], held.imag[()]) == (part(1.25), part(-2))
+        assert value_of(b.constant(3, t))[()] == 3
+        with pytest.raises(xb.ConstantError, match="the range is"):
+            b.constant(complex(0, 1e39) if t is xb.c64 else 10**400, t)
+
+    @given(st.floats(width=32))
+    def test_floats_are_rounded_as_numpy_does(self, value: float) -> None:
+        held = value_of(xb.XlaBuilder().constant(value, xb.f32))
+        assert held.tobytes() == np.float32(value).tobytes() or value != value
+
+
+class TestLists:
+    def test_nested(self) -> None:
+        op = xb.XlaBuilder().constant([[1, 2, 3], [4, 5, 6]], xb.s8)
+        assert op.shape is xb.s8[2, 3]
+        assert value_of(op).tolist() == [[1, 2, 3], [4, 5, 6]]
+
+    def test_bools_need_no_type(self) -> None:
+        assert xb.XlaBuilder().constant([True, False]).shape is xb.pred[2]
+
+    def test_huge_ints(self) -> None:
+        op = xb.XlaBuilder().constant([2**64 - 1, 0], xb.u64)
+        assert value_of(op).tolist() == [2**64 - 1, 0]
+        with pytest.raises(xb.ConstantError, match="the range is 0 to 18446744073709551615"):
+            xb.XlaBuilder().constant([2**64], xb.u64)
+
+    def test_every_number_is_looked_at(self) -> None:
+        with pytest.raises(xb.ConstantError, match="s8 can't hold the Python number 300"):
+            xb.XlaBuilder().constant([[1, 2], [3, 300]], xb.s8)
+
+    def test_empty(self) -> None:
+        assert xb.XlaBuilder().constant([[], []], xb.f32).shape is xb.f32[2, 0]
+
+
+class TestWhatNumPyUnderstands:
+    def test_array_interface(self) -> None:
+        class Holder:
+            def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+                return np.arange(3, dtype=np.int16)
+
+        assert xb.XlaBuilder().constant(Holder()).shape is xb.s16[3]

@@ -1,0 +1,565 @@
+"""Tuples, calls, loops and branches: signatures, captures, and callables that go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import builder as xb
+
+
+@pytest.fixture
+def b() -> xb.XlaBuilder:
+    return xb.XlaBuilder("main")
+
+
+def signature_text(computation: xb.XlaComputation) -> str:
+    shape = computation.program_shape
+    return f"({', '.join(map(str, shape.parameters))}) -> {shape.result}"
+
+
+def only_own_ops(computation: xb.XlaComputation) -> bool:
+    """Whether every operand inside is an op of the computation itself, and precedes its user."""
+    own = {id(o): i for i, o in enumerate(computation.ops)}
+    return all(
+        id(operand) in own and own[id(operand)] < index
+        for index, op in enumerate(computation.ops)
+        for operand in op.operands
+    ) and [o.id for o in computation.ops] == list(range(len(computation.ops)))
+
+
+class TestTuple:
+    def test_shape_and_elements(self, b: xb.XlaBuilder) -> None:
+        x, y = b.parameter(xb.f32[2]), b.parameter(xb.TOKEN_SHAPE)
+        t = xb.tuple(x, y, xb.tuple(x))
+        assert str(t.shape) == "(f32[2], token[], (f32[2]))"
+        assert len(t) == 3
+        assert [str(e.shape) for e in t] == ["f32[2]", "token[]", "(f32[2])"]
+        assert t[0].operands == (t,)
+
+    def test_none_given(self) -> None:
+        with pytest.raises(
+            xb.OperandError, match=r"at least one element.*\nfix: .*empty_tuple\(\)"
+        ):
+            xb.tuple()
+
+    def test_no_op(self, b: xb.XlaBuilder) -> None:
+        with pytest.raises(xb.OperandError, match="tuple: element 1 must be an XlaOp, got int: 1"):
+            xb.tuple(b.parameter(xb.f32[2]), 1)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(
+        ("index", "message"),
+        [
+            (2, "index must be that of an element, 0 to 1, got 2"),
+            (-1, "index must be that of an element, 0 to 1, got -1"),
+            ("a", "index must be a whole number, got 'a'"),
+            (slice(0, 1), "index must be a whole number, got slice"),
+        ],
+    )
+    def test_wrong_index(self, b: xb.XlaBuilder, index: Any, message: str) -> None:
+        t = b.parameter("(f32[2], s32[])")
+        for use in (lambda: t[index], lambda: xb.get_tuple_element(t, index)):
+            with pytest.raises(xb.ShapeInferenceError, match=f"get_tuple_element: {message}"):
+                use()
+
+    def test_element_of_the_empty_tuple(self, b: xb.XlaBuilder) -> None:
+        with pytest.raises(xb.ShapeInferenceError, match="and the tuple is empty, got 0"):
+            xb.get_tuple_element(b.empty_tuple(), 0)
+
+    def test_element_of_no_tuple(self, b: xb.XlaBuilder) -> None:
+        with pytest.raises(xb.ShapeInferenceError, match="tuple_data must be a tuple, got\n"):
+            xb.get_tuple_element(b.parameter(xb.f32[2]), 0)
+
+    def test_optimization_barrier(self, b: xb.XlaBuilder) -> None:
+        for shape in ("f32[2]", "(f32[2], token[])", "token[]"):
+            x = b.parameter(shape)
+            assert xb.optimization_barrier(x).shape is x.shape
+
+
+class TestCall:
+    def test_computation(self, b: xb.XlaBuilder) -> None:
+        c = xb.computation(xb.f32[2], xb.f32[2])(lambda x, y: x + y)
+        x = b.parameter(xb.f32[2])
+        y = xb.call(c, x, x)
+        assert (y.opcode, y.shape, y.operands) == ("call", xb.f32[2], (x, x))
+        assert y.called_computations == (c,)
+
+    def test_captures_become_operands(self, b: xb.XlaBuilder) -> None:
+        x, y = b.parameter(xb.f32[2], "x"), b.parameter(xb.f32[2], "y")
+        result = xb.call(lambda v: v * y + y, x)
+        called = result.called_computations[0]
+        assert result.operands == (x, y)
+        assert signature_text(called) == "(f32[2], f32[2]) -> f32[2]"
+        assert only_own_ops(called)
+
+    @pytest.mark.parametrize(
+        ("shapes", "message"),
+        [
+            (["f32[2]"], "computation must be a function of 1 arguments, as many as operands"),
+            (["f32[2]", "f32[3]"], r"parameter 1, y, is f32\[2\], operand 1 is f32\[3\]\), got"),
+            (["f32[2]", "s32[2]"], r"parameter 1, y, is f32\[2\], operand 1 is s32\[2\]\), got"),
+            (["f32[2]", "(f32[2])"], r"parameter 1, y, is f32\[2\], operand 1 is \(f32\[2\]\)"),
+        ],
+    )
+    def test_wrong_operands(self, b: xb.XlaBuilder, shapes: list[str], message: str) -> None:
+        c = xb.computation(xb.f32[2], xb.f32[2])(lambda x, y: x + y)
+        with pytest.raises(xb.SignatureError, match=f"call: .*{message}"):
+            xb.call(c, *(b.parameter(s) for s in shapes))
+
+    def test_without_operands(self) -> None:
+        with pytest.raises(xb.OperandError, match=r"at least one operand.*\nfix: .*builder.call"):
+            xb.call(lambda: None)
+
+    def test_nothing_to_call(self, b: xb.XlaBuilder) -> None:
+        with pytest.raises(xb.OperandError, match="must be an XlaComputation or a callable, got 3"):
+            xb.call(3, b.parameter(xb.f32[2]))  # type: ignore[arg-type]
+
+
+def true(state: xb.XlaOp) -> xb.XlaOp:
+    return state.builder.constant(True)
+
+
+class TestWhile:
+    def test_shapes(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[2])
+        loop = xb.while_(true, xb.neg, x)
+        assert (loop.opcode, loop.shape, loop.operands) == ("while", xb.f32[2], (x,))
+        condition, body = loop.called_computations
+        assert signature_text(condition) == "(f32[2]) -> pred[]"
+        assert signature_text(body) == "(f32[2]) -> f32[2]"
+
+    def test_state_of_several_ops(self, b: xb.XlaBuilder) -> None:
+        def body(state: xb.XlaOp) -> Any:
+            i, total = state
+            return i + 1, total + 1.0
+
+        loop = xb.while_(lambda s: s[0] < 10, body, [b.constant(0, xb.s32), b.parameter(xb.f32[5])])
+        assert str(loop.shape) == "(s32[], f32[5])"
+
+    def test_captures_are_carried_along(self, b: xb.XlaBuilder) -> None:
+        x, step = b.parameter(xb.f32[2], "x"), b.parameter(xb.f32[2], "step")
+        n = b.parameter(xb.s32[()], "n")
+        state = xb.tuple(b.constant(0, xb.s32), x)
+        result = xb.while_(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] + step), state)
+        # What the user gets is the state alone.
+        assert str(result.shape) == "(s32[], f32[2])"
+        loop = result.operands[0]
+        assert loop.opcode == "while"
+        condition, body = loop.called_computations
+        carried = "((s32[], f32[2]), s32[], f32[2])"
+        assert str(loop.shape) == carried
+        assert signature_text(condition) == f"({carried}) -> pred[]"
+        assert signature_text(body) == f"({carried}) -> {carried}"
+        assert only_own_ops(condition)
+        assert only_own_ops(body)
+        # The body gives the captured values back as they were.
+        returned = body.root.operands[1:]
+        assert [o.opcode for o in returned] == ["get_tuple_element"] * 2
+        assert [o.attributes["index"] for o in returned] == [1, 2]
+        assert all(o.operands == (body.parameters[0],) for o in returned)
+
+    def test_scalar_constants_are_made_again(self, b: xb.XlaBuilder) -> None:
+        two = b.constant(2.0, xb.f32)
+        loop = xb.while_(true, lambda v: v * two, b.parameter(xb.f32[2]))
+        assert loop.opcode == "while"
+        assert "constant" in [o.opcode for o in loop.called_computations[1].ops]
+
+    def test_only_one_of_both_captures(self, b: xb.XlaBuilder) -> None:
+        limit = b.parameter(xb.f32[()])
+        neg = xb.computation(xb.f32[()])(lambda v: -v)
+        result = xb.while_(lambda v: v < limit, neg, b.parameter(xb.f32[()]))
+        assert result.shape is xb.f32[()]
+        _, body = result.operands[0].called_computations
+        assert signature_text(body) == "((f32[], f32[])) -> (f32[], f32[])"
+        assert body.called_computations() == (neg,)
+
+    def test_nested_captures(self, b: xb.XlaBuilder) -> None:
+        x, step = b.parameter(xb.f32[()], "x"), b.parameter(xb.f32[()], "step")
+
+        def outer(v: xb.XlaOp) -> xb.XlaOp:
+            twice = v + v
+            return xb.while_(lambda w: w < step, lambda w: w + twice + step, v)
+
+        result = xb.while_(lambda v: v < 10, outer, x)
+        assert result.shape is xb.f32[()]
+        loop = result.operands[0]
+        for computation in loop.called_computations:
+            assert only_own_ops(computation)
+            for called in computation.called_computations():
+                assert only_own_ops(called)
+        # step passes through the outer loop's state, twice is made inside it.
+        assert str(loop.shape) == "(f32[], f32[])"
+        inner = [o for o in loop.called_computations[1].ops if o.opcode == "while"]
+        assert [str(o.shape) for o in inner] == ["(f32[], f32[], f32[])"]
+
+    @pytest.mark.parametrize(
+        ("condition", "body", "message"),
+        [
+            (
+                lambda v: v,
+                xb.neg,
+                (
+                    "while_: condition must be of signature (f32[2,3]) -> pred[], for "
+                    "init f32[2,3], "
+                    "got (v: f32[2,3]) -> f32[2,3]\n  init f32[2,3]"
+                ),
+            ),
+            (
+                lambda v: v > 0,
+                xb.neg,
+                (
+                    "while_: condition must be of signature (f32[2,3]) -> pred[], for "
+                    "init f32[2,3], "
+                    "got (v: f32[2,3]) -> pred[2,3]\n  init f32[2,3]"
+                ),
+            ),
+            (
+                true,
+                lambda v: v > 0,
+                (
+                    "while_: body must be of signature (f32[2,3]) -> f32[2,3], for init f32[2,3], "
+                    "got (v: f32[2,3]) -> pred[2,3]\n  init f32[2,3]\n"
+                    "fix: the loop's state keeps its shape in every iteration"
+                ),
+            ),
+            (
+                true,
+                lambda v: (v, v),
+                (
+                    "while_: body must be of signature (f32[2,3]) -> f32[2,3], for init f32[2,3], "
+                    "got (v: f32[2,3]) -> (f32[2,3], f32[2,3])\n  init f32[2,3]\n"
+                    "fix: the loop's state keeps its shape in every iteration"
+                ),
+            ),
+        ],
+    )
+    def test_wrong_signature(
+        self, b: xb.XlaBuilder, condition: Any, body: Any, message: str
+    ) -> None:
+        x = b.parameter(xb.f32[2, 3])
+        with pytest.raises(xb.SignatureError) as caught:
+            xb.while_(condition, body, x)
+        assert str(caught.value) == message
+        assert caught.value.op == "while_"
+        assert b.ops == [x]
+
+    def test_computation_of_another_signature(self, b: xb.XlaBuilder) -> None:
+        two = xb.computation(xb.f32[()], xb.f32[()])(lambda v, w: v)
+        other = xb.computation(xb.s32[()])(lambda v: v)
+        x = b.parameter(xb.f32[()])
+        for body, got in ((two, r"\(v: f32\[\], w: f32\[\]\)"), (other, r"\(v: s32\[\]\)")):
+            with pytest.raises(xb.SignatureError, match=f"body must be of signature .* got {got}"):
+                xb.while_(true, body, x)
+
+
+class TestConditional:
+    def test_pred(self, b: xb.XlaBuilder) -> None:
+        p, x, n = b.parameter(xb.pred[()]), b.parameter(xb.f32[2]), b.parameter(xb.s32[2])
+        y = xb.conditional(p, x, xb.neg, n, lambda v: xb.convert(v, xb.f32))
+        assert (y.opcode, y.shape, y.operands) == ("conditional", xb.f32[2], (p, x, n))
+        assert [signature_text(c) for c in y.called_computations] == [
+            "(f32[2]) -> f32[2]",
+            "(s32[2]) -> f32[2]",
+        ]
+
+    def test_index(self, b: xb.XlaBuilder) -> None:
+        i, x = b.parameter(xb.s32[()]), b.parameter(xb.f32[2])
+        y = xb.conditional(i, [xb.neg, xb.abs, xb.exp], [x, x, x])
+        assert y.shape is xb.f32[2]
+        assert len(y.called_computations) == 3
+
+    def test_by_name(self, b: xb.XlaBuilder) -> None:
+        p, x = b.parameter(xb.pred[()]), b.parameter(xb.f32[2])
+        y = xb.conditional(
+            p, true_operand=x, true_computation=xb.neg, false_operand=x, false_computation=xb.abs
+        )
+        assert [c.root.opcode for c in y.called_computations] == ["negate", "abs"]
+
+    def test_captures(self, b: xb.XlaBuilder) -> None:
+        p, x = b.parameter(xb.pred[()]), b.parameter(xb.f32[2])
+        y, z = b.parameter(xb.f32[2]), b.parameter(xb.f32[2])
+        result = xb.conditional(p, x, lambda v: v + y, x, lambda v: v * z)
+        assert result.shape is xb.f32[2]
+        for branch in result.called_computations:
+            assert signature_text(branch) == "((f32[2], f32[2], f32[2])) -> f32[2]"
+            assert only_own_ops(branch)
+        assert all(o.operands == (x, y, z) for o in result.operands[1:])
+
+    def test_callables_without_operands(self, b: xb.XlaBuilder) -> None:
+        p, x, y = b.parameter(xb.pred[()]), b.parameter(xb.f32[2]), b.parameter(xb.f32[2])
+        result = xb.conditional(p, None, lambda: x + y, None, lambda: x - y)
+        assert result.shape is xb.f32[2]
+
+    def test_several_operands(self, b: xb.XlaBuilder) -> None:
+        p, x = b.parameter(xb.pred[()]), b.parameter(xb.f32[2])
+        y = xb.conditional(p, (x, x), lambda t: t[0] + t[1], x, xb.neg)
+        assert str(y.operands[1].shape) == "(f32[2], f32[2])"
+
+    @pytest.mark.parametrize(
+        ("on_true", "on_false", "result"),
+        [
+            ("f32[2]", "f32[<=2]", "f32[<=2]"),
+            ("f32[<=2]", "f32[2]", "f32[<=2]"),
+            ("f32[<=2,3]", "f32[2,<=3]", "f32[<=2,<=3]"),
+            ("(f32[2], f32[<=3])", "(f32[<=2], f32[3])", "(f32[<=2], f32[<=3])"),
+        ],
+    )
+    def test_dynamic_in_any_branch(
+        self, b: xb.XlaBuilder, on_true: str, on_false: str, result: str
+    ) -> None:
+        p = b.parameter(xb.pred[()])
+
+        def same(v: xb.XlaOp) -> xb.XlaOp:
+            return v
+
+        y = xb.conditional(p, b.parameter(on_true), same, b.parameter(on_false), same)
+        assert str(y.shape) == result
+
+    @pytest.mark.parametrize(
+        ("make", "message"),
+        [
+            (
+                lambda p, i, x: xb.conditional(i, x, xb.neg, x, xb.neg),
+                r"pred must be a scalar pred, got s32\[\]",
+            ),
+            (
+                lambda p, i, x: xb.conditional(p, [xb.neg, xb.neg], [x, x]),
+                r"branch_index must be a scalar s32, got pred\[\]",
+            ),
+            (
+                lambda p, i, x: xb.conditional(x, [xb.neg], [x]),
+                r"branch_index must be a scalar s32, got f32\[2\]",
+            ),
+            (lambda p, i, x: xb.conditional(i, [], []), "at least one branch is needed"),
+            (
+                lambda p, i, x: xb.conditional(i, [xb.neg, xb.neg], [x, x, x]),
+                "one operand for each branch, got 2 branches and 3 operands",
+            ),
+            (
+                lambda p, i, x: xb.conditional(i, [xb.neg, lambda v: v > 0], [x, x]),
+                r"branch 1 must be one that gives what branch 0 gives, f32\[2\], got",
+            ),
+            (
+                lambda p, i, x: xb.conditional(p, x, CALLEE, i, CALLEE),
+                r"branch 1 must be one that takes its operand, s32\[\], got \(v: f32\[2\]\)",
+            ),
+            (
+                lambda p, i, x: xb.conditional(p, x, TWO, x, TWO),
+                "branch 0 must be a function of one argument, got .*\n(.*\n)*fix: pass several",
+            ),
+        ],
+    )
+    def test_refused(self, b: xb.XlaBuilder, make: Callable[..., xb.XlaOp], message: str) -> None:
+        p, i, x = b.parameter(xb.pred[()]), b.parameter(xb.s32[()]), b.parameter(xb.f32[2])
+        with pytest.raises(xb.ShapeInferenceError, match=f"conditional: .*{message}"):
+            make(p, i, x)
+
+    @pytest.mark.parametrize("arguments", [(), (1,), (1, 2, 3), (1, 2, 3, 4, 5), (xb.neg, xb.neg)])
+    def test_neither_form(self, b: xb.XlaBuilder, arguments: tuple[Any, ...]) -> None:
+        i = b.parameter(xb.s32[()])
+        with pytest.raises(
+            xb.OperandError, match=r"conditional: (takes|branch_computations must be)"
+        ):
+            xb.conditional(i, *arguments)
+
+
+CALLEE = xb.computation(xb.f32[2])(lambda v: v)
+TWO = xb.computation(xb.f32[2], xb.f32[2])(lambda v, w: v)
+
+
+# How each op that takes a computation is called with a callable.
+APPLIERS: dict[str, Callable[[xb.XlaOp, Any], xb.XlaOp]] = {
+    "call": lambda x, f: xb.call(f, x),
+    "while_ condition": lambda x, f: xb.while_(f, xb.neg, x),
+    "while_ body": lambda x, f: xb.while_(true, f, x),
+    "conditional": lambda x, f: xb.conditional(x > 0, x, f, x, xb.neg),
+    "map": lambda x, f: xb.map([x], f),
+}
+
+
+@pytest.mark.parametrize("apply", APPLIERS.values(), ids=APPLIERS)
+class TestCallablesThatGoWrong:
+    def check_usable(self, b: xb.XlaBuilder, x: xb.XlaOp) -> None:
+        """The enclosing builder goes on as if nothing had happened."""
+        y = x + 1
+        assert y.builder is b
+        assert b.constant(True).builder is b
+        assert b.build(y).root is y
+
+    def test_exception_inside(
+        self, b: xb.XlaBuilder, apply: Callable[[xb.XlaOp, Any], xb.XlaOp]
+    ) -> None:
+        x = b.parameter(xb.f32[()])
+
+        def body(v: xb.XlaOp) -> xb.XlaOp:
+            raise ZeroDivisionError("inside")
+
+        with pytest.raises(ZeroDivisionError, match="inside"):
+            apply(x, body)
+        self.check_usable(b, x)
+
+    def test_wrong_op_inside(
+        self, b: xb.XlaBuilder, apply: Callable[[xb.XlaOp, Any], xb.XlaOp]
+    ) -> None:
+        x = b.parameter(xb.f32[()])
+        with pytest.raises(xb.ShapeInferenceError, match="and_: operands must be of"):
+            apply(x, lambda v: v & v)
+        self.check_usable(b, x)
+
+    @pytest.mark.parametrize(
+        ("result", "fix"),
+        [
+            (None, "fix: return the result"),
+            (1.0, "fix: return builder.constant"),
+            (True, "fix: return builder.constant"),
+            ("x", None),
+        ],
+    )
+    def test_returning_something_else(
+        self,
+        b: xb.XlaBuilder,
+        apply: Callable[[xb.XlaOp, Any], xb.XlaOp],
+        result: Any,
+        fix: str | None,
+    ) -> None:
+        x = b.parameter(xb.f32[()])
+        with pytest.raises(xb.OperandError) as caught:
+            apply(x, lambda v: result)
+        message = str(caught.value)
+        assert f"must return an XlaOp, or several in a tuple, got {result!r}" in message
+        assert (fix or "") in message
+        self.check_usable(b, x)
+
+    def test_another_number_of_arguments(
+        self, b: xb.XlaBuilder, apply: Callable[[xb.XlaOp, Any], xb.XlaOp]
+    ) -> None:
+        x = b.parameter(xb.f32[()])
+        with pytest.raises(
+            xb.OperandError, match=r"is called with 1 arguments \(f32\[\]\), got a c"
+        ):
+            apply(x, lambda v, w: v)
+        self.check_usable(b, x)
+
+    def test_type_error_inside_is_not_mistaken(
+        self, b: xb.XlaBuilder, apply: Callable[[xb.XlaOp, Any], xb.XlaOp]
+    ) -> None:
+        x = b.parameter(xb.f32[()])
+        with pytest.raises(TypeError, match="unsupported operand") as caught:
+            apply(x, lambda v: [] - {})  # type: ignore[operator]
+        assert not isinstance(caught.value, xb.XlaError)
+        self.check_usable(b, x)
+
+    def test_op_of_an_unrelated_builder(
+        self, b: xb.XlaBuilder, apply: Callable[[xb.XlaOp, Any], xb.XlaOp]
+    ) -> None:
+        x = b.parameter(xb.f32[()])
+        other = xb.XlaBuilder("other").parameter(xb.f32[()])
+        for body in (lambda v: v + other, lambda v: other + v, lambda v: other):
+            with pytest.raises(
+                xb.BuilderError, match=r"can't use values of|belongs to builder 'other'"
+            ):
+                apply(x, body)
+        self.check_usable(b, x)
+
+    def test_an_op_of_the_callable_is_of_no_use_outside(
+        self, b: xb.XlaBuilder, apply: Callable[[xb.XlaOp, Any], xb.XlaOp]
+    ) -> None:
+        x = b.parameter(xb.f32[()])
+        kept: list[xb.XlaOp] = []
+
+        def body(v: xb.XlaOp) -> xb.XlaOp:
+            kept.append(v)
+            return v > 0 if apply is APPLIERS["while_ condition"] else -v
+
+        apply(x, body)
+        with pytest.raises(xb.BuilderError, match=r"already built|different builders|another comp"):
+            x + kept[0]
+        self.check_usable(b, x)
+
+
+@pytest.mark.parametrize("name", [name for name in APPLIERS if name != "map"])
+def test_building_the_enclosing_builder_inside(b: xb.XlaBuilder, name: str) -> None:
+    x = b.parameter(xb.f32[()])
+
+    def body(v: xb.XlaOp) -> xb.XlaOp:
+        b.build(x)
+        return v
+
+    with pytest.raises(xb.BuilderError, match="is still being recorded into 'main'"):
+        APPLIERS[name](x, body)
+    assert b.build(x).root is x
+
+
+class TestReducersAndMapDoNotCapture:
+    def test_value_of_the_enclosing_builder(self, b: xb.XlaBuilder) -> None:
+        x, s = b.parameter(xb.f32[2]), b.parameter(xb.f32[()])
+        with pytest.raises(xb.BuilderError) as caught:
+            xb.map([x], lambda v: v + s)
+        message = str(caught.value)
+        assert message.startswith("add: the computation of map can't use values of ")
+        assert repr(s) in message
+        assert "fix: " in message
+        assert (s + 1).builder is b
+
+    def test_returning_a_value_of_the_enclosing_builder(self, b: xb.XlaBuilder) -> None:
+        x, s = b.parameter(xb.f32[2]), b.parameter(xb.f32[()])
+        with pytest.raises(xb.BuilderError, match="map"):
+            xb.map([x], lambda v: s)
+
+    def test_nor_does_a_reducer(self, b: xb.XlaBuilder) -> None:
+        x, s = b.parameter(xb.f32[2]), b.parameter(xb.f32[()])
+        with pytest.raises(xb.BuilderError, match="of reduce can't use values of"):
+            xb.reduce(x, 0.0, lambda u, v: u + v + s, [0])
+        assert (s + 1).builder is b
+
+    def test_inside_a_loop_body(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[2])
+
+        def body(v: xb.XlaOp) -> xb.XlaOp:
+            first = xb.map([v], lambda e: -e)
+            with pytest.raises(xb.BuilderError, match="the computation of map can't use values"):
+                xb.map([v], lambda e: e + v)
+            return first
+
+        assert xb.while_(true, body, x).shape is xb.f32[2]
+
+
+class TestCapturing:
+    def test_the_same_value_once(self, b: xb.XlaBuilder) -> None:
+        x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[2])
+        result = xb.call(lambda v: v + y + y * y, x)
+        assert result.operands == (x, y)
+
+    def test_returning_a_captured_value(self, b: xb.XlaBuilder) -> None:
+        x, y = b.parameter(xb.f32[2]), b.parameter(xb.s32[3])
+        result = xb.call(lambda v: y, x)
+        assert result.shape is xb.s32[3]
+        called = result.called_computations[0]
+        assert called.root is called.parameters[1]
+
+    def test_ops_on_captured_values_alone_are_recorded_inside(self, b: xb.XlaBuilder) -> None:
+        x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[2])
+        result = xb.call(lambda v: xb.exp(y), x)
+        assert [o.opcode for o in b.ops] == ["parameter", "parameter", "call"]
+        assert "exponential" in [o.opcode for o in result.called_computations[0].ops]
+
+    def test_constants_of_the_enclosing_builder_are_made_inside(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[2])
+        result = xb.call(lambda v: v + b.constant([1.0, 2.0], xb.f32), x)
+        assert result.operands == (x,)
+        assert [o.opcode for o in b.ops] == ["parameter", "call"]
+
+    def test_three_levels(self, b: xb.XlaBuilder) -> None:
+        x, y = b.parameter(xb.f32[()]), b.parameter(xb.f32[()])
+        result = xb.call(lambda u: xb.call(lambda v: xb.call(lambda w: w + y + u, v), u), x)
+        assert result.operands == (x, y)
+        for called in xb.XlaBuilder.build(b, result).called_computations():
+            assert only_own_ops(called)
+
+    def test_tuples_and_tokens(self, b: xb.XlaBuilder) -> None:
+        x, t = b.parameter(xb.f32[()]), b.parameter("(f32[], token[])")
+        result = xb.call(lambda v: xb.tuple(v + t[0], t), x)
+        assert str(result.shape) == "(f32[], (f32[], token[]))"
+        assert result.operands == (x, t)

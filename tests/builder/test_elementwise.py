@@ -1,0 +1,628 @@
+"""Elementwise ops: shapes, types, operators, and numbers next to ops."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import builder as xb
+from builder.primitive_type import ALL
+from builder.shape_inference import elementwise as inference
+
+INTEGER = {t for t in ALL if t.is_integral}
+SIGNED = {t for t in INTEGER if t.is_signed}
+FLOAT = {t for t in ALL if t.is_floating}
+COMPLEX = {xb.c64, xb.c128}
+PRED = {xb.pred}
+
+# From the document, and from what the C++ builder takes where that is silent.
+UNARY: dict[str, set[xb.PrimitiveType]] = {
+    "abs": SIGNED | FLOAT | COMPLEX,
+    "ceil": FLOAT,
+    "clz": INTEGER,
+    "cos": FLOAT | COMPLEX,
+    "erf": FLOAT,
+    "exp": FLOAT | COMPLEX,
+    "floor": FLOAT,
+    "imag": FLOAT | COMPLEX,
+    "is_finite": FLOAT,
+    "log": FLOAT | COMPLEX,
+    "logistic": FLOAT | COMPLEX,
+    "neg": INTEGER | FLOAT | COMPLEX,
+    "not_": PRED | INTEGER,
+    "population_count": INTEGER,
+    "real": FLOAT | COMPLEX,
+    "round": FLOAT,
+    "round_nearest_even": FLOAT,
+    "rsqrt": FLOAT | COMPLEX,
+    "sign": SIGNED | FLOAT | COMPLEX,
+    "sqrt": FLOAT | COMPLEX,
+    "tanh": FLOAT | COMPLEX,
+}
+BINARY: dict[str, set[xb.PrimitiveType]] = {
+    "add": set(ALL),
+    "sub": INTEGER | FLOAT | COMPLEX,
+    "mul": set(ALL),
+    "div": INTEGER | FLOAT | COMPLEX,
+    "rem": INTEGER | FLOAT,
+    "max": PRED | INTEGER | FLOAT,
+    "min": PRED | INTEGER | FLOAT,
+    "and_": PRED | INTEGER,
+    "or_": PRED | INTEGER,
+    "xor": PRED | INTEGER,
+    "pow": INTEGER | FLOAT | COMPLEX,
+    "atan2": FLOAT | COMPLEX,
+    "shift_left": INTEGER,
+    "shift_right_logical": INTEGER,
+    "complex": {xb.f32, xb.f64},
+}
+COMPARISONS = ("eq", "ne", "ge", "gt", "le", "lt")
+
+
+def parameter(shape: Any) -> xb.XlaOp:
+    return xb.XlaBuilder().parameter(shape)
+
+
+class TestUnary:
+    @pytest.mark.parametrize("name", UNARY)
+    def test_types(self, name: str) -> None:
+        function = getattr(xb, name)
+        for t in ALL:
+            if t in UNARY[name]:
+                result = function(parameter(t[2, 3])).shape
+                expected = t
+                if name == "is_finite":
+                    expected = xb.pred
+                elif name in ("abs", "real", "imag"):
+                    expected = {xb.c64: xb.f32, xb.c128: xb.f64}.get(t, t)
+                assert result is expected[2, 3]
+            else:
+                with pytest.raises(xb.ShapeInferenceError) as caught:
+                    function(parameter(t[2, 3]))
+                message = str(caught.value)
+                assert message.startswith(f"{name}: operand must be of ")
+                assert f"type, got {t}\n  operand {t}[2,3]" in message
+                assert caught.value.op == name
+
+    @pytest.mark.parametrize("shape", ["(f32[2])", "token[]", "()"])
+    def test_no_array(self, shape: str) -> None:
+        with pytest.raises(xb.ShapeInferenceError, match="neg: operand must be an array, got a t"):
+            xb.neg(parameter(shape))
+
+    def test_dynamic_sizes_are_kept(self) -> None:
+        assert xb.exp(parameter("f32[<=2,?]")).shape is xb.f32["<=2", "?"]
+
+    def test_layout_is_not(self) -> None:
+        assert xb.exp(parameter("f32[2,3]{0,1}")).shape is xb.f32[2, 3]
+
+    @pytest.mark.parametrize(
+        ("value", "message"),
+        [
+            (
+                1.0,
+                "neg: operand must be an XlaOp, got float: 1.0\nfix: record it with builder.const",
+            ),
+            (np.ones(2), "neg: operand must be an XlaOp, got ndarray"),
+            ("a", "neg: operand must be an XlaOp, got str: 'a'"),
+            (None, "neg: operand must be an XlaOp, got NoneType: None"),
+            ((), r"neg: operand must be an XlaOp, got tuple: \(\)\nfix: gather"),
+        ],
+    )
+    def test_no_op(self, value: Any, message: str) -> None:
+        with pytest.raises(xb.OperandError, match=message):
+            xb.neg(value)
+
+
+class TestBinary:
+    @pytest.mark.parametrize("name", BINARY)
+    def test_types(self, name: str) -> None:
+        function = getattr(xb, name)
+        for t in ALL:
+            x = parameter(t[2, 3])
+            if t in BINARY[name]:
+                expected = {xb.f32: xb.c64, xb.f64: xb.c128}[t] if name == "complex" else t
+                assert function(x, x).shape is expected[2, 3]
+            else:
+                with pytest.raises(xb.ShapeInferenceError) as caught:
+                    function(x, x)
+                assert f"type, got {t}\n  lhs {t}[2,3]\n  rhs {t}[2,3]" in str(caught.value)
+                assert caught.value.op == name
+
+    @pytest.mark.parametrize("name", COMPARISONS)
+    def test_comparisons(self, name: str) -> None:
+        for suffix in ("", "_total_order"):
+            function = getattr(xb, name + suffix)
+            for t in ALL:
+                x = parameter(t[2, 3])
+                if t in COMPLEX and (suffix or name not in ("eq", "ne")):
+                    with pytest.raises(
+                        xb.ShapeInferenceError, match=f"complex numbers have no order, got {t}"
+                    ):
+                        function(x, x)
+                else:
+                    assert function(x, x).shape is xb.pred[2, 3]
+
+    @pytest.mark.parametrize("name", [*BINARY, *COMPARISONS])
+    def test_mixed_types(self, name: str) -> None:
+        b = xb.XlaBuilder()
+        x, y = b.parameter(xb.f32[2]), b.parameter(xb.s32[2])
+        with pytest.raises(xb.ShapeInferenceError) as caught:
+            getattr(xb, name)(x, y)
+        assert str(caught.value) == (
+            f"{name}: operands must have one element type, got f32, s32\n"
+            "  lhs f32[2]\n"
+            "  rhs s32[2]\n"
+            "fix: convert with xb.convert_element_type; nothing is promoted silently"
+        )
+
+    def test_floats_do_not_mix_either(self) -> None:
+        b = xb.XlaBuilder()
+        with pytest.raises(xb.ShapeInferenceError, match="got f32, bf16"):
+            xb.add(b.parameter(xb.f32[2]), b.parameter(xb.bf16[2]))
+
+    @pytest.mark.parametrize("name", [*BINARY, *COMPARISONS])
+    def test_no_array(self, name: str) -> None:
+        b = xb.XlaBuilder()
+        x, t = b.parameter(xb.f32[2]), b.parameter("(f32[2])")
+        with pytest.raises(
+            xb.ShapeInferenceError,
+            match=rf"{name}: rhs must be an array, got a tuple\n"
+            rf"  lhs f32\[2\]\n  rhs \(f32\[2\]\)\n"
+            "fix: take the element with xb.get_tuple_element",
+        ):
+            getattr(xb, name)(x, t)
+
+    @pytest.mark.parametrize(
+        ("dimensions", "message"),
+        [
+            (1, r"broadcast_dimensions must be a sequence of whole numbers, got 1\nfix: write b"),
+            ("1", "broadcast_dimensions must be a sequence of whole numbers, got '1'"),
+            ([1.0], "each of broadcast_dimensions must be a whole number, got 1.0"),
+            ([True], "each of broadcast_dimensions must be a whole number, got True"),
+        ],
+    )
+    def test_dimensions_that_are_no_ints(self, dimensions: Any, message: str) -> None:
+        b = xb.XlaBuilder()
+        with pytest.raises(xb.ShapeInferenceError, match=f"add: {message}"):
+            xb.add(b.parameter(xb.f32[2, 3]), b.parameter(xb.f32[3]), dimensions)
+
+    def test_dimensions_may_be_numpy_ints(self) -> None:
+        b = xb.XlaBuilder()
+        y = xb.add(b.parameter(xb.f32[2, 3]), b.parameter(xb.f32[3]), np.array([1]))
+        assert y.shape is xb.f32[2, 3]
+
+    @pytest.mark.parametrize("direction", ["lt", "", "LESS"])
+    def test_compare_direction(self, direction: str) -> None:
+        x = parameter(xb.f32[2])
+        with pytest.raises(
+            xb.ShapeInferenceError, match="compare: direction must be one of EQ, NE"
+        ):
+            xb.compare(x, x, direction)
+
+    def test_compare_direction_that_is_no_string(self) -> None:
+        x = parameter(xb.f32[2])
+        with pytest.raises(xb.OperandError, match="compare: direction is a string"):
+            xb.compare(x, x, [])  # type: ignore[arg-type]
+
+
+OPERATORS: list[tuple[Callable[..., Any], str, xb.PrimitiveType]] = [
+    (operator.add, "add", xb.f32),
+    (operator.sub, "subtract", xb.f32),
+    (operator.mul, "multiply", xb.f32),
+    (operator.truediv, "divide", xb.f32),
+    (operator.mod, "remainder", xb.f32),
+    (operator.pow, "power", xb.f32),
+    (operator.and_, "and", xb.s32),
+    (operator.or_, "or", xb.s32),
+    (operator.xor, "xor", xb.s32),
+    (operator.lshift, "shift_left", xb.s32),
+    (operator.rshift, "shift_right_arithmetic", xb.s32),
+    (operator.rshift, "shift_right_logical", xb.u32),
+]
+COMPARISON_OPERATORS = [
+    (operator.eq, "EQ", "EQ"),
+    (operator.ne, "NE", "NE"),
+    (operator.lt, "LT", "GT"),
+    (operator.le, "LE", "GE"),
+    (operator.gt, "GT", "LT"),
+    (operator.ge, "GE", "LE"),
+]
+
+
+class TestOperators:
+    @pytest.mark.parametrize(("python", "opcode", "t"), OPERATORS)
+    def test_two_ops(self, python: Callable[..., Any], opcode: str, t: xb.PrimitiveType) -> None:
+        b = xb.XlaBuilder()
+        x, y = b.parameter(t[2]), b.parameter(t[2])
+        result = python(x, y)
+        assert (result.opcode, result.operands, result.shape) == (opcode, (x, y), t[2])
+
+    @pytest.mark.parametrize(("python", "opcode", "t"), OPERATORS)
+    def test_number_on_either_side(
+        self, python: Callable[..., Any], opcode: str, t: xb.PrimitiveType
+    ) -> None:
+        x = parameter(t[2])
+        for result, number, op in ((python(x, 2), 1, 0), (python(2, x), 0, 1)):
+            assert result.opcode == opcode
+            assert result.operands[op] is x
+            broadcast = result.operands[number]
+            assert broadcast.opcode == "broadcast_in_dim"
+            constant = broadcast.operands[0]
+            assert (constant.opcode, constant.shape) == ("constant", t[()])
+            assert constant.attributes["value"] == 2
+
+    @pytest.mark.parametrize(("python", "direction", "mirrored"), COMPARISON_OPERATORS)
+    def test_comparisons(self, python: Callable[..., Any], direction: str, mirrored: str) -> None:
+        b = xb.XlaBuilder()
+        x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[2])
+        result = python(x, y)
+        assert (result.opcode, result.operands, result.shape) == ("compare", (x, y), xb.pred[2])
+        assert result.attributes["comparison_direction"] == direction
+        assert python(x, 1).attributes["comparison_direction"] == direction
+        # Python turns `1 < x` into `x > 1`.
+        reflected = python(1, x)
+        assert reflected.operands[0] is x
+        assert reflected.attributes["comparison_direction"] == mirrored
+
+    def test_unary(self) -> None:
+        x = parameter(xb.s32[2])
+        assert [(-x).opcode, (~x).opcode, abs(x).opcode] == ["negate", "not", "abs"]
+        assert +x is x
+
+    def test_an_op_is_a_key(self) -> None:
+        b = xb.XlaBuilder()
+        x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[2])
+        assert {x: 1, y: 2}[x] == 1
+
+    def test_numpy_scalar_on_the_left(self) -> None:
+        x = parameter(xb.f32[2])
+        assert (np.float32(1) + x).shape is xb.f32[2]
+
+    def test_numpy_scalar_keeps_its_type(self) -> None:
+        x = parameter(xb.f32[2])
+        with pytest.raises(xb.ShapeInferenceError, match="one element type, got f32, f64"):
+            x + np.float64(1)
+
+    @pytest.mark.parametrize("array", [np.ones(2, np.float32), [1.0, 2.0]])
+    def test_arrays_are_recorded_by_name(self, array: Any) -> None:
+        x = parameter(xb.f32[2])
+        for call in (lambda: x + array, lambda: array + x):
+            with pytest.raises(xb.OperandError, match=r"fix: record it with builder.constant"):
+                call()
+
+    @pytest.mark.parametrize("value", [None, "a", object()])
+    def test_anything_else(self, value: Any) -> None:
+        x = parameter(xb.f32[2])
+        with pytest.raises(xb.OperandError, match="add: rhs must be an XlaOp, got"):
+            x + value
+        with pytest.raises(xb.OperandError, match="eq: rhs must be an XlaOp, got"):
+            _ = x == value
+
+    def test_no_op_at_all(self) -> None:
+        with pytest.raises(
+            xb.OperandError, match="at least one operand must be an XlaOp, got 1 and 2"
+        ):
+            xb.add(1, 2)
+
+    @pytest.mark.parametrize(
+        ("use", "wanted"),
+        [
+            (int, "an int"),
+            (float, "a float"),
+            (complex, "a complex"),
+            (operator.index, "an index"),
+            (np.asarray, "a NumPy array"),
+            (lambda x: [1, 2][x], "an index"),
+        ],
+    )
+    def test_an_op_has_no_value(self, use: Callable[[Any], Any], wanted: str) -> None:
+        with pytest.raises(xb.OperandError, match=f"can't become {wanted}, got\n.*\nfix: build"):
+            use(parameter(xb.s32[()]))
+
+    def test_truth_value(self) -> None:
+        x = parameter(xb.f32[2])
+        y = x > 0
+
+        def branch() -> int:
+            return 1 if y else 2
+
+        with pytest.raises(xb.OperandError) as caught:
+            branch()
+        assert str(caught.value) == (
+            "compare: an XlaOp has no truth value while the computation is being written, got\n"
+            f"  {y!r}\n"
+            "fix: use xb.select(pred, a, b) for each element, xb.conditional for a branch, "
+            "xb.while_ for a loop, xb.and_ / xb.or_ / xb.not_ (or & | ~) for logic; "
+            "`op is None` to ask whether there is one"
+        )
+        with pytest.raises(xb.OperandError, match="no truth value"):
+            _ = 0 < x < 1
+
+    @pytest.mark.parametrize(
+        ("use", "message"),
+        [
+            (len, r"len: only a tuple has a length, got f32\[2\]\nfix: .*op.shape.dimensions"),
+            (list, r"iterating needs a tuple, got f32\[2\]\nfix: use xb.while_"),
+            (
+                lambda x: x[0],
+                r"op\[0\] takes an element of a tuple, got f32\[2\]\nfix: use xb.slice",
+            ),
+        ],
+    )
+    def test_an_array_is_no_sequence(self, use: Callable[[Any], Any], message: str) -> None:
+        with pytest.raises(xb.ShapeInferenceError, match=message):
+            use(parameter(xb.f32[2]))
+
+
+class TestNumbersNextToOps:
+    """A number becomes a constant of the op's type if the type holds it: for every type."""
+
+    @pytest.mark.parametrize("t", ALL, ids=str)
+    def test_one(self, t: xb.PrimitiveType) -> None:
+        x = parameter(t[2])
+        if t is xb.pred:
+            with pytest.raises(xb.ConstantError, match="a pred is True or False"):
+                xb.eq(x, 1)
+            assert xb.eq(x, True).operands[1].shape is xb.pred[2]
+        elif t is xb.s2:
+            assert xb.eq(x, 1).operands[1].shape is t[2]
+            with pytest.raises(
+                xb.ConstantError, match=r"eq: s2 can't hold .* 2: the range is -2 to 1"
+            ):
+                xb.eq(x, 2)
+        else:
+            assert xb.eq(x, 1).operands[1].shape is t[2]
+
+    @pytest.mark.parametrize("t", sorted(INTEGER | PRED, key=str), ids=str)
+    def test_fractions(self, t: xb.PrimitiveType) -> None:
+        with pytest.raises(xb.ConstantError, match=f"eq: {t} can't hold the Python number 1.5"):
+            xb.eq(parameter(t[2]), 1.5)
+
+    @pytest.mark.parametrize("t", sorted(FLOAT | COMPLEX, key=str), ids=str)
+    def test_fractions_of_floats(self, t: xb.PrimitiveType) -> None:
+        constant = xb.eq(parameter(t[2]), 1.5).operands[1].operands[0]
+        held = constant.attributes["value"]
+        assert held.tobytes() == np.float64(1.5).astype(t.dtype).tobytes()
+
+    @pytest.mark.parametrize("t", sorted(set(ALL) - COMPLEX, key=str), ids=str)
+    def test_complex_numbers(self, t: xb.PrimitiveType) -> None:
+        with pytest.raises(xb.ConstantError, match=f"eq: {t} can't hold the Python number 1j"):
+            xb.eq(parameter(t[2]), 1j)
+
+    @pytest.mark.parametrize("t", sorted(set(ALL) - PRED, key=str), ids=str)
+    def test_bools(self, t: xb.PrimitiveType) -> None:
+        with pytest.raises(xb.ConstantError) as caught:
+            xb.eq(parameter(t[2]), True)
+        assert str(caught.value) == (
+            f"eq: {t} can't hold the Python number True: a bool is a pred\n"
+            "fix: write 1 or 0, or convert the pred with xb.convert"
+        )
+
+    @pytest.mark.parametrize("t", sorted(INTEGER, key=str), ids=str)
+    def test_out_of_range(self, t: xb.PrimitiveType) -> None:
+        x = parameter(t[2])
+        for value in (int(t.max) + 1, int(t.min) - 1):
+            with pytest.raises(
+                xb.ConstantError, match=f"eq: {t} can't hold the Python number {value}"
+            ):
+                xb.eq(x, value)
+
+    def test_nothing_is_recorded_when_it_does_not_fit(self) -> None:
+        b = xb.XlaBuilder()
+        x = b.parameter(xb.s8[2])
+        with pytest.raises(xb.ConstantError):
+            x + 300
+        assert b.ops == [x]
+
+    def test_next_to_a_tuple(self) -> None:
+        with pytest.raises(
+            xb.ShapeInferenceError, match="add: operand must be an array, got a tuple"
+        ):
+            parameter("(f32[2])") + 1
+
+
+class TestClamp:
+    @pytest.mark.parametrize(
+        ("low", "x", "high", "result"),
+        [
+            ("f32[]", "f32[2,3]", "f32[]", "f32[2,3]"),
+            ("f32[2,3]", "f32[2,3]", "f32[]", "f32[2,3]"),
+            ("f32[2,3]", "f32[2,3]", "f32[2,3]", "f32[2,3]"),
+            ("f32[5]", "f32[]", "f32[]", "f32[5]"),
+            ("f32[<=5]", "f32[5]", "f32[5]", "f32[5]"),
+            ("f32[5]", "f32[<=5]", "f32[5]", "f32[<=5]"),
+        ],
+    )
+    def test_shapes(self, low: str, x: str, high: str, result: str) -> None:
+        b = xb.XlaBuilder()
+        y = xb.clamp(b.parameter(low), b.parameter(x), b.parameter(high))
+        assert str(y.shape) == result
+        # HLO wants the operand in the result's shape; only bounds may be scalars.
+        assert y.operands[1].shape.dimensions == y.shape.dimensions  # type: ignore[union-attr]
+
+    def test_the_documents_example(self) -> None:
+        assert xb.clamp(0, parameter(xb.s32[3]), 6).shape is xb.s32[3]
+
+    @pytest.mark.parametrize(
+        ("low", "x", "high", "message"),
+        [
+            ("f32[1]", "f32[5]", "f32[5]", "min must be a scalar or of the operand's sizes"),
+            ("f32[]", "f32[5]", "f32[4]", "max must be a scalar or of the operand's sizes"),
+            ("f32[4]", "f32[]", "f32[5]", "min and max must have the same sizes, or be scalars"),
+            ("f32[]", "s32[5]", "f32[]", "one element type, got f32, s32"),
+            ("c64[]", "c64[5]", "c64[]", "complex numbers have no order, got c64"),
+            ("f32[]", "(f32[5])", "f32[]", "operand must be an array, got a tuple"),
+        ],
+    )
+    def test_refused(self, low: str, x: str, high: str, message: str) -> None:
+        b = xb.XlaBuilder()
+        with pytest.raises(xb.ShapeInferenceError, match=f"clamp: .*{message}"):
+            xb.clamp(b.parameter(low), b.parameter(x), b.parameter(high))
+
+
+class TestSelect:
+    @pytest.mark.parametrize(
+        ("pred", "on_true", "on_false", "result"),
+        [
+            ("pred[4]", "s32[4]", "s32[4]", "s32[4]"),
+            ("pred[]", "s32[4]", "s32[4]", "s32[4]"),
+            ("pred[]", "f32[5]", "f32[]", "f32[5]"),
+            ("pred[5]", "f32[]", "f32[]", "f32[5]"),
+            ("pred[]", "f32[<=5]", "f32[5]", "f32[<=5]"),
+            ("pred[<=5]", "f32[5]", "f32[5]", "f32[<=5]"),
+            ("pred[]", "(f32[2], s32[])", "(f32[2], s32[])", "(f32[2], s32[])"),
+        ],
+    )
+    def test_shapes(self, pred: str, on_true: str, on_false: str, result: str) -> None:
+        b = xb.XlaBuilder()
+        y = xb.select(b.parameter(pred), b.parameter(on_true), b.parameter(on_false))
+        assert str(y.shape) == result
+
+    @pytest.mark.parametrize(
+        ("pred", "on_true", "on_false", "message"),
+        [
+            ("f32[4]", "f32[4]", "f32[4]", "pred must be of pred type, got f32"),
+            ("pred[4]", "f32[4]", "s32[4]", "one element type, got f32, s32"),
+            ("pred[5]", "f32[1]", "f32[5]", "must be a scalar or have the sizes of the others"),
+            ("pred[5]", "f32[4]", "f32[4]", "must be a scalar or have the sizes of the others"),
+            ("pred[2]", "(f32[2])", "(f32[2])", "pred of a tuple select must be a scalar pred"),
+            ("pred[]", "(f32[2])", "(f32[3])", "on_true and on_false must have the same shape"),
+            ("(pred[])", "f32[2]", "f32[2]", "pred must be an array, got a tuple"),
+        ],
+    )
+    def test_refused(self, pred: str, on_true: str, on_false: str, message: str) -> None:
+        b = xb.XlaBuilder()
+        with pytest.raises(xb.ShapeInferenceError, match=f"select: .*{message}"):
+            xb.select(b.parameter(pred), b.parameter(on_true), b.parameter(on_false))
+
+
+class TestConversion:
+    @pytest.mark.parametrize("old", ALL, ids=str)
+    def test_any_type_to_any(self, old: xb.PrimitiveType) -> None:
+        for new in ALL:
+            assert xb.convert_element_type(parameter(old[2, "<=3"]), new).shape is new[2, "<=3"]
+
+    def test_names_and_dtypes(self) -> None:
+        x = parameter(xb.f32[2])
+        assert xb.convert_element_type(x, "s8").shape is xb.s8[2]
+        assert xb.convert(x, np.int8).shape is xb.s8[2]
+
+    @pytest.mark.parametrize("new", [None, "f99", object])
+    def test_no_type(self, new: Any) -> None:
+        with pytest.raises(xb.PrimitiveTypeError):
+            xb.convert_element_type(parameter(xb.f32[2]), new)
+
+    @pytest.mark.parametrize(
+        ("old", "new", "result"),
+        [
+            ("f32[10]", xb.s32, "s32[10]"),
+            ("f32[10]", xb.f16, "f16[10,2]"),
+            ("f16[10,2]", xb.f32, "f32[10]"),
+            ("u8[4]", xb.f32, "f32[]"),
+            ("s4[2]", xb.s8, "s8[]"),
+            ("c128[3]", xb.c64, "c64[3,2]"),
+            ("s32[3,<=2]", xb.f64, "f64[3]"),
+        ],
+    )
+    def test_bitcast(self, old: str, new: xb.PrimitiveType, result: str) -> None:
+        assert str(xb.bitcast_convert_type(parameter(old), new).shape) == result
+
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            ("f16[10,3]", xb.f32, "2 elements of f16 make one of f32, .* must be 2, got 3"),
+            ("f16[]", xb.f32, "must be 2, got none"),
+            ("c64[2]", xb.f64, "bits of complex numbers are not those of real ones"),
+            ("f64[2]", xb.c64, "bits of complex numbers are not those of real ones"),
+            ("(f32[2])", xb.s32, "operand must be an array, got a tuple"),
+        ],
+    )
+    def test_bitcast_refused(self, old: str, new: xb.PrimitiveType, message: str) -> None:
+        with pytest.raises(xb.ShapeInferenceError, match=message):
+            xb.bitcast_convert_type(parameter(old), new)
+
+    def test_reduce_precision(self) -> None:
+        y = xb.reduce_precision(parameter(xb.f32[3]), 5, 10)
+        assert y.shape is xb.f32[3]
+        assert dict(y.attributes) == {"exponent_bits": 5, "mantissa_bits": 10}
+
+    @pytest.mark.parametrize(
+        ("shape", "exponent", "mantissa", "message"),
+        [
+            ("s32[3]", 5, 10, "operand must be of floating-point type, got s32"),
+            ("f32[3]", 0, 10, "exponent_bits must be at least 1, got 0"),
+            ("f32[3]", 5, -1, "mantissa_bits must not be negative, got -1"),
+            ("f32[3]", 1.5, 1, "exponent_bits must be a whole number, got 1.5"),
+        ],
+    )
+    def test_reduce_precision_refused(
+        self, shape: str, exponent: Any, mantissa: Any, message: str
+    ) -> None:
+        with pytest.raises(xb.ShapeInferenceError, match=f"reduce_precision: {message}"):
+            xb.reduce_precision(parameter(shape), exponent, mantissa)
+
+
+class TestMap:
+    def test_callable(self) -> None:
+        b = xb.XlaBuilder()
+        x, n = b.parameter(xb.f32[2, 3]), b.parameter(xb.s32[2, 3])
+        y = xb.map([x, n], lambda a, i: xb.select(i > 0, a, -a))
+        assert y.shape is xb.f32[2, 3]
+        assert str(y.attributes["to_apply"].program_shape) == "(a: f32[], i: s32[]) -> f32[]"
+
+    def test_element_type_of_the_computation(self) -> None:
+        assert xb.map(parameter(xb.f32[3]), lambda a: a > 0).shape is xb.pred[3]
+
+    def test_scalars_beside_arrays(self) -> None:
+        b = xb.XlaBuilder()
+        s, x = b.parameter(xb.f32[()]), b.parameter(xb.f32[2, 3])
+        y = xb.map([s, x], xb.add, [0, 1])
+        assert y.shape is xb.f32[2, 3]
+        assert [o.shape for o in y.operands] == [xb.f32[2, 3], xb.f32[2, 3]]
+
+    @pytest.mark.parametrize(
+        ("shapes", "dimensions", "function", "message"),
+        [
+            ([], [], xb.neg, "at least one operand is needed"),
+            (["f32[2]", "f32[3]"], [0], xb.add, "operand 1 differs from operand 0"),
+            (["f32[2]", "s32[]"], [0], lambda a, i: a, "operand 1 differs from operand 0"),
+            (["f32[2,3]"], [0], xb.neg, r"in order, \[0, 1\], got \[0\]"),
+            (["f32[2,3]"], [1, 0], xb.neg, r"in order, \[0, 1\], got \[1, 0\]"),
+            (["f32[2]"], [0], lambda a: xb.tuple(a, a), "must give a scalar, got"),
+            (["(f32[2])"], [0], xb.neg, "operand 0 must be an array, got a tuple"),
+        ],
+    )
+    def test_refused(
+        self, shapes: list[str], dimensions: list[int], function: Any, message: str
+    ) -> None:
+        b = xb.XlaBuilder()
+        with pytest.raises(xb.ShapeInferenceError, match=f"map: .*{message}"):
+            xb.map([b.parameter(s) for s in shapes], function, dimensions)
+
+    def test_computation_of_another_signature(self) -> None:
+        wrong = xb.computation(xb.s32[()])(lambda a: a)
+        with pytest.raises(
+            xb.SignatureError,
+            match=r"map: computation must be of signature \(f32\[\]\) -> a scalar, "
+            r"got \(a: s32\[\]\) -> s32\[\]",
+        ):
+            xb.map(parameter(xb.f32[2]), wrong)
+
+
+class TestInferenceAlone:
+    """Inference needs no builder."""
+
+    def test_binary(self) -> None:
+        assert inference.binary("add", xb.f32[2, 3], xb.f32[3], (1,)) is xb.f32[2, 3]
+
+    def test_errors_carry_their_facts(self) -> None:
+        with pytest.raises(xb.ShapeInferenceError) as caught:
+            inference.binary("add", xb.f32[2], xb.s32[2])
+        assert (caught.value.op, caught.value.shapes) == (
+            "add",
+            {"lhs": xb.f32[2], "rhs": xb.s32[2]},
+        )

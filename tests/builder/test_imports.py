@@ -1,0 +1,129 @@
+"""What `import builder` brings along, and which module may import which."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "builder"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# From the lowest layer up. What is named here may import its own layer and those below, nothing
+# above. Imports inside functions and under TYPE_CHECKING do not count: they are not followed when
+# a module loads.
+LAYERS = [
+    ("errors",),
+    ("primitive_type",),
+    ("layout",),
+    ("shape",),
+    ("shape_inference", "broadcasting", "attributes"),
+    ("ops",),
+    ("lib",),
+]
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer_of(name: str) -> int | None:
+    """The layer of a module of `builder`; None for the recording core, which has none."""
+    parts = name.split(".")
+    for index, layer in enumerate(LAYERS):
+        if len(parts) > 1 and parts[1] in layer:
+            return index
+    return None
+
+
+def is_type_checking(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def imported_at_load(path: Path) -> Iterator[str]:
+    """The modules that a module imports when it loads."""
+    pending = list(ast.parse(path.read_text()).body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            assert node.module is not None
+            yield node.module
+            # `from builder import shape` names a module too.
+            yield from (
+                f"{node.module}.{alias.name}"
+                for alias in node.names
+                if (ROOT / node.module.replace(".", "/") / f"{alias.name}.py").exists()
+                or (ROOT / node.module.replace(".", "/") / alias.name).is_dir()
+            )
+        elif not is_type_checking(node) and not isinstance(
+            node, (ast.FunctionDef, ast.AsyncFunctionDef)
+        ):
+            pending.extend(c for c in ast.iter_child_nodes(node) if isinstance(c, ast.stmt))
+
+
+def test_importing_builder_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, builder\n"
+        "import builder.ops, builder.shape_inference, builder.hlo_text\n"
+        "print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(done.stdout.split())
+    assert {"builder", "numpy", "ml_dtypes"} <= loaded
+    assert not loaded & {"jax", "jaxlib", "scipy", "lowering", "hypothesis", "pytest"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=map(module_name, MODULES))
+def test_needs_nothing_but_numpy_and_ml_dtypes(path: Path) -> None:
+    # Anywhere in the file: inside functions too.
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").split(".")[0])
+    assert found <= sys.stdlib_module_names | {"builder", "numpy", "ml_dtypes"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=map(module_name, MODULES))
+def test_imports_point_one_way(path: Path) -> None:
+    own = layer_of(module_name(path))
+    if own is None:
+        own = LAYERS.index(("shape_inference", "broadcasting", "attributes"))
+        if module_name(path) in ("builder", "builder.lib"):
+            own = len(LAYERS)
+    for name in imported_at_load(path):
+        other = layer_of(name) if name.startswith("builder.") else None
+        assert other is None or other <= own, f"{module_name(path)} imports {name}"
+
+
+def test_shapes_stand_alone() -> None:
+    """The lower layers do not know that ops are recorded."""
+    recording = {"xla_op", "xla_builder", "recording", "computation", "nested", "ops"}
+    for path in MODULES:
+        name = module_name(path)
+        if layer_of(name) in range(LAYERS.index(("ops",))):
+            used = {n.split(".")[1] for n in imported_at_load(path) if n.startswith("builder.")}
+            assert not used & recording, name
+
+
+def test_the_layers_are_those_of_the_package() -> None:
+    """Each layer is there (lib may come later), so that a renamed module is noticed here."""
+    names = {p.stem if p.stem != "__init__" else p.parent.name for p in MODULES}
+    for layer in LAYERS[:-1]:
+        assert names & set(layer), layer

@@ -1,0 +1,464 @@
+"""XlaBuilder: parameters, building, what belongs to whom, names, and source locations."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import builder as xb
+
+
+def line() -> int:
+    """The number of the line that calls this."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno
+
+
+class TestParameters:
+    def test_are_numbered_in_order(self) -> None:
+        b = xb.XlaBuilder()
+        ops = [b.parameter(xb.f32[i]) for i in range(3)]
+        assert [o.attributes["number"] for o in ops] == [0, 1, 2]
+        assert [o.name for o in ops] == ["p0", "p1", "p2"]
+        assert b.build().parameters == tuple(ops)
+
+    def test_number_chosen(self) -> None:
+        b = xb.XlaBuilder()
+        second = b.parameter(xb.f32[2], "b", number=1)
+        first = b.parameter(xb.f32[1], "a", number=0)
+        third = b.parameter(xb.f32[3], "c")
+        c = b.build(second)
+        assert c.parameters == (first, second, third)
+        assert str(c.program_shape) == "(a: f32[1], b: f32[2], c: f32[3]) -> f32[2]"
+
+    @pytest.mark.parametrize(
+        ("shape", "expected"),
+        [
+            ("f32[2,3]", xb.f32[2, 3]),
+            (xb.f32["<=2"], xb.f32["<=2"]),
+            ([xb.f32[2], "s32[]"], xb.parse_shape("(f32[2], s32[])")),
+            ((), xb.parse_shape("()")),
+            (xb.TOKEN_SHAPE, xb.TOKEN_SHAPE),
+        ],
+    )
+    def test_shape_forms(self, shape: Any, expected: xb.Shape) -> None:
+        assert xb.XlaBuilder().parameter(shape).shape is expected
+
+    def test_number_used_twice(self) -> None:
+        b = xb.XlaBuilder()
+        b.parameter(xb.f32[2], "x")
+        with pytest.raises(xb.BuilderError) as caught:
+            b.parameter(xb.s32[3], "y", number=0)
+        assert str(caught.value) == (
+            "parameter: number 0 is taken already, got\n"
+            "  0: 'x' f32[2]\n"
+            "  0: 'y' s32[3]\n"
+            "fix: leave number out and parameters are numbered in order"
+        )
+        assert caught.value.op == "parameter"
+
+    def test_name_used_twice(self) -> None:
+        b = xb.XlaBuilder()
+        b.parameter(xb.f32[2], "x")
+        with pytest.raises(xb.BuilderError, match="the name 'x' is taken already, got\n"):
+            b.parameter(xb.f32[2], "x")
+
+    def test_missing(self) -> None:
+        b = xb.XlaBuilder("gap")
+        b.parameter(xb.f32[2], "x", number=0)
+        b.parameter(xb.f32[2], "z", number=2)
+        with pytest.raises(xb.BuilderError) as caught:
+            b.build()
+        assert str(caught.value) == (
+            "build: parameter numbers must run from 0 to 1 without a gap; number 1 is missing "
+            "from builder 'gap', got 0 ('x'), 2 ('z')"
+        )
+        # The gap can still be closed.
+        b.parameter(xb.f32[2], "y", number=1)
+        assert len(b.build().parameters) == 3
+
+    @pytest.mark.parametrize(
+        ("arguments", "error", "message"),
+        [
+            ({"shape": xb.f32[2], "number": -1}, xb.BuilderError, "numbers begin at 0, got -1"),
+            ({"shape": xb.f32[2], "number": "0"}, xb.OperandError, "whole number, got '0'"),
+            ({"shape": xb.f32[2], "number": True}, xb.OperandError, "whole number, got True"),
+            ({"shape": xb.f32[2], "name": 3}, xb.OperandError, "name is a string, got 3"),
+            ({"shape": 3}, xb.OperandError, "expected a shape such as"),
+            ({"shape": "f32[2"}, xb.ShapeTextError, "expected ',', got the end"),
+        ],
+    )
+    def test_wrong_arguments(
+        self, arguments: dict[str, Any], error: type[Exception], message: str
+    ) -> None:
+        b = xb.XlaBuilder()
+        with pytest.raises(error, match=message):
+            b.parameter(**arguments)
+        assert b.ops == []
+
+
+class TestBuild:
+    def test_root_is_the_last_op(self) -> None:
+        b = xb.XlaBuilder()
+        x = b.parameter(xb.f32[2])
+        y = -x
+        assert b.build().root is y
+
+    def test_root_given(self) -> None:
+        b = xb.XlaBuilder()
+        x = b.parameter(xb.f32[2])
+        _ = -x
+        assert b.build(x).root is x
+
+    def test_root_has_no_truth_value_to_stumble_over(self) -> None:
+        b = xb.XlaBuilder()
+        p = b.parameter(xb.pred[()])
+        assert b.build(p).root is p
+
+    def test_twice(self) -> None:
+        b = xb.XlaBuilder("once")
+        b.parameter(xb.f32[2])
+        b.build()
+        with pytest.raises(xb.BuilderError) as caught:
+            b.build()
+        assert str(caught.value) == (
+            "build: builder 'once' was already built\n"
+            "fix: record every op before build(), or begin a new XlaBuilder"
+        )
+
+    def test_nothing_recorded(self) -> None:
+        with pytest.raises(xb.BuilderError, match="build: builder 'empty' has recorded no op"):
+            xb.XlaBuilder("empty").build()
+
+    @pytest.mark.parametrize("root", [3, "x", []])
+    def test_root_that_is_no_op(self, root: Any) -> None:
+        b = xb.XlaBuilder()
+        b.parameter(xb.f32[2])
+        with pytest.raises(xb.BuilderError, match=r"the root is an XlaOp, got .*\nfix: .*xb.tuple"):
+            b.build(root)
+
+    def test_root_of_another_builder(self) -> None:
+        b, other = xb.XlaBuilder("here"), xb.XlaBuilder("there")
+        b.parameter(xb.f32[2])
+        with pytest.raises(
+            xb.BuilderError, match="the root belongs to builder 'there', not to 'here', got\n"
+        ):
+            b.build(other.parameter(xb.f32[2]))
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            lambda b: b.parameter(xb.f32[2], "late"),
+            lambda b: b.constant(True),
+            lambda b: b.empty_tuple(),
+            lambda b: b.call(xb.computation(xb.f32[2])(lambda x: x)),
+        ],
+        ids=["parameter", "constant", "empty_tuple", "call"],
+    )
+    def test_methods_after_building(self, use: Any) -> None:
+        b = xb.XlaBuilder("done")
+        b.parameter(xb.f32[2])
+        b.build()
+        with pytest.raises(xb.XlaError, match=r"was already built|must be a function"):
+            use(b)
+
+
+class TestOwnership:
+    def test_op_of_another_builder(self) -> None:
+        b, other = xb.XlaBuilder("here"), xb.XlaBuilder("there")
+        x, y = b.parameter(xb.f32[2], "x"), other.parameter(xb.f32[2], "y")
+        with pytest.raises(xb.BuilderError) as caught:
+            xb.add(x, y)
+        assert str(caught.value) == (
+            "add: operands belong to different builders, got\n"
+            f"  operand 0 of builder 'here': {x!r}\n"
+            f"  operand 1 of builder 'there': {y!r}\n"
+            "fix: record all operands with one builder; a value that another computation gives is "
+            "passed as a parameter"
+        )
+        assert caught.value.shapes == {"operand 0": xb.f32[2], "operand 1": xb.f32[2]}
+        assert b.ops == [x]
+        assert other.ops == [y]
+
+    def test_op_of_a_built_builder(self) -> None:
+        b = xb.XlaBuilder("done")
+        x = b.parameter(xb.f32[2], "x")
+        b.build()
+        with pytest.raises(xb.BuilderError) as caught:
+            xb.neg(x)
+        assert str(caught.value) == (
+            "negate: operand 0 belongs to builder 'done', which was already built, got\n"
+            f"  {x!r}\n"
+            "fix: record every op before build(), or begin a new XlaBuilder"
+        )
+        assert b.ops == [x]
+
+    def test_op_of_a_built_builder_beside_an_open_one(self) -> None:
+        b, done = xb.XlaBuilder(), xb.XlaBuilder("done")
+        x, y = b.parameter(xb.f32[2]), done.parameter(xb.f32[2])
+        done.build()
+        with pytest.raises(xb.BuilderError, match="operand 1 belongs to builder 'done', which was"):
+            x + y
+        with pytest.raises(xb.BuilderError, match="operand 0 belongs to builder 'done', which was"):
+            y + x
+
+    def test_number_beside_an_op_of_a_built_builder(self) -> None:
+        b = xb.XlaBuilder("done")
+        x = b.parameter(xb.f32[2])
+        b.build()
+        with pytest.raises(xb.BuilderError, match="builder 'done', which was already built"):
+            x + 1
+        assert len(b.ops) == 1
+
+    def test_builders_in_threads_do_not_mix(self) -> None:
+        found: list[list[str]] = []
+
+        def record(count: int) -> None:
+            b = xb.XlaBuilder()
+            x = b.parameter(xb.f32[2])
+            for _ in range(count):
+                x = -x
+            found.append([o.opcode for o in b.build().ops])
+
+        threads = [threading.Thread(target=record, args=(200 + i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(map(len, found)) == [201, 202, 203, 204]
+
+
+class TestOps:
+    def test_ids_follow_the_order(self) -> None:
+        b = xb.XlaBuilder()
+        x = b.parameter(xb.f32[2])
+        y = xb.exp(x) + 1
+        assert [o.id for o in b.ops] == list(range(len(b.ops)))
+        assert b.ops[y.id] is y
+
+    def test_text(self) -> None:
+        b = xb.XlaBuilder("f")
+        x = b.parameter(xb.f32[2], "x")
+        assert repr(x) == "<XlaOp %0 'x' = f32[2] parameter()>"
+        assert repr(x + x) == "<XlaOp %1 = f32[2] add(%0, %0)>"
+        assert repr(b) == "<XlaBuilder 'f', 2 ops>"
+        b.build()
+        assert repr(b) == "<XlaBuilder 'f', built>"
+
+    def test_builder_name(self) -> None:
+        assert xb.XlaBuilder().name == "computation"
+        with pytest.raises(xb.OperandError, match="a builder's name is a string, got 3"):
+            xb.XlaBuilder(3)  # type: ignore[arg-type]
+
+    def test_attributes_can_not_be_added(self) -> None:
+        x = xb.XlaBuilder().parameter(xb.f32[2])
+        with pytest.raises(AttributeError):
+            x.nmae = "x"  # type: ignore[attr-defined]
+
+
+class TestFrontendAttributesAndSharding:
+    def test_blocks_nest(self) -> None:
+        b = xb.XlaBuilder()
+        x = b.parameter(xb.f32[2])
+        with b.frontend_attributes({"stage": "1", "kind": "a"}):
+            one = -x
+            with b.frontend_attributes({"stage": "2"}):
+                two = -x
+            back = -x
+        outside = -x
+        assert [o.frontend_attributes for o in (x, one, two, back, outside)] == [
+            None,
+            {"stage": "1", "kind": "a"},
+            {"stage": "2", "kind": "a"},
+            {"stage": "1", "kind": "a"},
+            None,
+        ]
+
+    def test_an_exception_ends_the_block(self) -> None:
+        b = xb.XlaBuilder()
+        x = b.parameter(xb.f32[2])
+        with pytest.raises(RuntimeError), b.frontend_attributes({"a": "b"}), b.sharding("{manual}"):
+            raise RuntimeError
+        y = -x
+        assert (y.frontend_attributes, y.sharding) == (None, None)
+
+    def test_later_changes_of_the_mapping_do_not_reach_it(self) -> None:
+        b = xb.XlaBuilder()
+        x = b.parameter(xb.f32[2])
+        given = {"a": "b"}
+        with b.frontend_attributes(given):
+            y = -x
+        given["a"] = "c"
+        assert y.frontend_attributes == {"a": "b"}
+
+    @pytest.mark.parametrize("attributes", [{"a": 1}, {1: "a"}])
+    def test_strings_only(self, attributes: Any) -> None:
+        with (
+            pytest.raises(xb.OperandError, match="they map strings to strings, got"),
+            xb.XlaBuilder().frontend_attributes(attributes),
+        ):
+            pass
+
+    def test_sharding(self) -> None:
+        b = xb.XlaBuilder()
+        x = b.parameter(xb.f32[2])
+        with b.sharding("{replicated}"):
+            y = -x
+            with b.sharding(None):
+                z = -x
+        assert [o.sharding for o in (x, y, z, -x)] == [None, "{replicated}", None, None]
+
+
+class TestSourceLocations:
+    """Every op remembers the line of the user's program, whatever recorded it."""
+
+    @pytest.fixture
+    def b(self) -> xb.XlaBuilder:
+        return xb.XlaBuilder()
+
+    def check(self, op: xb.XlaOp, number: int, function: str) -> None:
+        source = op.source
+        assert source is not None
+        assert source.file == __file__
+        assert source.line == number
+        assert source.function.endswith(function)
+        assert str(source) == f"{__file__}:{number}"
+
+    def test_method(self, b: xb.XlaBuilder) -> None:
+        x, here = b.parameter(xb.f32[2]), line()
+        self.check(x, here, "test_method")
+
+    def test_function(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[2])
+        y, here = xb.exp(x), line()
+        self.check(y, here, "test_function")
+
+    def test_operators(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[2])
+        y, here = x + x, line()
+        self.check(y, here, "test_operators")
+        y, here = -x, line()
+        self.check(y, here, "test_operators")
+        y, here = x > 1, line()
+        self.check(y, here, "test_operators")
+        self.check(y.operands[1], here, "test_operators")
+        self.check(y.operands[1].operands[0], here, "test_operators")
+
+    def test_broadcasts(self, b: xb.XlaBuilder) -> None:
+        x, v = b.parameter(xb.f32[2, 3]), b.parameter(xb.f32[3])
+        y, here = xb.add(x, v, [1]), line()
+        self.check(y.operands[1], here, "test_broadcasts")
+
+    def test_tuple_indexing(self, b: xb.XlaBuilder) -> None:
+        t = b.parameter("(f32[2], s32[])")
+        y, here = t[1], line()
+        self.check(y, here, "test_tuple_indexing")
+        (first, _), here = t, line()
+        self.check(first, here, "test_tuple_indexing")
+
+    def test_several_lines(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[2])
+        here = line()
+        y = xb.exp(
+            xb.neg(
+                x,
+            )
+        )
+        self.check(y, here + 1, "test_several_lines")
+        self.check(y.operands[0], here + 2, "test_several_lines")
+
+    def test_column(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[2])
+        y = (x + x) * (x - x)
+        columns = [o.source.column for o in (*y.operands, y) if o.source is not None]
+        text = inspect.getsource(type(self).test_column).split("\n")[2]
+        indent = text.index("y")
+        assert columns == [indent + 6, indent + 16, indent + 5]
+
+    def test_inside_a_callable(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[2])
+
+        def body(v: xb.XlaOp) -> xb.XlaOp:
+            return v * v
+
+        y, here = xb.map([x], body), line()
+        self.check(y, here, "test_inside_a_callable")
+        inner = y.attributes["to_apply"].root
+        self.check(inner, here - 2, "body")
+
+    def test_library_function_as_a_callable(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[2])
+        loop, here = xb.call(xb.neg, x), line()
+        self.check(loop, here, "test_library_function_as_a_callable")
+
+    def test_comprehension(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[2])
+        ops, here = [xb.exp(x) for _ in range(2)], line()
+        for op in ops:
+            assert op.source is not None
+            assert (op.source.file, op.source.line) == (__file__, here)
+
+    def test_numpy_scalar_on_the_left(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[2])
+        y, here = np.float32(1) + x, line()
+        self.check(y, here, "test_numpy_scalar_on_the_left")
+
+
+class TestDecorator:
+    def test_names_and_shapes(self) -> None:
+        @xb.computation(xb.f32[2, 3], "f32[3]")
+        def affine(x: xb.XlaOp, bias: xb.XlaOp) -> xb.XlaOp:
+            return xb.add(x, bias, broadcast_dimensions=[1])
+
+        assert isinstance(affine, xb.XlaComputation)
+        assert affine.name == "affine"
+        assert str(affine.program_shape) == "(x: f32[2,3], bias: f32[3]) -> f32[2,3]"
+
+    def test_several_results(self) -> None:
+        both = xb.computation(xb.f32[2])(lambda x: (x, [-x]))
+        assert str(both.program_shape.result) == "(f32[2], (f32[2]))"
+
+    def test_another_number_of_arguments(self) -> None:
+        with pytest.raises(
+            xb.OperandError, match=r"is called with 2 arguments \(f32\[2\], s32\[\]\)"
+        ):
+            xb.computation(xb.f32[2], "s32[]")(lambda x: x)
+
+    @pytest.mark.parametrize("result", [None, 3, True, "x", object()])
+    def test_result_that_is_no_op(self, result: Any) -> None:
+        with pytest.raises(
+            xb.OperandError, match="must return an XlaOp, or several in a tuple, got"
+        ):
+            xb.computation(xb.f32[2])(lambda x: result)
+
+    def test_op_of_another_builder(self) -> None:
+        y = xb.XlaBuilder("there").parameter(xb.f32[2])
+        with pytest.raises(xb.BuilderError, match="can't use values of another computation"):
+            xb.computation(xb.f32[2])(lambda x: x + y)
+        with pytest.raises(xb.BuilderError, match="belongs to builder 'there'"):
+            xb.computation(xb.f32[2])(lambda x: y)
+
+
+class TestCallOfTheBuilder:
+    def test_no_parameters(self) -> None:
+        one = xb.XlaBuilder("one")
+        one.constant(1, xb.s32)
+        c = one.build()
+        y = xb.XlaBuilder().call(c)
+        assert (y.opcode, y.shape, y.operands) == ("call", xb.s32[()], ())
+        assert y.called_computations == (c,)
+
+    def test_parameters(self) -> None:
+        c = xb.computation(xb.f32[2])(lambda x: x)
+        with pytest.raises(xb.SignatureError, match="call: computation must be a function of 0"):
+            xb.XlaBuilder().call(c)
+
+    def test_no_computation(self) -> None:
+        with pytest.raises(xb.OperandError, match="call: computation must be an XlaComputation"):
+            xb.XlaBuilder().call(abs)  # type: ignore[arg-type]

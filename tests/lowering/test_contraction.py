@@ -1,0 +1,184 @@
+"""Dot products executed on CPU, against NumPy computing in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support import assert_same_bits, run
+
+import builder as xb
+import lowering
+from builder.shape_inference.contraction import ALGORITHM_TYPES, is_promotable
+
+RANDOM = np.random.default_rng(20240612)
+ALL_TYPES = [t for t in vars(xb).values() if isinstance(t, xb.PrimitiveType)]
+Array = np.ndarray
+
+
+def sample(t: xb.PrimitiveType, sizes: tuple[int, ...]) -> Array:
+    """Small whole numbers, whose products and sums the type holds; all integers of integer types.
+
+    Sums in floating point are then exact in any order, and the result has one right value.
+    """
+    if t is xb.pred:
+        return RANDOM.integers(0, 2, sizes).astype(bool)
+    if t.is_complex:
+        return (RANDOM.integers(-4, 5, sizes) + 1j * RANDOM.integers(-4, 5, sizes)).astype(t.dtype)
+    if t.is_integral:
+        kind = np.uint64 if t.min == 0 else np.int64
+        return RANDOM.integers(t.min, t.max, sizes, kind, True).astype(t.dtype)
+    if t is xb.f8e8m0fnu:
+        return np.full(sizes, 0.5).astype(t.dtype)
+    low = 0 if t.bits < 16 else -2
+    return RANDOM.integers(low, 2, sizes).astype(np.float64).astype(t.dtype)
+
+
+def reference(
+    function: Callable[[Array, Array], Array], x: Array, y: Array, t: xb.PrimitiveType
+) -> Array:
+    """`function` (a sum of products) in a type wide enough, then brought to type `t`."""
+    if x.dtype == bool:
+        return np.asarray(function(x.astype(np.int64), y.astype(np.int64))) > 0
+    if t.is_complex:
+        return np.asarray(function(x.astype(np.complex128), y.astype(np.complex128))).astype(
+            t.dtype
+        )
+    if t.is_floating:
+        return np.asarray(function(x.astype(np.float64), y.astype(np.float64))).astype(t.dtype)
+    # Integers wrap around: the low bits of the sum in 64 bits.
+    total = np.asarray(function(x.astype(np.int64), y.astype(np.int64)))
+    if t.bits < 64:
+        total = total & ((1 << t.bits) - 1)
+        if t.is_signed:
+            total = np.where(total > t.max, total - (1 << t.bits), total)
+    return total.astype(t.dtype)
+
+
+CASES: dict[str, tuple[Any, Callable[[Array, Array], Array], tuple[int, ...], tuple[int, ...]]] = {
+    "vector with vector": (xb.dot, np.dot, (5,), (5,)),
+    "matrix with vector": (xb.dot, np.dot, (3, 4), (4,)),
+    "matrix with matrix": (xb.dot, np.dot, (3, 4), (4, 5)),
+    "sums of nothing": (xb.dot, np.dot, (3, 0), (0, 2)),
+    "no sums": (xb.dot, np.dot, (0, 3), (3, 2)),
+    "larger": (xb.dot, np.dot, (33, 17), (17, 40)),
+    "batch": (
+        lambda x, y: xb.dot_general(x, y, (([2], [1]), ([0], [0]))),
+        np.matmul,
+        (3, 2, 5),
+        (3, 5, 4),
+    ),
+    "dimensions in another order": (
+        lambda x, y: xb.dot_general(x, y, (([0, 3], [2, 0]), ([2], [3]))),
+        lambda x, y: np.einsum("abcd,deac->cbe", x, y),
+        (3, 2, 4, 5),
+        (5, 6, 3, 4),
+    ),
+    "outer product": (
+        lambda x, y: xb.dot_general(x, y, xb.DotDimensionNumbers()),
+        lambda x, y: np.multiply.outer(x, y),
+        (3,),
+        (2, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_type(name: str) -> None:
+    function, want, lhs, rhs = CASES[name]
+    # With few bits, sums of many numbers would have to be rounded.
+    types = [t for t in ALL_TYPES if not (name == "larger" and t.is_floating and t.bits < 16)]
+    arguments = {t: (sample(t, lhs), sample(t, rhs)) for t in types}
+    # Apart, because `run` can't execute the HLO text of the narrowest ones.
+    narrow = [t for t in types if t.bits == 2]
+    for group in ([t for t in types if t not in narrow], narrow):
+        b = xb.XlaBuilder("dot")
+        results = [
+            function(b.parameter(xb.array_shape(t, lhs)), b.parameter(xb.array_shape(t, rhs)))
+            for t in group
+        ]
+        found = run(b.build(xb.tuple(*results)), *(a for t in group for a in arguments[t]))
+        for t, result in zip(group, found, strict=True):
+            if t is xb.f8e8m0fnu and 0 in lhs[-1:]:
+                continue  # a sum of nothing is 0, which this type has not
+            assert_same_bits(result, reference(want, *arguments[t], t))
+
+
+WIDER = {
+    source: [t for t in ALL_TYPES if t is not source and is_promotable(source, t)]
+    for source in ALL_TYPES
+}
+
+
+@pytest.mark.parametrize("source", [t for t in ALL_TYPES if WIDER[t]], ids=str)
+def test_preferred_element_type(source: xb.PrimitiveType) -> None:
+    x, y = sample(source, (3, 4)), sample(source, (4, 2))
+    b = xb.XlaBuilder("dot")
+    lhs, rhs = b.parameter(source[3, 4]), b.parameter(source[4, 2])
+    results = [xb.dot(lhs, rhs, preferred_element_type=t) for t in WIDER[source]]
+    found = run(b.build(xb.tuple(*results)), x, y)
+    for t, result in zip(WIDER[source], found, strict=True):
+        assert_same_bits(result, reference(np.dot, x, y, t))
+
+
+def test_precision() -> None:
+    x, y = (RANDOM.normal(size=s).astype(np.float32) for s in ((61, 67), (67, 30)))
+    b = xb.XlaBuilder("dot")
+    lhs, rhs = b.parameter(xb.f32[61, 67]), b.parameter(xb.f32[67, 30])
+    high, highest = xb.Precision.HIGH, xb.Precision.HIGHEST
+    results = [xb.dot(lhs, rhs, p) for p in (None, high, highest, (high, highest))]
+    for found in run(b.build(xb.tuple(*results)), x, y):
+        np.testing.assert_allclose(found, x.astype(np.float64) @ y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", list(xb.DotAlgorithm), ids=repr)
+def test_algorithms(algorithm: xb.DotAlgorithm) -> None:
+    b = xb.XlaBuilder("dot")
+    arguments, results, wanted = [], [], []
+    for sources, targets in ALGORITHM_TYPES[algorithm]:
+        for source in sorted(sources, key=str):
+            x, y = sample(source, (3, 4)), sample(source, (4, 2))
+            lhs, rhs = b.parameter(source[3, 4]), b.parameter(source[4, 2])
+            arguments += [x, y]
+            for target in sorted(targets, key=str):
+                if is_promotable(source, target):
+                    numbers = xb.DotDimensionNumbers([1], [0])
+                    results.append(
+                        xb.dot_general(
+                            lhs, rhs, numbers, preferred_element_type=target, algorithm=algorithm
+                        )
+                    )
+                    wanted.append(reference(np.dot, x, y, target))
+    computation = b.build(xb.tuple(*results))
+    # Not `run`: jaxlib 0.10 dies of the algorithm when it converts HLO to StableHLO.
+    assert f"algorithm={algorithm.value}" in str(computation)
+    found = lowering.compile(computation)(*arguments)
+    for result, want in zip(found, wanted, strict=True):
+        assert_same_bits(np.asarray(result), want)
+
+
+# --- The document's worked examples -------------------------------------------------------------
+
+
+def evaluate(numbers: xb.DotDimensionNumbers, lhs: Any, rhs: Any) -> Any:
+    x, y = np.array(lhs, np.float32), np.array(rhs, np.float32)
+    b = xb.XlaBuilder("example")
+    shapes = [xb.array_shape(xb.f32, a.shape) for a in (x, y)]
+    result = xb.dot_general(b.parameter(shapes[0]), b.parameter(shapes[1]), numbers)
+    return run(b.build(result), x, y).tolist()
+
+
+def test_the_documents_contracting_dimensions() -> None:
+    lhs = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    rhs = [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
+    numbers = xb.DotDimensionNumbers([1], [1])
+    assert evaluate(numbers, lhs, rhs) == [[6.0, 12.0], [15.0, 30.0]]
+
+
+def test_the_documents_batch_dimensions() -> None:
+    lhs = [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]
+    rhs = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]]
+    numbers = xb.DotDimensionNumbers([2], [1], [0], [0])
+    assert evaluate(numbers, lhs, rhs) == lhs

@@ -1,0 +1,514 @@
+"""Modules as files: the three kinds, and every kind of broken input."""
+
+import errno
+import os
+import pathlib
+import random
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import builder as xb
+import lowering
+from lowering import ModuleFileError, VersionError, jaxlib_api, module_reader
+
+AFFINE = """\
+module @affine {
+  func.func public @main(%arg0: tensor<2x3xf32> {xlabuilder.name = "x"}, %arg1: tensor<3xf32> {xlabuilder.name = "bias of x"}) -> tensor<2x3xf32> {
+    %0 = stablehlo.broadcast_in_dim %arg1, dims = [1] : (tensor<3xf32>) -> tensor<2x3xf32>
+    %1 = stablehlo.add %arg0, %0 : tensor<2x3xf32>
+    return %1 : tensor<2x3xf32>
+  }
+}
+"""  # noqa: E501
+
+NESTED = """\
+module @nested {
+  func.func public @main(%arg0: tensor<f32> {xlabuilder.name = "state[0]"}, %arg1: tensor<2xsi32> {xlabuilder.name = "state[1][0]"}, %arg2: tensor<i1> {xlabuilder.name = "flag"}) -> (tensor<2xi32>, tensor<i1>) attributes {xlabuilder.parameters = ["(f32[], (s32[2], ()))", "pred[]"], xlabuilder.result = "((s32[2]), pred[])"} {
+    return %arg1, %arg2 : tensor<2xi32>, tensor<i1>
+  }
+}
+""".replace("si32", "i32")  # noqa: E501
+
+SUFFIXES = (".mlir", ".mlirbc", ".stablehlo")
+
+
+@pytest.fixture
+def affine():
+    return lowering.load_bytes(AFFINE)
+
+
+def refused(data, path=None):
+    """The message that bytes are refused with: at most two lines, no dump."""
+    with pytest.raises(ModuleFileError) as caught:
+        module_reader.read(data, path) if path else lowering.load_bytes(data)
+    message = str(caught.value)
+    assert message.count("\n") <= 1, message
+    assert caught.value.path == path
+    return message
+
+
+# The three kinds of file
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_saved_module_is_the_same_when_loaded(affine, tmp_path, suffix):
+    path = tmp_path / f"affine{suffix}"
+    affine.save(path)
+    loaded = lowering.load(path)
+    assert str(loaded) == loaded.text == AFFINE
+    assert str(loaded.program_shape) == "(x: f32[2,3], bias of x: f32[3]) -> f32[2,3]"
+    assert repr(loaded) == f"<StablehloModule 'affine' {loaded.program_shape}>"
+    loaded.verify()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_tuples_and_names_survive(tmp_path, suffix):
+    path = tmp_path / f"nested{suffix}"
+    lowering.load_bytes(NESTED).save(str(path))
+    shape = lowering.load(str(path)).program_shape
+    assert shape.parameters == (xb.parse_shape("(f32[], (s32[2], ()))"), xb.pred[()])
+    assert shape.parameter_names == ("state", "flag")
+    assert shape.result == xb.parse_shape("((s32[2]), pred[])")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_content_counts_not_the_suffix(affine, tmp_path, suffix):
+    path = tmp_path / f"affine{suffix}"
+    affine.save(path)
+    other = tmp_path / "module.bin"
+    path.rename(other)
+    assert lowering.load(other).text == AFFINE
+
+
+def test_the_same_module_gives_the_same_bytes(affine):
+    assert affine.bytecode == lowering.load_bytes(AFFINE).bytecode
+    assert affine.artifact() == lowering.load_bytes(affine.bytecode).artifact("current")
+    assert affine.text == AFFINE
+
+
+def test_locations_in_text_and_bytecode():
+    text = 'func.func @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> loc("u.py":3:4) }'
+    module = lowering.load_bytes(text)
+    assert "u.py" not in module.text
+    for again in (
+        module.to_text(locations=True),
+        module.bytecode,
+        module.artifact("minimum"),
+    ):
+        assert 'loc("u.py":3:4)' in lowering.load_bytes(again).to_text(locations=True)
+
+
+def test_names_without_attributes():
+    module = lowering.load_bytes(
+        "func.func @main(%a: tensor<?xf32, #stablehlo.bounds<3>>, %b: !stablehlo.token)"
+        " -> (!stablehlo.token, tensor<2xui4>)"
+        " { %0 = stablehlo.constant dense<1> : tensor<2xui4>"
+        " return %b, %0 : !stablehlo.token, tensor<2xui4> }"
+    )
+    text = "(arg0: f32[<=3], arg1: token[]) -> (token[], u4[2])"
+    assert str(module.program_shape) == text
+    assert module.name == "main"
+    empty = lowering.load_bytes("func.func @main() { return }")
+    assert str(empty.program_shape) == "() -> ()"
+
+
+def test_layouts_are_read():
+    module = lowering.load_bytes(
+        'func.func @main(%a: tensor<2x3xf32> {mhlo.layout_mode = "{0,1}"})'
+        ' -> (tensor<2x3xf32> {mhlo.layout_mode = "default"}) { return %a : tensor<2x3xf32> }'
+    )
+    assert str(module.program_shape) == "(arg0: f32[2,3]{0,1}) -> f32[2,3]"
+
+
+def test_a_lowered_computation_survives(tmp_path):
+    b = xb.XlaBuilder("pair")
+    x = b.parameter("(f64[2], (s32[], pred[3]))", "state")
+    y = b.parameter(xb.f64[2], "y")
+    z = xb.get_tuple_element(x, 0) + y
+    module = lowering.lower(b.build(xb.tuple([z, xb.get_tuple_element(x, 1)])))
+    for suffix in SUFFIXES:
+        path = tmp_path / f"pair{suffix}"
+        module.save(path)
+        loaded = lowering.load(path)
+        assert loaded.program_shape == module.program_shape
+        assert loaded.program_shape.parameter_names == ("state", "y")
+        assert loaded.text == module.text
+
+
+# Versions
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "minimum", "1.0.0", "1.9.5", "current", None])
+def test_artifacts_of_every_version_can_be_read(affine, version):
+    artifact = affine.artifact(version)
+    assert lowering.load_bytes(artifact).text == AFFINE
+    names = {"minimum": "0.9.0", "current": None}
+    number = names.get(version, version) or jaxlib_api.current_version()
+    assert artifact.startswith(jaxlib_api.BYTECODE_MAGIC)
+    assert f"StableHLO_v{number}\0".encode() in artifact[:40]
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("1.9", "three numbers such as '1.9.0', got '1.9'"),
+        ("1.9.0.0", "three numbers such as '1.9.0', got '1.9.0.0'"),
+        ("v1.9.0", "three numbers such as '1.9.0', got 'v1.9.0'"),
+        ("", "three numbers such as '1.9.0', got ''"),
+        ("-1.9.0", "three numbers such as '1.9.0', got '-1.9.0'"),
+        (190, "three numbers such as '1.9.0', got 190"),
+        ("99.0.0", "StableHLO 99.0.0 is newer than what the jaxlib installed writes"),
+        ("0.8.9", "StableHLO 0.8.9 is too old"),
+    ],
+)
+def test_versions_that_do_not_exist(affine, version, message, tmp_path):
+    newest = jaxlib_api.current_version()
+    end = f"{message}\nfix: give one from 0.9.0 to {newest}, 'minimum' or 'current'"
+    with pytest.raises(VersionError) as caught:
+        affine.artifact(version)
+    assert str(caught.value).endswith(end)
+    assert caught.value.version == version
+    with pytest.raises(VersionError):
+        affine.save(tmp_path / "a.stablehlo", version=version)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_operation_that_a_version_lacks():
+    module = lowering.load_bytes(
+        "func.func @main(%a: tensor<f32>) -> tensor<f32>"
+        " { %0 = stablehlo.tan %a : tensor<f32> return %0 : tensor<f32> }"
+    )
+    with pytest.raises(VersionError) as caught:
+        module.artifact("0.9.0")
+    assert str(caught.value) == (
+        "artifact: main can't be written for StableHLO 0.9.0: its operation tan can't be said "
+        f"there\nfix: ask for a newer version, at most {jaxlib_api.current_version()}"
+    )
+    assert "legalize" in caught.value.detail
+
+
+def test_chlo_becomes_a_composite():
+    module = lowering.load_bytes(
+        "func.func @main(%a: tensor<f32>) -> tensor<f32>"
+        " { %0 = chlo.erf %a : tensor<f32> -> tensor<f32> return %0 : tensor<f32> }"
+    )
+    loaded = lowering.load_bytes(module.artifact("1.0.0"))
+    assert 'stablehlo.composite "chlo.erf"' in loaded.text
+    assert "chlo.erf" in module.text
+    assert "composite" not in module.text
+
+
+# Writing
+
+
+def test_a_suffix_is_needed(affine, tmp_path):
+    for name, got in (("a.txt", "'.txt'"), ("a", "none"), (".mlir", "none")):
+        path = str(tmp_path / name)
+        with pytest.raises(ModuleFileError) as caught:
+            affine.save(path)
+        assert str(caught.value) == (
+            f"{path}: the suffix says what to write, got {got}\n"
+            "fix: .mlir for text, .mlirbc for bytecode, .stablehlo for a portable artifact"
+        )
+        assert caught.value.path == path
+
+
+def test_only_artifacts_have_a_version(affine, tmp_path):
+    path = tmp_path / "a.mlirbc"
+    with pytest.raises(VersionError, match=r"bytecode has no StableHLO version, got '1.9.0'\nfix"):
+        affine.save(path, version="1.9.0")
+
+
+def test_places_that_can_not_be_written(affine, tmp_path):
+    def message(path):
+        with pytest.raises(ModuleFileError) as caught:
+            affine.save(path)
+        assert caught.value.path == str(path)
+        return str(caught.value)
+
+    missing = tmp_path / "no" / "a.mlir"
+    assert message(missing) == f"{missing}: can't be written: there is no folder {tmp_path}/no"
+    folder = tmp_path / "folder.mlir"
+    folder.mkdir()
+    assert message(folder) == f"{folder}: can't be written: is a folder"
+    (tmp_path / "file").write_bytes(b"")
+    below = tmp_path / "file" / "a.mlir"
+    assert "can't be written: not a directory" in message(below)
+    long = tmp_path / ("x" * 300 + ".mlir")
+    assert message(long) == f"{long}: can't be written: file name too long"
+    os.mkfifo(tmp_path / "pipe.mlir")
+    assert "is not a regular file" in message(tmp_path / "pipe.mlir")
+    assert "null" in message(str(tmp_path / "a\0.mlir"))
+
+
+def test_no_permission(affine, tmp_path, monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    path = tmp_path / "a.mlir"
+    path.write_text(AFFINE)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(ModuleFileError) as caught:
+            affine.save(path)
+    assert str(caught.value) == f"{path}: can't be written: permission denied"
+    with monkeypatch.context() as patch:
+        patch.setattr(pathlib.Path, "read_bytes", refuse)
+        with pytest.raises(ModuleFileError) as caught:
+            lowering.load(path)
+    assert str(caught.value) == f"{path}: can't be read: permission denied"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("failing", ["write", "fsync", "replace", "interrupt"])
+def test_nothing_half_written_stays(affine, tmp_path, monkeypatch, suffix, failing):
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(b"before")
+    write = os.write
+
+    def full(*args):
+        if failing == "write" and len(args[1]) > 10:
+            return write(args[0], args[1][:10])  # a part fits, the rest does not
+        if failing == "interrupt":
+            raise KeyboardInterrupt
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    calls = []
+
+    def second_fails(*args):
+        calls.append(args)
+        if len(calls) == 1:
+            return write(args[0], args[1][:10])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if failing == "replace":
+        monkeypatch.setattr(pathlib.Path, "replace", full)
+    elif failing == "write":
+        monkeypatch.setattr(os, "write", second_fails)
+    else:
+        monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises((ModuleFileError, KeyboardInterrupt)) as caught:
+        affine.save(path)
+    monkeypatch.undo()
+    if failing != "interrupt":
+        assert str(caught.value) == f"{path}: can't be written: the disk is full"
+    assert path.read_bytes() == b"before"
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_a_file_size_limit(tmp_path):
+    """A real failure of the system, in a process of its own."""
+    path = tmp_path / "a.mlir"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    module = lowering.load_bytes(AFFINE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+        with pytest.raises(ModuleFileError, match="can't be written: file too large"):
+            module.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_and_modes_are_kept(affine, tmp_path):
+    target = tmp_path / "target.mlir"
+    target.write_text("old")
+    target.chmod(0o640)
+    link = tmp_path / "link.mlir"
+    link.symlink_to(target)
+    affine.save(link)
+    assert link.is_symlink()
+    assert target.read_text() == AFFINE
+    assert target.stat().st_mode & 0o777 == 0o640
+
+
+# Reading what is no module
+
+
+def test_files_that_can_not_be_read(tmp_path):
+    def message(path):
+        with pytest.raises(ModuleFileError) as caught:
+            lowering.load(path)
+        return str(caught.value)
+
+    missing = tmp_path / "no.mlir"
+    assert message(missing) == f"{missing}: can't be read: no such file or directory"
+    assert message(tmp_path) == f"{tmp_path}: can't be read: is a directory"
+    empty = tmp_path / "empty.mlir"
+    empty.write_bytes(b"")
+    assert message(empty) == f"{empty}: is empty\nfix: save the module again"
+    empty.write_bytes(b" \n\t")
+    assert message(empty) == f"{empty}: is empty\nfix: save the module again"
+    with pytest.raises(TypeError, match="expected bytes or text, got int"):
+        lowering.load_bytes(7)
+
+
+def test_syntax_errors_say_where(tmp_path):
+    path = tmp_path / "affine.mlir"
+    path.write_text(AFFINE.replace("%1 = stablehlo.add %arg0, %0", "%1 = stablehlo.add %arg0, %7"))
+    with pytest.raises(ModuleFileError) as caught:
+        lowering.load(path)
+    error = caught.value
+    assert str(error) == (
+        f"{path}: line 4, column 31: not StableHLO: use of undeclared SSA value name"
+    )
+    assert (error.path, error.line, error.column) == (str(path), 4, 31)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("this is no MLIR", "line 1, column 1: not StableHLO: custom op 'this' is unknown"),
+        (AFFINE[:-3], "line 7, column 1: not StableHLO: expected operation name in quotes"),
+        (AFFINE.replace("@main", "@start"), "has no function @main"),
+        ("module {}", "has no function @main"),
+        ("func.func private @main(tensor<f32>)", "has no function @main"),
+        ("func.func @main(%a: i32) { return }", "@main can't be called: the MLIR type i32 is nei"),
+        ("func.func @main(%a: tensor<index>) { return }", "@main can't be called: the MLIR elem"),
+        ("func.func @main(%a: tensor<*xf32>) { return }", "@main can't be called: the MLIR type"),
+        (
+            "func.func @main() {\n  %0 = arith.constant 1 : i32\n  return }",
+            "line 2, column 8: arith.constant is no operation of StableHLO\nfix: use operations of",
+        ),
+        (
+            'func.func @main() {\n  "foo.bar"() : () -> ()\n  return }',
+            "line 2, column 3: not StableHLO: operation being parsed with an unregistered dialect",
+        ),
+        ("HloModule m\n", "is HLO text, not StableHLO\nfix: "),
+        ("func.func @main() { return }\0", "byte 28 is zero"),
+        (b"\x93NUMPY\x01\x00v\x00", "byte 0 (0x93) is no text"),
+        (b"ML\xef", "is truncated, only 3 bytes of bytecode are there"),
+        ("{" * 5000, "brackets are nested 5000 deep, at most 1000 can be read"),
+        (NESTED.replace("(f32[], (", "(f64[], ("), "xlabuilder.parameters does not fit @main"),
+        (NESTED.replace('"((s32[2])', '"((s32[3])'), "xlabuilder.result does not fit @main"),
+        (NESTED.replace('"((s32[2])', '"((s32[2]'), "xlabuilder.* must hold shapes: shape text"),
+        (NESTED.replace('"pred[]"]', "3]"), "xlabuilder.* must hold shapes, got 3"),
+    ],
+)
+def test_text_that_is_no_module(text, message, capfd):
+    data = text if isinstance(text, bytes) else text.encode()
+    if "must hold shapes: " in message:
+        with pytest.raises(ModuleFileError) as caught:
+            lowering.load_bytes(data)
+        assert message in str(caught.value)
+    else:
+        assert message in refused(data)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_brackets_in_strings_do_not_count():
+    text = "(" * 2000
+    module = lowering.load_bytes(
+        f'func.func @main() attributes {{foo.bar = "{text}\\""}} {{ return }}'
+    )
+    assert text in module.text
+
+
+@pytest.mark.parametrize("kind", ["bytecode", "artifact", "text"])
+def test_truncated_at_every_length(affine, kind, capfd):
+    data = {
+        "bytecode": affine.bytecode,
+        "artifact": affine.artifact(),
+        "text": AFFINE.rstrip().encode(),
+    }[kind]
+    for length in range(len(data)):
+        refused(data[:length])
+    lowering.load_bytes(data)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["bytecode", "artifact"])
+def test_changed_bytes_are_found(affine, kind, capfd):
+    data = affine.bytecode if kind == "bytecode" else affine.artifact()
+    seal = data.index(b"xlabuilder-crc32-")
+    chosen = random.Random(1)
+    for _ in range(300):
+        position = chosen.randrange(len(data))
+        if seal <= position < seal + len(b"xlabuilder-crc32-"):
+            continue  # no checksum any more: see the tests of foreign bytecode
+        changed = bytearray(data)
+        changed[position] ^= 1 << chosen.randrange(8)
+        message = refused(bytes(changed))
+        assert "damaged" in message or "is no text" in message
+    assert capfd.readouterr() == ("", "")
+
+
+def test_random_bytes(capfd):
+    chosen = random.Random(2)
+    for _ in range(100):
+        refused(chosen.randbytes(chosen.randrange(1, 300)))
+        refused(jaxlib_api.BYTECODE_MAGIC + chosen.randbytes(chosen.randrange(1, 300)))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_checksum_does_not_show(affine):
+    assert b"xlabuilder-crc32" in affine.bytecode
+    assert "checksum" not in affine.text
+    assert "checksum" not in lowering.load_bytes(affine.artifact()).text
+
+
+def test_foreign_bytecode(affine, capfd):
+    code = jaxlib_api.bytecode(affine.module)
+    assert lowering.load_bytes(code).text == AFFINE
+    artifact = jaxlib_api.serialize_artifact(code, "1.9.5")
+    assert lowering.load_bytes(artifact).text == AFFINE
+    # The size of everything stays the same, the function's name does not parse any more.
+    message = refused(code.replace(b"stablehlo", b"stablehli"))
+    assert message.startswith("the module: is not readable StableHLO: ")
+    assert message.endswith("\nfix: it is truncated, damaged or of another program; save it again")
+    newer = artifact.replace(b"StableHLO_v1.9.5", b"StableHLO_v9.9.5")
+    assert lowering.load_bytes(newer).text == AFFINE  # nothing new in it
+    newest = jaxlib_api.current_version()
+    assert refused(newer.replace(b"broadcast_in_dim_v1", b"broadcast_in_dim_v9")) == (
+        f"the module: is written for StableHLO 9.9.5, the jaxlib installed reads up to {newest}\n"
+        f"fix: install a newer jaxlib, or save it with version={newest!r}"
+    )
+    assert capfd.readouterr() == ("", "")
+
+
+def test_data_that_look_like_a_checksum():
+    text = AFFINE.replace("bias of x", "xlabuilder-crc32-00000000")
+    module = lowering.load_bytes(text)
+    assert lowering.load_bytes(module.bytecode).text == text
+
+
+def test_a_reader_that_dies_or_hangs(affine, monkeypatch, capfd):
+    code = jaxlib_api.bytecode(affine.module)
+    monkeypatch.setattr(module_reader, "_HELPER", "import os; os.abort()")
+    assert "is not readable StableHLO: the bytecode contradicts itself" in refused(code)
+    monkeypatch.setattr(module_reader, "_HELPER_SECONDS", 0.3)
+    monkeypatch.setattr(module_reader, "_HELPER", "import time; time.sleep(30)")
+    assert "reading it takes more than 0 seconds" in refused(code)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_module_that_does_not_verify(affine):
+    del affine.module.body.operations[0].regions[0].blocks[0].operations[0].attributes[
+        "broadcast_dimensions"
+    ]
+    with pytest.raises(lowering.LoweringError, match="affine is no valid StableHLO: ") as caught:
+        affine.verify()
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_is_logged_at_import():
+    code = """
+        import lowering
+        lowering.compile(lowering.load_bytes("func.func @main() { return }"))()
+    """
+    root = pathlib.Path(lowering.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=root,
+        capture_output=True,
+        check=True,
+        env={k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"},
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")

@@ -1,0 +1,114 @@
+"""Every example in a docstring is run, and every public operation has one."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import builder as xb
+
+ROOT = Path(__file__).resolve().parents[1]
+FLAGS = doctest.ELLIPSIS
+
+
+def module_names(package: str) -> list[str]:
+    """The package and all modules in it, nothing imported but packages."""
+    found = [package]
+    for info in pkgutil.iter_modules([str(ROOT / package.replace(".", "/"))]):
+        name = f"{package}.{info.name}"
+        found += module_names(name) if info.ispkg else [name]
+    return found
+
+
+def run_examples(name: str) -> tuple[int, str]:
+    """Runs the examples of a module: how many there were, and what went wrong."""
+    module = importlib.import_module(name)
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    report: list[str] = []
+    for test in doctest.DocTestFinder(exclude_empty=True).find(module):
+        runner.run(test, out=report.append)
+    return runner.tries, "".join(report)
+
+
+@pytest.mark.parametrize("name", [*module_names("builder"), *module_names("lowering")])
+def test_examples(name: str) -> None:
+    _, report = run_examples(name)
+    assert not report, report
+
+
+PROGRAM = """
+import doctest, importlib, sys
+tries = 0
+for name in sys.argv[1:]:
+    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert not result.failed, name
+    tries += result.attempted
+loaded = {name.split(".")[0] for name in sys.modules} & {"jax", "jaxlib", "lowering", "scipy"}
+assert not loaded, loaded
+print(tries)
+"""
+
+
+def test_the_examples_of_builder_need_no_jax() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM, *module_names("builder")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    # Each operation has at least two lines: the import and what it shows.
+    assert int(done.stdout) > 2 * len(xb.OPERATIONS)
+
+
+def test_a_wrong_example_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xb.abs, "__doc__", ">>> 1 + 1\n3\n")
+    _, report = run_examples("builder.ops.elementwise.unary")
+    assert "Expected:\n    3\nGot:\n    2" in report
+
+
+@pytest.mark.parametrize("name", xb.OPERATIONS)
+class TestEveryOperation:
+    def test_docstring(self, name: str) -> None:
+        document = inspect.getdoc(xb.OPERATIONS[name].function) or ""
+        summary = document.split("\n")[0]
+        assert len(summary) > 10
+        assert re.search(r"^ +>>> .*\b" + re.escape(name) + r"\(", document, re.MULTILINE), (
+            "an example that calls it"
+        )
+        takes = set(inspect.signature(xb.OPERATIONS[name].function).parameters) - {"self"}
+        for heading in (*(["Args:"] if takes else []), "Returns:", "Example:"):
+            assert f"\n{heading}\n" in document, heading
+        assert re.search(
+            r"^(Operation Semantics: .+\.|Not in the document; .+)$", document, re.MULTILINE
+        ), "the line that says where it is described"
+
+    def test_example_shows_a_result(self, name: str) -> None:
+        document = inspect.getdoc(xb.OPERATIONS[name].function) or ""
+        examples = doctest.DocTestParser().get_examples(document)
+        assert any(example.want for example in examples)
+
+    def test_is_public(self, name: str) -> None:
+        info = xb.OPERATIONS[name]
+        owner = xb.XlaBuilder if info.is_method else xb
+        assert getattr(owner, name) is info.function
+        for alias in info.aliases:
+            assert getattr(owner, alias) is info.function
+
+    def test_every_argument_is_described(self, name: str) -> None:
+        info = xb.OPERATIONS[name]
+        document = inspect.getdoc(info.function) or ""
+        for parameter in inspect.signature(info.function).parameters.values():
+            variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            if parameter.name == "self" or (variadic and name == "conditional"):
+                continue
+            assert re.search(rf"\b{parameter.name}\b", document), parameter.name

@@ -1,0 +1,46 @@
+"""docs/operations.md is what tools/write_operations.py makes of the tables as they are now."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import builder as xb
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def load_writer() -> ModuleType:
+    path = ROOT / "tools" / "write_operations.py"
+    spec = importlib.util.spec_from_file_location("write_operations", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+writer = load_writer()
+
+
+def test_the_committed_file_is_what_the_script_writes() -> None:
+    committed = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert committed == writer.document(), "run `make docs`"
+
+
+def test_every_operation_has_one_row() -> None:
+    rows = [line for line in writer.document().splitlines() if line.startswith(("| `xb", "| `b"))]
+    assert len(rows) == len(xb.OPERATIONS)
+
+
+def test_a_signature_says_what_may_be_left_out() -> None:
+    def example(operand, *more, size, kind=None):
+        pass
+
+    text = writer.signature_text("example", example, False)
+    assert text == "xb.example(operand, *more, size, [kind])"
+
+
+def test_an_op_called_in_two_forms_shows_both() -> None:
+    assert len(writer.call_texts(xb.OPERATIONS["conditional"])) == 2

@@ -61,6 +61,7 @@ bench: $(STAMP) ## measure how fast graphs are built, and the import
 docs: $(STAMP) ## write the generated parts of the documentation
 	@$(VENV) tools/write_operations.py
 	@$(VENV) tools/write_readme.py
+	@$(VENV) tools/write_notebooks.py
 
 clean: ## remove the environments and all that was generated
 	rm -rf .venv .venv-newest build dist *.egg-info

@@ -3,7 +3,8 @@
     python benchmarks/import_time.py [--rounds N] [--modules]
 
 Compiled modules are kept in a temporary folder, whatever the environment says of them; a first
-process, which fills it, is not counted. With --modules, the modules that take longest are listed, by `python -X importtime`.
+process, which fills it, is not counted. With --modules, the modules that take longest are listed,
+by `python -X importtime`.
 """
 
 from __future__ import annotations

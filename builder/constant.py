@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,13 @@ def scalar_array(
     value: Any, element_type: PrimitiveType, op: str = "constant"
 ) -> np.ndarray[Any, Any]:
     """The Python number `value` as a read-only rank-0 array; raises as `check_number` does."""
+    if value == 0 or type(value) not in (int, float, bool):
+        # Equal but not the same: 0.0 and -0.0, a number and one of a subclass.
+        return _scalar_array(value, element_type, op)
+    return _cached_scalar_array(value, element_type, op)
+
+
+def _scalar_array(value: Any, element_type: PrimitiveType, op: str) -> np.ndarray[Any, Any]:
     check_number(value, element_type, op)
     if not element_type.is_integral:
         # By way of the widest type: NumPy's own choice for a large int would be `object`.
@@ -128,6 +136,11 @@ def scalar_array(
     array = wide.astype(element_type.dtype)
     array.flags.writeable = False
     return array
+
+
+# Programs repeat their numbers; checking one takes ten times as long as looking it up. The arrays
+# are read-only, so that constants may share them. Typed: 1, 1.0 and True are different numbers.
+_cached_scalar_array = lru_cache(maxsize=4096, typed=True)(_scalar_array)
 
 
 def as_constant_array(

@@ -232,7 +232,11 @@ def _iota(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
 @_rule("compare")
 def _compare(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
     rest = f", direction={op.attributes['comparison_direction']}"
-    return opcode, operands, rest + (", type=TOTALORDER" if op.attributes["total_order"] else "")
+    return (
+        opcode,
+        operands,
+        rest + (", type=TOTALORDER" if op.attributes["compare_type"] == "TOTALORDER" else ""),
+    )
 
 
 @_rule("convert")

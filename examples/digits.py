@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -54,7 +57,7 @@ def column_sums(x: xb.XlaOp) -> xb.XlaOp:
 
 
 def loss_and_gradients(
-    x: xb.XlaOp, y: xb.XlaOp, parameters: tuple[xb.XlaOp, ...]
+    x: xb.XlaOp, y: xb.XlaOp, parameters: Sequence[xb.XlaOp]
 ) -> tuple[xb.XlaOp, list[xb.XlaOp]]:
     """Mean softmax cross-entropy of a minibatch, and its gradient for each parameter.
 
@@ -86,23 +89,23 @@ def loss_and_gradients(
 
 
 @xb.computation(xb.f32[BATCHES, BATCH * PIXELS], xb.f32[BATCHES, BATCH * CLASSES], STATE)
-def train_epoch(images, labels, state):
+def train_epoch(images: xb.XlaOp, labels: xb.XlaOp, state: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
     """One pass over all minibatches: (images, labels, state) -> (mean loss, new state)."""
     b = images.builder
 
-    def batch_left(loop):
+    def batch_left(loop: xb.XlaOp) -> xb.XlaOp:
         return loop[0] < BATCHES
 
-    def step(loop):
+    def step(loop: xb.XlaOp) -> Any:
         number, total, (parameters, velocities) = loop
         # The minibatch: a row of images and one of labels, chosen by a product with a one-hot.
         chosen = xb.convert(xb.eq(b.iota(xb.s32[BATCHES], 0), number), xb.f32)
         x = xb.reshape(xb.dot(chosen, images), [BATCH, PIXELS])
         y = xb.reshape(xb.dot(chosen, labels), [BATCH, CLASSES])
-        loss, gradients = loss_and_gradients(x, y, tuple(parameters))
-        velocities = [v * MOMENTUM + g for v, g in zip(velocities, gradients, strict=True)]
-        parameters = [p - v * LEARNING_RATE for p, v in zip(parameters, velocities, strict=True)]
-        return number + 1, total + loss, (parameters, velocities)
+        loss, gradients = loss_and_gradients(x, y, list(parameters))
+        pulled = [v * MOMENTUM + g for v, g in zip(velocities, gradients, strict=True)]
+        moved = [p - v * LEARNING_RATE for p, v in zip(parameters, pulled, strict=True)]
+        return number + 1, total + loss, (moved, pulled)
 
     start = (b.constant(0, xb.s32), b.constant(0.0, xb.f32), state)
     _, total, state = xb.while_(batch_left, step, start)
@@ -110,14 +113,16 @@ def train_epoch(images, labels, state):
 
 
 @xb.computation(xb.f32[TESTED, PIXELS], xb.tuple_shape(PARAMETERS))
-def classify(images, parameters):
+def classify(images: xb.XlaOp, parameters: xb.XlaOp) -> xb.XlaOp:
     """The class of each image: that of the greatest logit, found by a variadic reduce."""
     w1, b1, w2, b2 = parameters
     _, hidden = hidden_layer(images, w1, b1)
     logits = xb.add(xb.dot(hidden, w2), b2, broadcast_dimensions=[1])
     classes = images.builder.iota(xb.s32[TESTED, CLASSES], 1)
 
-    def better(best, best_class, value, its_class):
+    def better(
+        best: xb.XlaOp, best_class: xb.XlaOp, value: xb.XlaOp, its_class: xb.XlaOp
+    ) -> tuple[xb.XlaOp, xb.XlaOp]:
         wins = value > best
         return xb.select(wins, value, best), xb.select(wins, its_class, best_class)
 
@@ -147,42 +152,55 @@ def first_state(seed: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ..
     random = np.random.default_rng(seed)
     w1 = random.standard_normal((PIXELS, HIDDEN)) * np.sqrt(2 / PIXELS)
     w2 = random.standard_normal((HIDDEN, CLASSES)) * np.sqrt(1 / HIDDEN)
-    parameters = (w1, np.zeros(HIDDEN), w2, np.zeros(CLASSES))
-    parameters = tuple(p.astype(np.float32) for p in parameters)
+    exact = (w1, np.zeros(HIDDEN), w2, np.zeros(CLASSES))
+    parameters = tuple(p.astype(np.float32) for p in exact)
     return parameters, tuple(np.zeros_like(p) for p in parameters)
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--epochs", type=int, default=100)
-    arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--output", type=Path, default=HERE / "output")
-    options = arguments.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
+def through_file(computation: xb.XlaComputation, path: Path) -> lowering.Executable:
+    """The computation compiled from the file that it was saved to."""
+    lowering.lower(computation).save(path)
+    print(f"{path}: {path.stat().st_size:,} bytes")
+    return lowering.compile(lowering.load(path))
 
-    programs = {}
-    for computation in (train_epoch, classify):
-        path = options.output / f"{computation.name}.stablehlo"
-        lowering.lower(computation).save(path)
-        began = time.perf_counter()
-        programs[computation.name] = lowering.compile(lowering.load(path))
-        seconds = time.perf_counter() - began
-        print(f"{path}: saved, loaded back and compiled in {seconds:.1f} s")
-    train, predict = programs["train_epoch"], programs["classify"]
+
+def from_here(path: Path) -> Path:
+    """`path` as seen from the current folder, where it lies in it."""
+    absolute = Path.cwd() / path
+    return absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else absolute
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=HERE / "output")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    output = from_here(options.output)
+
+    began = time.perf_counter()
+    train = through_file(train_epoch, output / "train_epoch.stablehlo")
+    predict = through_file(classify, output / "classify.stablehlo")
+    print(f"lowered, saved, loaded back and compiled in {time.perf_counter() - began:.1f} s")
 
     images, labels, test_images, test_classes = load_digits()
-    state = first_state(options.seed)
-    with tqdm(range(options.epochs), unit="epoch") as epochs:
+    state, loss = first_state(options.seed), float("nan")
+    # disable=None: no bar where nobody watches, as when stderr goes to a file.
+    with tqdm(range(options.epochs), unit="epoch", disable=None) as epochs:
         for _ in epochs:
             loss, state = train(images, labels, state)
             epochs.set_postfix(loss=f"{float(loss):.5f}")
     correct = np.asarray(predict(test_images, state[0])) == test_classes
+    print(f"loss after {options.epochs} epochs: {float(loss):.5f}")
     print(f"test accuracy: {correct.mean():.1%} of {len(correct)} images never trained on")
-    train_path = options.output / "train_epoch.stablehlo"
-    print(
-        f"\nThe training step is in {train_path}\nTo look at it:\n"
-        f'  python -c "import lowering; print(lowering.load({str(train_path)!r}).text)"'
-    )
+    show = f"import lowering; print(lowering.load({str(output / 'train_epoch.stablehlo')!r}))"
+    print(f'\nTo read the program that was trained with:\n  {python_here()} -c "{show}"')
+
+
+def python_here() -> str:
+    """The Python that runs this, as it is called from the current folder."""
+    return str(from_here(Path(sys.executable)))
 
 
 if __name__ == "__main__":

@@ -12,12 +12,13 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from builder.computation import XlaComputation
+from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, Shape, TupleShape, leaves
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
 from lowering.errors import LoweringError
 from lowering.flattening import flatten, unflatten
 from lowering.mlir_context import MlirContext
-from lowering.rules.registry import ATTRIBUTES, DIRECT, RULES, Value
+from lowering.rules.registry import ATTRIBUTES, DIRECT, EXCEPTIONS, RULES, Value
 
 __all__ = ["Emitter"]
 
@@ -91,6 +92,11 @@ class Emitter:
             ip=self.ip,
         ).result
 
+    def converted(self, value: Value, shape: Shape, to: PrimitiveType) -> Value:
+        """Creates the conversion of a value of array shape `shape` to another element type."""
+        assert isinstance(shape, ArrayShape)  # inference has said so
+        return self.value("stablehlo.convert", shape.with_element_type(to), [value])
+
     def emit_ops(self, computation: XlaComputation, arguments: Sequence[Value]) -> Value:
         """Emits the ops of a computation here; gives the value of its root."""
         mlir = self.mlir
@@ -103,14 +109,15 @@ class Emitter:
             # The location by the identity of the code object, looked up here without a call.
             entry = locations.get((id(op.code), op.lasti))
             loc = entry[1] if entry is not None and op.name is None else mlir.location(op)
-            name = DIRECT.get(op.opcode)
-            if name is not None:
+            opcode = op.opcode
+            name = DIRECT.get(opcode)
+            if name is not None and (opcode not in EXCEPTIONS or not EXCEPTIONS[opcode](op)):
                 # Nine ops out of ten: no rule is called, and nothing is looked up twice.
                 attributes = None
                 if op.attributes is not NO_ATTRIBUTES:
                     attributes = translated.get(id(op.attributes))
                     if attributes is None:
-                        attributes = ATTRIBUTES[op.opcode](mlir, op.attributes)
+                        attributes = ATTRIBUTES[opcode](mlir, op.attributes)
                         translated[id(op.attributes)] = attributes
                 operation: Any = create(
                     name,
@@ -121,16 +128,16 @@ class Emitter:
                     ip=ip,
                 )
                 values[op.id] = operation.result
-            elif op.opcode == "parameter":
+            elif opcode == "parameter":
                 values[op.id] = arguments[op.attributes["number"]]
                 continue
             else:
                 self.loc = loc
-                rule = RULES.get(op.opcode)
+                rule = RULES.get(opcode)
                 if rule is None:
                     raise LoweringError(
-                        f"{op.opcode}: there is no lowering rule for this op, got {op!r}",
-                        op=op.opcode,
+                        f"{opcode}: there is no lowering rule for this op, got {op!r}",
+                        op=opcode,
                     )
                 operation = values[op.id] = rule(self, op, [values[o.id] for o in op.operands])
             if op.frontend_attributes is not None or op.sharding is not None:

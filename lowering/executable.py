@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import jax
 import numpy as np
+
 from builder import primitive_type as pt
 from builder.computation import XlaComputation
 from builder.constant import scalar_array

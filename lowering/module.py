@@ -263,6 +263,8 @@ def _write_whole(name: str, data: bytes) -> None:
         beside.replace(target)
         temporary = None
         _sync_folder(target.parent)
+    except ModuleFileError:
+        raise
     except OSError as error:
         folder = target.parent
         reason = _reason(error)

@@ -15,8 +15,9 @@ import re
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from jaxlib.mlir import ir
 
@@ -30,7 +31,7 @@ CHECKSUM_ATTRIBUTE: Final = "xlabuilder.checksum"
 """The attribute of a module whose text holds the checksum of the bytes around it."""
 
 _EMPTY_SEAL: Final = b"xlabuilder-crc32-00000000"
-_SEAL: Final = re.compile(rb"xlabuilder-crc32-([0-9a-f]{8})")
+_SEAL: Final = re.compile(rb"xlabuilder-crc32-(.{8})", re.DOTALL)
 
 MAX_NESTING: Final = 1000
 """How deep brackets may nest in text. MLIR's parser recurses; at 10,000 it overflows the stack."""
@@ -39,36 +40,35 @@ _DIALECTS: Final = frozenset({"builtin", "func", "stablehlo", "chlo", "mhlo", "s
 _UNKNOWN: Final = r"custom op '[^']*' is unknown|unregistered dialect|Dialect .* not found"
 
 
-def sealed(module: ir.Module, write: Any = None) -> bytes:
+def sealed(module: ir.Module, write: Callable[[bytes], bytes] | None = None) -> bytes:
     """MLIR bytecode of a module, with a checksum of itself inside.
 
     Args:
         module: is given an attribute for the time of writing.
         write: turns the bytecode into what is wanted, a portable artifact; None for bytecode.
     """
+    if write is None:
+        write = bytes
     attributes = module.operation.attributes
     attributes[CHECKSUM_ATTRIBUTE] = ir.StringAttr.get(_EMPTY_SEAL.decode(), module.context)
     try:
-        data = jaxlib_api.bytecode(module)
+        data = write(jaxlib_api.bytecode(module))
     finally:
         del attributes[CHECKSUM_ATTRIBUTE]
-    if write is not None:
-        data = write(data)
     if len(_SEAL.findall(data)) != 1:
-        # The module's own data look like a seal. It goes without one that holds, and will be
-        # read with more care.
-        return data.replace(_EMPTY_SEAL, b"xlabuilder-no-checksum-00")
+        # The module's own data look like a seal: it goes without, and is read with more care.
+        return write(jaxlib_api.bytecode(module))
     return data.replace(_EMPTY_SEAL, b"xlabuilder-crc32-%08x" % zlib.crc32(data))
 
 
 def _seal_holds(data: bytes) -> bool | None:
     """Whether the checksum in `data` is right; None where there is none."""
     found = list(_SEAL.finditer(data))
-    if len(found) != 1:
+    if len(found) != 1 or CHECKSUM_ATTRIBUTE.encode() not in data:
         return None
     start, end = found[0].span()
     checksum = zlib.crc32(data[end:], zlib.crc32(_EMPTY_SEAL, zlib.crc32(data[:start])))
-    return int(found[0][1], 16) == checksum
+    return bool(found[0][1] == b"%08x" % checksum)
 
 
 def read(data: bytes, path: str | None = None) -> ir.Module:
@@ -136,11 +136,13 @@ def _is_whole(data: bytes) -> bool:
         value = int.from_bytes(data[at:end], "little")
         return value >> (8 if width == 9 else width), end
 
+    sections = set()
     try:
         _, at = number(len(BYTECODE_MAGIC))
         at = data.index(0, at) + 1  # the producer's name
         while at < len(data):
             aligned = data[at] & 0x80
+            sections.add(data[at] & 0x7F)
             length, at = number(at + 1)
             if aligned:
                 alignment, at = number(at)
@@ -149,7 +151,8 @@ def _is_whole(data: bytes) -> bool:
             at += length
     except (IndexError, ValueError):
         return False
-    return at == len(data)
+    # Strings, dialects, attributes and types, their offsets, operations: no module lacks these.
+    return at == len(data) and sections >= {0, 1, 2, 3, 4}
 
 
 def _text(data: bytes, name: str, path: str | None) -> str:
@@ -178,7 +181,7 @@ def _text(data: bytes, name: str, path: str | None) -> str:
         )
     # Without the arrows, so that brackets come in pairs.
     depth = deepest = 0
-    for bracket in re.sub(r'->|"(?:[^"\\]|\\.)*"|[^][(){}<>]+', "", text):
+    for bracket in re.sub(r'->|"[^"\\]*(?:\\.[^"\\]*)*"|[^][(){}<>"-]+|["-]', "", text):
         if bracket in "([{<":
             depth += 1
             deepest = max(deepest, depth)
@@ -202,7 +205,8 @@ def _refused(
     detail: str,
 ) -> ModuleFileError:
     """What to say when MLIR refuses a module for `reason`."""
-    reason = reason[:300].replace("\n", " ")
+    # What follows is advice about MLIR's own tools.
+    reason = reason.partition(". If this is intended")[0][:300]
     if isinstance(source, str):
         place = "" if line is None else f"line {line}, column {column}: "
         message = f"{name}: {place}not StableHLO: {reason}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from pathlib import Path
 from types import ModuleType
 
@@ -29,15 +28,6 @@ def test_the_outputs_shown_are_those_that_come_out() -> None:
     # Asked first, so that a README without blocks could not pass.
     assert text.count("```python\n") > 10
     assert writer.with_outputs(text) == text, "run `make docs` and read what changed"
-
-
-def test_every_file_that_is_linked_exists() -> None:
-    for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
-        text = document.read_text(encoding="utf-8")
-        links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
-        for link in links:
-            if not link.startswith("https://"):
-                assert (document.parent / link).exists(), f"{document.name} links to {link}"
 
 
 def test_a_wrong_output_is_put_right() -> None:

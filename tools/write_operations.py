@@ -25,16 +25,16 @@ Every public operation of `builder`, by family. A family is a module of the same
 `builder/ops`, `builder/shape_inference` and `lowering/rules`. What an operation takes, gives and
 refuses stands in its docstring: `help(xb.{example})`.
 
-- **Operation**: as it is called, with `import builder as xb`; `b` is an XlaBuilder. What may be left
-  out is in brackets, arguments after `*` are given by name. Other names for the same function stand
-  below it.
+- **Operation**: as it is called, with `import builder as xb`; `b` is an XlaBuilder. What may be
+  left out is in brackets, arguments after `*` are given by name. Other names for the same function
+  stand below it.
 - **Opcode**: the instruction that is recorded and whose value is the result, under HLO's name.
 - **C++**: the name in XLA's `xla_builder.h`.
 - **Described under**: the section of the
   [Operation Semantics](https://openxla.org/xla/operation_semantics) document.
-- **StableHLO**: the operation that the opcode becomes. *(rule)* means that a lowering rule in
-  `lowering/rules/FAMILY.py` creates it, with regions, or differently for a few element types;
-  *(none)* that no operation is left in the module.
+- **StableHLO**: the operation that the opcode becomes. *(rule)* means that it is created by a rule
+  in `lowering/rules/FAMILY.py`, with regions or with others beside it; *(with exceptions)* that a
+  few element types are written another way; *(none)* that no operation is left in the module.
 """
 
 # What rules create under another name than the opcode's.
@@ -73,10 +73,10 @@ def signature_text(name: str, function: Callable[..., Any], is_method: bool) -> 
 def stablehlo_text(opcode: str) -> str:
     """What an opcode becomes, as Markdown."""
     from lowering.mlir_context import shared_context
-    from lowering.rules.registry import DIRECT, RULES
+    from lowering.rules.registry import DIRECT, EXCEPTIONS, RULES
 
     if opcode in DIRECT:
-        return f"`{DIRECT[opcode]}`"
+        return f"`{DIRECT[opcode]}`" + (" *(with exceptions)*" if opcode in EXCEPTIONS else "")
     if opcode in NO_OPERATION:
         return "*(none)*"
     if opcode not in RULES:

@@ -70,7 +70,7 @@ def error_text(error: Exception, source: str) -> str:
 
 
 def run_commands(block: str) -> str:
-    """A block of commands with the outputs of those that run Python in place of what stood there."""
+    """A block of commands, below each that runs Python what it prints now."""
     written: list[str] = []
     keep = True
     for line in block.splitlines():

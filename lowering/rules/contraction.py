@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from jaxlib.mlir import ir
 
 from builder import primitive_type as pt
 from builder.attributes import DotAlgorithm, DotDimensionNumbers, Precision
-from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape, Shape
+from builder.shape import ArrayShape
 from builder.xla_op import XlaOp
-from lowering.rules.registry import Value, rule
+from lowering.mlir_context import MlirContext
+from lowering.rules.registry import Value, direct, rule
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
@@ -63,33 +66,38 @@ def _algorithm_text(algorithm: DotAlgorithm) -> str:
     )
 
 
-def _converted(ctx: Emitter, value: Value, shape: Shape, to: PrimitiveType) -> Value:
-    assert isinstance(shape, ArrayShape)  # inference has said so
-    return ctx.value("stablehlo.convert", shape.with_element_type(to), [value])
-
-
-@rule("dot_general")
-def dot_general(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    parsed = ctx.mlir.parsed
-    attributes = {
-        "dot_dimension_numbers": parsed(_numbers_text(op.attributes["dimension_numbers"]))
-    }
-    algorithm = op.attributes["algorithm"]
+@direct("dot_general")
+def dot_general(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
+    numbers = mlir.parsed(_numbers_text(attributes["dimension_numbers"]))
+    algorithm = attributes["algorithm"]
     if algorithm is not None:
-        attributes["algorithm"] = parsed(_algorithm_text(algorithm))
-    else:
-        attributes["precision_config"] = parsed(_precision_text(op.attributes["precision"]))
+        return {
+            "dot_dimension_numbers": numbers,
+            "algorithm": mlir.parsed(_algorithm_text(algorithm)),
+        }
+    precision = mlir.parsed(_precision_text(attributes["precision"]))
+    return {"dot_dimension_numbers": numbers, "precision_config": precision}
+
+
+def _is_too_narrow(op: XlaOp) -> bool:
+    """XLA's CPU backend multiplies no 2-bit integers, nor 4-bit elements into wider ones."""
+    source = op.operands[0].shape.element_type
+    if source.bits >= 8 or source is pt.pred:
+        return False
+    return source.bits == 2 or source is not op.shape.element_type
+
+
+@rule("dot_general", when=_is_too_narrow)
+def narrow_dot_general(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """In a wider type. Sums of integers in 8 bits end in the same bits as those in 2 or 4."""
     source, result = op.operands[0].shape.element_type, op.shape.element_type
-    if source.bits >= 8 or source is pt.pred or (source is result and source.bits > 2):
-        return ctx.value("stablehlo.dot_general", op.shape, operands, attributes)
-    # XLA's CPU backend does not multiply 2-bit integers, nor 4-bit elements into wider ones. Sums
-    # of integers in 8 bits end in the same bits as those in 2 or 4.
     wide = result if result.bits >= 8 else (pt.s8 if source.is_signed else pt.u8)
     values = [
-        _converted(ctx, value, operand.shape, wide)
+        ctx.converted(value, operand.shape, wide)
         for operand, value in zip(op.operands, operands, strict=True)
     ]
     assert isinstance(op.shape, ArrayShape)  # inference has said so
     shape = op.shape.with_element_type(wide)
+    attributes = dot_general(ctx.mlir, op.attributes)
     product = ctx.value("stablehlo.dot_general", shape, values, attributes)
-    return product if wide is result else _converted(ctx, product, shape, result)
+    return product if wide is result else ctx.converted(product, shape, result)

@@ -6,16 +6,17 @@ compile; they are written another way here, each with its reason.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxlib.mlir import ir
 
 from builder import primitive_type as pt
-from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, intern_array
 from builder.xla_op import XlaOp
-from lowering.rules.registry import DIRECT, Value, rule
+from lowering.mlir_context import MlirContext
+from lowering.rules.registry import DIRECT, Value, direct, rule
 from lowering.types import dense_elements
 
 if TYPE_CHECKING:
@@ -43,10 +44,6 @@ def _array(op: XlaOp) -> ArrayShape:
     return op.shape
 
 
-def _converted(ctx: Emitter, value: Value, shape: ArrayShape, to: PrimitiveType) -> Value:
-    return ctx.value("stablehlo.convert", shape.with_element_type(to), [value])
-
-
 def chlo_function(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     shape = _array(op)
     name = f"chlo.{op.opcode}"
@@ -54,41 +51,53 @@ def chlo_function(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         return ctx.value(name, shape, operands)
     # These are written out as sums and products, each rounded to the type: f8e8m0fnu gives wrong
     # numbers, and XLA 0.12 takes half a minute to compile the other 8-bit floats, or dies.
-    wide = _converted(ctx, operands[0], shape, pt.f32)
+    wide = ctx.converted(operands[0], shape, pt.f32)
     result = ctx.value(name, shape.with_element_type(pt.f32), [wide])
-    return _converted(ctx, result, shape, shape.element_type)
+    return ctx.converted(result, shape, shape.element_type)
 
 
 for _opcode in ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh"):
     rule(_opcode)(chlo_function)
 
 
-@rule("popcnt")
-def popcnt(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+DIRECT["popcnt"] = "stablehlo.popcnt"
+DIRECT["convert"] = "stablehlo.convert"
+
+
+def _is_narrow_signed(op: XlaOp) -> bool:
+    return op.shape.element_type in (pt.s2, pt.s4)
+
+
+@rule("popcnt", when=_is_narrow_signed)
+def popcnt_narrow_signed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """As unsigned: XLA's CPU backend extends the sign first, and counts those bits too."""
     shape = _array(op)
-    if shape.element_type.is_signed and shape.element_type.bits < 8:
-        # XLA's CPU backend extends the sign first, and counts those bits too.
-        unsigned = shape.with_element_type(pt.u4 if shape.element_type is pt.s4 else pt.u2)
-        bits = ctx.value("stablehlo.bitcast_convert", unsigned, operands)
-        count = ctx.value("stablehlo.popcnt", unsigned, [bits])
-        return ctx.value("stablehlo.bitcast_convert", shape, [count])
-    return ctx.value("stablehlo.popcnt", shape, operands)
+    unsigned = shape.with_element_type(pt.u4 if shape.element_type is pt.s4 else pt.u2)
+    bits = ctx.value("stablehlo.bitcast_convert", unsigned, operands)
+    count = ctx.value("stablehlo.popcnt", unsigned, [bits])
+    return ctx.value("stablehlo.bitcast_convert", shape, [count])
 
 
-@rule("convert")
-def convert(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+def _is_awkward(op: XlaOp) -> bool:
+    source, target = op.operands[0].shape.element_type, op.shape.element_type
+    return (source.is_complex and target is pt.pred) or (
+        source is pt.f4e2m1fn and target.is_integral
+    )
+
+
+@rule("convert", when=_is_awkward)
+def awkward_convert(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     shape = _array(op)
     source = op.operands[0].shape
     assert isinstance(source, ArrayShape)
-    value = operands[0]
-    if source.element_type.is_complex and shape.element_type is pt.pred:
+    if source.element_type.is_complex:
         # XLA looks at the real part alone; nonzero means either part.
-        zero = _zeros(ctx, source)
-        return ctx.value("stablehlo.compare", shape, [value, zero], _comparison(ctx, "NE", "FLOAT"))
-    if source.element_type is pt.f4e2m1fn and shape.element_type.is_integral:
-        # XLA takes the largest value, 6, for an infinity.
-        value = _converted(ctx, value, source, pt.f32)
-    return ctx.value("stablehlo.convert", shape, [value])
+        values = [operands[0], _zeros(ctx, source)]
+        attributes = compare(ctx.mlir, {"comparison_direction": "NE", "compare_type": "FLOAT"})
+        return ctx.value("stablehlo.compare", shape, values, attributes)
+    # XLA takes the largest f4e2m1fn, 6, for an infinity.
+    wide = ctx.converted(operands[0], source, pt.f32)
+    return ctx.value("stablehlo.convert", shape, [wide])
 
 
 def _zeros(ctx: Emitter, shape: ArrayShape) -> Value:
@@ -103,28 +112,20 @@ def _zeros(ctx: Emitter, shape: ArrayShape) -> Value:
     return ctx.value("stablehlo.broadcast_in_dim", shape, [zero], dimensions)
 
 
-def _comparison(ctx: Emitter, direction: str, kind: str) -> dict[str, ir.Attribute]:
+@direct("compare")
+def compare(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
     return {
-        "comparison_direction": ctx.mlir.parsed(f"#stablehlo<comparison_direction {direction}>"),
-        "compare_type": ctx.mlir.parsed(f"#stablehlo<comparison_type {kind}>"),
+        name: mlir.parsed(f"#stablehlo<{kind} {attributes[name]}>")
+        for name, kind in (
+            ("comparison_direction", "comparison_direction"),
+            ("compare_type", "comparison_type"),
+        )
     }
 
 
-@rule("compare")
-def compare(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    element_type = op.operands[0].shape.element_type
-    if element_type.is_floating or element_type.is_complex:
-        kind = "TOTALORDER" if op.attributes["total_order"] else "FLOAT"
-    else:
-        kind = "SIGNED" if element_type.is_signed else "UNSIGNED"
-    attributes = _comparison(ctx, op.attributes["comparison_direction"], kind)
-    return ctx.value("stablehlo.compare", op.shape, operands, attributes)
-
-
-@rule("reduce_precision")
-def reduce_precision(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = {name: ctx.mlir.i32(op.attributes[name]) for name in op.attributes}
-    return ctx.value("stablehlo.reduce_precision", op.shape, operands, attributes)
+@direct("reduce_precision")
+def reduce_precision(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
+    return {name: mlir.i32(value) for name, value in attributes.items()}
 
 
 @rule("map")

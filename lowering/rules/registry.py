@@ -4,7 +4,8 @@ Most ops are one StableHLO operation of the same operands and with one result; t
 `DIRECT` by name and take the shortest way. Those of them that have attributes have a function in
 `ATTRIBUTES` that translates these; its answer is kept, as ops that say the same share their
 attributes. The others have a rule: a function of the lowering context, the op and its operands'
-values, that gives the op's value.
+values, that gives the op's value. An op that is direct except in a few cases (a type that a
+backend gets wrong) stands in `DIRECT`, and its rule says when it is to be asked.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from lowering.emitter import Emitter
     from lowering.mlir_context import MlirContext
 
-__all__ = ["ATTRIBUTES", "DIRECT", "RULES", "Rule", "Value", "direct", "rule"]
+__all__ = ["ATTRIBUTES", "DIRECT", "EXCEPTIONS", "RULES", "Rule", "Value", "direct", "rule"]
 
 Value = Any
 """An SSA value, or for a tuple the list of its elements' values."""
@@ -32,6 +33,7 @@ Translation = Callable[["MlirContext", Mapping[str, Any]], dict[str, ir.Attribut
 DIRECT: Final[dict[str, str]] = {}
 ATTRIBUTES: Final[dict[str, Translation]] = {}
 RULES: Final[dict[str, Rule]] = {}
+EXCEPTIONS: Final[dict[str, Callable[[XlaOp], bool]]] = {}
 
 
 def direct(opcode: str) -> Callable[[Translation], Translation]:
@@ -45,11 +47,18 @@ def direct(opcode: str) -> Callable[[Translation], Translation]:
     return enter
 
 
-def rule(opcode: str) -> Callable[[Rule], Rule]:
-    """Enters the decorated function as the rule for `opcode`."""
+def rule(opcode: str, *, when: Callable[[XlaOp], bool] | None = None) -> Callable[[Rule], Rule]:
+    """Enters the decorated function as the rule for `opcode`.
+
+    Args:
+        opcode: the recorded opcode.
+        when: of an opcode in `DIRECT`, the ops that go by the rule all the same.
+    """
 
     def enter(function: Rule) -> Rule:
         RULES[opcode] = function
+        if when is not None:
+            EXCEPTIONS[opcode] = when
         return function
 
     return enter

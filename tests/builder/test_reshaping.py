@@ -372,8 +372,7 @@ ERRORS = {
         (
             ["f32[2]", "f32[]"],
             ([(0, 0, 0), (1, 1, 1)],),
-            "padding_config must have one entry for each dimension of operand: 1, "
-            "got 2: [(0, 0, 0), (1, 1, 1)]",
+            "one entry for each dimension of operand: 1, got 2: [(0, 0, 0), (1, 1, 1)]",
         ),
         (["f32[2]", "f32[]"], ([(0, 0, -1)],), "interior padding must not be negative, got -1"),
         (["f32[2]", "f32[]"], ([(-2, -1, 0)],), "got (-2, -1, 0) for dimension 0, which leaves -1"),

@@ -139,11 +139,20 @@ def record_binary(name: str, opcode: str, lhs: Any, rhs: Any, broadcast_dimensio
     return record(opcode, shape, (lhs, rhs))
 
 
-_DIRECTIONS: Mapping[tuple[str, bool], Mapping[str, Any]] = {
-    (d, t): MappingProxyType({"comparison_direction": d, "total_order": t})
-    for d in shape_inference.elementwise.COMPARISON_DIRECTIONS
-    for t in (False, True)
+_COMPARISONS: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    (direction, kind): MappingProxyType({"comparison_direction": direction, "compare_type": kind})
+    for direction in shape_inference.elementwise.COMPARISON_DIRECTIONS
+    for kind in ("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED")
 }
+
+
+def _comparison_type(element_type: PrimitiveType, total_order: bool) -> str:
+    """HLO's word for how elements are compared. Only floating point has two orders."""
+    if element_type.is_floating:
+        return "TOTALORDER" if total_order else "FLOAT"
+    if element_type.is_complex:
+        return "FLOAT"
+    return "SIGNED" if element_type.is_signed else "UNSIGNED"
 
 
 def record_compare(
@@ -161,6 +170,5 @@ def record_compare(
         lhs = broadcast_to(lhs, *left)
     if right is not None:
         rhs = broadcast_to(rhs, *right)
-    # Only floating point has two orders; elsewhere the total order is the order.
-    total = total_order and lhs.shape.element_type.is_floating
-    return record("compare", shape, (lhs, rhs), _DIRECTIONS[direction, total])
+    kind = _comparison_type(lhs.shape.element_type, total_order)
+    return record("compare", shape, (lhs, rhs), _COMPARISONS[direction, kind])

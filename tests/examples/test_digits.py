@@ -1,0 +1,127 @@
+"""The demo trains, and its hand-written gradients are those that jax derives."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "examples" / "digits.py"
+
+
+@pytest.fixture(scope="module")
+def digits() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("digits", DIGITS)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_learns_and_leaves_its_programs_behind(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(DIGITS), "--epochs", "30", "--output", "out"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    # No progress bar where stderr is no terminal.
+    assert done.stderr == ""
+    accuracy = re.search(r"^test accuracy: ([\d.]+)% of 357", done.stdout, re.MULTILINE)
+    assert accuracy is not None, done.stdout
+    assert float(accuracy[1]) > 95
+    # As seen from the current folder.
+    assert "out/train_epoch.stablehlo" in done.stdout.replace(os.sep, "/")
+    assert str(tmp_path) not in done.stdout
+
+    train = lowering.load(tmp_path / "out" / "train_epoch.stablehlo")
+    assert train.name == "train_epoch"
+    assert train.program_shape.parameter_names == ("images", "labels", "state")
+    assert "stablehlo.while" in train.text
+    classify = lowering.load(tmp_path / "out" / "classify.stablehlo")
+    assert classify.program_shape.result is xb.s32[357]
+
+
+def jax_loss(parameters: tuple[jax.Array, ...], x: jax.Array, y: jax.Array) -> jax.Array:
+    w1, b1, w2, b2 = parameters
+    hidden = jax.nn.relu(jnp.dot(x, w1) + b1)
+    return -jnp.mean(jnp.sum(y * jax.nn.log_softmax(jnp.dot(hidden, w2) + b2), axis=1))
+
+
+def test_loss_and_gradients_are_those_of_jax(digits: ModuleType) -> None:
+    @xb.computation(
+        xb.f32[digits.BATCH, digits.PIXELS],
+        xb.f32[digits.BATCH, digits.CLASSES],
+        xb.tuple_shape(digits.PARAMETERS),
+    )
+    def step(x, y, parameters):
+        return digits.loss_and_gradients(x, y, list(parameters))
+
+    images, labels, _, _ = digits.load_digits()
+    parameters, _ = digits.first_state(3)
+    run = lowering.compile(step, "cpu")
+    for number in (0, 44):
+        x = images[number].reshape(digits.BATCH, digits.PIXELS)
+        y = labels[number].reshape(digits.BATCH, digits.CLASSES)
+        loss, gradients = run(x, y, parameters)
+        expected_loss, expected = jax.value_and_grad(jax_loss)(parameters, x, y)
+        np.testing.assert_allclose(loss, expected_loss, rtol=1e-5)
+        for found, wanted in zip(gradients, expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_an_epoch_is_that_of_jax(digits: ModuleType) -> None:
+    images, labels, _, _ = digits.load_digits()
+    parameters, velocities = state = digits.first_state(4)
+    loss, (found, found_velocities) = lowering.compile(digits.train_epoch, "cpu")(
+        images, labels, state
+    )
+
+    value_and_grad = jax.jit(jax.value_and_grad(jax_loss))
+    losses = []
+    for x, y in zip(images, labels, strict=True):
+        x = x.reshape(digits.BATCH, digits.PIXELS)
+        y = y.reshape(digits.BATCH, digits.CLASSES)
+        one, gradients = value_and_grad(parameters, x, y)
+        losses.append(one)
+        velocities = [
+            v * np.float32(digits.MOMENTUM) + g for v, g in zip(velocities, gradients, strict=True)
+        ]
+        parameters = tuple(
+            p - v * np.float32(digits.LEARNING_RATE)
+            for p, v in zip(parameters, velocities, strict=True)
+        )
+    np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-4)
+    # 45 steps: roundings differ and add up.
+    for mine, other in zip((*found, *found_velocities), (*parameters, *velocities), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-2, atol=1e-4)
+
+
+def test_the_test_images_are_not_among_the_training_images(digits: ModuleType) -> None:
+    images, labels, test_images, test_classes = digits.load_digits()
+    assert images.shape == (45, 32 * 64)
+    assert labels.shape == (45, 32 * 10)
+    assert labels.sum() == 45 * 32
+    assert test_images.shape == (357, 64)
+    assert test_classes.min() == 0
+    assert test_classes.max() == 9
+    seen = {row.tobytes() for row in images.reshape(-1, 64)}
+    assert not any(row.tobytes() in seen for row in test_images)

@@ -1,0 +1,163 @@
+"""Devices, and arrays on them: exact, and never the caller's memory."""
+
+import jax
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from builder import primitive_type as pt
+from lowering import ArgumentError, DeviceError
+
+CPU = "use one of cpu:0"
+
+
+def values(element_type, count=12):
+    """Values of a type: extremes, and for floats zeros, infinities and NaN where it has them."""
+    bits = max(8, element_type.bits)
+    raw = np.random.default_rng(0).integers(0, 256, count * bits // 8, np.uint8)
+    if element_type is xb.pred:
+        raw &= 1
+    elif element_type.bits < 8:
+        numbers = np.arange(count) % (1 << element_type.bits)
+        if element_type.is_integral:
+            return (numbers + element_type.min).astype(element_type.dtype)
+        return numbers.astype(np.uint8).view(element_type.dtype)
+    return raw.view(element_type.dtype)
+
+
+def aligned(array):
+    """A copy of `array` at an address that jax would share instead of copying."""
+    memory = np.zeros(array.nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    view = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+class Exported:
+    """A dlpack object that is neither a NumPy array nor a jax.Array."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __dlpack__(self, **kwargs):
+        return self.inner.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self):
+        return self.inner.__dlpack_device__()
+
+
+def test_devices_by_name():
+    first = jax.local_devices(backend="cpu")[0]
+    assert lowering.device("cpu") is first
+    assert lowering.device("cpu:0") is first
+    assert lowering.device(" CPU:0 ") is first
+    assert lowering.device(first) is first
+    assert lowering.device() is jax.local_devices()[0]
+    assert lowering.devices("cpu")[0] is first
+    assert lowering.devices() == tuple(jax.local_devices())
+    with jax.default_device(first):
+        assert lowering.device(None) is first
+    with jax.default_device("cpu"):
+        assert lowering.device(None) is first
+
+
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ("abacus", "there is no platform 'abacus' here\nfix: use one of "),
+        ("cpu:4096", "there is no device 'cpu:4096', cpu has "),
+        ("cpu:one", "a device is named 'cpu' or 'gpu:1', got 'cpu:one'\nfix: use one of "),
+        ("cpu:-1", "a device is named 'cpu' or 'gpu:1', got 'cpu:-1'\nfix: use one of "),
+        ("", "a device is named 'cpu' or 'gpu:1', got ''\nfix: use one of "),
+        (3, "expected a jax.Device or a name such as 'cpu' or 'gpu:1', got 3"),
+    ],
+)
+def test_devices_that_are_not_there(which, message):
+    with pytest.raises(DeviceError) as caught:
+        lowering.device(which)
+    assert str(caught.value).startswith(f"device: {message}")
+    assert str(caught.value).count("\n") <= 1
+
+
+@pytest.mark.parametrize("element_type", pt.ALL, ids=str)
+def test_every_element_type_bit_for_bit(element_type):
+    array = values(element_type)
+    for shaped in (array, array.reshape(3, 4), array[:1].reshape(()), array[:0]):
+        there = lowering.put(shaped, "cpu")
+        assert there.dtype == element_type.dtype
+        assert there.shape == shaped.shape
+        assert np.asarray(there).tobytes() == shaped.tobytes()
+        again = lowering.put(there, "cpu")
+        assert again.dtype == element_type.dtype
+        assert np.asarray(again).tobytes() == shaped.tobytes()
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_64_bits_whatever_the_flag(flag):
+    with jax.enable_x64(flag):
+        for array in (np.array([0.1]), np.array([2**62 + 1]), np.array([0.1 + 0.1j])):
+            for value in (array, array[0], Exported(array)):
+                there = lowering.put(value, "cpu")
+                assert there.dtype == array.dtype
+                assert np.asarray(there).tobytes() == array.tobytes()
+
+
+def test_the_memory_of_the_caller_is_not_shared():
+    for dtype in (np.float32, np.float64, np.uint8):
+        array = aligned(np.arange(1024).astype(dtype))
+        before = array.copy()
+        there = [
+            lowering.put(array, "cpu"),
+            lowering.put(Exported(array), "cpu"),
+            lowering.put(array.reshape(32, 32), "cpu"),
+        ]
+        array[...] = 7
+        for one in there:
+            assert np.array_equal(np.asarray(one).ravel(), before)
+
+
+def test_any_strides_and_byte_order():
+    array = np.arange(24, dtype=np.int64).reshape(2, 3, 4)
+    for view in (
+        array.T,
+        array[::-1, :, ::2],
+        np.asfortranarray(array),
+        np.broadcast_to(np.int64(3), (2, 2)),
+        array.astype(">i8"),
+    ):
+        there = lowering.put(view, "cpu")
+        assert there.dtype == np.int64
+        assert np.array_equal(np.asarray(there), view)
+
+
+def test_dlpack_objects():
+    for array in (
+        np.arange(3, dtype=np.int8),
+        np.array([True, False]),
+        np.ones((2, 2), np.float16),
+    ):
+        there = lowering.put(Exported(array), "cpu")
+        assert there.dtype == array.dtype
+        assert np.array_equal(np.asarray(there), array)
+    half = lowering.put(np.arange(3).astype(xb.bf16.dtype), "cpu")
+    there = lowering.put(Exported(half), "cpu")
+    assert there.dtype == xb.bf16.dtype
+    assert np.asarray(there).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1, 2], "expected a NumPy array, a jax.Array or a dlpack object, got list\nfix: "),
+        (None, "expected a NumPy array, a jax.Array or a dlpack object, got NoneType\nfix: "),
+        (np.ma.ones(2), "expected a NumPy array, a jax.Array or a dlpack object, got MaskedArray"),
+        (np.array(["a"]), "NumPy dtype str32 has no primitive type in XLA; convert"),
+        (np.array([None]), "NumPy dtype object has no primitive type in XLA; convert"),
+    ],
+)
+def test_what_is_no_array(value, message):
+    with pytest.raises(ArgumentError) as caught:
+        lowering.put(value)
+    assert str(caught.value).startswith(f"put: {message}")

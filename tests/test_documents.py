@@ -1,0 +1,58 @@
+"""CONTRIBUTING.md and docs/ speak of what is there: the files, and the code that they show."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def text_of(document: Path) -> str:
+    return document.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+def test_every_file_that_is_named_exists(document: Path) -> None:
+    text = text_of(document)
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
+    for link in links:
+        if not link.startswith("https://"):
+            assert (document.parent / link).exists(), link
+    named = re.findall(r"`((?:\w+/)+\w+\.\w+)`", text)
+    for path in named:
+        assert (ROOT / path.replace("FAMILY", "reshaping")).exists(), path
+
+
+def test_the_code_shown_to_contributors_is_that_of_the_project() -> None:
+    lines = {
+        line.strip()
+        for package in ("builder", "lowering")
+        for path in (ROOT / package).rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+    }
+    blocks = re.findall(r"^```python\n(.*?)^```$", text_of(ROOT / "CONTRIBUTING.md"), re.M | re.S)
+    assert len(blocks) == 4
+    for block in blocks:
+        for line in block.splitlines():
+            # Docstrings are cut short.
+            assert line.strip() in lines or line.strip().startswith('"""'), line
+
+
+def test_the_tests_named_to_contributors_are_there() -> None:
+    named = set(re.findall(r"\b(test_\w+)\b(?!\.py)", text_of(ROOT / "CONTRIBUTING.md")))
+    assert len(named) > 2
+    sources = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("test_*.py"))
+    for name in named - {path.stem for path in (ROOT / "tests").rglob("test_*.py")}:
+        assert f"def {name}(" in sources, name
+
+
+def test_the_targets_of_make_are_described() -> None:
+    makefile = text_of(ROOT / "Makefile")
+    targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
+    for document in DOCUMENTS:
+        for target in re.findall(r"`?\bmake ([a-z-]+)`", text_of(document)):
+            assert target in targets, f"{document.name}: make {target}"

@@ -253,6 +253,7 @@ from builder.ops.reshaping import broadcast_in_dim as broadcast_in_dim
 from builder.ops.reshaping import collapse as collapse
 from builder.ops.reshaping import concatenate as concatenate
 from builder.ops.reshaping import pad as pad
+from builder.ops.reshaping import pad_in_dim as pad_in_dim
 from builder.ops.reshaping import reshape as reshape
 from builder.ops.reshaping import rev as rev
 from builder.ops.reshaping import slice as slice

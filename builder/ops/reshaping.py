@@ -21,7 +21,7 @@ from builder.ops.operands import (
     number_as,
 )
 from builder.ops.registry import op
-from builder.recording import record
+from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape
 from builder.shape_inference import reshaping as infer
 from builder.shape_inference.check import Check, integer, integers
@@ -33,6 +33,7 @@ __all__ = [
     "collapse",
     "concatenate",
     "pad",
+    "pad_in_dim",
     "reshape",
     "rev",
     "slice",
@@ -342,12 +343,59 @@ def pad(
     config = padding_config
     if not isinstance(config, PaddingConfig):
         config = PaddingConfig(config)  # type: ignore[arg-type]  # makes a tuple of it
-    if type(padding_value) is not XlaOp and is_number(padding_value):
-        element_type = Check("pad", operand=source.shape).array("operand").element_type
-        padding_value = number_as("pad", padding_value, element_type, source)
-    value = need_op("pad", "padding_value", padding_value)
-    shape, attributes = _pad_plan(source.shape, value.shape, config)
-    return record("pad", shape, (source, value), attributes)
+    with undone_on_error(resolve_builder("pad", source)):
+        if type(padding_value) is not XlaOp and is_number(padding_value):
+            element_type = Check("pad", operand=source.shape).array("operand").element_type
+            padding_value = number_as("pad", padding_value, element_type, source)
+        value = need_op("pad", "padding_value", padding_value)
+        shape, attributes = _pad_plan(source.shape, value.shape, config)
+        return record("pad", shape, (source, value), attributes)
+
+
+@op("PadInDim", opcode="pad", section="Pad (XlaBuilder's PadInDim)")
+def pad_in_dim(
+    operand: XlaOp,
+    padding_value: XlaOp | int | float | complex,
+    dimno: int,
+    pad_lo: int,
+    pad_hi: int,
+) -> XlaOp:
+    """The operand with a value put before and after its elements in one dimension.
+
+    Args:
+        operand: an array.
+        padding_value: a scalar of its element type, or a Python number that the type can hold.
+        dimno: the dimension.
+        pad_lo, pad_hi: how many elements are added before the first and after the last; negative
+            to take elements away.
+
+    Returns:
+        An array of size ``pad_lo + size + pad_hi`` in that dimension.
+
+    Raises:
+        ShapeInferenceError: no such dimension; more taken away than there is; the padding value
+            is no scalar or of another type.
+        ConstantError: the type can't hold the number.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[3, 4])
+        >>> xb.pad_in_dim(x, 0.0, dimno=1, pad_lo=2, pad_hi=1).shape
+        f32[3,7]
+
+    Operation Semantics: Pad.
+    """
+    source = need_op("pad_in_dim", "operand", operand)
+    check = Check("pad_in_dim", operand=source.shape)
+    rank = check.array("operand").rank
+    place = check.dimension(integer("pad_in_dim", "dimno", dimno), "operand", "dimno")
+    config = [(0, 0, 0)] * rank
+    config[place] = (
+        integer("pad_in_dim", "pad_lo", pad_lo),
+        integer("pad_in_dim", "pad_hi", pad_hi),
+        0,
+    )
+    return pad(source, padding_value, config)
 
 
 def _slice_attributes(

@@ -13,7 +13,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder import primitive_type as pt
-from builder.shape import ArrayShape, intern_array
+from builder.shape import ArrayShape, Shape, intern_array
 from builder.xla_op import XlaOp
 from lowering.mlir_context import MlirContext
 from lowering.rules.registry import DIRECT, Value, direct, rule
@@ -44,20 +44,28 @@ def _array(op: XlaOp) -> ArrayShape:
     return op.shape
 
 
-def chlo_function(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+_CHLO = ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh")
+DIRECT.update({opcode: f"chlo.{opcode}" for opcode in _CHLO})
+
+
+def _is_narrow(op: XlaOp) -> bool:
+    return op.shape.element_type.bits <= 8
+
+
+def narrow_function(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """In f32: XLA writes these functions out as sums and products, each rounded to the type.
+
+    So f8e8m0fnu gets wrong numbers, and XLA 0.12 takes half a minute to compile some of the other
+    8-bit types, or dies.
+    """
     shape = _array(op)
-    name = f"chlo.{op.opcode}"
-    if shape.element_type.bits > 8:
-        return ctx.value(name, shape, operands)
-    # These are written out as sums and products, each rounded to the type: f8e8m0fnu gives wrong
-    # numbers, and XLA 0.12 takes half a minute to compile the other 8-bit floats, or dies.
     wide = ctx.converted(operands[0], shape, pt.f32)
-    result = ctx.value(name, shape.with_element_type(pt.f32), [wide])
+    result = ctx.value(f"chlo.{op.opcode}", shape.with_element_type(pt.f32), [wide])
     return ctx.converted(result, shape, shape.element_type)
 
 
-for _opcode in ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh"):
-    rule(_opcode)(chlo_function)
+for _opcode in _CHLO:
+    rule(_opcode, when=_is_narrow)(narrow_function)
 
 
 DIRECT["popcnt"] = "stablehlo.popcnt"
@@ -102,12 +110,7 @@ def awkward_convert(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 def _zeros(ctx: Emitter, shape: ArrayShape) -> Value:
     scalar = intern_array(shape.element_type, ())
-    zero = ctx.value(
-        "stablehlo.constant",
-        scalar,
-        [],
-        {"value": dense_elements(np.zeros((), scalar.element_type.dtype), ctx.mlir.types[scalar])},
-    )
+    zero = _constant(ctx, scalar, np.zeros((), scalar.element_type.dtype))
     dimensions = {"broadcast_dimensions": ctx.mlir.i64_array(())}
     return ctx.value("stablehlo.broadcast_in_dim", shape, [zero], dimensions)
 
@@ -138,6 +141,27 @@ def map(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 @rule("constant")
 def constant(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    tensor = ctx.mlir.types[op.shape]
-    attributes = {"value": dense_elements(op.attributes["value"], tensor)}
-    return ctx.value("stablehlo.constant", op.shape, operands, attributes)
+    array = op.attributes["value"]
+    if array.ndim != 1 or not counts_from_negative_zero(array):
+        return _constant(ctx, op.shape, array)
+    # XLA takes [-0, 1, 2, ...] for [0, 1, 2, ...], which it counts up itself.
+    opposite = _constant(ctx, op.shape, np.negative(array))
+    held = ctx.value("stablehlo.optimization_barrier", op.shape, [opposite])
+    return ctx.value("stablehlo.negate", op.shape, [held])
+
+
+def _constant(ctx: Emitter, shape: Shape, array: np.ndarray[Any, Any]) -> Value:
+    attributes = {"value": dense_elements(array, ctx.mlir.types[shape])}
+    return ctx.value("stablehlo.constant", shape, [], attributes)
+
+
+def counts_from_negative_zero(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array equals 0, 1, 2, ... though it has a negative zero in it."""
+    if array.dtype.kind in "biu" or array.ndim != 1 or array.size < 2:
+        return False
+    if array[0] != 0 or array[1] != 1:
+        return False
+    wide = array.astype(np.complex128)
+    if not np.array_equal(wide, np.arange(array.size)):
+        return False
+    return bool(np.signbit(wide.real).any() or np.signbit(wide.imag).any())

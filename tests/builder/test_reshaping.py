@@ -181,6 +181,19 @@ def test_slice_shape(
     assert infer.slice(shape(operand), start, limit, strides) is shape(result)
 
 
+def test_pad_in_dim_shape() -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[3, 4])
+    assert xb.pad_in_dim(x, 0.0, 1, 2, -1).shape is xb.f32[3, 5]
+    with pytest.raises(
+        xb.ShapeInferenceError, match="dimno must be a dimension of operand, 0 to 1, got 2"
+    ):
+        xb.pad_in_dim(x, 0.0, 2, 0, 0)
+    recorded = len(x.builder.ops)
+    with pytest.raises(xb.ShapeInferenceError):
+        xb.pad_in_dim(x, 0.0, 1, -3, -2)
+    assert len(x.builder.ops) == recorded  # the constant of the failed op is gone
+
+
 def test_slice_in_dim_shape() -> None:
     assert infer.slice_in_dim(shape("f32[4,<=9]"), 1, 3, 1, 0) is shape("f32[2,<=9]")
 

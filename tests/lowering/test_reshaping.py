@@ -133,6 +133,12 @@ def test_pad(config: list[tuple[int, int, int]]) -> None:
     check(lambda x, v: xb.pad(x, v, config), lambda x, v: padded(x, v, config), (3, 4), ())
 
 
+def test_pad_in_dim() -> None:
+    x = np.arange(6, dtype=np.int16).reshape(2, 3)
+    found = evaluate(lambda a: xb.pad_in_dim(a, -1, 1, 1, 2), x)
+    np.testing.assert_array_equal(found, np.pad(x, [(0, 0), (1, 2)], constant_values=-1))
+
+
 def test_pad_of_nothing() -> None:
     config = [(2, 1, 3), (0, 1, 0)]
     check(lambda x, v: xb.pad(x, v, config), lambda x, v: padded(x, v, config), (0, 3), ())

@@ -65,7 +65,7 @@ docs: $(STAMP) ## write the generated parts of the documentation
 
 clean: ## remove the environments and all that was generated
 	rm -rf .venv .venv-newest build dist *.egg-info
-	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache examples/output
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): $(INPUTS)

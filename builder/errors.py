@@ -6,7 +6,9 @@ Each carries its facts as attributes besides the message: `op`, the name of the 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 __all__ = [
@@ -21,6 +23,20 @@ __all__ = [
 ]
 
 
+_PACKAGES = ("builder", "lowering")
+
+
+def _caller() -> str | None:
+    """ "file:line" of the nearest frame outside of this library."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in _PACKAGES:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
 class XlaError(Exception):
     """Base of every error that xlabuilder raises for wrong input.
 
@@ -28,6 +44,8 @@ class XlaError(Exception):
         op: name of the operation, or None.
         shapes: shapes of the operands by argument name (empty where there are none).
         dimension: number of the dimension at fault, or None.
+        location: "file:line" of the caller, the nearest line outside this library; it also stands
+            below the message in a traceback, which goes on into the library's own frames.
     """
 
     def __init__(
@@ -42,6 +60,9 @@ class XlaError(Exception):
         self.op = op
         self.shapes = dict(shapes or {})
         self.dimension = dimension
+        self.location = _caller()
+        if self.location is not None:
+            self.add_note(f"at {self.location}")
 
 
 class ShapeInferenceError(XlaError, ValueError):

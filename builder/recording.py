@@ -139,6 +139,15 @@ def resolve_builder(opcode: str, *operands: XlaOp) -> XlaBuilder:
     return _resolve(opcode, operands)[0]
 
 
+def _spoken(opcode: str) -> str:
+    """The public name of an op, as the user wrote it: "mul" for the opcode "multiply"."""
+    from builder.ops.registry import OPERATIONS  # the table is filled by the rooms above
+
+    if opcode in OPERATIONS:
+        return opcode
+    return next((name for name, info in OPERATIONS.items() if info.opcode == opcode), opcode)
+
+
 def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tuple[XlaOp, ...]]:
     """The slow way: operands of several builders, or of one that is not open.
 
@@ -148,33 +157,41 @@ def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tupl
     """
     target = operands[0].builder.innermost()
     for position, operand in enumerate(operands):
-        owner = operand.builder
-        if owner.built:
-            raise BuilderError(
-                f"{opcode}: operand {position} belongs to builder {owner.name!r}, which was "
-                f"already built, got\n  {operand!r}\n"
-                f"fix: record every op before build(), or begin a new XlaBuilder",
-                op=opcode,
-                shapes={f"operand {position}": operand.shape},
-            )
-        if owner.innermost() is not target:
-            purpose = target.purpose or owner.purpose
-            if purpose:
-                raise BuilderError(
-                    f"{opcode}: {purpose} can't use values of another computation, got\n"
-                    f"  {(operand if target.purpose else operands[0])!r}\n"
-                    f"fix: use its arguments, and constants made of them, alone; only callables "
-                    f"given to while_, conditional and call may use enclosing values",
-                    op=opcode,
-                    shapes={"operand": operand.shape},
-                )
-            raise BuilderError(
-                f"{opcode}: operands belong to different builders, got\n"
-                f"  operand 0 of builder {operands[0].builder.name!r}: {operands[0]!r}\n"
-                f"  operand {position} of builder {owner.name!r}: {operand!r}\n"
-                f"fix: record all operands with one builder; a value that another computation "
-                f"gives is passed as a parameter",
-                op=opcode,
-                shapes={"operand 0": operands[0].shape, f"operand {position}": operand.shape},
-            )
+        if operand.builder.built or operand.builder.innermost() is not target:
+            raise _foreign_operand(_spoken(opcode), operands, position)
     return target, tuple(target.adopt(opcode, operand) for operand in operands)
+
+
+def _foreign_operand(op: str, operands: tuple[XlaOp, ...], position: int) -> BuilderError:
+    """The error for operand `position`, which can't stand beside operand 0."""
+    first, operand = operands[0], operands[position]
+    shapes = {"operand 0": first.shape, f"operand {position}": operand.shape}
+    if operand.builder.built:
+        return BuilderError(
+            f"{op}: operand {position} belongs to builder {operand.builder.name!r}, which was "
+            f"already built, got\n  {operand!r}\n"
+            f"fix: record every op before build(), or begin a new XlaBuilder",
+            op=op,
+            shapes=shapes,
+        )
+    nested, foreign = first, operand
+    if not nested.builder.purpose:
+        nested, foreign = foreign, nested
+    if nested.builder.purpose:
+        return BuilderError(
+            f"{op}: {nested.builder.purpose} can't use values of another computation, got\n"
+            f"  {foreign!r}\n"
+            f"fix: use its arguments, and constants made of them, alone; only callables given to "
+            f"while_, conditional and call may use enclosing values",
+            op=op,
+            shapes=shapes,
+        )
+    return BuilderError(
+        f"{op}: operands belong to different builders, got\n"
+        f"  operand 0 of builder {first.builder.name!r}: {first!r}\n"
+        f"  operand {position} of builder {operand.builder.name!r}: {operand!r}\n"
+        f"fix: record all operands with one builder; a value that another computation gives is "
+        f"passed as a parameter",
+        op=op,
+        shapes=shapes,
+    )

@@ -26,6 +26,28 @@ NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
 OPERATOR_FUNCTIONS: Final[dict[str, Callable[..., XlaOp]]] = {}
 
 
+# What NumPy calls the operators, for those with a NumPy scalar on the left.
+_UFUNC_OPERATORS: Final = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "remainder": "rem",
+    "power": "pow",
+    "bitwise_and": "and_",
+    "bitwise_or": "or_",
+    "bitwise_xor": "xor",
+    "left_shift": "shift_left",
+    "right_shift": "right_shift_operator",
+    "equal": "eq",
+    "not_equal": "ne",
+    "less": "lt",
+    "less_equal": "le",
+    "greater": "gt",
+    "greater_equal": "ge",
+}
+
+
 class SourceLocation(NamedTuple):
     """Where in the user's program an op was recorded."""
 
@@ -131,19 +153,19 @@ class XlaOp:
 
     def __bool__(self) -> bool:
         raise OperandError(
-            f"{self.opcode}: an XlaOp has no truth value while the computation is being written, "
+            f"bool: an XlaOp has no truth value while the computation is being written, "
             f"got\n  {self!r}\n"
             f"fix: use xb.select(pred, a, b) for each element, xb.conditional for a branch, "
             f"xb.while_ for a loop, xb.and_ / xb.or_ / xb.not_ (or & | ~) for logic; "
             f"`op is None` to ask whether there is one",
-            op=self.opcode,
+            op="bool",
             shapes={"operand": self.shape},
         )
 
     def _no_number(self, wanted: str) -> OperandError:
         return OperandError(
-            f"{self.opcode}: an XlaOp has no value while the computation is being written, so it "
-            f"can't become {wanted}, got\n  {self!r}\n"
+            f"{wanted.rpartition(' ')[2]}: an XlaOp has no value while the computation is being "
+            f"written, so it can't become {wanted}, got\n  {self!r}\n"
             f"fix: build, compile and run the computation, then look at its result",
             op=self.opcode,
             shapes={"operand": self.shape},
@@ -164,8 +186,21 @@ class XlaOp:
     def __array__(self, *_args: Any, **_kwargs: Any) -> Any:
         raise self._no_number("a NumPy array")
 
-    # NumPy scalars and arrays on the left defer to the operators here.
-    __array_ufunc__ = None
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_kwargs: Any) -> XlaOp:
+        """``numpy_value + op`` records as ``op.__radd__`` does; other NumPy functions can't."""
+        name = _UFUNC_OPERATORS.get(ufunc.__name__)
+        if name is not None and method == "__call__" and len(inputs) == 2 and not _kwargs:
+            # NumPy hands its own scalars over as arrays of rank 0 in comparisons.
+            scalars = [v[()] if getattr(v, "shape", None) == () else v for v in inputs]
+            return OPERATOR_FUNCTIONS[name](*scalars)
+        raise OperandError(
+            f"numpy.{ufunc.__name__}: NumPy computes with values, and an XlaOp has none while the "
+            f"computation is being written, got\n  {self!r}\n"
+            f"fix: use the function of the same meaning in builder"
+            + (f": xb.{ufunc.__name__}" if ufunc.__name__ in OPERATOR_FUNCTIONS else ""),
+            op=ufunc.__name__,
+            shapes={"operand": self.shape},
+        )
 
     def __len__(self) -> int:
         if isinstance(self.shape, TupleShape):

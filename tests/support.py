@@ -17,7 +17,7 @@ import numpy as np
 import builder as xb
 import lowering
 from lowering import jaxlib_api, module_reader
-from lowering.rules.elementwise import counts_from_negative_zero
+from lowering.rules.elementwise import is_awkward_bitcast, counts_from_negative_zero
 
 # Opcodes that XLA's HLO parser reads and jaxlib converts, but that not every version executes
 # that way: 0.10 has no code for them on CPU, and 0.12 dies on complex numbers. Lowering writes
@@ -93,6 +93,8 @@ def _executable_as_hlo(computation: xb.XlaComputation) -> bool:
             if op.opcode in NOT_EXECUTABLE_AS_HLO:
                 return False
             if op.opcode == "popcnt" and op.shape.element_type in NARROW_SIGNED:
+                return False
+            if op.opcode == "bitcast_convert" and is_awkward_bitcast(op):
                 return False
             # XLA makes [0, 1, 2] of the constant [-0, 1, 2]; lowering goes round that too.
             if op.opcode == "constant" and counts_from_negative_zero(op.attributes["value"]):

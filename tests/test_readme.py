@@ -46,6 +46,7 @@ def test_an_error_of_the_library_is_an_output() -> None:
         "at position 4\n"
         "  f32[\n"
         "      ^\n"
+        "at example.py:3\n"
         "```\n"
     )
     assert writer.with_outputs(text) == text

@@ -41,11 +41,11 @@ _SEQUENCES = (list, builtins.tuple)
 
 
 @op("Tuple", opcode="tuple", section="Tuple")
-def tuple(*elements: XlaOp) -> XlaOp:
+def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
     """Several values as one.
 
     Args:
-        elements: at least one op; arrays, tokens or tuples. (The empty tuple, which has no
+        elements: at least one op; arrays, tokens or tuples; or one sequence of them. (The empty tuple, which has no
             operand to find the builder by, is ``builder.empty_tuple()``.)
 
     Returns:
@@ -63,6 +63,8 @@ def tuple(*elements: XlaOp) -> XlaOp:
 
     Operation Semantics: Tuple.
     """
+    if len(elements) == 1 and isinstance(elements[0], _SEQUENCES):
+        elements = builtins.tuple(elements[0])
     if not elements:
         raise OperandError(
             "tuple: at least one element is needed, got none\n"

@@ -13,6 +13,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder import primitive_type as pt
+from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, Shape, intern_array
 from builder.xla_op import XlaOp
 from lowering.mlir_context import MlirContext
@@ -100,7 +101,7 @@ def awkward_convert(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     assert isinstance(source, ArrayShape)
     if source.element_type.is_complex:
         # XLA looks at the real part alone; nonzero means either part.
-        values = [operands[0], _zeros(ctx, source)]
+        values = [operands[0], _filled(ctx, source, 0)]
         attributes = compare(ctx.mlir, {"comparison_direction": "NE", "compare_type": "FLOAT"})
         return ctx.value("stablehlo.compare", shape, values, attributes)
     # XLA takes the largest f4e2m1fn, 6, for an infinity.
@@ -108,11 +109,120 @@ def awkward_convert(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     return ctx.value("stablehlo.convert", shape, [wide])
 
 
-def _zeros(ctx: Emitter, shape: ArrayShape) -> Value:
+def _filled(ctx: Emitter, shape: ArrayShape, number: int) -> Value:
+    """An array of one number throughout."""
     scalar = intern_array(shape.element_type, ())
-    zero = _constant(ctx, scalar, np.zeros((), scalar.element_type.dtype))
+    value = _constant(ctx, scalar, np.array(number).astype(scalar.element_type.dtype))
     dimensions = {"broadcast_dimensions": ctx.mlir.i64_array(())}
-    return ctx.value("stablehlo.broadcast_in_dim", shape, [zero], dimensions)
+    return ctx.value("stablehlo.broadcast_in_dim", shape, [value], dimensions)
+
+
+def is_awkward_bitcast(op: XlaOp) -> bool:
+    source, target = op.operands[0].shape.element_type, op.shape.element_type
+    return source is not target and (source.is_complex or pt.pred in (source, target))
+
+
+@rule("bitcast_convert", when=is_awkward_bitcast)
+def awkward_bitcast(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    source, target = op.operands[0].shape, _array(op)
+    assert isinstance(source, ArrayShape)
+    if target.element_type is pt.pred:
+        return _bits_as_preds(ctx, operands[0], source, target)
+    if source.element_type is pt.pred:
+        return _preds_as_bits(ctx, operands[0], source, target)
+    if source.element_type is pt.c128:
+        return _halved_complex(ctx, operands[0], source, target)
+    return _doubled_complex(ctx, operands[0], source, target)
+
+
+def _word(bits: int) -> PrimitiveType:
+    return pt.from_name(f"u{bits}")
+
+
+def _bits_as_preds(ctx: Emitter, value: Value, source: ArrayShape, target: ArrayShape) -> Value:
+    """Bit by bit: to StableHLO and XlaBuilder a pred is one bit, to XLA's backends eight."""
+    bits = source.element_type.bits
+    words = source.with_element_type(_word(bits))
+    value = ctx.value("stablehlo.bitcast_convert", words, [value])
+    if bits < 8:
+        value = ctx.converted(value, words, pt.u8)
+    each = target.with_element_type(_word(max(bits, 8)))
+    places = {"broadcast_dimensions": ctx.mlir.i64_array(tuple(range(source.rank)))}
+    spread = ctx.value("stablehlo.broadcast_in_dim", each, [value], places)
+    shifted = ctx.value("stablehlo.shift_right_logical", each, [spread, _counted(ctx, each)])
+    lowest = ctx.value("stablehlo.and", each, [shifted, _filled(ctx, each, 1)])
+    return ctx.converted(lowest, each, pt.pred)
+
+
+def _preds_as_bits(ctx: Emitter, value: Value, source: ArrayShape, target: ArrayShape) -> Value:
+    """The same back."""
+    bits = target.element_type.bits
+    each = source.with_element_type(_word(max(bits, 8)))
+    wide = ctx.converted(value, source, each.element_type)
+    shifted = ctx.value("stablehlo.shift_left", each, [wide, _counted(ctx, each)])
+    scalar = intern_array(each.element_type, ())
+    zero = _constant(ctx, scalar, np.zeros((), scalar.element_type.dtype))
+    words = target.with_element_type(each.element_type)
+    dimensions = {"dimensions": ctx.mlir.i64_array((source.rank - 1,))}
+    reduced = ctx.create("stablehlo.reduce", words, [shifted, zero], dimensions, regions=1)
+    either = ctx.mlir.types[scalar]
+    block = ir.Block.create_at_start(reduced.regions[0], [either, either], [ctx.loc, ctx.loc])
+    inside: dict[str, Any] = {"loc": ctx.loc, "ip": ir.InsertionPoint(block)}
+    arguments = list(block.arguments)
+    together = ir.Operation.create("stablehlo.or", [either], arguments, **inside)
+    ir.Operation.create("stablehlo.return", [], [together.result], **inside)
+    result: Value = reduced.result
+    if bits < 8:
+        result = ctx.converted(result, words, _word(bits))
+    return ctx.value("stablehlo.bitcast_convert", target, [result])
+
+
+def _counted(ctx: Emitter, shape: ArrayShape) -> Value:
+    """0, 1, 2, ... along the last dimension."""
+    return ctx.value(
+        "stablehlo.iota", shape, [], {"iota_dimension": ctx.mlir.i64(shape.rank - 1)}
+    )
+
+
+def _halved_complex(ctx: Emitter, value: Value, source: ArrayShape, target: ArrayShape) -> Value:
+    """The halves of the real part make the first number, those of the imaginary part the second.
+
+    XLA's bitcast of complex numbers to another width ends the process.
+    """
+    halves = target.with_element_type(pt.f32)
+    part = source.with_element_type(pt.f64)
+    real, imag = (
+        ctx.value("stablehlo.bitcast_convert", halves, [ctx.value(name, part, [value])])
+        for name in ("stablehlo.real", "stablehlo.imag")
+    )
+    pair = [_paired(ctx, halves, real, imag, i) for i in (0, 1)]
+    return ctx.value("stablehlo.complex", target, pair)
+
+
+def _doubled_complex(ctx: Emitter, value: Value, source: ArrayShape, target: ArrayShape) -> Value:
+    """The same back."""
+    halves = source.with_element_type(pt.f32)
+    low, high = (ctx.value(name, halves, [value]) for name in ("stablehlo.real", "stablehlo.imag"))
+    part = target.with_element_type(pt.f64)
+    pair = [
+        ctx.value("stablehlo.bitcast_convert", part, [_paired(ctx, halves, low, high, i)])
+        for i in (0, 1)
+    ]
+    return ctx.value("stablehlo.complex", target, pair)
+
+
+def _paired(ctx: Emitter, shape: ArrayShape, first: Value, second: Value, index: int) -> Value:
+    """Element `index` of the last dimension of two arrays [..., 2], side by side."""
+    *outer, _ = shape.dimensions
+    one = intern_array(shape.element_type, (*outer, 1))
+    bounds = {
+        "start_indices": ctx.mlir.i64_array((0,) * len(outer) + (index,)),
+        "limit_indices": ctx.mlir.i64_array((*outer, index + 1)),
+        "strides": ctx.mlir.i64_array((1,) * shape.rank),
+    }
+    taken = [ctx.value("stablehlo.slice", one, [v], bounds) for v in (first, second)]
+    dimension = {"dimension": ctx.mlir.i64(shape.rank - 1)}
+    return ctx.value("stablehlo.concatenate", shape, taken, dimension)
 
 
 @direct("compare")

@@ -563,3 +563,10 @@ class TestCapturing:
         result = xb.call(lambda v: xb.tuple(v + t[0], t), x)
         assert str(result.shape) == "(f32[], (f32[], token[]))"
         assert result.operands == (x, t)
+
+
+def test_tuple_of_a_sequence() -> None:
+    b = xb.XlaBuilder()
+    x, y = b.parameter(xb.f32[2]), b.parameter(xb.s32[()])
+    assert xb.tuple([x, y]).operands == (x, y)
+    assert xb.tuple((x,)).shape is xb.tuple_shape([xb.f32[2]])

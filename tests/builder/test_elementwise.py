@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -333,7 +334,7 @@ class TestOperators:
         with pytest.raises(xb.OperandError) as caught:
             branch()
         assert str(caught.value) == (
-            "compare: an XlaOp has no truth value while the computation is being written, got\n"
+            "bool: an XlaOp has no truth value while the computation is being written, got\n"
             f"  {y!r}\n"
             "fix: use xb.select(pred, a, b) for each element, xb.conditional for a branch, "
             "xb.while_ for a loop, xb.and_ / xb.or_ / xb.not_ (or & | ~) for logic; "
@@ -626,3 +627,34 @@ class TestInferenceAlone:
             "add",
             {"lhs": xb.f32[2], "rhs": xb.s32[2]},
         )
+
+
+class TestNumPyBeside:
+    """NumPy scalars on the left record the operator; NumPy's functions can't take an op."""
+
+    def test_scalar_on_the_left(self) -> None:
+        x = xb.XlaBuilder().parameter(xb.f32[2])
+        y = np.float32(1) - x
+        assert y.opcode == "subtract"
+        assert y.operands[1] is x
+        assert (np.float32(1) < x).attributes["comparison_direction"] == "LT"
+
+    def test_function(self) -> None:
+        x = xb.XlaBuilder().parameter(xb.f32[2])
+        with pytest.raises(xb.OperandError) as caught:
+            np.tanh(x)
+        assert str(caught.value) == (
+            "numpy.tanh: NumPy computes with values, and an XlaOp has none while the computation "
+            "is being written, got\n"
+            "  <XlaOp %0 'p0' = f32[2] parameter()>\n"
+            "fix: use the function of the same meaning in builder: xb.tanh"
+        )
+
+
+def test_errors_name_the_callers_line() -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[2])
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(xb.XlaError) as caught:
+        x + xb.abs(x[0])
+    assert caught.value.location == f"{__file__}:{line}"
+    assert caught.value.__notes__ == [f"at {__file__}:{line}"]

@@ -193,7 +193,7 @@ class TestOwnership:
         with pytest.raises(xb.BuilderError) as caught:
             xb.neg(x)
         assert str(caught.value) == (
-            "negate: operand 0 belongs to builder 'done', which was already built, got\n"
+            "neg: operand 0 belongs to builder 'done', which was already built, got\n"
             f"  {x!r}\n"
             "fix: record every op before build(), or begin a new XlaBuilder"
         )

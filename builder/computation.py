@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from builder.shape import ProgramShape
-from builder.xla_op import XlaOp
+from builder.xla_op import NO_ATTRIBUTES, XlaOp
 
 __all__ = ["XlaComputation"]
 
@@ -120,7 +121,26 @@ class XlaComputation:
         return f"<XlaComputation {self.name!r} {self.program_shape}, {len(self.ops)} ops>"
 
 
+def called_in(attributes: Mapping[str, Any]) -> tuple[XlaComputation, ...]:
+    """The computations among an op's attributes, in their order."""
+    found: list[XlaComputation] = []
+    for value in attributes.values():
+        if isinstance(value, XlaComputation):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found.extend(v for v in value if isinstance(v, XlaComputation))
+    return tuple(found)
+
+
 def _direct(computation: XlaComputation) -> Iterator[XlaComputation]:
+    """The computations that ops of this one apply, as often as they do."""
+    # Ops that say the same share their attributes: those seen without a computation are passed by.
+    without = {id(NO_ATTRIBUTES)}
     for op in computation.ops:
-        if op.attributes:
-            yield from op.called_computations
+        attributes = op.attributes
+        if id(attributes) not in without:
+            called = called_in(attributes)
+            if called:
+                yield from called
+            else:
+                without.add(id(attributes))

@@ -144,6 +144,8 @@ class XlaOp:
     @property
     def called_computations(self) -> tuple[XlaComputation, ...]:
         """The computations that the op applies: reducer, condition, body, branches."""
+        from builder.computation import called_in  # computation builds on this module
+
         return called_in(self.attributes)
 
     def __repr__(self) -> str:
@@ -338,18 +340,3 @@ class XlaOp:
 
     def __ge__(self, other: Any) -> XlaOp:
         return OPERATOR_FUNCTIONS["ge"](self, other)
-
-
-def called_in(attributes: Mapping[str, Any]) -> tuple[XlaComputation, ...]:
-    """The computations among an op's attributes, in their order."""
-    if not attributes:
-        return ()
-    from builder.computation import XlaComputation  # computation builds on this module
-
-    found: list[XlaComputation] = []
-    for value in attributes.values():
-        if isinstance(value, XlaComputation):
-            found.append(value)
-        elif isinstance(value, tuple):
-            found.extend(v for v in value if isinstance(v, XlaComputation))
-    return tuple(found)

@@ -17,7 +17,11 @@ import numpy as np
 import builder as xb
 import lowering
 from lowering import jaxlib_api, module_reader
-from lowering.rules.elementwise import is_awkward_bitcast, counts_from_negative_zero
+from lowering.rules.elementwise import (
+    counts_from_negative_zero,
+    is_awkward_bitcast,
+    is_awkward_power,
+)
 
 # Opcodes that XLA's HLO parser reads and jaxlib converts, but that not every version executes
 # that way: 0.10 has no code for them on CPU, and 0.12 dies on complex numbers. Lowering writes
@@ -94,7 +98,10 @@ def _executable_as_hlo(computation: xb.XlaComputation) -> bool:
                 return False
             if op.opcode == "popcnt" and op.shape.element_type in NARROW_SIGNED:
                 return False
+            # A pred is one bit to the language and eight to the backend; 0 ** 64 is 1 to it.
             if op.opcode == "bitcast_convert" and is_awkward_bitcast(op):
+                return False
+            if op.opcode == "power" and is_awkward_power(op):
                 return False
             # XLA makes [0, 1, 2] of the constant [-0, 1, 2]; lowering goes round that too.
             if op.opcode == "constant" and counts_from_negative_zero(op.attributes["value"]):

@@ -225,6 +225,46 @@ def _paired(ctx: Emitter, shape: ArrayShape, first: Value, second: Value, index:
     return ctx.value("stablehlo.concatenate", shape, taken, dimension)
 
 
+def is_awkward_power(op: XlaOp) -> bool:
+    """A power of integers whose exponent is not known to be below 64."""
+    element_type = op.shape.element_type
+    if not element_type.is_integral or element_type.max < 64:
+        return False
+    exponent = op.operands[1]
+    if exponent.opcode == "broadcast_in_dim":
+        exponent = exponent.operands[0]
+    return exponent.opcode != "constant" or bool((exponent.attributes["value"] >= 64).any())
+
+
+@rule("power", when=is_awkward_power)
+def awkward_power(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """XLA looks at the low 6 bits of an exponent, since 2 to the 64 is more than any type holds.
+
+    But 0 to the 64 is 0, not 1.
+    """
+    shape = _array(op)
+    zero = _filled(ctx, shape, 0)
+    answers = shape.with_element_type(pt.pred)
+    is_zero, is_power = (
+        ctx.value(
+            "stablehlo.compare",
+            answers,
+            [value, zero],
+            compare(
+                ctx.mlir,
+                {
+                    "comparison_direction": direction,
+                    "compare_type": "SIGNED" if shape.element_type.is_signed else "UNSIGNED",
+                },
+            ),
+        )
+        for value, direction in zip(operands, ("EQ", "NE"), strict=True)
+    )
+    stays = ctx.value("stablehlo.and", answers, [is_zero, is_power])
+    power = ctx.value("stablehlo.power", shape, operands)
+    return ctx.value("stablehlo.select", shape, [stays, zero, power])
+
+
 @direct("compare")
 def compare(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
     return {

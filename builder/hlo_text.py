@@ -18,7 +18,7 @@ from builder.attributes import Precision
 from builder.computation import XlaComputation
 from builder.literal_text import literal_text, splat_value
 from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array
+from builder.shape import ArrayShape, Shape, TokenShape, intern_array, nested_text
 from builder.xla_op import XlaOp
 
 __all__ = ["module_text"]
@@ -73,27 +73,13 @@ def _computation_names(entry: XlaComputation) -> dict[XlaComputation, str]:
 
 def _with_layout(shape: Shape) -> str:
     """The text of a shape with the layout of each array, as instructions carry it."""
-    if isinstance(shape, ArrayShape):
-        if not shape.rank or shape.layout is not None:
-            return str(shape)
-        return f"{shape}{{{','.join(map(str, range(shape.rank - 1, -1, -1)))}}}"
-    if isinstance(shape, TokenShape):
+    return nested_text(shape, _leaf_with_layout)
+
+
+def _leaf_with_layout(shape: ArrayShape | TokenShape) -> str:
+    if isinstance(shape, TokenShape) or not shape.rank or shape.layout is not None:
         return str(shape)
-    # Tuples may be nested deeper than Python's stack.
-    parts: list[str] = []
-    stack: list[Shape | str] = [shape]
-    while stack:
-        top = stack.pop()
-        if isinstance(top, TupleShape):
-            stack.append(")")
-            for index in range(len(top.elements) - 1, -1, -1):
-                stack.append(top.elements[index])
-                if index:
-                    stack.append(", ")
-            stack.append("(")
-        else:
-            parts.append(top if isinstance(top, str) else _with_layout(top))
-    return "".join(parts)
+    return f"{shape}{_braces(range(shape.rank - 1, -1, -1))}"
 
 
 def _braces(values: Iterable[Any]) -> str:
@@ -215,13 +201,28 @@ def _parameter(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Wri
 @_rule("constant")
 def _constant(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
     array: np.ndarray[Any, Any] = op.attributes["value"]
-    element_type = op.shape.element_type
+    assert isinstance(op.shape, ArrayShape)
     value = splat_value(array)
     if value is None:
-        return opcode, literal_text(array, element_type), ""
-    scalar = intern_array(element_type, ())
-    one = printer.helper(op, "value", scalar, opcode, literal_text(value, element_type), "")
+        return _literal(printer, op, op.shape, array)
+    scalar = intern_array(op.shape.element_type, ())
+    one = printer.helper(op, "value", scalar, *_literal(printer, op, scalar, value))
     return "broadcast", one, ", dimensions={}"
+
+
+def _literal(
+    printer: _Printer, op: XlaOp, shape: ArrayShape, array: np.ndarray[Any, Any]
+) -> _Written:
+    element_type = shape.element_type
+    if not element_type.is_complex or not np.isnan(array.real).any():
+        return "constant", literal_text(array, element_type), ""
+    # XLA's parser makes both parts NaN where the real one is, so the parts go by themselves.
+    half = shape.with_element_type(element_type.real_type)
+    parts = [
+        printer.helper(op, name, half, "constant", literal_text(part, half.element_type), "")
+        for name, part in (("real", array.real), ("imag", array.imag))
+    ]
+    return "complex", ", ".join(parts), ""
 
 
 @_rule("iota")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from builder import primitive_type as pt
@@ -204,7 +204,7 @@ class TupleShape:
         return _INTERNED_TUPLES.setdefault(parts, shape)
 
     def __str__(self) -> str:
-        return _tuple_text(self)
+        return nested_text(self)
 
     __repr__ = __str__
 
@@ -424,8 +424,11 @@ def without_layout(shape: Shape) -> Shape:
     return TupleShape(without_layout(element) for element in shape.elements)
 
 
-def _tuple_text(shape: TupleShape) -> str:
-    """Text of a tuple, without recursion: tuples may be nested deeper than Python's stack."""
+def nested_text(shape: Shape, leaf_text: Callable[[ArrayShape | TokenShape], str] = str) -> str:
+    """The text of a shape whose leaves are written by `leaf_text`.
+
+    Without recursion: tuples may be nested deeper than Python's stack.
+    """
     parts: list[str] = []
     stack: list[Shape | str] = [shape]
     while stack:
@@ -438,7 +441,7 @@ def _tuple_text(shape: TupleShape) -> str:
                     stack.append(", ")
             stack.append("(")
         else:
-            parts.append(str(top))
+            parts.append(top if isinstance(top, str) else leaf_text(top))
     return "".join(parts)
 
 

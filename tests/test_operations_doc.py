@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
+from scripts import ROOT, load_script
 
 import builder as xb
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def load_writer() -> ModuleType:
-    path = ROOT / "tools" / "write_operations.py"
-    spec = importlib.util.spec_from_file_location("write_operations", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-writer = load_writer()
+writer = load_script("tools/write_operations.py")
 
 
 def test_the_committed_file_is_what_the_script_writes() -> None:

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
-
 import pytest
+from scripts import ROOT, load_script
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def load_writer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("write_readme", ROOT / "tools/write_readme.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-writer = load_writer()
+writer = load_script("tools/write_readme.py")
 
 
 def test_the_outputs_shown_are_those_that_come_out() -> None:

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections import defaultdict
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from scripts import load_script
 
 HERE = Path(__file__).parent
 FILES = ("xlabuilder_cases.jsonl.gz", "xlabuilder_killers.jsonl.gz")
 
 
-def load_runner() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("run_cases", HERE / "run_cases.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["run_cases"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-runner = load_runner()
+runner = load_script("tests/conformance/run_cases.py")
 
 
 def cases_by_op() -> dict[tuple[str, str], list[dict[str, Any]]]:

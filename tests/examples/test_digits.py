@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -14,22 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scripts import ROOT, load_script
 
 import builder as xb
 import lowering
 
-ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits.py"
 
 
 @pytest.fixture(scope="module")
 def digits() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("digits", DIGITS)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("examples/digits.py")
 
 
 def test_it_learns_and_leaves_its_programs_behind(tmp_path: Path) -> None:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from scripts import ROOT, load_script
 
-ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = ROOT / "notebooks" / "01_quickstart.ipynb"
 
 
-def load_writer() -> ModuleType:
-    path = ROOT / "tools" / "write_notebooks.py"
-    spec = importlib.util.spec_from_file_location("write_notebooks", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-writer = load_writer()
+writer = load_script("tools/write_notebooks.py")
 
 
 @pytest.fixture(scope="module")

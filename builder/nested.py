@@ -92,6 +92,8 @@ def record_callable(
     names = _parameter_names(function, len(shapes))
     parameters = [builder.parameter(s, n) for s, n in zip(shapes, names, strict=True)]
     if enclosing is not None:
+        builder.current_frontend_attributes = enclosing.current_frontend_attributes
+        builder.current_sharding = enclosing.current_sharding
         enclosing.child = builder
         enclosing.is_open = False
     try:

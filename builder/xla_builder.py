@@ -280,22 +280,24 @@ class XlaBuilder:
                 raise OperandError(
                     f"frontend_attributes: they map strings to strings, got {key!r}: {value!r}"
                 )
-        before = self.current_frontend_attributes
-        self.current_frontend_attributes = {**(before or {}), **attributes}
+        target = self.innermost()
+        before = target.current_frontend_attributes
+        target.current_frontend_attributes = {**(before or {}), **attributes}
         try:
             yield
         finally:
-            self.current_frontend_attributes = before
+            target.current_frontend_attributes = before
 
     @contextmanager
     def sharding(self, sharding: Any) -> Iterator[None]:
         """Ops recorded inside carry this sharding, in XLA's text form: "{replicated}"."""
-        before = self.current_sharding
-        self.current_sharding = sharding
+        target = self.innermost()
+        before = target.current_sharding
+        target.current_sharding = sharding
         try:
             yield
         finally:
-            self.current_sharding = before
+            target.current_sharding = before
 
     def adopt(self, opcode: str, op: XlaOp) -> XlaOp:
         """`op` as this builder may use it: its own ops as they are, enclosing ones captured."""

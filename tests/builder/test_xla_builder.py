@@ -462,3 +462,21 @@ class TestCallOfTheBuilder:
     def test_no_computation(self) -> None:
         with pytest.raises(xb.OperandError, match="call: computation must be an XlaComputation"):
             xb.XlaBuilder().call(abs)  # type: ignore[arg-type]
+
+
+def test_annotations_reach_the_callables_recorded_inside() -> None:
+    b = xb.XlaBuilder()
+    n = b.parameter(xb.s32[()], "n")
+
+    def body(state: xb.XlaOp) -> xb.XlaOp:
+        with b.frontend_attributes({"inner": "2"}):
+            doubled = state * 2
+        return doubled + 1
+
+    with b.frontend_attributes({"outer": "1"}), b.sharding("{replicated}"):
+        loop = xb.while_(lambda s: s < 10, body, n)
+    recorded = {op.opcode: op for op in loop.attributes["body"].ops}
+    assert recorded["multiply"].frontend_attributes == {"outer": "1", "inner": "2"}
+    assert recorded["add"].frontend_attributes == {"outer": "1"}
+    assert recorded["add"].sharding == "{replicated}"
+    assert b.current_frontend_attributes is None

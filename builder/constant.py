@@ -120,13 +120,19 @@ def scalar_array(
     value: Any, element_type: PrimitiveType, op: str = "constant"
 ) -> np.ndarray[Any, Any]:
     """The Python number `value` as a read-only rank-0 array; raises as `check_number` does."""
-    if value == 0 or type(value) not in (int, float, bool):
-        # Equal but not the same: 0.0 and -0.0, a number and one of a subclass.
-        return _scalar_array(value, element_type, op)
-    return _cached_scalar_array(value, element_type, op)
+    # Programs repeat their numbers, and checking one takes ten times as long as looking it up.
+    kind = type(value)
+    if kind is float:
+        # 0.0 and -0.0 are equal, and not the same.
+        return _cached_scalar_array(value, math.copysign(1.0, value), element_type, op)
+    if kind is int or kind is bool:
+        return _cached_scalar_array(value, 0.0, element_type, op)
+    return _scalar_array(value, 0.0, element_type, op)
 
 
-def _scalar_array(value: Any, element_type: PrimitiveType, op: str) -> np.ndarray[Any, Any]:
+def _scalar_array(
+    value: Any, _sign: float, element_type: PrimitiveType, op: str
+) -> np.ndarray[Any, Any]:
     check_number(value, element_type, op)
     if not element_type.is_integral:
         # By way of the widest type: NumPy's own choice for a large int would be `object`.
@@ -138,8 +144,7 @@ def _scalar_array(value: Any, element_type: PrimitiveType, op: str) -> np.ndarra
     return array
 
 
-# Programs repeat their numbers; checking one takes ten times as long as looking it up. The arrays
-# are read-only, so that constants may share them. Typed: 1, 1.0 and True are different numbers.
+# Read-only, so that constants may share them. Typed: 1, 1.0 and True are different numbers.
 _cached_scalar_array = lru_cache(maxsize=4096, typed=True)(_scalar_array)
 
 

@@ -29,7 +29,12 @@ _HLO_NAMES: Final = {
     "dot_general": "dot",
     "optimization_barrier": "opt-barrier",
 }
-_TYPE_NAMES: Final = {t.name for t in pt.ALL} | {"token", "opaque", "tuple"}
+# Words that HLO's lexer does not take for names.
+_RESERVED: Final = {t.name for t in pt.ALL} | {
+    *("token", "opaque", "tuple", "HloModule", "ENTRY", "ROOT", "true", "false", "inf", "nan"),
+    *("maximal", "replicated", "manual", "unreduced", "unknown", "last_tile_dim_replicate"),
+    *("shard_as", "shard_like"),
+}
 
 
 def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
@@ -54,7 +59,9 @@ def _identifier(name: str) -> str:
     text = re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
     if not text or not (text[0].isalpha() or text[0] == "_"):
         text = "_" + text
-    return text + "_" if text in _TYPE_NAMES else text
+    if text.startswith("__"):  # XLA keeps these for itself
+        text = "x" + text
+    return text + "_" if text in _RESERVED else text
 
 
 def _computation_names(entry: XlaComputation) -> dict[XlaComputation, str]:

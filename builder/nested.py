@@ -88,7 +88,6 @@ def record_callable(
     builder = XlaBuilder(_name_of(function, f"{op.rstrip('_')}_{role.replace(' ', '_')}"))
     builder.purpose = f"the {role} of {op}"
     builder.parent = enclosing
-    builder.may_capture = enclosing is not None
     names = _parameter_names(function, len(shapes))
     parameters = [builder.parameter(s, n) for s, n in zip(shapes, names, strict=True)]
     if enclosing is not None:
@@ -161,7 +160,7 @@ def as_computation(
         raise OperandError(
             f"{op}: {role} must be an XlaComputation or a callable, got {computation!r}", op=op
         )
-    if getattr(computation, "__module__", "").startswith("builder."):
+    if (getattr(computation, "__module__", None) or "").startswith("builder."):
         key = (computation, tuple(shapes))
         found = _OWN.get(key)
         if found is None:

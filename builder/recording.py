@@ -118,25 +118,43 @@ class undone_on_error:  # noqa: N801 - used as a statement, like contextlib's
     is found broken would else leave them behind, and the last op is the default root.
     """
 
-    __slots__ = ("builder", "count")
+    __slots__ = ("builder", "marks")
 
     def __init__(self, builder: XlaBuilder) -> None:
         self.builder = builder
 
     def __enter__(self) -> None:
-        self.count = len(self.builder.ops)
+        # Enclosing builders too: a value captured from further out passes through each of them.
+        self.marks = []
+        builder: XlaBuilder | None = self.builder
+        while builder is not None:
+            counts = len(builder.ops), len(builder.captured), len(builder.parameters)
+            self.marks.append((builder, counts))
+            builder = builder.parent
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is not None:
-            del self.builder.ops[self.count :]
+        if kind is None:
+            return
+        for builder, (ops, captured, parameters) in self.marks:
+            del builder.ops[ops:]
+            # Dicts keep the order of insertion: what came last goes first.
+            while len(builder.captured) > captured:
+                builder.captured.popitem()
+            while len(builder.parameters) > parameters:
+                _, parameter = builder.parameters.popitem()
+                builder.parameter_names.discard(parameter.name or "")
 
 
 def resolve_builder(opcode: str, *operands: XlaOp) -> XlaBuilder:
     """The builder that will record an op on these operands; raises as `record` does."""
     builder = operands[0].builder
-    if builder.is_open and all(o.builder is builder for o in operands):
-        return builder
-    return _resolve(opcode, operands)[0]
+    if builder.is_open:
+        for operand in operands:
+            if operand.builder is not builder:
+                break
+        else:
+            return builder
+    return _target(opcode, operands)
 
 
 def _spoken(opcode: str) -> str:
@@ -148,8 +166,8 @@ def _spoken(opcode: str) -> str:
     return next((name for name, info in OPERATIONS.items() if info.opcode == opcode), opcode)
 
 
-def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tuple[XlaOp, ...]]:
-    """The slow way: operands of several builders, or of one that is not open.
+def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
+    """The builder that records, of operands of several builders, or of one that is not open.
 
     While a callable of a `while_`, `conditional` or `call` is being recorded, the enclosing
     builder is not open: what is recorded belongs to the innermost builder, and values from
@@ -159,6 +177,12 @@ def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tupl
     for position, operand in enumerate(operands):
         if operand.builder.built or operand.builder.innermost() is not target:
             raise _foreign_operand(_spoken(opcode), operands, position)
+    return target
+
+
+def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tuple[XlaOp, ...]]:
+    """The builder that records, and the operands as it may use them."""
+    target = _target(opcode, operands)
     return target, tuple(target.adopt(opcode, operand) for operand in operands)
 
 

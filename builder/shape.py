@@ -454,7 +454,7 @@ class ProgramShape:
         result: the shape of the root.
     """
 
-    __slots__ = ("parameter_names", "parameters", "result")
+    __slots__ = ("_hash", "parameter_names", "parameters", "result")
 
     parameters: tuple[Shape, ...]
     parameter_names: tuple[str, ...]
@@ -468,6 +468,8 @@ class ProgramShape:
             f"p{i}" for i in range(len(self.parameters))
         )
         self.result = result
+        # Signatures are keys of caches; shapes are interned, so this looks one level deep.
+        self._hash = hash((self.parameters, self.result))
         if len(self.parameter_names) != len(self.parameters):
             raise ValueError("as many parameter names as parameters are needed")
 
@@ -480,7 +482,7 @@ class ProgramShape:
         )
 
     def __hash__(self) -> int:
-        return hash((self.parameters, self.result))
+        return self._hash
 
     def __str__(self) -> str:
         inputs = ", ".join(

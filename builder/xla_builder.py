@@ -43,9 +43,9 @@ class XlaBuilder:
         "current_frontend_attributes",
         "current_sharding",
         "is_open",
-        "may_capture",
         "name",
         "ops",
+        "parameter_names",
         "parameters",
         "parent",
         "purpose",
@@ -57,6 +57,7 @@ class XlaBuilder:
         self.name = name
         self.ops: list[XlaOp] = []
         self.parameters: dict[int, XlaOp] = {}
+        self.parameter_names: set[str] = set()
         self.built = False
         # One flag says that nothing special is going on, so that recording asks one question:
         # false once built, and while the callable of a nested computation is being recorded.
@@ -68,7 +69,6 @@ class XlaBuilder:
         # and the enclosing values that it uses (id of the op -> the op, what stands for it here).
         self.parent: XlaBuilder | None = None
         self.purpose = ""
-        self.may_capture = False
         self.captured: dict[int, tuple[XlaOp, XlaOp]] = {}
 
     def __repr__(self) -> str:
@@ -143,16 +143,16 @@ class XlaBuilder:
                 shapes={str(taken.name): taken.shape, str(name): resolved},
             )
         label = f"p{number}" if name is None else name
-        for other in self.parameters.values():
-            if other.name == label:
-                raise BuilderError(
-                    f"parameter: the name {label!r} is taken already, got\n"
-                    f"  {other.attributes['number']}: {label!r} {other.shape}\n"
-                    f"  {number}: {label!r} {resolved}\n"
-                    f"fix: give each parameter a name of its own",
-                    op="parameter",
-                    shapes={label: resolved},
-                )
+        if label in self.parameter_names:
+            other = next(p for p in self.parameters.values() if p.name == label)
+            raise BuilderError(
+                f"parameter: the name {label!r} is taken already, got\n"
+                f"  {other.attributes['number']}: {label!r} {other.shape}\n"
+                f"  {number}: {label!r} {resolved}\n"
+                f"fix: give each parameter a name of its own",
+                op="parameter",
+                shapes={label: resolved},
+            )
         # The layout is a fact of the entry, not of the value: ops see the shape without it.
         shape_of_value = without_layout(resolved)
         attributes: dict[str, Any] = {"number": number}
@@ -161,6 +161,7 @@ class XlaBuilder:
         op = append(self, "parameter", shape_of_value, (), attributes)
         op.name = label
         self.parameters[number] = op
+        self.parameter_names.add(label)
         return op
 
     def constant(self, value: Any, element_type: Any = None) -> XlaOp:
@@ -311,15 +312,6 @@ class XlaBuilder:
                 f"{opcode}: operand belongs to builder {op.builder.name!r}, not to "
                 f"{self.name!r}, got\n  {op!r}\n"
                 f"fix: pass it as a parameter",
-                op=opcode,
-                shapes={"operand": op.shape},
-            )
-        if not self.may_capture:
-            raise BuilderError(
-                f"{opcode}: {self.purpose} can't use values of the enclosing computation, got\n"
-                f"  {op!r} of builder {op.builder.name!r}\n"
-                f"fix: only while_, conditional and call capture; here use the arguments alone, "
-                f"and constants that are made inside",
                 op=opcode,
                 shapes={"operand": op.shape},
             )

@@ -192,9 +192,7 @@ class XlaOp:
         """``numpy_value + op`` records as ``op.__radd__`` does; other NumPy functions can't."""
         name = _UFUNC_OPERATORS.get(ufunc.__name__)
         if name is not None and method == "__call__" and len(inputs) == 2 and not _kwargs:
-            # NumPy hands its own scalars over as arrays of rank 0 in comparisons.
-            scalars = [v[()] if getattr(v, "shape", None) == () else v for v in inputs]
-            return OPERATOR_FUNCTIONS[name](*scalars)
+            return OPERATOR_FUNCTIONS[name](*inputs)
         raise OperandError(
             f"numpy.{ufunc.__name__}: NumPy computes with values, and an XlaOp has none while the "
             f"computation is being written, got\n  {self!r}\n"

@@ -45,8 +45,8 @@ def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
     """Several values as one.
 
     Args:
-        elements: at least one op; arrays, tokens or tuples; or one sequence of them. (The empty tuple, which has no
-            operand to find the builder by, is ``builder.empty_tuple()``.)
+        elements: at least one op; arrays, tokens or tuples; or one sequence of them. (The empty
+            tuple, which has no operand to find the builder by, is ``builder.empty_tuple()``.)
 
     Returns:
         A tuple of their shapes.

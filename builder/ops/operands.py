@@ -14,7 +14,7 @@ from builder.errors import OperandError
 from builder.primitive_type import PrimitiveType
 from builder.recording import append, record, resolve_builder
 from builder.shape import ArrayShape, intern_array
-from builder.shape_inference.check import integers
+from builder.shape_inference.check import Check, integers
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -66,8 +66,8 @@ def _short(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """A Python or NumPy scalar, which ops take next to an XlaOp."""
-    return isinstance(value, _NUMBERS)
+    """A Python or NumPy scalar (or array of rank 0), which ops take next to an XlaOp."""
+    return isinstance(value, _NUMBERS) or (isinstance(value, np.ndarray) and value.ndim == 0)
 
 
 def number_as(
@@ -78,7 +78,7 @@ def number_as(
     A NumPy scalar keeps its own type, which the op then checks.
     """
     builder = resolve_builder(op, beside, *more)
-    if isinstance(value, np.generic):
+    if isinstance(value, (np.generic, np.ndarray)):
         array, shape = as_constant_array(value)
     else:
         array, shape = scalar_array(value, element_type, op), intern_array(element_type, ())
@@ -98,8 +98,18 @@ def dimensions_attribute(name: str, dimensions: tuple[int, ...]) -> Mapping[str,
     return MappingProxyType({name: dimensions})
 
 
-def broadcast_to(operand: XlaOp, shape: ArrayShape, dimensions: tuple[int, ...]) -> XlaOp:
+def broadcast_to(
+    operand: XlaOp, shape: ArrayShape, dimensions: tuple[int, ...], op: str = "broadcast_in_dim"
+) -> XlaOp:
     """Records the broadcast of `operand` into `shape`; its dimensions go where it is said."""
+    source = operand.shape
+    assert isinstance(source, ArrayShape)  # inference has said so
+    if not (shape.is_bounded and source.is_bounded):
+        Check(op, operand=source).fail(
+            f"an operand can't be broadcast where a size is unbounded: {source} would have to "
+            f"become {shape}",
+            fix="give the dimension a bound: f32[<=n] instead of f32[?]",
+        )
     return record(
         "broadcast_in_dim",
         shape,

@@ -15,7 +15,7 @@ from builder.nested import as_computation
 from builder.ops.operands import Number, is_number, need_op, need_ops, number_as
 from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
-from builder.shape import intern_array
+from builder.shape import ArrayShape, Shape, intern_array
 from builder.shape_inference.check import Check, integers
 from builder.xla_op import XlaOp
 
@@ -69,24 +69,30 @@ def reduce(
     Operation Semantics: Reduce.
     """
     arrays = need_ops("reduce", "operand", operands)
-    check = Check.numbered("reduce", "operand", [a.shape for a in arrays])
-    check.that(bool(arrays), "at least one operand is needed, got none")
-    checked = check.arrays()
+    if not arrays:
+        Check("reduce").fail("at least one operand is needed, got none")
     given: Sequence[Any] = init_values if isinstance(init_values, (list, tuple)) else [init_values]
     places = integers("reduce", "dimensions", dimensions)
-    scalars = [intern_array(a.element_type, ()) for a in checked]
+    shapes = tuple([a.shape for a in arrays])
+    scalars = _scalars_of(shapes)
     applied = as_computation("reduce", "computation", computation, scalars + scalars)
-    with undone_on_error(resolve_builder("reduce", *arrays)):
+    builder = resolve_builder("reduce", *arrays)
+    with undone_on_error(builder):
         inits = []
         for index, value in enumerate(given):
-            if is_number(value) and index < len(arrays):
-                value = number_as("reduce", value, checked[index].element_type, *arrays)
-            inits.append(need_op("reduce", f"init value {index}", value))
-        shape = _reduce_shape(
-            tuple(a.shape for a in arrays),
-            tuple(i.shape for i in inits),
-            applied.program_shape,
-            places,
-        )
+            if type(value) is not XlaOp:
+                if not is_number(value) or index >= len(arrays):
+                    need_op("reduce", f"init value {index}", value)
+                value = number_as("reduce", value, scalars[index].element_type, arrays[0])
+            inits.append(value)
+        init_shapes = tuple([i.shape for i in inits])
+        shape = _reduce_shape(shapes, init_shapes, applied.program_shape, places)
     attributes = {"to_apply": applied, "dimensions": places}
     return record("reduce", shape, (*arrays, *inits), attributes)
+
+
+@lru_cache(maxsize=4096)
+def _scalars_of(shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
+    """A scalar shape of each operand's element type; raises when one is no array."""
+    arrays = Check.numbered("reduce", "operand", shapes).arrays()
+    return tuple(intern_array(a.element_type, ()) for a in arrays)

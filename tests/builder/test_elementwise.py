@@ -23,15 +23,24 @@ PRED = {xb.pred}
 # From the document, and from what the C++ builder takes where that is silent.
 UNARY: dict[str, set[xb.PrimitiveType]] = {
     "abs": SIGNED | FLOAT | COMPLEX,
+    "acos": FLOAT | COMPLEX,
+    "acosh": FLOAT | COMPLEX,
+    "asin": FLOAT | COMPLEX,
+    "asinh": FLOAT | COMPLEX,
+    "atanh": FLOAT | COMPLEX,
+    "cbrt": FLOAT,
     "ceil": FLOAT,
     "clz": INTEGER,
     "cos": FLOAT | COMPLEX,
+    "cosh": FLOAT | COMPLEX,
     "erf": FLOAT,
     "exp": FLOAT | COMPLEX,
+    "expm1": FLOAT | COMPLEX,
     "floor": FLOAT,
     "imag": FLOAT | COMPLEX,
     "is_finite": FLOAT,
     "log": FLOAT | COMPLEX,
+    "log1p": FLOAT | COMPLEX,
     "logistic": FLOAT | COMPLEX,
     "neg": INTEGER | FLOAT | COMPLEX,
     "not_": PRED | INTEGER,
@@ -41,7 +50,10 @@ UNARY: dict[str, set[xb.PrimitiveType]] = {
     "round_nearest_even": FLOAT,
     "rsqrt": FLOAT | COMPLEX,
     "sign": SIGNED | FLOAT | COMPLEX,
+    "sin": FLOAT | COMPLEX,
+    "sinh": FLOAT | COMPLEX,
     "sqrt": FLOAT | COMPLEX,
+    "tan": FLOAT | COMPLEX,
     "tanh": FLOAT | COMPLEX,
 }
 BINARY: dict[str, set[xb.PrimitiveType]] = {
@@ -58,6 +70,7 @@ BINARY: dict[str, set[xb.PrimitiveType]] = {
     "pow": INTEGER | FLOAT | COMPLEX,
     "atan2": FLOAT | COMPLEX,
     "shift_left": INTEGER,
+    "shift_right_arithmetic": INTEGER,
     "shift_right_logical": INTEGER,
     "complex": {xb.f32, xb.f64},
 }

@@ -121,21 +121,26 @@ def builder_of(name: str, lhs: Any, rhs: Any) -> XlaBuilder:
 
 
 def element_type_of(name: str, beside: XlaOp) -> PrimitiveType:
-    shape_inference.Check(name, operand=beside.shape).arrays()
-    return beside.shape.element_type
+    """The element type that a number beside this op takes."""
+    shape = beside.shape
+    if not isinstance(shape, ArrayShape):
+        shape_inference.Check(name, operand=shape).arrays()
+    return shape.element_type
 
 
 def record_binary(name: str, opcode: str, lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
         with undone_on_error(builder_of(name, lhs, rhs)):
             return record_binary(name, opcode, *operand_pair(name, lhs, rhs), broadcast_dimensions)
+    if lhs.builder is not rhs.builder:
+        resolve_builder(name, lhs, rhs)  # before a broadcast of one of them is recorded
     if broadcast_dimensions is not None:
         broadcast_dimensions = dimensions_argument(name, broadcast_dimensions)
     shape, left, right = _binary_plan(opcode, lhs.shape, rhs.shape, broadcast_dimensions, name)
     if left is not None:
-        lhs = broadcast_to(lhs, *left)
+        lhs = broadcast_to(lhs, *left, name)
     if right is not None:
-        rhs = broadcast_to(rhs, *right)
+        rhs = broadcast_to(rhs, *right, name)
     return record(opcode, shape, (lhs, rhs))
 
 
@@ -162,13 +167,15 @@ def record_compare(
         with undone_on_error(builder_of(name, lhs, rhs)):
             pair = operand_pair(name, lhs, rhs)
             return record_compare(name, direction, *pair, broadcast_dimensions, total_order)
+    if lhs.builder is not rhs.builder:
+        resolve_builder(name, lhs, rhs)  # before a broadcast of one of them is recorded
     dimensions = dimensions_argument(name, broadcast_dimensions)
     shape, left, right = _compare_plan(
         lhs.shape, rhs.shape, direction, dimensions, total_order, name
     )
     if left is not None:
-        lhs = broadcast_to(lhs, *left)
+        lhs = broadcast_to(lhs, *left, name)
     if right is not None:
-        rhs = broadcast_to(rhs, *right)
+        rhs = broadcast_to(rhs, *right, name)
     kind = _comparison_type(lhs.shape.element_type, total_order)
     return record("compare", shape, (lhs, rhs), _COMPARISONS[direction, kind])

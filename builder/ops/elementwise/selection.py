@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from builder import shape_inference
 from builder.computation import XlaComputation
@@ -18,6 +19,10 @@ from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, intern_array
 from builder.shape_inference.check import integers
 from builder.xla_op import XlaOp
+
+_clamp_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.clamp)
+_select_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.select)
+_map_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.map)
 
 
 @op("Clamp", opcode="clamp", section="Clamp")
@@ -47,6 +52,8 @@ def clamp(min: XlaOp | Number, operand: XlaOp, max: XlaOp | Number) -> XlaOp:
     Operation Semantics: Clamp.
     """
     beside = need_op("clamp", "operand", operand)
+    if type(min) is XlaOp and type(max) is XlaOp:
+        return _clamp(min, beside, max)
     with undone_on_error(resolve_builder("clamp", beside)):
         lower, upper = (
             number_as("clamp", v, element_type_of("clamp", beside), beside)
@@ -54,10 +61,15 @@ def clamp(min: XlaOp | Number, operand: XlaOp, max: XlaOp | Number) -> XlaOp:
             else need_op("clamp", n, v)
             for n, v in (("min", min), ("max", max))
         )
-        shape = shape_inference.elementwise.clamp(lower.shape, beside.shape, upper.shape)
-        if shape.rank and not _rank(beside):
-            beside = _scalar_to(beside, shape)
-        return record("clamp", shape, (lower, beside, upper))
+        return _clamp(lower, beside, upper)
+
+
+def _clamp(lower: XlaOp, operand: XlaOp, upper: XlaOp) -> XlaOp:
+    resolve_builder("clamp", lower, operand, upper)
+    shape = _clamp_shape(lower.shape, operand.shape, upper.shape)
+    if shape.rank and not _rank(operand):
+        operand = _scalar_to(operand, shape, "clamp")
+    return record("clamp", shape, (lower, operand, upper))
 
 
 @op("Select", opcode="select", section="Select")
@@ -85,18 +97,21 @@ def select(pred: XlaOp, on_true: XlaOp | Number, on_false: XlaOp | Number) -> Xl
     Operation Semantics: Select.
     """
     which = need_op("select", "pred", pred)
+    if type(on_true) is XlaOp and type(on_false) is XlaOp:
+        return _select(which, on_true, on_false)
     with undone_on_error(resolve_builder("select", which)):
         return _select(which, *operand_pair("select", on_true, on_false))
 
 
 def _select(which: XlaOp, first: XlaOp, second: XlaOp) -> XlaOp:
-    shape = shape_inference.elementwise.select(which.shape, first.shape, second.shape)
+    resolve_builder("select", which, first, second)
+    shape = _select_shape(which.shape, first.shape, second.shape)
     if isinstance(shape, ArrayShape):
         # A scalar pred stays a scalar (HLO and StableHLO take it so), a scalar value does not.
         if shape.rank and not _rank(first):
-            first = _scalar_to(first, shape)
+            first = _scalar_to(first, shape, "select")
         if shape.rank and not _rank(second):
-            second = _scalar_to(second, shape)
+            second = _scalar_to(second, shape, "select")
     else:
         return _select_tuple(which, first, second)
     return record("select", shape, (which, first, second))
@@ -106,8 +121,8 @@ def _rank(operand: XlaOp) -> int:
     return operand.shape.rank if isinstance(operand.shape, ArrayShape) else 0
 
 
-def _scalar_to(operand: XlaOp, shape: ArrayShape) -> XlaOp:
-    return broadcast_to(operand, shape, ())
+def _scalar_to(operand: XlaOp, shape: ArrayShape, op: str) -> XlaOp:
+    return broadcast_to(operand, shape, (), op)
 
 
 def _select_tuple(pred: XlaOp, first: XlaOp, second: XlaOp) -> XlaOp:
@@ -159,12 +174,11 @@ def map(
         if dimensions is None
         else integers("map", "dimensions", dimensions)
     )
-    shape = shape_inference.elementwise.map(shapes, applied.program_shape, places)
+    shape = _map_shape(builtins.tuple(shapes), applied.program_shape, places)
+    resolve_builder("map", *arrays)
     if shape.rank:
         arrays = builtins.tuple(
-            a
-            if _rank(a)
-            else _scalar_to(a, first.with_layout(None).with_element_type(a.shape.element_type))
+            a if _rank(a) else _scalar_to(a, first.with_element_type(a.shape.element_type), "map")
             for a in arrays
         )
     return record("map", shape, arrays, {"to_apply": applied, "dimensions": places})

@@ -1,0 +1,89 @@
+"""An op that fails leaves nothing behind: no helper op, no capture, no parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import builder as xb
+
+
+def check_whole(computation: xb.XlaComputation) -> None:
+    """Every operand is an op of the same computation, recorded before its user."""
+    for one in (computation, *computation.called_computations()):
+        for index, op in enumerate(one.ops):
+            assert op.id == index
+            for operand in op.operands:
+                assert one.ops[operand.id] is operand
+                assert operand.id < index
+        assert [p.attributes["number"] for p in one.parameters] == list(range(len(one.parameters)))
+        for parameter in one.parameters:
+            assert one.ops[parameter.id] is parameter
+
+
+def other_op(shape: xb.Shape) -> xb.XlaOp:
+    return xb.XlaBuilder("other").parameter(shape)
+
+
+FAILURES: dict[str, Callable[[xb.XlaOp], object]] = {
+    "number that does not fit": lambda x: x + 1e60,
+    "number beside, then a bad shape": lambda x: xb.add(x, 1.0, broadcast_dimensions=[5]),
+    "foreign operand after a broadcast": lambda x: xb.add(x, other_op(xb.f32[2, 3]), [1]),
+    "foreign operand before a broadcast": lambda x: xb.add(other_op(xb.f32[2, 3]), x, [1]),
+    "foreign operand compared": lambda x: xb.lt(x, other_op(xb.f32[2, 3]), [1]),
+    "clamp with a number and a bad bound": lambda x: xb.clamp(0.0, x, other_op(xb.s32[3])),
+    "select with a number": lambda x: xb.select(x > 0.0, x, 1e60),
+    "reduce, init value, bad dimension": lambda x: xb.reduce(x, 0.0, xb.add, [7]),
+    "reduce, two init values": lambda x: xb.reduce(x, [0.0, 1.0], xb.add, [0]),
+    "pad with a number": lambda x: xb.pad(x, 0.0, [(0, -9, 0)]),
+    "map of foreign operands": lambda x: xb.map([x, other_op(xb.f32[()])], lambda a, b: a + b),
+    "while with a bad condition": lambda x: xb.while_(lambda s: s, lambda s: s, (x, x)),
+    "while whose body raises": lambda x: xb.while_(lambda s: s[0] < 0.0, lambda s: 1 / 0, (x, x)),
+    "branches that differ": lambda x: xb.conditional(
+        x.builder.constant(True), None, lambda: x, None, lambda: xb.tuple(x, x)
+    ),
+    "call of something else": lambda x: xb.call(lambda a, b: a, x),
+    "parameter inside a body that fails": lambda x: xb.while_(
+        lambda s: x.builder.parameter(xb.f32[()], "late") < 0.0, lambda s: "nothing", x
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_at_the_top(name: str) -> None:
+    b = xb.XlaBuilder()
+    x = b.parameter(xb.f32[3], "x")
+    ready = b.constant(True) if name == "branches that differ" else None
+    recorded = len(b.ops)
+    if ready is not None:
+        b.ops.pop()  # the case records its own
+        recorded -= 1
+    try:
+        FAILURES[name](x)
+    except (xb.XlaError, ZeroDivisionError):
+        left = [op.opcode for op in b.ops[recorded:]]
+    else:
+        pytest.fail("it did not fail")
+    # What the user recorded himself, before the op that failed, stays.
+    own = {"select with a number": ["constant", "broadcast_in_dim", "compare"]}
+    assert left == own.get(name, ["constant"] if name == "branches that differ" else [])
+    assert list(b.parameters) == [0]
+    b.parameter(xb.f32[()], "late")  # its name and number are free again
+    check_whole(b.build(x + x))
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_inside_a_loop_whose_body_goes_on(name: str) -> None:
+    """The body catches the error, and uses the same enclosing value afterwards."""
+    b = xb.XlaBuilder()
+    x, y, n = (b.parameter(xb.f32[3], name) for name in ("x", "y", "n"))
+
+    def body(state: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
+        i, total = state
+        with pytest.raises((xb.XlaError, ZeroDivisionError)):
+            FAILURES[name](x)
+        return i + 1, total * y + x
+
+    loop = xb.while_(lambda s: s[0] < 3, body, (b.constant(0, xb.s32), n))
+    check_whole(b.build(loop))

@@ -91,7 +91,8 @@ def _in_dim(
     if len(dimensions) != lower.rank:
         check.fail(
             f"broadcast_dimensions must have one entry for each dimension of {name}, the operand "
-            f"of lower rank: {lower.rank}, got {len(dimensions)}: {list(dimensions)}"
+            f"of lower rank: {lower.rank}, got {len(dimensions)}: {list(dimensions)}",
+            fix=_suggestion(lower, higher, name),
         )
     previous = -1
     for place in dimensions:
@@ -100,6 +101,7 @@ def _in_dim(
                 f"broadcast_dimensions must be dimensions of {other}, 0 to {higher.rank - 1}, "
                 f"got {place} in {list(dimensions)}",
                 dimension=place,
+                fix=_suggestion(lower, higher, name),
             )
         if place <= previous:
             check.fail(
@@ -122,6 +124,7 @@ def _in_dim(
                 f"{lower.dimension_text(index)}, dimension {place} of {other} has size "
                 f"{higher.dimension_text(place)}; they must be equal, or one of them 1",
                 dimension=index,
+                fix=_suggestion(lower, higher, name),
             )
         if small_dynamic != large_dynamic and not (
             small == large

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from builder.errors import OperandError
 from builder.shape import ProgramShape
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
 
@@ -53,6 +54,14 @@ class XlaComputation:
             (p.name or f"p{i}" for i, p in enumerate(self.parameters)),
         )
         self._users: list[tuple[XlaOp, ...]] | None = None
+
+    def __call__(self, *_arguments: object, **_named: object) -> Any:
+        raise OperandError(
+            f"{self.name}: a computation is not called like a function, got {self!r}\n"
+            f"fix: lowering.compile(computation)(...) runs it; xb.call(computation, ...) records "
+            f"a call of it in another computation",
+            op=self.name,
+        )
 
     def users(self, op: XlaOp) -> tuple[XlaOp, ...]:
         """The ops that take `op` as an operand, each once, in the order of recording.

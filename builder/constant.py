@@ -51,7 +51,9 @@ def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") 
     if isinstance(value, int):
         if element_type.is_integral:
             if not element_type.min <= value <= element_type.max:
-                raise refuse(f"the range is {element_type.min} to {element_type.max}")
+                raise refuse(
+                    f"the range is {element_type.min} to {element_type.max}", "use a wider type"
+                )
             return
         _check_float(value, element_type, refuse)
     elif isinstance(value, float):
@@ -82,7 +84,7 @@ def _check_float(value: int | float, element_type: PrimitiveType, refuse: Any) -
         low, high = element_type.min, element_type.max
         held = int(_rounded(value, real)) if low <= value <= high else None
         if held is None:
-            raise refuse(f"the range is {low} to {high}")
+            raise refuse(f"the range is {low} to {high}", "use a wider type")
         if held != value:
             raise refuse(
                 f"the nearest number that it holds is {held}",
@@ -97,7 +99,7 @@ def _check_float(value: int | float, element_type: PrimitiveType, refuse: Any) -
         if not math.isinf(held_float) or (held_float < 0) != (value < 0):
             raise refuse("it has no such infinity")
     elif not math.isfinite(held_float) or not _near(value, real):
-        raise refuse(f"the range is {real.min} to {real.max}")
+        raise refuse(f"the range is {real.min} to {real.max}", "use a wider type")
     elif value < 0 and held_float > 0:
         raise refuse("it has no negative numbers")
 

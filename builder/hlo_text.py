@@ -2,7 +2,8 @@
 
 Most opcodes are written as they are recorded. A few say in one op what HLO says in two; they are
 written as the two: a broadcast that also stretches dimensions of size 1, a constant that is one
-value throughout.
+value throughout. Ops that XLA gets wrong (`builder.workarounds`) are written in other words, the
+same as those that `lowering` finds.
 """
 
 from __future__ import annotations
@@ -19,6 +20,18 @@ from builder.computation import XlaComputation
 from builder.literal_text import literal_text, splat_value
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, Shape, TokenShape, intern_array, nested_text
+from builder.unique_names import UniqueNames
+from builder.workarounds import (
+    TRANSCENDENTAL,
+    counts_from_negative_zero,
+    is_awkward_bitcast,
+    is_awkward_convert,
+    is_awkward_power,
+    is_narrow_dot,
+    is_narrow_function,
+    is_narrow_signed,
+    is_of_two_bits,
+)
 from builder.xla_op import XlaOp
 
 __all__ = ["module_text"]
@@ -39,15 +52,15 @@ _RESERVED: Final = {t.name for t in pt.ALL} | {
 
 def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
     """The text of a module whose entry is `computation`; see `XlaComputation.to_hlo_text`."""
-    names = _computation_names(computation)
+    module = _Module(computation, metadata)
     shape = computation.program_shape
     inputs = ", ".join(_with_layout(p) for p in shape.parameters)
     layout = f"{{({inputs})->{_with_layout(shape.result)}}}"
-    parts = [f"HloModule {_identifier(computation.name)}, entry_computation_layout={layout}\n"]
-    for called in computation.called_computations():
-        parts.append(_Printer(called, names, metadata).text())
-    parts.append("ENTRY " + _Printer(computation, names, metadata).text())
-    return "\n".join(parts)
+    head = f"HloModule {_identifier(computation.name)}, entry_computation_layout={layout}\n"
+    called = [_Printer(c, module).text() for c in computation.called_computations()]
+    entry = "ENTRY " + _Printer(computation, module).text()
+    # What a computation applies stands before it.
+    return "\n".join([head, *module.combiners.values(), *called, entry])
 
 
 def _hlo_name(opcode: str) -> str:
@@ -64,18 +77,40 @@ def _identifier(name: str) -> str:
     return text + "_" if text in _RESERVED else text
 
 
-def _computation_names(entry: XlaComputation) -> dict[XlaComputation, str]:
-    names: dict[XlaComputation, str] = {}
-    taken: set[str] = set()
-    for computation in (entry, *entry.called_computations()):
-        base = _identifier(computation.name)
-        name, number = base, 0
-        while name in taken:
-            number += 1
-            name = f"{base}.{number}"
-        taken.add(name)
-        names[computation] = name
-    return names
+class _Module:
+    """What the computations of a module share.
+
+    Attributes:
+        metadata: whether names and source lines are written.
+        names: of each computation.
+        combiners: the texts of computations of our own, by name.
+    """
+
+    def __init__(self, entry: XlaComputation, metadata: bool) -> None:
+        self.metadata = metadata
+        self.unique = UniqueNames()
+        self.names = {
+            computation: self.unique.claim(_identifier(computation.name))
+            for computation in (entry, *entry.called_computations())
+        }
+        self.combiners: dict[str, str] = {}
+        self._combiner_names: dict[tuple[str, PrimitiveType], str] = {}
+
+    def combiner(self, opcode: str, element_type: PrimitiveType) -> str:
+        """The reference of a computation that applies a binary opcode to two scalars."""
+        name = self._combiner_names.get((opcode, element_type))
+        if name is None:
+            name = self.unique.claim(f"{opcode}_{element_type}")
+            self._combiner_names[opcode, element_type] = name
+            scalar = intern_array(element_type, ())
+            self.combiners[name] = (
+                f"%{name} (p0: {scalar}, p1: {scalar}) -> {scalar} {{\n"
+                f"  %p0 = {scalar} parameter(0)\n"
+                f"  %p1 = {scalar} parameter(1)\n"
+                f"  ROOT %{opcode}.2 = {scalar} {opcode}(%p0, %p1)\n"
+                f"}}\n"
+            )
+        return f"%{name}"
 
 
 def _with_layout(shape: Shape) -> str:
@@ -96,14 +131,11 @@ def _braces(values: Iterable[Any]) -> str:
 class _Printer:
     """Prints one computation."""
 
-    def __init__(
-        self, computation: XlaComputation, names: dict[XlaComputation, str], metadata: bool
-    ) -> None:
+    def __init__(self, computation: XlaComputation, module: _Module) -> None:
         self.computation = computation
-        self.names = names
-        self.metadata = metadata
+        self.module = module
         self.lines: list[str] = []
-        self.taken: set[str] = set()
+        self.unique = UniqueNames()
         self.op_names: list[str] = []
 
     def text(self) -> str:
@@ -114,28 +146,23 @@ class _Printer:
         inputs = ", ".join(f"{self.op_names[p.id]}: {p.shape}" for p in computation.parameters)
         for op in computation.ops:
             self.instruction(op)
-        head = f"%{self.names[computation]} ({inputs}) -> {shape.result} {{"
+        head = f"%{self.module.names[computation]} ({inputs}) -> {shape.result} {{"
         return "\n".join([head, *self.lines, "}"]) + "\n"
 
     def name_of(self, op: XlaOp) -> str:
         """The instruction's name: the parameter's own, else its name or opcode and number."""
-        if op.opcode == "parameter" and op.name is not None:
-            name = _identifier(op.name)
-            if name not in self.taken:
-                self.taken.add(name)
-                return name
-        base = _identifier(op.name) if op.name is not None else _hlo_name(op.opcode)
-        name = f"{base}.{op.id}"
-        while name in self.taken:
-            name += "_"
-        self.taken.add(name)
-        return name
+        if op.name is None:
+            return self.unique.claim(f"{_hlo_name(op.opcode)}.{op.id}")
+        name = _identifier(str(op.name))
+        if op.opcode == "parameter" and name not in self.unique.taken:
+            return self.unique.claim(name)
+        return self.unique.claim(f"{name}.{op.id}")
 
     def operand(self, op: XlaOp) -> str:
         return f"%{self.op_names[op.id]}"
 
     def called(self, computation: XlaComputation) -> str:
-        return f"%{self.names[computation]}"
+        return f"%{self.module.names[computation]}"
 
     def line(
         self, name: str, shape: Shape, opcode: str, operands: str, rest: str = "", root: str = ""
@@ -161,10 +188,10 @@ class _Printer:
         if op.frontend_attributes:
             pairs = (f"{k}={_quoted(v)}" for k, v in op.frontend_attributes.items())
             text += f", frontend_attributes={_braces(pairs)}"
-        if self.metadata:
+        if self.module.metadata:
             parts = []
             if op.name is not None:
-                parts.append(f"op_name={_quoted(op.name)}")
+                parts.append(f"op_name={_quoted(str(op.name))}")
             source = op.source
             if source is not None:
                 parts.append(f"source_file={_quoted(source.file)} source_line={source.line}")
@@ -173,17 +200,19 @@ class _Printer:
         return text
 
     def helper(
-        self, op: XlaOp, suffix: str, shape: Shape, opcode: str, operands: str, rest: str
+        self, op: XlaOp, suffix: str, shape: Shape, opcode: str, operands: str, rest: str = ""
     ) -> str:
         """Writes an instruction of our own before that of `op`; gives its reference."""
-        name = f"{self.op_names[op.id]}.{suffix}"
+        name = self.unique.claim(f"{self.op_names[op.id]}.{suffix}")
         self.line(name, shape, opcode, operands, rest)
         return f"%{name}"
 
 
 def _quoted(text: str) -> str:
+    """A string as HLO's lexer takes it. What UTF-8 can't say becomes a question mark."""
+    text = text.encode("utf-8", "replace").decode()
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda c: f"\\{ord(c[0]):03o}", escaped) + '"'
 
 
 _Written = tuple[str, str, str]
@@ -209,6 +238,10 @@ def _parameter(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Wri
 def _constant(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
     array: np.ndarray[Any, Any] = op.attributes["value"]
     assert isinstance(op.shape, ArrayShape)
+    if counts_from_negative_zero(array):
+        opposite = literal_text(np.negative(array), op.shape.element_type)
+        negated = printer.helper(op, "negated", op.shape, "constant", opposite)
+        return "negate", printer.helper(op, "held", op.shape, "opt-barrier", negated), ""
     value = splat_value(array)
     if value is None:
         return _literal(printer, op, op.shape, array)
@@ -226,7 +259,7 @@ def _literal(
     # XLA's parser makes both parts NaN where the real one is, so the parts go by themselves.
     half = shape.with_element_type(element_type.real_type)
     parts = [
-        printer.helper(op, name, half, "constant", literal_text(part, half.element_type), "")
+        printer.helper(op, name, half, "constant", literal_text(part, half.element_type))
         for name, part in (("real", array.real), ("imag", array.imag))
     ]
     return "complex", ", ".join(parts), ""
@@ -247,30 +280,172 @@ def _compare(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Writt
     )
 
 
+@_rule(*TRANSCENDENTAL)
+def _transcendental(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
+    if not is_narrow_function(op):
+        return opcode, operands, ""
+    wide = _array(op).with_element_type(pt.f32)
+    source = printer.helper(op, "wide", wide, "convert", operands)
+    return "convert", printer.helper(op, "result", wide, opcode, source), ""
+
+
+@_rule("popcnt")
+def _popcnt(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
+    if not is_narrow_signed(op):
+        return opcode, operands, ""
+    unsigned = _array(op).with_element_type(_word(op.shape.element_type.bits))
+    bits = printer.helper(op, "bits", unsigned, "bitcast-convert", operands)
+    return "bitcast-convert", printer.helper(op, "count", unsigned, opcode, bits), ""
+
+
+@_rule("power")
+def _power(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
+    if not is_awkward_power(op):
+        return opcode, operands, ""
+    shape = _array(op)
+    answers = shape.with_element_type(pt.pred)
+    zero = _filled(printer, op, shape, 0)
+    base, exponent = (printer.operand(o) for o in op.operands)
+    is_zero = printer.helper(op, "of_zero", answers, "compare", f"{base}, {zero}", ", direction=EQ")
+    is_power = printer.helper(
+        op, "is_power", answers, "compare", f"{exponent}, {zero}", ", direction=NE"
+    )
+    stays = printer.helper(op, "stays", answers, "and", f"{is_zero}, {is_power}")
+    power = printer.helper(op, "power", shape, opcode, operands)
+    return "select", f"{stays}, {zero}, {power}", ""
+
+
 @_rule("convert")
 def _convert(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
-    source = op.operands[0].shape
-    assert isinstance(source, ArrayShape)
-    target = op.shape.element_type
-    if source.element_type.is_complex and target is pt.pred:
-        # HLO's convert looks at the real part alone; nonzero means either part.
-        zero = _zero_of(printer, op, source)
-        return "compare", f"{operands}, {zero}", ", direction=NE"
-    if source.element_type is pt.f4e2m1fn and target.is_integral:
-        # XLA takes the largest value, 6, for an infinity.
-        wide = source.with_element_type(pt.f32)
-        operands = printer.helper(op, "wide", wide, opcode, operands, "")
-    return opcode, operands, ""
+    if not is_awkward_convert(op):
+        return opcode, operands, ""
+    source = _array(op.operands[0])
+    if source.element_type.is_complex:
+        return "compare", f"{operands}, {_filled(printer, op, source, 0)}", ", direction=NE"
+    return (
+        opcode,
+        printer.helper(op, "wide", source.with_element_type(pt.f32), opcode, operands),
+        "",
+    )
 
 
-def _zero_of(printer: _Printer, op: XlaOp, shape: ArrayShape) -> str:
-    element_type: PrimitiveType = shape.element_type
-    scalar = intern_array(element_type, ())
-    text = literal_text(np.zeros((), element_type.dtype), element_type)
-    zero = printer.helper(op, "zero", scalar, "constant", text, "")
+def _array(op: XlaOp) -> ArrayShape:
+    assert isinstance(op.shape, ArrayShape)  # inference has said so
+    return op.shape
+
+
+def _word(bits: int) -> PrimitiveType:
+    return pt.from_name(f"u{bits}")
+
+
+def _filled(printer: _Printer, op: XlaOp, shape: ArrayShape, number: int) -> str:
+    """An array of one number throughout."""
+    scalar = intern_array(shape.element_type, ())
+    value = np.array(number).astype(scalar.element_type.dtype)
+    text = literal_text(value, scalar.element_type)
+    one = printer.helper(op, f"number{number}", scalar, "constant", text)
     if not shape.rank:
-        return zero
-    return printer.helper(op, "zeros", shape, "broadcast", zero, ", dimensions={}")
+        return one
+    return printer.helper(op, f"all{number}", shape, "broadcast", one, ", dimensions={}")
+
+
+@_rule("bitcast_convert")
+def _bitcast_convert(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
+    if not is_awkward_bitcast(op):
+        return opcode, operands, ""
+    source, target = _array(op.operands[0]), _array(op)
+    if target.element_type is pt.pred:
+        return _bits_as_preds(printer, op, source, target)
+    if source.element_type is pt.pred:
+        return _preds_as_bits(printer, op, source, target)
+    if source.element_type is pt.c128:
+        return _halved_complex(printer, op, source, target)
+    return _doubled_complex(printer, op, source, target)
+
+
+def _bits_as_preds(
+    printer: _Printer, op: XlaOp, source: ArrayShape, target: ArrayShape
+) -> _Written:
+    bits = source.element_type.bits
+    words = source.with_element_type(_word(bits))
+    value = printer.helper(op, "bits", words, "bitcast-convert", printer.operand(op.operands[0]))
+    if bits < 8:
+        value = printer.helper(op, "wide", source.with_element_type(pt.u8), "convert", value)
+    each = target.with_element_type(_word(max(bits, 8)))
+    places = f", dimensions={_braces(range(source.rank))}"
+    spread = printer.helper(op, "spread", each, "broadcast", value, places)
+    counted = _counted(printer, op, each)
+    shifted = printer.helper(op, "shifted", each, "shift-right-logical", f"{spread}, {counted}")
+    one = _filled(printer, op, each, 1)
+    return "convert", printer.helper(op, "lowest", each, "and", f"{shifted}, {one}"), ""
+
+
+def _preds_as_bits(
+    printer: _Printer, op: XlaOp, source: ArrayShape, target: ArrayShape
+) -> _Written:
+    bits = target.element_type.bits
+    each = source.with_element_type(_word(max(bits, 8)))
+    wide = printer.helper(op, "wide", each, "convert", printer.operand(op.operands[0]))
+    counted = _counted(printer, op, each)
+    shifted = printer.helper(op, "shifted", each, "shift-left", f"{wide}, {counted}")
+    zero = _filled(printer, op, intern_array(each.element_type, ()), 0)
+    words = target.with_element_type(each.element_type)
+    either = printer.module.combiner("or", each.element_type)
+    rest = f", dimensions={{{source.rank - 1}}}, to_apply={either}"
+    value = printer.helper(op, "bits", words, "reduce", f"{shifted}, {zero}", rest)
+    if bits < 8:
+        value = printer.helper(op, "word", target.with_element_type(_word(bits)), "convert", value)
+    return "bitcast-convert", value, ""
+
+
+def _counted(printer: _Printer, op: XlaOp, shape: ArrayShape) -> str:
+    """0, 1, 2, ... along the last dimension."""
+    return printer.helper(op, "place", shape, "iota", "", f", iota_dimension={shape.rank - 1}")
+
+
+def _parts(printer: _Printer, op: XlaOp, shape: ArrayShape) -> list[str]:
+    """The real and the imaginary part of the operand."""
+    value = printer.operand(op.operands[0])
+    return [printer.helper(op, name, shape, name, value) for name in ("real", "imag")]
+
+
+def _halved_complex(
+    printer: _Printer, op: XlaOp, source: ArrayShape, target: ArrayShape
+) -> _Written:
+    halves = target.with_element_type(pt.f32)
+    real, imag = (
+        printer.helper(op, "halves", halves, "bitcast-convert", part)
+        for part in _parts(printer, op, source.with_element_type(pt.f64))
+    )
+    pair = [_paired(printer, op, halves, (real, imag), i) for i in (0, 1)]
+    return "complex", ", ".join(pair), ""
+
+
+def _doubled_complex(
+    printer: _Printer, op: XlaOp, source: ArrayShape, target: ArrayShape
+) -> _Written:
+    halves = source.with_element_type(pt.f32)
+    low, high = _parts(printer, op, halves)
+    part = target.with_element_type(pt.f64)
+    pair = [
+        printer.helper(
+            op, "part", part, "bitcast-convert", _paired(printer, op, halves, (low, high), i)
+        )
+        for i in (0, 1)
+    ]
+    return "complex", ", ".join(pair), ""
+
+
+def _paired(
+    printer: _Printer, op: XlaOp, shape: ArrayShape, values: tuple[str, str], index: int
+) -> str:
+    """Element `index` of the last dimension of two arrays [..., 2], side by side."""
+    *outer, _ = shape.dimensions
+    one = intern_array(shape.element_type, (*outer, 1))
+    bounds = ", ".join([*(f"[0:{size}:1]" for size in outer), f"[{index}:{index + 1}:1]"])
+    taken = [printer.helper(op, "half", one, "slice", v, f", slice={{{bounds}}}") for v in values]
+    dimension = f", dimensions={{{shape.rank - 1}}}"
+    return printer.helper(op, "pair", shape, "concatenate", ", ".join(taken), dimension)
 
 
 @_rule("reduce_precision")
@@ -305,7 +480,7 @@ def _broadcast_in_dim(printer: _Printer, op: XlaOp, opcode: str, operands: str) 
             tuple(source.dimensions[i] for i in kept),
             tuple(source.dynamic_dimensions[i] for i in kept),
         )
-        operands = printer.helper(op, "squeezed", shape, "reshape", operands, "")
+        operands = printer.helper(op, "squeezed", shape, "reshape", operands)
     return opcode, operands, f", dimensions={_braces(places[i] for i in kept)}"
 
 
@@ -321,7 +496,21 @@ def _reverse(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Writt
 
 @_rule("concatenate")
 def _concatenate(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
-    return opcode, operands, f", dimensions={{{op.attributes['dimension']}}}"
+    rest = f", dimensions={{{op.attributes['dimension']}}}"
+    if not is_of_two_bits(op):
+        return opcode, operands, rest
+    wide = pt.s8 if op.shape.element_type is pt.s2 else pt.u8
+    joined = _array(op).with_element_type(wide)
+    values = _widened(printer, op, wide)
+    return "convert", printer.helper(op, "joined", joined, opcode, values, rest), ""
+
+
+def _widened(printer: _Printer, op: XlaOp, wide: PrimitiveType) -> str:
+    """The operands, converted."""
+    return ", ".join(
+        printer.helper(op, "wide", _array(o).with_element_type(wide), "convert", printer.operand(o))
+        for o in op.operands
+    )
 
 
 @_rule("pad")
@@ -367,7 +556,16 @@ def _dot_general(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _W
     algorithm = op.attributes["algorithm"]
     if algorithm is not None:
         rest += f", algorithm={algorithm.value}"
-    return opcode, operands, rest
+    if not is_narrow_dot(op):
+        return opcode, operands, rest
+    # Sums of integers in 8 bits end in the same bits as those in 2 or 4.
+    source, result = op.operands[0].shape.element_type, op.shape.element_type
+    wide = result if result.bits >= 8 else (pt.s8 if source.is_signed else pt.u8)
+    values = _widened(printer, op, wide)
+    if wide is result:
+        return opcode, values, rest
+    shape = _array(op).with_element_type(wide)
+    return "convert", printer.helper(op, "product", shape, opcode, values, rest), ""
 
 
 @_rule("get_tuple_element")

@@ -17,7 +17,15 @@ from builder.primitive_type import PrimitiveType
 __all__ = ["literal_text", "splat_value"]
 
 # Types whose NaN carries a payload that the parser takes, with the width of the mantissa.
-_PAYLOAD_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+_PAYLOAD_BITS = {
+    "f8e3m4": 4,
+    "f8e4m3": 3,
+    "f8e5m2": 2,
+    "f16": 10,
+    "bf16": 7,
+    "f32": 23,
+    "f64": 52,
+}
 
 
 def splat_value(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
@@ -56,7 +64,8 @@ def _element_texts(flat: np.ndarray[Any, Any], element_type: PrimitiveType) -> l
         real = _element_texts(np.ascontiguousarray(flat.real), parts)
         imag = _element_texts(np.ascontiguousarray(flat.imag), parts)
         return [f"({r}, {i})" for r, i in zip(real, imag, strict=True)]
-    values = flat.astype(np.float64).tolist()
+    with np.errstate(invalid="ignore"):  # signalling NaNs; their bits are looked at below
+        values = flat.astype(np.float64).tolist()
     return [
         _nan_text(flat[i], element_type) if v != v else _float_text(v) for i, v in enumerate(values)
     ]

@@ -126,7 +126,8 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
         if result is None:
             fix = "\nfix: return the result"
         elif isinstance(result, (bool, int, float)):
-            fix = "\nfix: return builder.constant(value, type) of an argument's builder"
+            kind = "True" if isinstance(result, bool) else f"{result!r}, element_type"
+            fix = f"\nfix: return x.builder.constant({kind}), where x is an argument"
         raise OperandError(
             f"{op}: {role} must return an XlaOp, or several in a tuple, got {result!r}{fix}", op=op
         )

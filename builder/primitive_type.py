@@ -227,8 +227,8 @@ def from_dtype(dtype: Any) -> PrimitiveType:
     found = _BY_DTYPE.get(resolved)
     if found is None:
         raise PrimitiveTypeError(
-            f"NumPy dtype {resolved.name} has no primitive type in XLA; "
-            f"convert the array first, for instance with .astype(numpy.float32)"
+            f"NumPy dtype {resolved.name} has no primitive type in XLA\n"
+            f"fix: convert the array first, for instance with .astype(numpy.float32)"
         )
     return found
 

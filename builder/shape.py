@@ -41,7 +41,9 @@ __all__ = [
 ]
 
 UNBOUNDED: Final = -1
-"""The size of an unbounded dimension, in `ArrayShape.dimensions` and where sizes are given."""
+"""What stands for the size of an unbounded dimension in `ArrayShape.dimensions`.
+
+Where sizes are given it is written "?": a size of -1 is refused, since it is more often a slip."""
 
 MAX_ELEMENTS: Final = 2**63 - 1
 
@@ -70,7 +72,7 @@ def bounded(bound: int) -> Bounded:
 
 
 DimensionLike = int | Bounded | str
-"""A size, `bounded(n)` or "<=n", `UNBOUNDED` or "?"."""
+"""A size, `bounded(n)` or "<=n", or "?"."""
 
 
 class ArrayShape:
@@ -298,11 +300,10 @@ def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, b
         bound = int(number)
     else:
         bound, dynamic = _whole(size, element_type), False
-        if bound == UNBOUNDED:
-            return UNBOUNDED, True
     if bound < 0:
         raise ShapeInferenceError(
             f"shape: a dimension of {element_type}[...] can't be negative, got {bound}"
+            + ("\nfix: an unbounded size is written '?'" if bound == UNBOUNDED else "")
         )
     if bound > MAX_ELEMENTS:
         raise ShapeInferenceError(
@@ -356,16 +357,21 @@ def array_shape(
             f"shape: dimensions are a sequence of sizes, got {dimensions!r}\n"
             f"fix: write [{dimensions!r}]"
         )
-    pairs = [_dimension(d, element) for d in dimensions]
-    sizes = tuple(p[0] for p in pairs)
-    dynamic = tuple(p[1] for p in pairs)
+    wanted = list(dimensions)
+    given = [False] * len(wanted)
     if dynamic_dimensions is not None:
-        given = tuple(bool(d) for d in dynamic_dimensions)
-        if len(given) != len(sizes):
+        given = [bool(d) for d in dynamic_dimensions]
+        if len(given) != len(wanted):
             raise ShapeInferenceError(
-                f"shape: {len(given)} dynamic_dimensions for {len(sizes)} dimensions"
+                f"shape: {len(given)} dynamic_dimensions for {len(wanted)} dimensions"
             )
-        dynamic = tuple(a or b for a, b in zip(dynamic, given, strict=True))
+        wanted = [
+            "?" if g and type(d) is int and d == UNBOUNDED else d
+            for d, g in zip(wanted, given, strict=True)
+        ]
+    pairs = [_dimension(d, element) for d in wanted]
+    sizes = tuple(p[0] for p in pairs)
+    dynamic = tuple(p[1] or g for p, g in zip(pairs, given, strict=True))
     count = 1
     for size in sizes:
         if size > 0:

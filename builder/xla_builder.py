@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from builder.computation import XlaComputation
 from builder.errors import BuilderError, OperandError
@@ -14,6 +15,19 @@ from builder.shape import ShapeLike, TupleShape, shape_of, without_layout
 from builder.xla_op import XlaOp
 
 __all__ = ["XlaBuilder"]
+
+# What HLO's lexer takes for the name of an attribute; it has no quoted ones.
+_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+
+
+def _is_in_braces(text: str) -> bool:
+    """Whether a text begins with a brace that closes at its very end."""
+    depth = 0
+    for index, character in enumerate(text):
+        depth += (character == "{") - (character == "}")
+        if depth <= 0:
+            return character == "}" and depth == 0 and index == len(text) - 1
+    return False
 
 
 class XlaBuilder:
@@ -276,10 +290,19 @@ class XlaBuilder:
             >>> y.frontend_attributes
             {'stage': '1'}
         """
+        if not isinstance(attributes, Mapping):
+            raise OperandError(
+                f"frontend_attributes: they map strings to strings, got {attributes!r}"
+            )
         for key, value in attributes.items():
             if not (isinstance(key, str) and isinstance(value, str)):
                 raise OperandError(
                     f"frontend_attributes: they map strings to strings, got {key!r}: {value!r}"
+                )
+            if not _KEY.fullmatch(key):
+                raise OperandError(
+                    f"frontend_attributes: HLO takes keys of the letters A-Z and a-z, digits, "
+                    f"'_', '.' and '-', of which the first is a letter or '_', got {key!r}"
                 )
         target = self.innermost()
         before = target.current_frontend_attributes
@@ -290,8 +313,27 @@ class XlaBuilder:
             target.current_frontend_attributes = before
 
     @contextmanager
-    def sharding(self, sharding: Any) -> Iterator[None]:
-        """Ops recorded inside carry this sharding, in XLA's text form: "{replicated}"."""
+    def sharding(self, sharding: str | None) -> Iterator[None]:
+        """Ops recorded inside carry this sharding, in XLA's text form; None for none.
+
+        Raises:
+            OperandError: not a string in braces. What is inside is left to XLA.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> x = b.parameter(xb.f32[8, 2])
+            >>> with b.sharding("{devices=[2,1]<=[2]}"):
+            ...     y = x + x
+            >>> y.sharding
+            '{devices=[2,1]<=[2]}'
+        """
+        if sharding is not None and not (isinstance(sharding, str) and _is_in_braces(sharding)):
+            raise OperandError(
+                f"sharding: it is a string in braces, in XLA's text form, got {sharding!r}\n"
+                f"fix: for instance '{{replicated}}', '{{maximal device=0}}' or "
+                f"'{{devices=[2,1]<=[2]}}'"
+            )
         target = self.innermost()
         before = target.current_sharding
         target.current_sharding = sharding
@@ -385,8 +427,11 @@ class XlaBuilder:
                 )
                 raise BuilderError(
                     f"build: parameter numbers must run from 0 to {count - 1} without a gap; "
-                    f"number {number} is missing from builder {self.name!r}, got {have}",
+                    f"number {number} is missing from builder {self.name!r}, got {have}\n"
+                    f"fix: record parameter(..., number={number}), or leave numbers out and "
+                    f"parameters are numbered in order",
                     op="build",
+                    shapes={str(p.name): p.shape for p in self.parameters.values()},
                 )
         self.built = True
         self.is_open = False

@@ -48,6 +48,28 @@ _UFUNC_OPERATORS: Final = {
 }
 
 
+# What users of NumPy reach for, and where it is here.
+_NUMPY_NAMES: Final = {
+    "T": "xb.transpose(op, permutation)",
+    "transpose": "xb.transpose(op, permutation)",
+    "reshape": "xb.reshape(op, new_sizes)",
+    "ravel": "xb.collapse(op, dimensions)",
+    "flatten": "xb.collapse(op, dimensions)",
+    "astype": "xb.convert_element_type(op, new_element_type)",
+    "view": "xb.bitcast_convert_type(op, new_element_type)",
+    "dtype": "op.shape.element_type",
+    "ndim": "op.shape.rank",
+    "size": "op.shape.element_count",
+    "sum": "xb.reduce(op, 0, xb.add, dimensions)",
+    "prod": "xb.reduce(op, 1, xb.mul, dimensions)",
+    "max": "xb.reduce(op, lowest, xb.max, dimensions)",
+    "min": "xb.reduce(op, highest, xb.min, dimensions)",
+    "dot": "xb.dot(lhs, rhs), or lhs @ rhs",
+    "conj": "xb.conj(op)",
+    "item": "lowering.compile, and the result of the call",
+}
+
+
 class SourceLocation(NamedTuple):
     """Where in the user's program an op was recorded."""
 
@@ -193,13 +215,22 @@ class XlaOp:
         name = _UFUNC_OPERATORS.get(ufunc.__name__)
         if name is not None and method == "__call__" and len(inputs) == 2 and not _kwargs:
             return OPERATOR_FUNCTIONS[name](*inputs)
+        called = method == "__call__" and ufunc.__name__ in OPERATOR_FUNCTIONS
         raise OperandError(
             f"numpy.{ufunc.__name__}: NumPy computes with values, and an XlaOp has none while the "
             f"computation is being written, got\n  {self!r}\n"
             f"fix: use the function of the same meaning in builder"
-            + (f": xb.{ufunc.__name__}" if ufunc.__name__ in OPERATOR_FUNCTIONS else ""),
+            + (f": xb.{ufunc.__name__}" if called else "")
+            + (": xb.reduce" if method == "reduce" else ""),
             op=ufunc.__name__,
             shapes={"operand": self.shape},
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for names that an XlaOp does not have; those of NumPy arrays get a hint."""
+        hint = _NUMPY_NAMES.get(name)
+        raise AttributeError(
+            f"an XlaOp has no attribute {name!r}" + (f"\nfix: use {hint}" if hint else "")
         )
 
     def __len__(self) -> int:

@@ -49,7 +49,7 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
     Raises:
         ShapeInferenceError: it is no sequence of whole numbers.
     """
-    if isinstance(values, (str, bytes)):
+    if isinstance(values, (str, bytes)) or hasattr(values, "opcode"):
         raise ShapeInferenceError(
             f"{op}: {name} must be a sequence of whole numbers, got {values!r}", op=op
         )

@@ -112,7 +112,7 @@ def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
                 expected,
                 fix="the loop's state keeps its shape in every iteration"
                 if role == "body"
-                else None,
+                else "give one pred: compare, and reduce an array of preds with xb.and_",
             )
     return init
 

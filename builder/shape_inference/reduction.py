@@ -43,6 +43,7 @@ def reducer(
         check.fail(
             f"computation must be of signature ({inputs}) -> {result} ({names}), got {computation}",
             error=SignatureError,
+            fix=f"give {result} back, the new accumulated value",
         )
 
 

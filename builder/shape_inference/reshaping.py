@@ -479,7 +479,7 @@ def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, i
     if not array.is_static:
         check.fail(
             f"shape must be static, got {array}",
-            fix="make it of the largest size, then use xb.set_dimension_size",
+            fix="make it of the largest size, static",
         )
     if array.element_type is pt.pred:
         check.fail(

@@ -162,7 +162,9 @@ class TestWhatIsRefused:
                 (
                     "broadcast_dimensions must have one entry for each dimension of rhs, "
                     "the operand "
-                    "of lower rank: 1, got 2: [0, 1]\n  lhs f32[2,3]\n  rhs f32[3]"
+                    "of lower rank: 1, got 2: [0, 1]\n  lhs f32[2,3]\n  rhs f32[3]\n"
+                    "fix: say for each dimension of rhs which dimension of lhs it is, "
+                    "for instance broadcast_dimensions=[1]"
                 ),
             ),
             (
@@ -171,7 +173,9 @@ class TestWhatIsRefused:
                 (2,),
                 (
                     "broadcast_dimensions must be dimensions of rhs, 0 to 1, got 2 in [2]\n"
-                    "  lhs f32[3]\n  rhs f32[2,3]"
+                    "  lhs f32[3]\n  rhs f32[2,3]\n"
+                    "fix: say for each dimension of lhs which dimension of rhs it is, "
+                    "for instance broadcast_dimensions=[1]"
                 ),
             ),
             (
@@ -180,7 +184,9 @@ class TestWhatIsRefused:
                 (-1,),
                 (
                     "broadcast_dimensions must be dimensions of lhs, 0 to 1, got -1 in [-1]\n"
-                    "  lhs f32[2,3]\n  rhs f32[3]"
+                    "  lhs f32[2,3]\n  rhs f32[3]\n"
+                    "fix: say for each dimension of rhs which dimension of lhs it is, "
+                    "for instance broadcast_dimensions=[1]"
                 ),
             ),
             (
@@ -210,7 +216,9 @@ class TestWhatIsRefused:
                 (
                     "broadcast_dimensions: dimension 0 of rhs has size 3, dimension 0 of lhs has "
                     "size 2; they must be equal, or one of them 1, got\n  lhs f32[2,3]\n  "
-                    "rhs f32[3]"
+                    "rhs f32[3]\n"
+                    "fix: say for each dimension of rhs which dimension of lhs it is, "
+                    "for instance broadcast_dimensions=[1]"
                 ),
             ),
             (

@@ -151,3 +151,13 @@ class TestProgramShape:
         b = xb.XlaBuilder()
         x, _ = b.parameter(xb.f32[2]), b.parameter(xb.s32[()])
         assert str(b.build(x).program_shape) == "(p0: f32[2], p1: s32[]) -> f32[2]"
+
+
+def test_a_computation_is_not_a_function() -> None:
+    @xb.computation(xb.f32[2])
+    def double(x: xb.XlaOp) -> xb.XlaOp:
+        return x + x
+
+    with pytest.raises(xb.OperandError, match=r"^double: .*\nfix: lowering\.compile") as caught:
+        double(3)
+    assert caught.value.op == "double"

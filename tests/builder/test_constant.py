@@ -193,7 +193,8 @@ class TestPythonNumbers:
                 b.constant(value, t)
             assert str(caught.value) == (
                 f"constant: {t} can't hold the Python number {value}: "
-                f"the range is {int(info.min)} to {int(info.max)}"
+                f"the range is {int(info.min)} to {int(info.max)}\n"
+                f"fix: use a wider type"
             )
 
     @pytest.mark.parametrize("t", INTEGERS, ids=str)

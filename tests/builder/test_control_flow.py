@@ -203,7 +203,8 @@ class TestWhile:
                 (
                     "while_: condition must be of signature (f32[2,3]) -> pred[], for "
                     "init f32[2,3], "
-                    "got (v: f32[2,3]) -> f32[2,3]\n  init f32[2,3]"
+                    "got (v: f32[2,3]) -> f32[2,3]\n  init f32[2,3]\n"
+                    "fix: give one pred: compare, and reduce an array of preds with xb.and_"
                 ),
             ),
             (
@@ -212,7 +213,8 @@ class TestWhile:
                 (
                     "while_: condition must be of signature (f32[2,3]) -> pred[], for "
                     "init f32[2,3], "
-                    "got (v: f32[2,3]) -> pred[2,3]\n  init f32[2,3]"
+                    "got (v: f32[2,3]) -> pred[2,3]\n  init f32[2,3]\n"
+                    "fix: give one pred: compare, and reduce an array of preds with xb.and_"
                 ),
             ),
             (
@@ -412,8 +414,8 @@ class TestCallablesThatGoWrong:
         ("result", "fix"),
         [
             (None, "fix: return the result"),
-            (1.0, "fix: return builder.constant"),
-            (True, "fix: return builder.constant"),
+            (1.0, "fix: return x.builder.constant(1.0, element_type)"),
+            (True, "fix: return x.builder.constant(True)"),
             ("x", None),
         ],
     )

@@ -671,3 +671,31 @@ def test_errors_name_the_callers_line() -> None:
         x + xb.abs(x[0])
     assert caught.value.location == f"{__file__}:{line}"
     assert caught.value.__notes__ == [f"at {__file__}:{line}"]
+
+
+def test_no_broadcast_where_a_size_is_unbounded() -> None:
+    x = xb.XlaBuilder().parameter("f32[?,3]")
+    assert (x + x).shape is x.shape
+    recorded = len(x.builder.ops)
+    with pytest.raises(xb.ShapeInferenceError) as caught:
+        x + 1.0
+    assert str(caught.value) == (
+        "add: an operand can't be broadcast where a size is unbounded: f32[] would have to become "
+        "f32[?,3], got\n"
+        "  operand f32[]\n"
+        "fix: give the dimension a bound: f32[<=n] instead of f32[?]"
+    )
+    assert len(x.builder.ops) == recorded
+
+
+def test_what_numpy_arrays_have_is_pointed_to() -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[2])
+    with pytest.raises(AttributeError, match=r"no attribute 'T'\nfix: use xb\.transpose"):
+        _ = x.T
+    with pytest.raises(AttributeError, match=r"no attribute 'astype'\nfix: use xb\.convert"):
+        x.astype(np.float64)
+    with pytest.raises(AttributeError, match=r"^an XlaOp has no attribute 'nonsense'$"):
+        _ = x.nonsense
+    with pytest.raises(xb.OperandError, match=r"^numpy.add: .*\n.*\nfix: .*: xb\.reduce"):
+        np.sum(x)
+    assert (x * np.array(1.5, np.float32)).opcode == "multiply"

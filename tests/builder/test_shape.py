@@ -271,3 +271,14 @@ class TestProgramShape:
         assert str(xb.ProgramShape([xb.f32[2], xb.TOKEN_SHAPE], xb.s32[()])) == (
             "(p0: f32[2], p1: token[]) -> s32[]"
         )
+
+
+def test_minus_one_is_no_size() -> None:
+    with pytest.raises(xb.ShapeInferenceError) as caught:
+        _ = xb.f32[-1, 2]
+    assert str(caught.value) == (
+        "shape: a dimension of f32[...] can't be negative, got -1\n"
+        "fix: an unbounded size is written '?'"
+    )
+    unbounded = xb.array_shape(xb.f32, [xb.UNBOUNDED, 2], dynamic_dimensions=[True, False])
+    assert unbounded is xb.f32["?", 2]

@@ -77,8 +77,11 @@ class TestParameters:
             b.build()
         assert str(caught.value) == (
             "build: parameter numbers must run from 0 to 1 without a gap; number 1 is missing "
-            "from builder 'gap', got 0 ('x'), 2 ('z')"
+            "from builder 'gap', got 0 ('x'), 2 ('z')\n"
+            "fix: record parameter(..., number=1), or leave numbers out and parameters are "
+            "numbered in order"
         )
+        assert caught.value.shapes == {"x": xb.f32[2], "z": xb.f32[2]}
         # The gap can still be closed.
         b.parameter(xb.f32[2], "y", number=1)
         assert len(b.build().parameters) == 3

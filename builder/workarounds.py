@@ -1,0 +1,104 @@
+"""The ops that XLA gets wrong for some types or values, and so are written in other words.
+
+HLO text and StableHLO put each of them in the same other words; what they are stands with the
+rules of `hlo_text` and of `lowering.rules`. Inference and the recorded graph know nothing of it.
+Found on jaxlib 0.10 and 0.12, on CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from builder import primitive_type as pt
+from builder.xla_op import XlaOp
+
+__all__ = [
+    "TRANSCENDENTAL",
+    "counts_from_negative_zero",
+    "is_awkward_bitcast",
+    "is_awkward_convert",
+    "is_awkward_power",
+    "is_narrow_dot",
+    "is_narrow_function",
+    "is_narrow_signed",
+    "is_of_two_bits",
+]
+
+TRANSCENDENTAL: Final = ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh")
+"""Opcodes that XLA writes out as sums and products. StableHLO has them in its dialect CHLO."""
+
+
+def is_narrow_function(op: XlaOp) -> bool:
+    """One of `TRANSCENDENTAL` of at most 8 bits: each of its sums is rounded to the type.
+
+    So f8e8m0fnu gets wrong numbers, and XLA 0.12 takes half a minute to compile some of the other
+    8-bit types, or dies.
+    """
+    return op.shape.element_type.bits <= 8
+
+
+def is_narrow_signed(op: XlaOp) -> bool:
+    """A popcnt of s2 or s4: the sign is extended first, and those bits are counted too."""
+    return op.shape.element_type in (pt.s2, pt.s4)
+
+
+def is_awkward_convert(op: XlaOp) -> bool:
+    """Complex to pred, where the real part alone is looked at; the largest f4e2m1fn to an integer,
+    which is taken for an infinity."""
+    source, target = op.operands[0].shape.element_type, op.shape.element_type
+    return (source.is_complex and target is pt.pred) or (
+        source is pt.f4e2m1fn and target.is_integral
+    )
+
+
+def is_awkward_bitcast(op: XlaOp) -> bool:
+    """A pred, which has one bit to StableHLO and XlaBuilder and eight to the backends; or complex
+    numbers to another width, which ends the process."""
+    source, target = op.operands[0].shape.element_type, op.shape.element_type
+    return source is not target and (source.is_complex or pt.pred in (source, target))
+
+
+def is_awkward_power(op: XlaOp) -> bool:
+    """A power of integers whose exponent is not known to be below 64.
+
+    XLA looks at the low 6 bits of an exponent, since 2 to the 64 is more than any type holds. But
+    0 to the 64 is 0, not 1.
+    """
+    element_type = op.shape.element_type
+    if not element_type.is_integral or element_type.max < 64:
+        return False
+    exponent = op.operands[1]
+    if exponent.opcode == "broadcast_in_dim":
+        exponent = exponent.operands[0]
+    return exponent.opcode != "constant" or bool((exponent.attributes["value"] >= 64).any())
+
+
+def is_of_two_bits(op: XlaOp) -> bool:
+    """A concatenate of 2-bit elements, of which the CPU backend dies."""
+    return op.shape.element_type.bits == 2
+
+
+def is_narrow_dot(op: XlaOp) -> bool:
+    """A dot of 2-bit integers, or of 4-bit elements into wider ones: the CPU backend has none."""
+    source = op.operands[0].shape.element_type
+    if source.bits >= 8 or source is pt.pred:
+        return False
+    return source.bits == 2 or source is not op.shape.element_type
+
+
+def counts_from_negative_zero(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array equals [0, 1, 2, ...] though it has a negative zero in it.
+
+    XLA counts such an array up itself, and begins with +0.
+    """
+    if array.dtype.kind in "biu" or array.ndim != 1 or array.size < 2:
+        return False
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        if array[0] != 0 or array[1] != 1:
+            return False
+        wide = array.astype(np.complex128)
+    if not np.array_equal(wide, np.arange(array.size)):
+        return False
+    return bool(np.signbit(wide.real).any() or np.signbit(wide.imag).any())

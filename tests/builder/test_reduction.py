@@ -1,0 +1,151 @@
+"""Shapes of reductions, what they take as a reducer, and what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+import builder as xb
+
+
+@pytest.fixture
+def x() -> xb.XlaOp:
+    return xb.XlaBuilder().parameter(xb.f32[4, 2, 3], "x")
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "shape"),
+    [
+        ([], xb.f32[4, 2, 3]),
+        ([0], xb.f32[2, 3]),
+        ([2, 0], xb.f32[2]),
+        ([0, 1, 2], xb.f32[()]),
+    ],
+)
+def test_shape(x: xb.XlaOp, dimensions: list[int], shape: xb.ArrayShape) -> None:
+    assert xb.reduce(x, 0.0, xb.add, dimensions).shape is shape
+
+
+def test_dynamic_sizes_are_those_of_operand_0() -> None:
+    b = xb.XlaBuilder()
+    x, y = b.parameter("f32[<=4,<=2]"), b.parameter("s32[4,2]")
+    both = xb.reduce([x, y], [0.0, 0], lambda a, m, v, n: (a + v, m + n), [0])
+    assert str(both.shape) == "(f32[<=2], s32[<=2])"
+
+
+def test_a_computation_as_reducer(x: xb.XlaOp) -> None:
+    @xb.computation(xb.f32[()], xb.f32[()])
+    def largest(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+        return xb.max(a, b)
+
+    op = xb.reduce(x, float("-inf"), largest, [1])
+    assert op.called_computations == (largest,)
+
+
+def test_the_librarys_own_functions_are_recorded_once(x: xb.XlaOp) -> None:
+    first, second = (xb.reduce(x, 0.0, xb.add, [d]) for d in (0, 1))
+    assert first.attributes["to_apply"] is second.attributes["to_apply"]
+
+
+def test_a_tuple_of_one_gives_a_tuple_of_one(x: xb.XlaOp) -> None:
+    assert str(xb.reduce(x, 0.0, lambda a, b: (a + b,), [0, 2]).shape) == "(f32[2])"
+
+
+REFUSED = {
+    "signature": (
+        lambda x: xb.reduce(x, 0.0, lambda total, value: total > value, [1]),
+        xb.SignatureError,
+        "reduce: computation must be of signature (f32[], f32[]) -> f32[] (accumulated, value), "
+        "got (total: f32[], value: f32[]) -> pred[]\n"
+        "  operand 0    f32[4,2,3]\n"
+        "  init value 0 f32[]\n"
+        "fix: give f32[] back, the new accumulated value",
+    ),
+    "signature of several": (
+        lambda x: xb.reduce([x, x], [0.0, 0.0], lambda a, b, c, d: a, [1]),
+        xb.SignatureError,
+        "reduce: computation must be of signature (f32[], f32[], f32[], f32[]) -> "
+        "(f32[], f32[]) (accumulated..., values...), "
+        "got (a: f32[], b: f32[], c: f32[], d: f32[]) -> f32[]\n"
+        "  operand 0    f32[4,2,3]\n"
+        "  operand 1    f32[4,2,3]\n"
+        "  init value 0 f32[]\n"
+        "  init value 1 f32[]\n"
+        "fix: give (f32[], f32[]) back, the new accumulated value",
+    ),
+    "arguments": (
+        lambda x: xb.reduce(x, 0.0, lambda a: a, [1]),
+        xb.OperandError,
+        "reduce: computation is called with 2 arguments (f32[], f32[]), got a callable that does "
+        "not take them: ",
+    ),
+    "init value": (
+        lambda x: xb.reduce(x, x.builder.constant(0, xb.s32), xb.add, [1]),
+        xb.ShapeInferenceError,
+        "reduce: init value 0 must be a scalar of the type of operand 0, f32[], got s32[]\n",
+    ),
+    "count": (
+        lambda x: xb.reduce([x, x], 0.0, xb.add, [1]),
+        xb.ShapeInferenceError,
+        "reduce: there must be one init value for each operand, got 2 operands and 1 init",
+    ),
+    "sizes": (
+        lambda x: xb.reduce([x, x.builder.parameter(xb.f32[4])], [0.0, 0.0], xb.add, [0]),
+        xb.ShapeInferenceError,
+        "reduce: operands must have the same sizes; operand 1 differs from operand 0",
+    ),
+    "no operand": (
+        lambda x: xb.reduce([], [], xb.add, [0]),
+        xb.ShapeInferenceError,
+        "reduce: at least one operand is needed, got none",
+    ),
+    "dimension out of range": (
+        lambda x: xb.reduce(x, 0.0, xb.add, [3]),
+        xb.ShapeInferenceError,
+        "reduce: dimensions must be a dimension of operand 0, 0 to 2, got 3",
+    ),
+    "dimension twice": (
+        lambda x: xb.reduce(x, 0.0, xb.add, [1, 1]),
+        xb.ShapeInferenceError,
+        "reduce: dimensions must not name a dimension twice, got 1 twice in [1, 1]",
+    ),
+    "dimension alone": (
+        lambda x: xb.reduce(x, 0.0, xb.add, 1),
+        xb.ShapeInferenceError,
+        "reduce: dimensions must be a sequence of whole numbers, got 1\nfix: write dimensions=[1]",
+    ),
+    "number": (
+        lambda x: xb.reduce(x, 1e60, xb.add, [0]),
+        xb.ConstantError,
+        "reduce: f32 can't hold the Python number 1e+60: the range is",
+    ),
+    "no callable": (
+        lambda x: xb.reduce(x, 0.0, "add", [0]),
+        xb.OperandError,
+        "reduce: computation must be an XlaComputation or a callable, got 'add'",
+    ),
+    "a method of something": (
+        lambda x: xb.reduce(x, 0.0, [].append, [0]),
+        xb.OperandError,
+        "reduce: computation is called with 2 arguments (f32[], f32[]), got a callable",
+    ),
+    "tuple operand": (
+        lambda x: xb.reduce(xb.tuple(x, x), 0.0, xb.add, [0]),
+        xb.ShapeInferenceError,
+        "reduce: operand 0 must be an array, got a tuple",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(x: xb.XlaOp, name: str) -> None:
+    call, error, message = REFUSED[name]
+    with pytest.raises(error) as caught:
+        call(x)
+    assert str(caught.value).startswith(message)
+    assert caught.value.op == "reduce"
+
+
+def test_enclosing_values_stay_outside(x: xb.XlaOp) -> None:
+    scale = x.builder.constant(2.0, xb.f32)
+    with pytest.raises(xb.BuilderError, match="the computation of reduce can't use values of"):
+        xb.reduce(x, 0.0, lambda a, b: a + b * scale, [0])

@@ -50,33 +50,44 @@ def test_a_tuple_of_one_gives_a_tuple_of_one(x: xb.XlaOp) -> None:
     assert str(xb.reduce(x, 0.0, lambda a, b: (a + b,), [0, 2]).shape) == "(f32[2])"
 
 
+def pairs(a: xb.XlaOp, b: xb.XlaOp, c: xb.XlaOp, d: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
+    """A reducer of two operands."""
+    return a + c, b + d
+
+
 REFUSED = {
     "signature": (
         lambda x: xb.reduce(x, 0.0, lambda total, value: total > value, [1]),
         xb.SignatureError,
-        "reduce: computation must be of signature (f32[], f32[]) -> f32[] (accumulated, value), "
-        "got (total: f32[], value: f32[]) -> pred[]\n"
-        "  operand 0    f32[4,2,3]\n"
-        "  init value 0 f32[]\n"
-        "fix: give f32[] back, the new accumulated value",
+        (
+            "reduce: computation must be of signature (f32[], f32[]) -> f32[] (accumulated, value), "
+            "got (total: f32[], value: f32[]) -> pred[]\n"
+            "  operand 0    f32[4,2,3]\n"
+            "  init value 0 f32[]\n"
+            "fix: give f32[] back, the new accumulated value"
+        ),
     ),
     "signature of several": (
         lambda x: xb.reduce([x, x], [0.0, 0.0], lambda a, b, c, d: a, [1]),
         xb.SignatureError,
-        "reduce: computation must be of signature (f32[], f32[], f32[], f32[]) -> "
-        "(f32[], f32[]) (accumulated..., values...), "
-        "got (a: f32[], b: f32[], c: f32[], d: f32[]) -> f32[]\n"
-        "  operand 0    f32[4,2,3]\n"
-        "  operand 1    f32[4,2,3]\n"
-        "  init value 0 f32[]\n"
-        "  init value 1 f32[]\n"
-        "fix: give (f32[], f32[]) back, the new accumulated value",
+        (
+            "reduce: computation must be of signature (f32[], f32[], f32[], f32[]) -> "
+            "(f32[], f32[]) (accumulated..., values...), "
+            "got (a: f32[], b: f32[], c: f32[], d: f32[]) -> f32[]\n"
+            "  operand 0    f32[4,2,3]\n"
+            "  operand 1    f32[4,2,3]\n"
+            "  init value 0 f32[]\n"
+            "  init value 1 f32[]\n"
+            "fix: give (f32[], f32[]) back, the new accumulated value"
+        ),
     ),
     "arguments": (
         lambda x: xb.reduce(x, 0.0, lambda a: a, [1]),
         xb.OperandError,
-        "reduce: computation is called with 2 arguments (f32[], f32[]), got a callable that does "
-        "not take them: ",
+        (
+            "reduce: computation is called with 2 arguments (f32[], f32[]), got a callable that does "
+            "not take them: "
+        ),
     ),
     "init value": (
         lambda x: xb.reduce(x, x.builder.constant(0, xb.s32), xb.add, [1]),
@@ -84,12 +95,12 @@ REFUSED = {
         "reduce: init value 0 must be a scalar of the type of operand 0, f32[], got s32[]\n",
     ),
     "count": (
-        lambda x: xb.reduce([x, x], 0.0, xb.add, [1]),
+        lambda x: xb.reduce([x, x], 0.0, pairs, [1]),
         xb.ShapeInferenceError,
         "reduce: there must be one init value for each operand, got 2 operands and 1 init",
     ),
     "sizes": (
-        lambda x: xb.reduce([x, x.builder.parameter(xb.f32[4])], [0.0, 0.0], xb.add, [0]),
+        lambda x: xb.reduce([x, x.builder.parameter(xb.f32[4])], [0.0, 0.0], pairs, [0]),
         xb.ShapeInferenceError,
         "reduce: operands must have the same sizes; operand 1 differs from operand 0",
     ),

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from types import FrameType
 from typing import Any
+
+from builder.caller import caller_frame
 
 __all__ = [
     "BuilderError",
@@ -23,18 +24,10 @@ __all__ = [
 ]
 
 
-_PACKAGES = ("builder", "lowering")
-
-
 def _caller() -> str | None:
-    """ "file:line" of the nearest frame outside of this library."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package not in _PACKAGES:
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back
-    return None
+    """"file:line" of the caller, outside of this library."""
+    frame = caller_frame(sys._getframe(1))
+    return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class XlaError(Exception):

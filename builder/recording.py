@@ -12,6 +12,7 @@ from sys import _getframe
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
+from builder.caller import INSIDE, caller_frame
 from builder.errors import BuilderError
 from builder.shape import Shape
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
@@ -22,18 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["append", "record", "resolve_builder", "undone_on_error"]
 
 _new: Final = object.__new__
-
-
-class _Inside(dict[str, bool]):
-    """Whether a source file belongs to this package; asked three times for each op recorded."""
-
-    def __missing__(self, file: str) -> bool:
-        here = record.__code__.co_filename.removesuffix("recording.py")
-        found = self[file] = file.startswith(here)
-        return found
-
-
-_INSIDE: Final = _Inside()
 
 
 def record(
@@ -72,7 +61,7 @@ def record(
     frame: FrameType | None = _getframe(2)
     while frame is not None:
         code = frame.f_code
-        if not _INSIDE[code.co_filename]:
+        if not INSIDE[code.co_filename]:
             op.code = code
             op.lasti = frame.f_lasti
             break
@@ -102,9 +91,7 @@ def append(
     op.frontend_attributes = builder.current_frontend_attributes
     op.sharding = builder.current_sharding
     op.id = len(builder.ops)
-    frame: FrameType | None = _getframe(1)
-    while frame is not None and _INSIDE[frame.f_code.co_filename]:
-        frame = frame.f_back
+    frame = caller_frame(_getframe(1))
     op.code = None if frame is None else frame.f_code
     op.lasti = 0 if frame is None else frame.f_lasti
     builder.ops.append(op)

@@ -6,7 +6,9 @@ Operation Semantics: Call, Conditional, GetTupleElement, OptimizationBarrier, Tu
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, overload
 
 from builder import shape_inference
@@ -99,8 +101,14 @@ def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
     """
     source = need_op("get_tuple_element", "tuple_data", tuple_data)
     number = integer("get_tuple_element", "index", index)
-    shape = shape_inference.control_flow.get_tuple_element(source.shape, number)
-    return record("get_tuple_element", shape, (source,), {"index": number})
+    shape, attributes = _element_plan(source.shape, number)
+    return record("get_tuple_element", shape, (source,), attributes)
+
+
+@lru_cache(maxsize=65536)
+def _element_plan(tuple_data: Shape, index: int) -> builtins.tuple[Shape, Mapping[str, int]]:
+    shape = shape_inference.control_flow.get_tuple_element(tuple_data, index)
+    return shape, MappingProxyType({"index": index})
 
 
 @op("OptimizationBarrier", opcode="optimization_barrier", section="OptimizationBarrier")

@@ -48,9 +48,6 @@ class PaddingConfigDimension:
     interior_padding: int = 0
 
     def __post_init__(self) -> None:
-        low, high, interior = self.edge_padding_low, self.edge_padding_high, self.interior_padding
-        if type(low) is int and type(high) is int and type(interior) is int:
-            return
         from builder.shape_inference.check import integer  # inference builds on this module
 
         for name in ("edge_padding_low", "edge_padding_high", "interior_padding"):
@@ -233,7 +230,7 @@ class DotAlgorithm(enum.Enum):
         if isinstance(value, DotAlgorithm):
             return value
         for algorithm in cls:
-            if algorithm.value == value:
+            if isinstance(value, str) and algorithm.value == value:
                 return algorithm
         raise ShapeInferenceError(
             f"dot_general: algorithm must be one of {', '.join(a.value for a in cls)}, "

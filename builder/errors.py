@@ -25,9 +25,20 @@ __all__ = [
 
 
 def _caller() -> str | None:
-    """"file:line" of the caller, outside of this library."""
+    """ "file:line" of the caller, outside of this library."""
     frame = caller_frame(sys._getframe(1))
     return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def shown(value: object, limit: int = 200) -> str:
+    """`value` as messages show it: short, whatever it is (Python refuses to write huge ints)."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"(an int of {value.bit_length()} bits)"
+    try:
+        text = repr(value)
+    except Exception:  # what a user passes may fail in any way; the message must not
+        text = f"(a {type(value).__name__})"
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 class XlaError(Exception):

@@ -108,7 +108,12 @@ def record_callable(
                     op=op,
                 ) from error
             raise
-        root = _as_root(op, role, builder, result)
+        try:
+            root = _as_root(op, role, builder, result)
+        except RecursionError:
+            raise OperandError(
+                f"{op}: {role} returned tuples nested too deep, or one that holds itself", op=op
+            ) from None
     finally:
         if enclosing is not None:
             enclosing.child = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ml_dtypes
 import numpy as np
 
-from builder.errors import PrimitiveTypeError
+from builder.errors import PrimitiveTypeError, shown
 
 if TYPE_CHECKING:
     from builder.shape import ArrayShape, DimensionLike
@@ -222,8 +222,8 @@ def from_dtype(dtype: Any) -> PrimitiveType:
         if dtype is None:  # which NumPy takes for float64
             raise TypeError
         resolved = np.dtype(dtype).newbyteorder("=")
-    except TypeError:
-        raise PrimitiveTypeError(f"{dtype!r} is not a NumPy data type") from None
+    except Exception:  # NumPy refuses what it can't read in several ways
+        raise PrimitiveTypeError(f"{shown(dtype)} is not a NumPy data type") from None
     found = _BY_DTYPE.get(resolved)
     if found is None:
         raise PrimitiveTypeError(

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from builder import primitive_type as pt
-from builder.errors import OperandError, ShapeInferenceError, ShapeTextError
+from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, shown
 from builder.layout import Layout
 from builder.primitive_type import PrimitiveType, PrimitiveTypeLike
 
@@ -427,7 +427,21 @@ def without_layout(shape: Shape) -> Shape:
         isinstance(leaf, TokenShape) or leaf.layout is None for leaf in leaves(shape)
     ):
         return shape
-    return TupleShape(without_layout(element) for element in shape.elements)
+    # Tuples may be nested deeper than Python's stack: what is open waits on a list.
+    opened: list[tuple[Iterator[Shape], list[Shape]]] = [(iter(shape.elements), [])]
+    while True:
+        remaining, done = opened[-1]
+        for element in remaining:
+            if isinstance(element, TupleShape):
+                opened.append((iter(element.elements), []))
+                break
+            done.append(without_layout(element))
+        else:
+            opened.pop()
+            closed = TupleShape(done)
+            if not opened:
+                return closed
+            opened[-1][1].append(closed)
 
 
 def nested_text(shape: Shape, leaf_text: Callable[[ArrayShape | TokenShape], str] = str) -> str:
@@ -661,10 +675,15 @@ def shape_of(value: ShapeLike) -> Shape:
     if isinstance(value, PrimitiveType):
         raise OperandError(f"{value} is an element type, not a shape; a scalar is {value}[()]")
     if isinstance(value, Sequence):
-        return TupleShape(shape_of(e) for e in value)
+        try:
+            return TupleShape(shape_of(e) for e in value)
+        except RecursionError:
+            raise OperandError(
+                "a shape of sequences nested too deep, or of one that holds itself"
+            ) from None
     raise OperandError(
         f"expected a shape such as f32[2, 3], its text 'f32[2,3]', or a sequence of shapes, "
-        f"got {value!r}"
+        f"got {shown(value)}"
     )
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from builder.computation import XlaComputation
-from builder.errors import BuilderError, OperandError
+from builder.errors import BuilderError, OperandError, shown
 from builder.recording import append
 from builder.shape import ShapeLike, TupleShape, shape_of, without_layout
 from builder.xla_op import XlaOp
@@ -66,8 +66,10 @@ class XlaBuilder:
     )
 
     def __init__(self, name: str = "computation") -> None:
-        if not isinstance(name, str):
-            raise OperandError(f"a builder's name is a string, got {name!r}")
+        if not isinstance(name, str) or not name:
+            raise OperandError(
+                f"XlaBuilder: name must be a string, not an empty one, got {shown(name)}"
+            )
         self.name = name
         self.ops: list[XlaOp] = []
         self.parameters: dict[int, XlaOp] = {}
@@ -140,11 +142,12 @@ class XlaBuilder:
             )
         elif isinstance(number, bool) or not isinstance(number, int):
             raise OperandError(
-                f"parameter: number is a whole number, got {number!r}", op="parameter"
+                f"parameter: number must be a whole number, got {shown(number)}", op="parameter"
             )
-        if number < 0:
+        if not 0 <= number < 2**31:
             raise BuilderError(
-                f"parameter: numbers begin at 0, got {number} for {resolved}", op="parameter"
+                f"parameter: numbers begin at 0, got {shown(number)} for {resolved}",
+                op="parameter",
             )
         taken = self.parameters.get(number)
         if taken is not None:

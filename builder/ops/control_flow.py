@@ -309,7 +309,9 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
     """
     predicated, choice, computations, operands = _conditional_arguments(arguments, named)
     which = need_op("conditional", "pred or branch_index", choice)
-    with undone_on_error(resolve_builder("conditional", which)):
+    beside = [v for o in operands for v in (o if isinstance(o, _SEQUENCES) else [o])]
+    ops = [v for v in beside if type(v) is XlaOp]
+    with undone_on_error(resolve_builder("conditional", which, *ops)):
         return _conditional(predicated, which, computations, operands)
 
 

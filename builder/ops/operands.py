@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from builder.constant import as_constant_array, scalar_array
-from builder.errors import OperandError
+from builder.errors import OperandError, shown
 from builder.primitive_type import PrimitiveType
 from builder.recording import append, record, resolve_builder
 from builder.shape import ArrayShape, intern_array
@@ -43,7 +43,8 @@ def need_op(op: str, name: str, value: Any) -> XlaOp:
     elif isinstance(value, tuple):
         hint = "\nfix: gather several ops into one with xb.tuple(...)"
     raise OperandError(
-        f"{op}: {name} must be an XlaOp, got {type(value).__name__}: {_short(value)}{hint}", op=op
+        f"{op}: {name} must be an XlaOp, got {type(value).__name__}: {shown(value, 80)}{hint}",
+        op=op,
     )
 
 
@@ -54,15 +55,18 @@ def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
         raise OperandError(
             f"{op}: {name} must be a sequence of XlaOps, "
-            f"got {type(values).__name__}: {_short(values)}",
+            f"got {type(values).__name__}: {shown(values, 80)}",
             op=op,
         )
-    return tuple(need_op(op, f"{name} {i}", v) for i, v in enumerate(values))
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    try:
+        return tuple(need_op(op, f"{name} {i}", v) for i, v in enumerate(values))
+    except TypeError as error:
+        if isinstance(error, OperandError):
+            raise
+        # An array of rank 0 says that it is iterable, and is not.
+        raise OperandError(
+            f"{op}: {name} must be a sequence of XlaOps, got {shown(values, 80)}", op=op
+        ) from None
 
 
 def is_number(value: Any) -> bool:

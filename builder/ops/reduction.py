@@ -75,9 +75,9 @@ def reduce(
     places = integers("reduce", "dimensions", dimensions)
     shapes = tuple([a.shape for a in arrays])
     scalars = _scalars_of(shapes)
-    applied = as_computation("reduce", "computation", computation, scalars + scalars)
-    builder = resolve_builder("reduce", *arrays)
-    with undone_on_error(builder):
+    beside = [v for v in given if type(v) is XlaOp]
+    with undone_on_error(resolve_builder("reduce", *arrays, *beside)):
+        applied = as_computation("reduce", "computation", computation, scalars + scalars)
         inits = []
         for index, value in enumerate(given):
             if type(value) is not XlaOp:

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from builder.errors import ShapeInferenceError, SignatureError
+from builder.errors import ShapeInferenceError, SignatureError, shown
 from builder.primitive_type import PrimitiveType
 from builder.shape import (
     MAX_ELEMENTS,
@@ -25,22 +25,30 @@ from builder.shape import (
 __all__ = ["Check", "integer", "integers"]
 
 
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+_MOST_NUMBERS = 65536
+"""More dimensions than any array has; a longer sequence is not even read."""
+
+
 def integer(op: str, name: str, value: Any) -> int:
-    """`value` as a Python int.
+    """`value` as a Python int of at most 64 bits, as all of XLA's numbers are.
 
     Raises:
-        ShapeInferenceError: it is no whole number.
+        ShapeInferenceError: it is no whole number, or too large.
     """
-    if type(value) is int:
-        return value
-    if isinstance(value, bool):
-        raise ShapeInferenceError(f"{op}: {name} must be a whole number, got {value!r}", op=op)
     try:
-        return operator.index(value)
+        if isinstance(value, bool):
+            raise TypeError
+        number = value if type(value) is int else operator.index(value)
     except TypeError:
         raise ShapeInferenceError(
-            f"{op}: {name} must be a whole number, got {value!r}", op=op
+            f"{op}: {name} must be a whole number, got {shown(value)}", op=op
         ) from None
+    if not _LOWEST <= number <= _HIGHEST:
+        raise ShapeInferenceError(
+            f"{op}: {name} must fit 64 bits, got a number of {number.bit_length()}", op=op
+        )
+    return number
 
 
 def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
@@ -51,18 +59,27 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
     """
     if isinstance(values, (str, bytes)) or hasattr(values, "opcode"):
         raise ShapeInferenceError(
-            f"{op}: {name} must be a sequence of whole numbers, got {values!r}", op=op
+            f"{op}: {name} must be a sequence of whole numbers, got {shown(values)}", op=op
         )
     try:
+        if not isinstance(values, (list, tuple)) and len(values) > _MOST_NUMBERS:  # type: ignore[arg-type]  # asked below
+            raise ShapeInferenceError(
+                f"{op}: {name} must be a sequence of whole numbers, one for each dimension, "
+                f"got {shown(values)}",
+                op=op,
+            )
+    except (TypeError, OverflowError):
+        pass  # no length: an iterator, or nothing of the kind, as comes out next
+    try:
         found = tuple(values)
-    except TypeError:
+    except (TypeError, OverflowError):
         raise ShapeInferenceError(
-            f"{op}: {name} must be a sequence of whole numbers, got {values!r}\n"
-            f"fix: write {name}=[{values!r}]",
+            f"{op}: {name} must be a sequence of whole numbers, got {shown(values)}\n"
+            f"fix: write {name}=[{shown(values)}]",
             op=op,
         ) from None
     for value in found:
-        if type(value) is not int:
+        if type(value) is not int or not _LOWEST <= value <= _HIGHEST:
             return tuple(integer(op, f"each of {name}", v) for v in found)
     return found
 

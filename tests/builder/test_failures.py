@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import builder as xb
@@ -87,3 +88,79 @@ def test_inside_a_loop_whose_body_goes_on(name: str) -> None:
 
     loop = xb.while_(lambda s: s[0] < 3, body, (b.constant(0, xb.s32), n))
     check_whole(b.build(loop))
+
+
+HUGE = 10**5000
+
+ODD_ARGUMENTS: dict[str, Callable[[xb.XlaOp], object]] = {
+    "a huge size": lambda x: xb.reshape(x, [HUGE]),
+    "a huge shape": lambda x: xb.f32[HUGE],
+    "a huge bound": lambda x: xb.bounded(HUGE) and xb.f32[xb.bounded(HUGE)],
+    "a huge padding": lambda x: xb.pad(x, 0.0, [(10**30, -(10**30), 0)]),
+    "a huge stride": lambda x: xb.slice(x, [0], [1], [10**30]),
+    "a huge width": lambda x: xb.reduce_precision(x, 10**30, 1),
+    "a huge parameter number": lambda x: x.builder.parameter(xb.f32[2], number=HUGE),
+    "a huge operand": lambda x: xb.dot(x, HUGE),
+    "a huge number": lambda x: x + HUGE,
+    "two numbers": lambda x: xb.add(HUGE, HUGE),
+    "an endless range": lambda x: xb.transpose(x, range(10**18)),
+    "a range beyond any length": lambda x: xb.transpose(x, range(10**30)),
+    "an op for sizes": lambda x: xb.reshape(x, x),
+    "an array of rank 0 for sizes": lambda x: xb.reshape(x, np.array(3)),
+    "an array of rank 0 for operands": lambda x: xb.concatenate(np.array(3), 0),
+    "a method that takes anything": lambda x: xb.reduce(x, 0.0, [].append, [0]),
+    "a dtype of nonsense": lambda x: xb.convert(x, [("a", "f4"), ("a", "f4")]),
+    "a dtype of negative size": lambda x: xb.convert(x, (np.float32, -1)),
+    "an algorithm that is an array": lambda x: xb.dot_general(
+        x, x, (([0], [0]), ([], [])), algorithm=np.array([1, 2])
+    ),
+    "frontend attributes of text": lambda x: x.builder.frontend_attributes("x").__enter__(),
+    "a tuple of itself as a shape": lambda x: x.builder.parameter(endless()),
+    "a tuple of itself as a result": lambda x: xb.call(lambda v: endless(), x),
+    "a shift by a float": lambda x: xb.convert(x, xb.s32) >> 1.5,
+}
+
+
+def endless() -> list[object]:
+    inside: list[object] = []
+    inside.append(inside)
+    return inside
+
+
+@pytest.mark.parametrize("name", ODD_ARGUMENTS)
+def test_odd_arguments_are_answered(name: str) -> None:
+    b = xb.XlaBuilder()
+    x = b.parameter(xb.f32[3], "x")
+    own = 1 if name == "a shift by a float" else 0  # the convert
+    with pytest.raises(xb.XlaError) as caught:
+        ODD_ARGUMENTS[name](x)
+    assert len(str(caught.value)) < 2000
+    assert len(b.ops) == 1 + own
+    assert list(b.parameters) == [0]
+
+
+@pytest.mark.parametrize("name", ["choice", "pred", "bound", "init value"])
+def test_a_foreign_operand_beside_a_number(name: str) -> None:
+    b = xb.XlaBuilder()
+    x = b.parameter(xb.f32[3])
+    pred = xb.XlaBuilder("other").parameter(xb.pred[()])
+    number = xb.XlaBuilder("other").parameter(xb.f32[()])
+    calls = {
+        "choice": lambda: xb.conditional(pred, x, xb.neg, (x, x), xb.neg),
+        "pred": lambda: xb.select(pred, x, 1.0),
+        "bound": lambda: xb.clamp(0.0, x, number),
+        "init value": lambda: xb.reduce([x, x], [0.0, number], lambda a, b, c, d: (a, b), [0]),
+    }
+    with pytest.raises(xb.BuilderError, match="operands belong to different builders"):
+        calls[name]()
+    assert b.ops == [x]
+    assert len(pred.builder.ops) == len(number.builder.ops) == 1
+
+
+def test_deep_layouts() -> None:
+    shape: xb.Shape = xb.array_shape(xb.f32, [2, 3], layout=[0, 1])
+    for _ in range(5000):
+        shape = xb.tuple_shape([shape])
+    x = xb.XlaBuilder().parameter(shape)
+    assert str(x.shape).count("(") == 5000
+    assert "{" not in str(x.shape)

@@ -60,8 +60,8 @@ REFUSED = {
         lambda x: xb.reduce(x, 0.0, lambda total, value: total > value, [1]),
         xb.SignatureError,
         (
-            "reduce: computation must be of signature (f32[], f32[]) -> f32[] (accumulated, value), "
-            "got (total: f32[], value: f32[]) -> pred[]\n"
+            "reduce: computation must be of signature (f32[], f32[]) -> f32[] "
+            "(accumulated, value), got (total: f32[], value: f32[]) -> pred[]\n"
             "  operand 0    f32[4,2,3]\n"
             "  init value 0 f32[]\n"
             "fix: give f32[] back, the new accumulated value"
@@ -85,8 +85,8 @@ REFUSED = {
         lambda x: xb.reduce(x, 0.0, lambda a: a, [1]),
         xb.OperandError,
         (
-            "reduce: computation is called with 2 arguments (f32[], f32[]), got a callable that does "
-            "not take them: "
+            "reduce: computation is called with 2 arguments (f32[], f32[]), got a callable that "
+            "does not take them: "
         ),
     ),
     "init value": (

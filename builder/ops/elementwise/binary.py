@@ -11,7 +11,7 @@ from typing import Any
 from builder.ops.elementwise.common import (
     BINARY_SECTION,
     BUILDER_H,
-    operand_pair,
+    element_type_of,
     record_binary,
 )
 from builder.ops.operands import Number
@@ -521,6 +521,6 @@ def complex(
 
 def right_shift_operator(lhs: Any, rhs: Any) -> XlaOp:
     """What ``lhs >> rhs`` records: the shift that keeps the sign where there is one."""
-    lhs, rhs = operand_pair("shift_right", lhs, rhs)
-    signed = lhs.shape.element_type.is_signed
+    beside = lhs if type(lhs) is XlaOp else rhs
+    signed = element_type_of("shift_right", beside).is_signed
     return (shift_right_arithmetic if signed else shift_right_logical)(lhs, rhs)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from builder import shape_inference
-from builder.errors import OperandError
+from builder.errors import OperandError, shown
 from builder.ops.operands import (
     broadcast_to,
     dimensions_argument,
@@ -63,7 +63,12 @@ def _broadcasts(
             places = tuple(range(result.rank))
         else:
             places = dimensions if operand.rank else ()
-        target = intern_array(operand.element_type, result.dimensions, result.dynamic_dimensions)
+        # A size that the operand has already is as dynamic there as it was.
+        dynamic = list(result.dynamic_dimensions)
+        for index, place in enumerate(places):
+            if operand.dimensions[index] == result.dimensions[place]:
+                dynamic[place] = operand.dynamic_dimensions[index]
+        target = intern_array(operand.element_type, result.dimensions, tuple(dynamic))
         found.append((target, places))
     return found[0], found[1]
 
@@ -104,7 +109,7 @@ def operand_pair(name: str, lhs: Any, rhs: Any) -> tuple[XlaOp, XlaOp]:
         lhs = number_as(name, lhs, element_type_of(name, rhs), rhs)
     elif is_number(lhs) and is_number(rhs):
         raise OperandError(
-            f"{name}: at least one operand must be an XlaOp, got {lhs!r} and {rhs!r}\n"
+            f"{name}: at least one operand must be an XlaOp, got {shown(lhs)} and {shown(rhs)}\n"
             f"fix: record one with builder.constant(...)",
             op=name,
         )

@@ -54,7 +54,8 @@ def clamp(min: XlaOp | Number, operand: XlaOp, max: XlaOp | Number) -> XlaOp:
     beside = need_op("clamp", "operand", operand)
     if type(min) is XlaOp and type(max) is XlaOp:
         return _clamp(min, beside, max)
-    with undone_on_error(resolve_builder("clamp", beside)):
+    given = [v for v in (min, max) if type(v) is XlaOp]
+    with undone_on_error(resolve_builder("clamp", beside, *given)):
         lower, upper = (
             number_as("clamp", v, element_type_of("clamp", beside), beside)
             if is_number(v)
@@ -99,7 +100,8 @@ def select(pred: XlaOp, on_true: XlaOp | Number, on_false: XlaOp | Number) -> Xl
     which = need_op("select", "pred", pred)
     if type(on_true) is XlaOp and type(on_false) is XlaOp:
         return _select(which, on_true, on_false)
-    with undone_on_error(resolve_builder("select", which)):
+    given = [v for v in (on_true, on_false) if type(v) is XlaOp]
+    with undone_on_error(resolve_builder("select", which, *given)):
         return _select(which, *operand_pair("select", on_true, on_false))
 
 
@@ -168,17 +170,19 @@ def map(
     check.that(bool(arrays), "at least one operand is needed")
     first = next((s for s in check.arrays() if s.rank), check.arrays()[0])
     scalars = [intern_array(s.element_type, ()) for s in shapes]
-    applied = as_computation("map", "computation", computation, scalars)
-    places = (
-        tuple(range(first.rank))
-        if dimensions is None
-        else integers("map", "dimensions", dimensions)
-    )
-    shape = _map_shape(builtins.tuple(shapes), applied.program_shape, places)
-    resolve_builder("map", *arrays)
-    if shape.rank:
-        arrays = builtins.tuple(
-            a if _rank(a) else _scalar_to(a, first.with_element_type(a.shape.element_type), "map")
-            for a in arrays
+    with undone_on_error(resolve_builder("map", *arrays)):
+        applied = as_computation("map", "computation", computation, scalars)
+        places = (
+            tuple(range(first.rank))
+            if dimensions is None
+            else integers("map", "dimensions", dimensions)
         )
-    return record("map", shape, arrays, {"to_apply": applied, "dimensions": places})
+        shape = _map_shape(builtins.tuple(shapes), applied.program_shape, places)
+        if shape.rank:
+            arrays = builtins.tuple(
+                a
+                if _rank(a)
+                else _scalar_to(a, first.with_element_type(a.shape.element_type), "map")
+                for a in arrays
+            )
+        return record("map", shape, arrays, {"to_apply": applied, "dimensions": places})

@@ -31,6 +31,10 @@ from builder.workarounds import (
     is_narrow_function,
     is_narrow_signed,
     is_of_two_bits,
+    is_pred_sum,
+    may_divide_by_zero,
+    stride_within,
+    widens_four_bits,
 )
 from builder.xla_op import XlaOp
 
@@ -254,9 +258,10 @@ def _literal(
     printer: _Printer, op: XlaOp, shape: ArrayShape, array: np.ndarray[Any, Any]
 ) -> _Written:
     element_type = shape.element_type
-    if not element_type.is_complex or not np.isnan(array.real).any():
+    if not element_type.is_complex or not np.isnan(array).any():
         return "constant", literal_text(array, element_type), ""
-    # XLA's parser makes both parts NaN where the real one is, so the parts go by themselves.
+    # XLA's parser makes both parts NaN where the real one is, and forgets which NaN the imaginary
+    # one is. So the parts go by themselves.
     half = shape.with_element_type(element_type.real_type)
     parts = [
         printer.helper(op, name, half, "constant", literal_text(part, half.element_type))
@@ -280,7 +285,7 @@ def _compare(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Writt
     )
 
 
-@_rule(*TRANSCENDENTAL)
+@_rule(*TRANSCENDENTAL, "erf")
 def _transcendental(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
     if not is_narrow_function(op):
         return opcode, operands, ""
@@ -304,15 +309,16 @@ def _power(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written
         return opcode, operands, ""
     shape = _array(op)
     answers = shape.with_element_type(pt.pred)
-    zero = _filled(printer, op, shape, 0)
+    zero, one, large = (_filled(printer, op, shape, number) for number in (0, 1, 64))
     base, exponent = (printer.operand(o) for o in op.operands)
-    is_zero = printer.helper(op, "of_zero", answers, "compare", f"{base}, {zero}", ", direction=EQ")
-    is_power = printer.helper(
-        op, "is_power", answers, "compare", f"{exponent}, {zero}", ", direction=NE"
+    bit = printer.helper(op, "lowest_bit", shape, "and", f"{base}, {one}")
+    is_even = printer.helper(op, "is_even", answers, "compare", f"{bit}, {zero}", ", direction=EQ")
+    is_large = printer.helper(
+        op, "is_large", answers, "compare", f"{exponent}, {large}", ", direction=GE"
     )
-    stays = printer.helper(op, "stays", answers, "and", f"{is_zero}, {is_power}")
+    gone = printer.helper(op, "gone", answers, "and", f"{is_even}, {is_large}")
     power = printer.helper(op, "power", shape, opcode, operands)
-    return "select", f"{stays}, {zero}, {power}", ""
+    return "select", f"{gone}, {zero}, {power}", ""
 
 
 @_rule("convert")
@@ -320,13 +326,40 @@ def _convert(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Writt
     if not is_awkward_convert(op):
         return opcode, operands, ""
     source = _array(op.operands[0])
-    if source.element_type.is_complex:
+    element_type, target = source.element_type, op.shape.element_type
+    if element_type.is_complex and target is pt.pred:
         return "compare", f"{operands}, {_filled(printer, op, source, 0)}", ", direction=NE"
-    return (
-        opcode,
-        printer.helper(op, "wide", source.with_element_type(pt.f32), opcode, operands),
-        "",
-    )
+    if element_type.is_complex:
+        parts = source.with_element_type(element_type.real_type)
+        real = printer.helper(op, "parts", parts, "real", operands)
+        return opcode, real, ""
+    if widens_four_bits(element_type, target):
+        shape = _array(op)
+        return _wrapped(printer, op, printer.helper(op, "wide", shape, opcode, operands), shape)
+    wide = printer.helper(op, "wide", source.with_element_type(pt.f32), opcode, operands)
+    return opcode, wide, ""
+
+
+def _wrapped(printer: _Printer, op: XlaOp, wide: str, shape: ArrayShape) -> _Written:
+    """A value of 8 bits made one of 4 again: shifted up and down."""
+    four = _filled(printer, op, shape, 4)
+    up = printer.helper(op, "up", shape, "shift-left", f"{wide}, {four}")
+    down = "arithmetic" if shape.element_type.is_signed else "logical"
+    return f"shift-right-{down}", f"{up}, {four}", ""
+
+
+@_rule("add")
+def _add(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
+    return "or" if is_pred_sum(op) else opcode, operands, ""
+
+
+@_rule("divide", "remainder")
+def _divide(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
+    if not may_divide_by_zero(op):
+        return opcode, operands, ""
+    dividend, divisor = (printer.operand(o) for o in op.operands)
+    hidden = printer.helper(op, "divisor", op.operands[1].shape, "opt-barrier", divisor)
+    return opcode, f"{dividend}, {hidden}", ""
 
 
 def _array(op: XlaOp) -> ArrayShape:
@@ -370,7 +403,7 @@ def _bits_as_preds(
     words = source.with_element_type(_word(bits))
     value = printer.helper(op, "bits", words, "bitcast-convert", printer.operand(op.operands[0]))
     if bits < 8:
-        value = printer.helper(op, "wide", source.with_element_type(pt.u8), "convert", value)
+        value = _wide(printer, op, value, words, pt.u8)
     each = target.with_element_type(_word(max(bits, 8)))
     places = f", dimensions={_braces(range(source.rank))}"
     spread = printer.helper(op, "spread", each, "broadcast", value, places)
@@ -506,11 +539,16 @@ def _concatenate(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _W
 
 
 def _widened(printer: _Printer, op: XlaOp, wide: PrimitiveType) -> str:
-    """The operands, converted."""
-    return ", ".join(
-        printer.helper(op, "wide", _array(o).with_element_type(wide), "convert", printer.operand(o))
-        for o in op.operands
-    )
+    """The operands, converted to a type that holds all of their values."""
+    return ", ".join(_wide(printer, op, printer.operand(o), _array(o), wide) for o in op.operands)
+
+
+def _wide(printer: _Printer, op: XlaOp, value: str, source: ArrayShape, wide: PrimitiveType) -> str:
+    shape = source.with_element_type(wide)
+    converted = printer.helper(op, "wide", shape, "convert", value)
+    if not widens_four_bits(source.element_type, wide):
+        return converted
+    return printer.helper(op, "wrapped", shape, *_wrapped(printer, op, converted, shape))
 
 
 @_rule("pad")
@@ -529,7 +567,7 @@ def _pad(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
 def _slice(printer: _Printer, op: XlaOp, opcode: str, operands: str) -> _Written:
     attributes = op.attributes
     parts = [
-        f"[{start}:{limit}:{stride}]"
+        f"[{start}:{limit}:{stride_within(start, limit, stride)}]"
         for start, limit, stride in zip(
             attributes["start_indices"],
             attributes["limit_indices"],

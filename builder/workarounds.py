@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from builder import primitive_type as pt
+from builder.primitive_type import PrimitiveType
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -24,6 +25,10 @@ __all__ = [
     "is_narrow_function",
     "is_narrow_signed",
     "is_of_two_bits",
+    "is_pred_sum",
+    "may_divide_by_zero",
+    "stride_within",
+    "widens_four_bits",
 ]
 
 TRANSCENDENTAL: Final = ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh")
@@ -31,10 +36,10 @@ TRANSCENDENTAL: Final = ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sin
 
 
 def is_narrow_function(op: XlaOp) -> bool:
-    """One of `TRANSCENDENTAL` of at most 8 bits: each of its sums is rounded to the type.
+    """One of `TRANSCENDENTAL`, or erf, of at most 8 bits: each of its sums is rounded to the type.
 
     So f8e8m0fnu gets wrong numbers, and XLA 0.12 takes half a minute to compile some of the other
-    8-bit types, or dies.
+    8-bit types, or dies; and erf of them has no form for older versions of StableHLO.
     """
     return op.shape.element_type.bits <= 8
 
@@ -45,12 +50,65 @@ def is_narrow_signed(op: XlaOp) -> bool:
 
 
 def is_awkward_convert(op: XlaOp) -> bool:
-    """Complex to pred, where the real part alone is looked at; the largest f4e2m1fn to an integer,
-    which is taken for an infinity."""
+    """Conversions that XLA gets wrong.
+
+    Complex to pred, where the real part alone is looked at; complex to real numbers, which ends
+    the process when a constant is converted; the largest f4e2m1fn to an integer, which is taken
+    for an infinity; and `widens_four_bits`.
+    """
     source, target = op.operands[0].shape.element_type, op.shape.element_type
-    return (source.is_complex and target is pt.pred) or (
-        source is pt.f4e2m1fn and target.is_integral
+    return (
+        (source.is_complex and not target.is_complex)
+        or (source is pt.f4e2m1fn and target.is_integral)
+        or widens_four_bits(source, target)
     )
+
+
+def widens_four_bits(source: PrimitiveType, target: PrimitiveType) -> bool:
+    """From s4 to s8, or u4 to u8: the 4 bits are computed in 8, and the conversion does nothing, so
+    that a sum that does not fit 4 bits comes out as it was. Shifting up and down again wraps it.
+    """
+    return (source is pt.s4 and target is pt.s8) or (source is pt.u4 and target is pt.u8)
+
+
+def is_pred_sum(op: XlaOp) -> bool:
+    """An add of preds, which is their `or`: of two constants XLA takes the sum modulo 2."""
+    return op.shape.element_type is pt.pred
+
+
+def may_divide_by_zero(op: XlaOp) -> bool:
+    """An integer division whose divisor XLA 0.10 may see to be 0: it divides, and dies of it.
+
+    That is a divisor computed from constants alone; an optimization barrier keeps it out of sight.
+    """
+    if not op.shape.element_type.is_integral:
+        return False
+    divisor = op.operands[1]
+    if divisor.opcode == "broadcast_in_dim":
+        divisor = divisor.operands[0]
+    if divisor.opcode == "constant":
+        return bool((divisor.attributes["value"] == 0).any())
+    # Most divisors are a step or two away from a parameter. One that is far away is hardly made
+    # of constants, and is not looked into to the end.
+    waiting = [divisor]
+    for _ in range(100):
+        if not waiting:
+            return True
+        one = waiting.pop()
+        if one.opcode in _UNKNOWN:
+            return False
+        waiting.extend(one.operands)
+    return False
+
+
+_UNKNOWN: Final = frozenset(("parameter", "while", "conditional", "call"))
+"""What XLA knows no value of before the program runs."""
+
+
+def stride_within(start: int, limit: int, stride: int) -> int:
+    """A stride no longer than the slice, which takes the same elements: of larger ones XLA 0.10
+    dies."""
+    return min(stride, max(limit - start, 1))
 
 
 def is_awkward_bitcast(op: XlaOp) -> bool:
@@ -63,8 +121,8 @@ def is_awkward_bitcast(op: XlaOp) -> bool:
 def is_awkward_power(op: XlaOp) -> bool:
     """A power of integers whose exponent is not known to be below 64.
 
-    XLA looks at the low 6 bits of an exponent, since 2 to the 64 is more than any type holds. But
-    0 to the 64 is 0, not 1.
+    XLA looks at the low 6 bits of an exponent. But an even base to the 64 is 0 in every type, not
+    1. (Of an odd base such a power wraps, and does not come out right.)
     """
     element_type = op.shape.element_type
     if not element_type.is_integral or element_type.max < 64:

@@ -123,6 +123,7 @@ class XlaBuilder:
 
         Raises:
             BuilderError: the number or the name is taken already, or the number is negative.
+            OperandError: the name is empty.
 
         Example:
             >>> import builder as xb
@@ -158,6 +159,13 @@ class XlaBuilder:
                 f"fix: leave number out and parameters are numbered in order",
                 op="parameter",
                 shapes={str(taken.name): taken.shape, str(name): resolved},
+            )
+        if name == "":
+            raise OperandError(
+                f"parameter: a name is not empty, got '' for number {number} {resolved}\n"
+                f"fix: leave the name out, and it is called 'p{number}'",
+                op="parameter",
+                shapes={f"p{number}": resolved},
             )
         label = f"p{number}" if name is None else name
         if label in self.parameter_names:

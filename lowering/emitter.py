@@ -144,15 +144,20 @@ class Emitter:
                 self._annotate(op, operation)
         return values[computation.root.id]
 
-    def _annotate(self, op: XlaOp, operation: Any) -> None:
+    def _annotate(self, op: XlaOp, result: Any) -> None:
         """Puts the op's frontend attributes and sharding on the operation that it became."""
-        if isinstance(operation, ir.Value):
-            operation = operation.owner
-        if isinstance(operation, ir.OpView):
-            operation = operation.operation
-        if isinstance(operation, ir.Operation):
+        if op.opcode in ("tuple", "get_tuple_element"):
+            return  # no operation: the values are those of others
+        if not isinstance(result, ir.Operation):
+            values = flatten([result])
+            if not values:
+                return
+            result = values[0].owner
+        if isinstance(result, ir.OpView):
+            result = result.operation
+        if isinstance(result, ir.Operation):  # and not a block, whose argument the value is
             for name, attribute in self.annotations(op).items():
-                operation.attributes[name] = attribute
+                result.attributes[name] = attribute
 
     def annotations(self, op: XlaOp) -> dict[str, ir.Attribute]:
         """An op's frontend attributes and sharding as XLA's StableHLO importer takes them."""

@@ -6,7 +6,8 @@ XLA reported in its own words is kept in `detail`, for whoever wants to dig.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from builder.errors import XlaError
 
@@ -27,22 +28,41 @@ class _DetailedError(XlaError):
         detail: the report, possibly long; empty where there was none.
     """
 
-    def __init__(self, message: str, *, detail: str = "", **facts: Any) -> None:
-        super().__init__(message, **facts)
+    _op: ClassVar[str | None] = None
+    """What `op` is unless it is said: the function of `lowering` that raises such errors."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        op: str | None = None,
+        shapes: Mapping[str, Any] | None = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(message, op=op if op is not None else self._op, shapes=shapes)
         self.detail = detail
 
 
 class LoweringError(_DetailedError, ValueError):
-    """A computation, or a part of it, can't be said in StableHLO, or the other way round."""
+    """A computation, or a part of it, can't be said in StableHLO, or the other way round.
+
+    `op` is the opcode at fault, or "lower" where it is not a single op.
+    """
+
+    _op = "lower"
 
 
 class ModuleFileError(_DetailedError, ValueError):
     """A module can't be read from a file or from bytes, or not be written to a file.
 
+    `op` is "load" or "save".
+
     Attributes:
         path: the file, or None for bytes and text in memory.
         line, column: where in the text the fault is, counted from 1; None where that isn't known.
     """
+
+    _op = "load"
 
     def __init__(
         self,
@@ -51,9 +71,10 @@ class ModuleFileError(_DetailedError, ValueError):
         path: str | None = None,
         line: int | None = None,
         column: int | None = None,
+        op: str | None = None,
         detail: str = "",
     ) -> None:
-        super().__init__(message, detail=detail)
+        super().__init__(message, op=op, detail=detail)
         self.path = path
         self.line = line
         self.column = column
@@ -62,12 +83,18 @@ class ModuleFileError(_DetailedError, ValueError):
 class VersionError(_DetailedError, ValueError):
     """No portable artifact can be written for the StableHLO version asked for.
 
+    `op` is "artifact" or "save".
+
     Attributes:
         version: what was asked for.
     """
 
-    def __init__(self, message: str, *, version: Any = None, detail: str = "") -> None:
-        super().__init__(message, detail=detail)
+    _op = "artifact"
+
+    def __init__(
+        self, message: str, *, version: Any = None, op: str | None = None, detail: str = ""
+    ) -> None:
+        super().__init__(message, op=op, detail=detail)
         self.version = version
 
 
@@ -75,7 +102,8 @@ class ArgumentError(_DetailedError, TypeError, ValueError):
     """A compiled computation is called with arguments that it does not take.
 
     A TypeError and a ValueError, since Python has the one for a wrong number of arguments and the
-    other for a wrong value.
+    other for a wrong value. `op` is the name of the computation called, `shapes` are those of its
+    parameters, by name.
 
     Attributes:
         computation: name of the computation.
@@ -90,9 +118,11 @@ class ArgumentError(_DetailedError, TypeError, ValueError):
         computation: str | None = None,
         argument: int | None = None,
         name: str | None = None,
+        op: str | None = None,
+        shapes: Mapping[str, Any] | None = None,
         detail: str = "",
     ) -> None:
-        super().__init__(message, detail=detail)
+        super().__init__(message, op=op or computation, shapes=shapes, detail=detail)
         self.computation = computation
         self.argument = argument
         self.name = name
@@ -101,6 +131,10 @@ class ArgumentError(_DetailedError, TypeError, ValueError):
 class CompileError(_DetailedError, RuntimeError):
     """XLA can't compile a module for a device."""
 
+    _op = "compile"
+
 
 class DeviceError(_DetailedError, RuntimeError):
     """There is no such device, or this process can't use it."""
+
+    _op = "device"

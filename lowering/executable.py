@@ -6,6 +6,7 @@ would read an array of another shape, type or layout without a word.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -16,11 +17,12 @@ import numpy as np
 from builder import primitive_type as pt
 from builder.computation import XlaComputation
 from builder.constant import scalar_array
-from builder.errors import ConstantError
+from builder.errors import ConstantError, OperandError
 from builder.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, leaves
 from builder.xla_op import XlaOp
 from lowering import jaxlib_api
 from lowering.errors import ArgumentError, CompileError
+from lowering.flattening import leaf_paths
 from lowering.module import StablehloModule
 from lowering.pjrt import DeviceLike, Target, host_array, sharding_of
 from lowering.pjrt import device as find_device
@@ -126,7 +128,7 @@ class Executable:
         for number, (parameter, name) in enumerate(
             zip(shape.parameters, shape.parameter_names, strict=True)
         ):
-            for leaf, path in _paths(parameter):
+            for leaf, path in zip(leaves(parameter), leaf_paths(parameter), strict=True):
                 token = isinstance(leaf, TokenShape)
                 found.append(_Leaf(self._target(leaf), number, name, path, token))
         for position, one in enumerate(found):
@@ -168,7 +170,7 @@ class Executable:
             # Looked for only now: an executable does not take deleted arrays.
             for value, leaf in zip(arrays, expected, strict=True):
                 if value.is_deleted():
-                    raise self._refused(leaf, "a jax.Array that has been deleted") from None
+                    raise self._refused(leaf, _DELETED, _DELETED_FIX) from None
             raise
         return self._pack(results)
 
@@ -189,46 +191,51 @@ class Executable:
         for name in by_name:
             if name not in names:
                 known = f"the parameters are {', '.join(names)}" if names else "it has none"
-                raise ArgumentError(
-                    f"{self.name}: there is no parameter {name!r}\nfix: {known}",
-                    computation=self.name,
-                    name=name,
-                )
+                raise self._error(f"there is no parameter {name!r}\nfix: {known}", name=name)
             number = names.index(name)
             if number < len(args) or names.count(name) > 1:
                 reason = (
-                    f"is given by position ({number}) and by name"
+                    f"is given by position ({number}) and by name\nfix: give it once"
                     if number < len(args)
                     else "is the name of several parameters\nfix: give all by position"
                 )
-                raise ArgumentError(
-                    f"{self.name}: parameter {name!r} {reason}",
-                    computation=self.name,
-                    argument=number,
-                    name=name,
-                )
+                raise self._error(f"parameter {name!r} {reason}", number, name)
         missing = [n for n in names[len(args) :] if n not in by_name]
         if missing:
             number = names.index(missing[0])
             shape = self.program_shape.parameters[number]
-            raise ArgumentError(
-                f"{self.name}: argument {number} ({missing[0]}) {shape} is missing",
-                computation=self.name,
-                argument=number,
-                name=missing[0],
+            rest = "".join(f", {n}" for n in missing[1:])
+            raise self._error(
+                f"argument {number} ({missing[0]}) {shape} is missing\n"
+                f"fix: give {missing[0]}{rest}, by position or by name",
+                number,
+                missing[0],
             )
         return args + tuple(by_name[n] for n in names[len(args) :])
 
+    def _error(
+        self, message: str, argument: int | None = None, name: str | None = None
+    ) -> ArgumentError:
+        shape = self.program_shape
+        return ArgumentError(
+            f"{self.name}: {message}",
+            computation=self.name,
+            argument=argument,
+            name=name,
+            shapes=dict(zip(shape.parameter_names, shape.parameters, strict=True)),
+        )
+
     def _wrong_count(self, given: int) -> ArgumentError:
         shape = self.program_shape
-        takes = ", ".join(
-            f"{n} {s}" for n, s in zip(shape.parameter_names, shape.parameters, strict=True)
-        )
-        count = len(shape.parameters)
-        return ArgumentError(
-            f"{self.name}: takes {count} argument{'s' * (count != 1)}"
-            f"{f' ({takes})' if takes else ''}, got {given}",
-            computation=self.name,
+        takes = [f"{n} {s}" for n, s in zip(shape.parameter_names, shape.parameters, strict=True)]
+        count, listed = len(takes), ", ".join(takes)
+        if given < count:
+            fix = f"give {', '.join(takes[given:])} as well"
+        else:
+            fix = f"leave out the last {given - count}" if count else "call it without arguments"
+        return self._error(
+            f"takes {count} argument{'s' * (count != 1)}"
+            f"{f' ({listed})' if takes else ''}, got {given}\nfix: {fix}"
         )
 
     def _flattened(self, args: tuple[Any, ...]) -> list[Any]:
@@ -249,13 +256,11 @@ class Executable:
                     if isinstance(value, (tuple, list)):
                         got = f"a {type(value).__name__} of {len(value)}"
                     name = shape.parameter_names[number]
-                    raise ArgumentError(
-                        f"{self.name}: argument {number} ({name}){path} must be a tuple "
-                        f"{wanted}, got {got}\n"
+                    raise self._error(
+                        f"argument {number} ({name}){path} must be a tuple {wanted}, got {got}\n"
                         f"fix: give a tuple or list of {len(wanted.elements)}",
-                        computation=self.name,
-                        argument=number,
-                        name=name,
+                        number,
+                        name,
                     )
                 pairs = list(zip(value, wanted.elements, strict=True))
                 for index in range(len(pairs) - 1, -1, -1):
@@ -290,7 +295,12 @@ class Executable:
                 raise self._refused(leaf, f"the Python number {value!r}: {reason}") from None
         array = host_array(value)
         if array is None:
-            raise self._refused(leaf, _describe(value), self._numpy_fix(leaf))
+            fix = self._numpy_fix(leaf)
+            if isinstance(value, np.ma.MaskedArray):
+                fix = "there are no masks in XLA; fill it: array.filled(value)"
+            elif isinstance(value, XlaOp):
+                fix = "an op has no value before its computation is called; give an array"
+            raise self._refused(leaf, _describe(value), fix)
         if array.dtype != target.dtype or array.shape != target.dimensions:
             raise self._refused(leaf, _describe(array), _conversion(array, target))
         if target.shape.layout is not None and leaf.layout != target.default:
@@ -319,7 +329,7 @@ class Executable:
         if value.dtype != target.dtype or value.shape != target.dimensions:
             raise self._refused(leaf, _describe(value), _conversion(value, target))
         if value.is_deleted():
-            raise self._refused(leaf, "a jax.Array that has been deleted")
+            raise self._refused(leaf, _DELETED, _DELETED_FIX)
         where = value.devices()
         if where != {self.device}:
             names = ", ".join(sorted(str(d) for d in where)[:4])
@@ -352,13 +362,16 @@ class Executable:
 
     def _refused(self, leaf: _Leaf, got: str, fix: str = "", wanted: str = "") -> ArgumentError:
         shape: Any = "token[]" if leaf.is_token else leaf.target.shape
-        return ArgumentError(
-            f"{self.name}: argument {leaf.number} ({leaf.name}){leaf.path} must be "
+        return self._error(
+            f"argument {leaf.number} ({leaf.name}){leaf.path} must be "
             f"{wanted or shape}, got {got}" + (f"\nfix: {fix}" if fix else ""),
-            computation=self.name,
-            argument=leaf.number,
-            name=leaf.name,
+            leaf.number,
+            leaf.name,
         )
+
+
+_DELETED: Final = "a jax.Array that has been deleted"
+_DELETED_FIX: Final = "give one that was neither donated to another program nor deleted, or a copy"
 
 
 def _dtype_text(target: Target) -> str:
@@ -388,30 +401,44 @@ def _describe(value: Any) -> str:
 
 
 def _conversion(array: Any, target: Target) -> str:
-    """What turns an array into one that is taken."""
+    """What turns an array into one that is taken; nothing where that would be a guess."""
+    wanted = f"numpy.asarray(values, {_dtype_text(target)}), of sizes {target.dimensions}"
     try:
         pt.from_dtype(array.dtype)
     except ValueError:
-        return ""
-    if array.shape == target.dimensions:
-        return f"convert it: array.astype({_dtype_text(target)})"
-    if array.size == target.shape.element_count and array.dtype == target.dtype:
-        return f"reshape it: array.reshape({target.dimensions})"
-    return ""
+        return f"give an array of numbers: {wanted}"
+    verb, change = _rearrangement(array.shape, target.dimensions)
+    if change is None:
+        return f"give an array of the parameter's sizes: {target.dimensions}"
+    if array.dtype != target.dtype:
+        verb = f"convert and {verb}" if verb else "convert"
+        change += f".astype({_dtype_text(target)})"
+    return f"{verb} it: array{change}"
 
 
-def _paths(shape: Shape) -> list[tuple[ArrayShape | TokenShape, str]]:
-    """The leaves of a shape with their places: "[0][1]"; the empty text for an array."""
-    found: list[tuple[ArrayShape | TokenShape, str]] = []
-    stack: list[tuple[Shape, str]] = [(shape, "")]
-    while stack:
-        top, path = stack.pop()
-        if isinstance(top, TupleShape):
-            for index in range(len(top.elements) - 1, -1, -1):
-                stack.append((top.elements[index], f"{path}[{index}]"))
-        else:
-            found.append((top, path))
-    return found
+def _rearrangement(given: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, str | None]:
+    """How an array of some sizes gets others: verb and code; the code is None if not known."""
+    if given == wanted:
+        return "", ""
+    if sorted(given) == sorted(wanted):
+        # A reshape would be taken too, with the elements in other places than the caller means.
+        remaining = list(enumerate(given))
+        order: list[int] = []
+        for size in wanted:
+            found = next(pair for pair in remaining if pair[1] == size)
+            remaining.remove(found)
+            order.append(found[0])
+        return "transpose", f".transpose({tuple(order)})"
+    borders, others = _borders(given), _borders(wanted)
+    if 0 not in given and max(borders) == max(others) and (borders <= others or others <= borders):
+        # Neighbouring dimensions are put together, or one is split: no element moves.
+        return "reshape", f".reshape({wanted})"
+    return "", None
+
+
+def _borders(sizes: tuple[int, ...]) -> set[int]:
+    """The numbers of elements in the first dimensions: equal ones stay where they are."""
+    return {math.prod(sizes[:end]) for end in range(len(sizes) + 1)}
 
 
 def _packer(shape: Shape) -> Callable[[list[Any]], Any]:
@@ -480,6 +507,7 @@ def compile(computation: StablehloModule | XlaComputation, device: DeviceLike = 
         LoweringError: the computation can't be said in StableHLO.
         CompileError: XLA can't compile it for this device.
         DeviceError: there is no such device.
+        OperandError: neither a computation nor a module.
 
     Example:
         >>> import lowering
@@ -500,8 +528,9 @@ def compile(computation: StablehloModule | XlaComputation, device: DeviceLike = 
         hint = ""
         if isinstance(computation, XlaOp):
             hint = "\nfix: build the computation first: op.builder.build(op)"
-        raise TypeError(
-            f"compile: expected an XlaComputation or a StablehloModule, got {computation!r}{hint}"
+        raise OperandError(
+            f"compile: expected an XlaComputation or a StablehloModule, got {computation!r}{hint}",
+            op="compile",
         )
     target = find_device(device)
     shape = computation.program_shape
@@ -519,14 +548,14 @@ def compile(computation: StablehloModule | XlaComputation, device: DeviceLike = 
 
 def _check_static(name: str, shape: ProgramShape) -> None:
     """Refuses dynamic sizes where a program is entered and left."""
-    named = [
-        (f"parameter {n}", s) for n, s in zip(shape.parameter_names, shape.parameters, strict=True)
-    ]
-    for what, one in [*named, ("the result", shape.result)]:
+    named = dict(zip(shape.parameter_names, shape.parameters, strict=True))
+    places = [(f"parameter {n}", s) for n, s in named.items()]
+    for what, one in [*places, ("the result", shape.result)]:
         if not one.is_static:
             raise CompileError(
                 f"compile: {what} of {name} must have static sizes, got {one}\n"
-                f"fix: pass the array in its largest size, and the size beside it as an s32[]"
+                f"fix: pass the array in its largest size, and the size beside it as an s32[]",
+                shapes=named,
             )
 
 

@@ -11,21 +11,26 @@ from typing import Any, Final
 
 from jaxlib.mlir import ir
 
-from builder.computation import XlaComputation
+from builder.computation import XlaComputation, called_in
+from builder.errors import OperandError
 from builder.shape import ArrayShape, TupleShape, leaves
-from builder.xla_op import XlaOp
+from builder.unique_names import UniqueNames
+from builder.xla_op import NO_ATTRIBUTES, XlaOp
 from lowering import rules as rules  # enters the rules of every family
 from lowering.emitter import Emitter
 from lowering.errors import LoweringError
 from lowering.flattening import leaf_paths, unflatten
-from lowering.mlir_context import MlirContext, shared_context
-from lowering.module import StablehloModule
+from lowering.mlir_context import MlirContext, encodable, shared_context
+from lowering.module import StablehloModule, read_name
 
 __all__ = ["lower"]
 
 # MLIR keeps the bytes of every constant for as long as its context lives. From this many bytes on
 # a module gets a context of its own, which goes when the module goes.
 _OWN_CONTEXT_BYTES: Final = 1 << 20
+
+MAX_REPEATED_OPS: Final = 1_000_000
+"""How many ops may be emitted again, since computations are applied more than once."""
 
 
 def lower(computation: XlaComputation) -> StablehloModule:
@@ -42,7 +47,7 @@ def lower(computation: XlaComputation) -> StablehloModule:
 
     Raises:
         LoweringError: an op cannot be said in StableHLO.
-        TypeError: not a computation.
+        OperandError: not a computation.
 
     Example:
         >>> import builder as xb, lowering
@@ -60,26 +65,32 @@ def lower(computation: XlaComputation) -> StablehloModule:
     """
     _need_computation(computation)
     called = computation.called_computations()
-    mlir = MlirContext() if _has_large_constants((computation, *called)) else shared_context()
+    depth = _check_regions(computation, called)
+    size = _constant_bytes((computation, *called))
+    mlir = MlirContext() if size >= _OWN_CONTEXT_BYTES else shared_context(size)
     with mlir.context, mlir.unknown_location:
         module = ir.Module.create(mlir.unknown_location)
         module.operation.attributes["sym_name"] = mlir.string(computation.name)
         module_ip = ir.InsertionPoint(module.body)
         functions = _function_names(computation, called)
         emitter = Emitter(mlir, module_ip, functions)
-        _emit_function(emitter, computation, "main", entry=True)
-        for callee in called:
-            if callee in functions:
-                _emit_function(emitter, callee, functions[callee], entry=False)
+        try:
+            _emit_function(emitter, computation, "main", entry=True)
+            for callee in called:
+                if callee in functions:
+                    _emit_function(emitter, callee, functions[callee], entry=False)
+        except RecursionError:
+            # Regions stand inside each other, and each is emitted by the rule of its op.
+            raise LoweringError(
+                f"lower: in {computation.name!r} computations are applied inside each other, "
+                f"{depth} deep, which is too deep for Python's stack\n"
+                f"fix: let an op in between apply xb.call of the next computation, which becomes "
+                f"a function, or raise sys.setrecursionlimit"
+            ) from None
     try:
         module.operation.verify()
     except ir.MLIRError as error:
-        # Inference admits only what StableHLO admits, so this is a fault of ours.
-        diagnostics = "; ".join(str(d.message) for d in error.error_diagnostics)
-        raise LoweringError(
-            f"lower: the module of {computation.name!r} does not verify: "
-            f"{diagnostics or error}\nThis is a fault of xlabuilder; please report it."
-        ) from None
+        raise _unverified(computation, called, error) from None
     return StablehloModule(module, computation.program_shape)
 
 
@@ -87,19 +98,90 @@ def _need_computation(value: object) -> None:
     if isinstance(value, XlaComputation):
         return
     fix = "\nfix: build it first: op.builder.build(op)" if isinstance(value, XlaOp) else ""
-    raise TypeError(f"lower: expected an XlaComputation, got {value!r}{fix}")
+    raise OperandError(f"lower: expected an XlaComputation, got {value!r}{fix}", op="lower")
 
 
-def _has_large_constants(computations: tuple[XlaComputation, ...]) -> bool:
-    """Whether the constants of these computations are large together."""
-    total = 0
-    for computation in computations:
-        for op in computation.ops:
-            if op.opcode == "constant":
-                total += op.attributes["value"].nbytes
-                if total >= _OWN_CONTEXT_BYTES:
-                    return True
-    return False
+def _constant_bytes(computations: tuple[XlaComputation, ...]) -> int:
+    """How large the constants of these computations are together."""
+    return sum(
+        op.attributes["value"].nbytes
+        for computation in computations
+        for op in computation.ops
+        if op.opcode == "constant"
+    )
+
+
+def _check_regions(computation: XlaComputation, called: tuple[XlaComputation, ...]) -> int:
+    """How deep computations are applied inside each other.
+
+    A region is emitted wherever its computation is applied: one applied twice by each of 20 that
+    are applied twice would be emitted a million times. XLA copies computations in the same way, so
+    that calling functions from the regions would only move the waiting into the compiler.
+
+    Raises:
+        LoweringError: more than MAX_REPEATED_OPS ops would be emitted again.
+    """
+    if not called:
+        return 0
+    # Ops that say the same share their attributes: those seen without a computation are passed by.
+    without = {id(NO_ATTRIBUTES)}
+    # Of each: the ops to emit for it, and how deep; callees come before their callers.
+    sizes: dict[XlaComputation, tuple[int, int]] = {}
+    entries = {computation}
+    applied: dict[XlaComputation, int] = {}
+    for one in (*called, computation):
+        size, depth = len(one.ops), 0
+        for op in one.ops:
+            if id(op.attributes) in without:
+                continue
+            inside = called_in(op.attributes)
+            if not inside:
+                without.add(id(op.attributes))
+            for inner in inside:
+                if op.opcode == "call":
+                    entries.add(inner)
+                    continue
+                applied[inner] = applied.get(inner, 0) + 1
+                inner_size, inner_depth = sizes[inner]
+                size, depth = size + inner_size, max(depth, inner_depth + 1)
+        sizes[one] = size, depth
+    total = sum(sizes[one][0] for one in entries)
+    repeated = total - sum(len(one.ops) for one in (*called, computation))
+    if repeated > MAX_REPEATED_OPS:
+        often = max(applied, key=lambda one: (applied[one] - 1) * sizes[one][0])
+        raise LoweringError(
+            f"lower: {computation.name!r} applies computations that apply others several times, "
+            f"and so on: {repeated} ops would be emitted again, at most {MAX_REPEATED_OPS}; "
+            f"{often.name!r} stands for {sizes[often][0]} ops and is applied at {applied[often]} "
+            f"places\n"
+            f"fix: apply it at one place, to all operands together; or, except in map, apply a "
+            f"computation that gives it to xb.call, as what is called is emitted once"
+        )
+    return max(sizes[one][1] for one in entries)
+
+
+def _unverified(
+    computation: XlaComputation, called: tuple[XlaComputation, ...], error: ir.MLIRError
+) -> LoweringError:
+    """What to say when MLIR's verifier refuses the module."""
+    reports = [str(d.message) for d in error.error_diagnostics] or [str(error)]
+    detail = "\n".join(reports)
+    for one in (computation, *called):
+        for op in one.ops:
+            if not op.shape.is_static:
+                return LoweringError(
+                    f"lower: {computation.name!r} has dynamic sizes, such as {op.shape}, where "
+                    f"StableHLO can't express them: {(reports[0].splitlines() or [''])[0]}\n"
+                    f"fix: use static sizes there: the largest, and beside the array its size as "
+                    f"an s32[]",
+                    detail=detail,
+                )
+    # Inference admits of static sizes only what StableHLO admits, so this is a fault of ours.
+    return LoweringError(
+        f"lower: the module of {computation.name!r} does not verify: "
+        f"{'; '.join(reports)}\nThis is a fault of xlabuilder; please report it.",
+        detail=detail,
+    )
 
 
 def _function_names(
@@ -112,18 +194,8 @@ def _function_names(
         for op in one.ops
         if op.opcode == "call"
     }
-    names: dict[XlaComputation, str] = {}
-    taken = {"main"}
-    for callee in called:
-        if callee not in callees:
-            continue
-        name, number = callee.name, 0
-        while name in taken:
-            number += 1
-            name = f"{callee.name}_{number}"
-        taken.add(name)
-        names[callee] = name
-    return names
+    unique = UniqueNames(["main"], separator="_")
+    return {c: unique.claim(encodable(c.name)) for c in called if c in callees}
 
 
 def _emit_function(
@@ -146,6 +218,11 @@ def _emit_function(
         if any(isinstance(p, TupleShape) for p in shape.parameters):
             texts = [mlir.string(str(p)) for p in shape.parameters]
             attributes["xlabuilder.parameters"] = mlir.array(texts)
+            names = [encodable(str(p.name)) for p in computation.parameters]
+            if any(read_name(n, p) != n for n, p in zip(names, shape.parameters, strict=True)):
+                attributes["xlabuilder.parameter_names"] = mlir.array(
+                    [mlir.string(n) for n in names]
+                )
         if isinstance(shape.result, TupleShape):
             attributes["xlabuilder.result"] = mlir.string(str(shape.result))
     function = ir.Operation.create(

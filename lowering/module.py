@@ -7,6 +7,8 @@ which StableHLO promises to read for years, and which can be written for older v
 StableHLO programs have no tuples and no parameter names. They are kept in attributes that other
 readers pass over: `xlabuilder.name` of an argument is the parameter's name; `xlabuilder.parameters`
 and `xlabuilder.result` of the function are the shapes as they were before tuples were flattened.
+Where a parameter's name can't be read off its arguments (an empty tuple has none),
+`xlabuilder.parameter_names` of the function lists the names of all.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any, Final
 
 from jaxlib.mlir import ir
 
-from builder.errors import ShapeTextError
+from builder.errors import OperandError, ShapeTextError
 from builder.shape import (
     ArrayShape,
     ProgramShape,
@@ -35,11 +37,13 @@ from builder.shape import (
 )
 from lowering import jaxlib_api, module_reader
 from lowering.errors import LoweringError, ModuleFileError, VersionError
+from lowering.flattening import leaf_paths
 from lowering.types import shape_of_type
 
 __all__ = ["StablehloModule", "load", "load_bytes"]
 
 PathLike = str | os.PathLike[str]
+Buffer = bytes | bytearray | memoryview
 
 
 class StablehloModule:
@@ -93,7 +97,7 @@ class StablehloModule:
     @property
     def bytecode(self) -> bytes:
         """MLIR bytecode, locations included. For the version of jaxlib that wrote it."""
-        return module_reader.sealed(self.module)
+        return b"".join(module_reader.sealed_bytecode(self.module))
 
     def artifact(self, version: str | None = None) -> bytes:
         """The portable artifact: bytecode that StableHLO stays able to read.
@@ -107,14 +111,10 @@ class StablehloModule:
                 does not have.
         """
         wanted = _checked_version(version)
-
-        def write(code: bytes) -> bytes:
-            try:
-                return jaxlib_api.serialize_artifact(code, wanted)
-            except ValueError as error:
-                raise self._not_in_version(wanted, str(error)) from None
-
-        return module_reader.sealed(self.module, write)
+        try:
+            return module_reader.sealed_artifact(self.module, wanted)
+        except ValueError as error:
+            raise self._not_in_version(wanted, str(error)) from None
 
     def _not_in_version(self, version: str, report: str) -> VersionError:
         blamed = re.search(r"failed to legalize operation '(?:vhlo\.)?([\w.]+?)(?:_v\d+)?'", report)
@@ -139,7 +139,9 @@ class StablehloModule:
             found = [str(d.message) for d in error.error_diagnostics]
             reason = found[0].splitlines()[0] if found else "the verifier does not say why"
             raise LoweringError(
-                f"verify: {self.name} is no valid StableHLO: {reason}", detail="\n".join(found)
+                f"verify: {self.name} is no valid StableHLO: {reason}",
+                op="verify",
+                detail="\n".join(found),
             ) from None
 
     def save(self, path: PathLike, *, version: str | None = None) -> None:
@@ -166,27 +168,29 @@ class StablehloModule:
             ...     lowering.load(path).program_shape
             (x: f32[2]) -> f32[2]
         """
-        name = os.fspath(path)
+        name = _path_text(path, "save")
         suffix = Path(name).suffix.lower()
         if suffix not in _SUFFIXES:
             raise ModuleFileError(
                 f"{name}: the suffix says what to write, got {repr(suffix) if suffix else 'none'}\n"
                 f"fix: .mlir for text, .mlirbc for bytecode, .stablehlo for a portable artifact",
                 path=name,
+                op="save",
             )
         if version is not None and suffix != ".stablehlo":
             raise VersionError(
                 f"{name}: {_SUFFIXES[suffix]} has no StableHLO version, got {version!r}\n"
                 f"fix: save as .stablehlo, or leave the version out",
                 version=version,
+                op="save",
             )
         if suffix == ".mlir":
-            data = self.text.encode()
+            pieces = [self.text.encode()]
         elif suffix == ".mlirbc":
-            data = self.bytecode
+            pieces = module_reader.sealed_bytecode(self.module)
         else:
-            data = self.artifact(version)
-        _write_whole(name, data)
+            pieces = [self.artifact(version)]
+        _write_whole(name, pieces)
 
     def __str__(self) -> str:
         return self.text
@@ -225,15 +229,54 @@ def _parts(version: str) -> tuple[int, ...]:
     return tuple(int(p) for p in version.split("."))
 
 
-def _reason(error: OSError) -> str:
-    """Why a file can't be used, in small letters: "no such file or directory"."""
-    if error.errno == errno.ENOSPC:
-        return "the disk is full"
-    text = error.strerror or str(error)
-    return text[:1].lower() + text[1:]
+def _path_text(path: Any, op: str) -> str:
+    """A path as text."""
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        text = path
+    if isinstance(text, str):
+        return text
+    fix = ""
+    if isinstance(text, bytes):
+        fix = "\nfix: os.fsdecode(path)"
+    elif op == "load" and isinstance(text, (bytearray, memoryview)):
+        fix = "\nfix: lowering.load_bytes reads content that is in memory"
+    raise OperandError(
+        f"{op}: a path is a string or a pathlib.Path, got {type(path).__name__}{fix}", op=op
+    )
 
 
-def _write_whole(name: str, data: bytes) -> None:
+def _reason(error: OSError, *, reading: bool) -> str:
+    """Why a file can't be used, in small letters, and how to mend it."""
+    reason = error.strerror or str(error)
+    reason = "the disk is full" if error.errno == errno.ENOSPC else reason[:1].lower() + reason[1:]
+    fix = (_READING if reading else _WRITING).get(error.errno or 0, _BOTH.get(error.errno or 0, ""))
+    return f"{reason}\nfix: {fix}" if fix else reason
+
+
+_BOTH: Final = {
+    errno.ENAMETOOLONG: "use a shorter name",
+    errno.ENOTDIR: "a part of the path is a file; name a folder there",
+    errno.EISDIR: "name a file in that folder",
+    errno.ELOOP: "its symbolic links lead back to themselves; name the file they should lead to",
+}
+_READING: Final = {
+    errno.ENOENT: "check the name and the folder that it is looked for in",
+    errno.EACCES: "let this user read the file and enter its folders (chmod)",
+    errno.EPERM: "let this user read the file and enter its folders (chmod)",
+}
+_WRITING: Final = {
+    errno.EACCES: "let this user write the file and its folder (chmod), or save elsewhere",
+    errno.EPERM: "let this user write the file and its folder (chmod), or save elsewhere",
+    errno.ENOSPC: "make room there, or save elsewhere",
+    errno.EDQUOT: "make room there, or save elsewhere",
+    errno.EROFS: "save elsewhere",
+    errno.EFBIG: "raise the limit for the size of files (ulimit -f), or save elsewhere",
+}
+
+
+def _write_whole(name: str, pieces: list[bytes]) -> None:
     """Writes a file so that under its name there is the old content or the new, never a part."""
     target = Path(name)
     temporary: Path | None = None
@@ -243,8 +286,10 @@ def _write_whole(name: str, data: bytes) -> None:
         with contextlib.suppress(FileNotFoundError):
             mode = target.stat().st_mode
         if mode is not None and not stat.S_ISREG(mode):
-            what = "is a folder" if stat.S_ISDIR(mode) else "is not a regular file"
-            raise ModuleFileError(f"{name}: can't be written: {what}", path=name)
+            what = "is not a regular file\nfix: name another"
+            if stat.S_ISDIR(mode):
+                what = f"is a folder\nfix: {_BOTH[errno.EISDIR]}"
+            raise ModuleFileError(f"{name}: can't be written: {what}", path=name, op="save")
         if mode is not None and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.tmp")
@@ -254,9 +299,10 @@ def _write_whole(name: str, data: bytes) -> None:
         try:
             if mode is not None:
                 os.chmod(beside, stat.S_IMODE(mode))  # noqa: PTH101 (works where fchmod does not)
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(descriptor, rest[: 1 << 30]) :]
+            for piece in pieces:
+                rest = memoryview(piece)
+                while rest:
+                    rest = rest[os.write(descriptor, rest[: 1 << 30]) :]
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -267,14 +313,18 @@ def _write_whole(name: str, data: bytes) -> None:
         raise
     except OSError as error:
         folder = target.parent
-        reason = _reason(error)
-        if not folder.exists():
-            reason = f"there is no folder {folder}"
+        reason = _reason(error, reading=False)
+        if error.errno == errno.ENOENT and not folder.exists():
+            reason = f"there is no folder {folder}\nfix: create it: os.makedirs({str(folder)!r})"
         raise ModuleFileError(
-            f"{name}: can't be written: {reason}", path=name, detail=str(error)
+            f"{name}: can't be written: {reason}", path=name, op="save", detail=str(error)
         ) from None
     except ValueError as error:  # a zero byte in the name
-        raise ModuleFileError(f"{name!r}: can't be written: {error}", path=name) from None
+        raise ModuleFileError(
+            f"{name!r}: can't be written: {error}\nfix: use a name without it",
+            path=name,
+            op="save",
+        ) from None
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -305,23 +355,26 @@ def load(path: PathLike) -> StablehloModule:
         ModuleFileError: the file can't be read, or holds no StableHLO module with a function
             ``@main``; carries path, line and column.
     """
-    name = os.fspath(path)
+    name = _path_text(path, "load")
     try:
         data = Path(name).read_bytes()
     except OSError as error:
         raise ModuleFileError(
-            f"{name}: can't be read: {_reason(error)}", path=name, detail=str(error)
+            f"{name}: can't be read: {_reason(error, reading=True)}", path=name, detail=str(error)
         ) from None
     except ValueError as error:  # a zero byte in the name
-        raise ModuleFileError(f"{name!r}: can't be read: {error}", path=name) from None
+        raise ModuleFileError(
+            f"{name!r}: can't be read: {error}\nfix: use a name without it", path=name
+        ) from None
     return _from_bytes(data, name)
 
 
-def load_bytes(data: bytes | str) -> StablehloModule:
+def load_bytes(data: Buffer | str) -> StablehloModule:
     """Reads a module from memory: text, bytecode or a portable artifact.
 
     Raises:
         ModuleFileError: it is no StableHLO module with a function ``@main``.
+        OperandError: neither bytes (a bytearray, a memoryview) nor text.
 
     Example:
         >>> import lowering
@@ -333,8 +386,13 @@ def load_bytes(data: bytes | str) -> StablehloModule:
     """
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogatepass")
+    elif isinstance(data, (bytearray, memoryview)):
+        data = bytes(data)
     elif not isinstance(data, bytes):
-        raise TypeError(f"load_bytes: expected bytes or text, got {type(data).__name__}")
+        fix = "\nfix: lowering.load reads a file" if isinstance(data, os.PathLike) else ""
+        raise OperandError(
+            f"load_bytes: expected bytes or text, got {type(data).__name__}{fix}", op="load_bytes"
+        )
     return _from_bytes(data, None)
 
 
@@ -360,7 +418,9 @@ def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
         inputs = [shape_of_type(t) for t in kind.inputs]
         results = [shape_of_type(t) for t in kind.results]
     except LoweringError as error:
-        raise refuse(f"@main can't be called: {error}") from None
+        raise refuse(
+            f"@main can't be called: {error}\nfix: take and give tensors of XLA's element types"
+        ) from None
     names, layouts = _per_value(function, "arg_attrs", len(inputs))
     inputs = [_with_layout(s, t) for s, t in zip(inputs, layouts, strict=True)]
     _, layouts = _per_value(function, "res_attrs", len(results))
@@ -383,8 +443,18 @@ def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
     if "xlabuilder.result" in attributes:
         result = _shape(attributes["xlabuilder.result"], refuse)
         _check_leaves("result", [result], results, refuse)
+    if "xlabuilder.parameter_names" in attributes:
+        listed = ir.ArrayAttr(attributes["xlabuilder.parameter_names"])
+        names = [ir.StringAttr(a).value if isinstance(a, ir.StringAttr) else None for a in listed]
+        if len(names) != len(parameters) or None in names:
+            raise refuse(
+                f"its attribute xlabuilder.parameter_names does not fit @main\n{_DROP_ATTRIBUTE}"
+            )
     filled = [n if n is not None else f"arg{i}" for i, n in enumerate(names)]
     return ProgramShape(parameters, result, filled)
+
+
+_DROP_ATTRIBUTE: Final = "fix: drop the attribute, or write it anew"
 
 
 def _main(module: ir.Module) -> ir.Operation | None:
@@ -445,14 +515,17 @@ def _check_leaves(
     """Refuses attributes that do not fit the function that carries them."""
     found = [_bare(leaf) for shape in nested for leaf in leaves(shape)]
     if found != [_bare(s) for s in flat]:
-        raise refuse(
-            f"its attribute xlabuilder.{what} does not fit @main\n"
-            f"fix: drop the attribute, or write it anew"
-        )
+        raise refuse(f"its attribute xlabuilder.{what} does not fit @main\n{_DROP_ATTRIBUTE}")
 
 
 def _bare(shape: ArrayShape | TokenShape) -> ArrayShape | TokenShape:
     return shape.with_layout(None) if isinstance(shape, ArrayShape) else shape
+
+
+def read_name(name: str, shape: Shape) -> str | None:
+    """What the names of a parameter's arguments say of its name; None where it has none."""
+    names = [f"{name}{path}" for path in leaf_paths(shape)]
+    return _parameter_name([*names], shape, 0) if names else None
 
 
 def _parameter_name(names: list[str | None], shape: Shape, number: int) -> str:

@@ -9,13 +9,15 @@ anything but brackets nested thousands deep.
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 import os
 import re
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,13 +27,14 @@ from lowering import jaxlib_api
 from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import BYTECODE_MAGIC, UnreadableModuleError
 
-__all__ = ["CHECKSUM_ATTRIBUTE", "read", "sealed"]
+__all__ = ["CHECKSUM_ATTRIBUTE", "read", "sealed_artifact", "sealed_bytecode"]
 
 CHECKSUM_ATTRIBUTE: Final = "xlabuilder.checksum"
 """The attribute of a module whose text holds the checksum of the bytes around it."""
 
 _EMPTY_SEAL: Final = b"xlabuilder-crc32-00000000"
 _SEAL: Final = re.compile(rb"xlabuilder-crc32-(.{8})", re.DOTALL)
+_MARKS: Final = {CHECKSUM_ATTRIBUTE: _EMPTY_SEAL.decode()}
 
 MAX_NESTING: Final = 1000
 """How deep brackets may nest in text. MLIR's parser recurses; at 10,000 it overflows the stack."""
@@ -40,35 +43,100 @@ _DIALECTS: Final = frozenset({"builtin", "func", "stablehlo", "chlo", "mhlo", "s
 _UNKNOWN: Final = r"custom op '[^']*' is unknown|unregistered dialect|Dialect .* not found"
 
 
-def sealed(module: ir.Module, write: Callable[[bytes], bytes] | None = None) -> bytes:
-    """MLIR bytecode of a module, with a checksum of itself inside.
+def sealed_bytecode(module: ir.Module) -> list[bytes]:
+    """MLIR bytecode of a module, with a checksum of itself inside, in pieces.
 
-    Args:
-        module: is given an attribute for the time of writing.
-        write: turns the bytecode into what is wanted, a portable artifact; None for bytecode.
+    Large constants are a piece each, and are there once. The module is not touched, as other
+    threads may be printing it: the attribute is put on a copy, which shares the constants.
     """
-    if write is None:
-        write = bytes
-    attributes = module.operation.attributes
-    attributes[CHECKSUM_ATTRIBUTE] = ir.StringAttr.get(_EMPTY_SEAL.decode(), module.context)
-    try:
-        data = write(jaxlib_api.bytecode(module))
-    finally:
-        del attributes[CHECKSUM_ATTRIBUTE]
-    if len(_SEAL.findall(data)) != 1:
+    pieces = _together(jaxlib_api.bytecode_pieces(_marked_copy(module)))
+    checksum = 0
+    for piece in pieces:
+        checksum = zlib.crc32(piece, checksum)
+    places = [(i, m.start()) for i, piece in enumerate(pieces) for m in _SEAL.finditer(piece)]
+    if len(places) != 1 or _seal_on_a_seam(pieces):
         # The module's own data look like a seal: it goes without, and is read with more care.
-        return write(jaxlib_api.bytecode(module))
-    return data.replace(_EMPTY_SEAL, b"xlabuilder-crc32-%08x" % zlib.crc32(data))
+        return jaxlib_api.bytecode_pieces(module)
+    index, start = places[0]
+    piece, end = pieces[index], start + len(_EMPTY_SEAL)
+    pieces[index] = b"".join((piece[:start], b"xlabuilder-crc32-%08x" % checksum, piece[end:]))
+    return pieces
+
+
+def sealed_artifact(module: ir.Module, version: str) -> bytes:
+    """The portable artifact of a module for a StableHLO version, with a checksum of itself inside.
+
+    Raises:
+        ValueError: the module can't be said in that version.
+    """
+    # A BytesIO that alone refers to the bytes takes them as its buffer, to be written in place.
+    buffer = io.BytesIO(jaxlib_api.serialize_artifact(module, version, _MARKS))
+    with buffer.getbuffer() as view:
+        found = _only_seal(view)
+        if found is not None:
+            view[slice(*found)] = b"xlabuilder-crc32-%08x" % zlib.crc32(view)
+    if found is None:  # as above
+        return jaxlib_api.serialize_artifact(module, version, {})
+    return buffer.getvalue()
+
+
+def _marked_copy(module: ir.Module) -> ir.Module:
+    """The same module once more, with an attribute for the checksum."""
+    copy = ir.Module.create(module.operation.location)
+    ip = ir.InsertionPoint(copy.body)
+    for operation in module.body.operations:
+        operation.operation.clone(ip=ip)
+    attributes = copy.operation.attributes
+    for name in module.operation.attributes:
+        attributes[name] = module.operation.attributes[name]
+    for name, value in _MARKS.items():
+        attributes[name] = ir.StringAttr.get(value, module.context)
+    return copy
+
+
+_LARGE_PIECE: Final = 1 << 16
+
+
+def _together(pieces: Sequence[bytes]) -> list[bytes]:
+    """The same pieces, small ones next to each other made into one."""
+    result: list[bytes] = []
+    small: list[bytes] = []
+    for piece in pieces:
+        if len(piece) < _LARGE_PIECE:
+            small.append(piece)
+            continue
+        if small:
+            result.append(b"".join(small))
+            small.clear()
+        result.append(piece)
+    if small:
+        result.append(b"".join(small))
+    return result
+
+
+def _seal_on_a_seam(pieces: Sequence[bytes]) -> bool:
+    """Whether two pieces make a seal where they meet."""
+    width = len(_EMPTY_SEAL) - 1  # too short for one on either side
+    return any(
+        _SEAL.search(left[-width:] + right[:width]) for left, right in itertools.pairwise(pieces)
+    )
+
+
+def _only_seal(data: bytes | memoryview) -> tuple[int, int] | None:
+    """Where the one seal in `data` starts and ends; None where there is none, or several."""
+    found = [m.span() for m in itertools.islice(_SEAL.finditer(data), 2)]
+    return found[0] if len(found) == 1 else None
 
 
 def _seal_holds(data: bytes) -> bool | None:
     """Whether the checksum in `data` is right; None where there is none."""
-    found = list(_SEAL.finditer(data))
-    if len(found) != 1 or CHECKSUM_ATTRIBUTE.encode() not in data:
+    found = _only_seal(data)
+    if found is None or CHECKSUM_ATTRIBUTE.encode() not in data:
         return None
-    start, end = found[0].span()
-    checksum = zlib.crc32(data[end:], zlib.crc32(_EMPTY_SEAL, zlib.crc32(data[:start])))
-    return bool(found[0][1] == b"%08x" % checksum)
+    start, end = found
+    view = memoryview(data)  # whose parts are no copies
+    checksum = zlib.crc32(view[end:], zlib.crc32(_EMPTY_SEAL, zlib.crc32(view[:start])))
+    return data[end - 8 : end] == b"%08x" % checksum
 
 
 def read(data: bytes, path: str | None = None) -> ir.Module:
@@ -113,7 +181,7 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
         ) from None
     if CHECKSUM_ATTRIBUTE in module.operation.attributes:
         del module.operation.attributes[CHECKSUM_ATTRIBUTE]
-    _check_dialects(module, name, path)
+    _check_operations(module, name, path)
     return module
 
 
@@ -168,11 +236,16 @@ def _text(data: bytes, name: str, path: str | None) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ModuleFileError(
-            f"{name}: is not {kinds}: byte {error.start} (0x{data[error.start]:02x}) is no text",
+            f"{name}: is not {kinds}: byte {error.start} (0x{data[error.start]:02x}) is no text\n"
+            f"fix: give a file that StablehloModule.save wrote, or StableHLO of another program",
             path=path,
         ) from None
     if "\0" in text:
-        raise ModuleFileError(f"{name}: is not {kinds}: byte {data.index(0)} is zero", path=path)
+        raise ModuleFileError(
+            f"{name}: is not {kinds}: byte {data.index(0)} is zero\n"
+            f"fix: give a file that StablehloModule.save wrote, or StableHLO of another program",
+            path=path,
+        )
     if text.lstrip().startswith("HloModule"):
         raise ModuleFileError(
             f"{name}: is HLO text, not StableHLO\n"
@@ -189,7 +262,8 @@ def _text(data: bytes, name: str, path: str | None) -> str:
             depth -= 1
     if deepest > MAX_NESTING:
         raise ModuleFileError(
-            f"{name}: brackets are nested {deepest} deep, at most {MAX_NESTING} can be read",
+            f"{name}: brackets are nested {deepest} deep, at most {MAX_NESTING} can be read\n"
+            f"fix: save it as bytecode, .mlirbc or .stablehlo, where there is no such limit",
             path=path,
         )
     return text
@@ -231,22 +305,32 @@ def _refused(
     return ModuleFileError(message, path=path, line=line, column=column, detail=detail)
 
 
-def _check_dialects(module: ir.Module, name: str, path: str | None) -> None:
-    """Refuses a module that holds operations of other dialects."""
+_CALLING: Final = {
+    "func.call": "callee",
+    "stablehlo.composite": "decomposition",
+    "stablehlo.custom_call": "called_computations",
+}
+"""Operations that name functions, and the attribute in which they do."""
+
+
+def _check_operations(module: ir.Module, name: str, path: str | None) -> None:
+    """Refuses operations of other dialects, and functions that call themselves."""
     wrong: list[tuple[str, str]] = []
+    calls: list[ir.Operation] = []
 
     def look(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name.partition(".")[0] not in _DIALECTS:
-            wrong.append((operation.name, str(operation.location)))
+        kind = operation.name
+        if kind.partition(".")[0] not in _DIALECTS:
+            wrong.append((kind, str(operation.location)))
             return ir.WalkResult.INTERRUPT
+        if kind in _CALLING:
+            calls.append(operation)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(look)
     if wrong:
         operation, location = wrong[0]
-        place = re.match(r'^loc\("-":(\d+):(\d+)\)$', location)
-        line, column = (int(place[1]), int(place[2])) if place else (None, None)
-        where = "" if line is None else f"line {line}, column {column}: "
+        line, column, where = _place(location)
         raise ModuleFileError(
             f"{name}: {where}{operation} is no operation of StableHLO\n"
             f"fix: use operations of these dialects: {', '.join(sorted(_DIALECTS))}",
@@ -254,6 +338,72 @@ def _check_dialects(module: ir.Module, name: str, path: str | None) -> None:
             line=line,
             column=column,
         )
+    called: dict[str, dict[str, str]] = {}
+    for call in calls:
+        caller: ir.Operation | None = call.parent
+        while caller is not None and caller.name != "func.func":
+            caller = caller.parent
+        if caller is not None:
+            inside = called.setdefault(ir.StringAttr(caller.attributes["sym_name"]).value, {})
+            for callee in _callees(call):
+                inside.setdefault(callee, str(call.location))
+    cycle = _cycle(called)
+    if cycle:
+        line, column, where = _place(called[cycle[-1]][cycle[0]])
+        chain = " -> ".join(f"@{n}" for n in [*cycle, cycle[0]])
+        raise ModuleFileError(
+            f"{name}: {where}functions call themselves, and XLA has no recursion: {chain}\n"
+            f"fix: say the repetition with stablehlo.while",
+            path=path,
+            line=line,
+            column=column,
+        )
+
+
+def _callees(call: ir.Operation) -> list[str]:
+    """The functions that an operation names."""
+    attribute = _CALLING[call.name]
+    if attribute not in call.attributes:
+        return []
+    named = call.attributes[attribute]
+    symbols = list(ir.ArrayAttr(named)) if isinstance(named, ir.ArrayAttr) else [named]
+    return [s.value for s in symbols if isinstance(s, ir.FlatSymbolRefAttr)]
+
+
+def _cycle(called: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Functions of which each calls the next, and the last the first; none if there are no such.
+
+    XLA's translation follows calls as it meets them, and a cycle until the stack is full.
+    """
+    done: set[str] = set()
+    for start in called:
+        path: list[str] = []
+        on_path: set[str] = set()
+        stack: list[Iterator[str]] = [iter((start,))]
+        while stack:
+            for function in stack[-1]:
+                if function in on_path:
+                    return path[path.index(function) :]
+                if function not in done:
+                    path.append(function)
+                    on_path.add(function)
+                    stack.append(iter(called.get(function, ())))
+                    break
+            else:
+                stack.pop()
+                if path:
+                    done.add(path[-1])
+                    on_path.discard(path.pop())
+    return []
+
+
+def _place(location: str) -> tuple[int | None, int | None, str]:
+    """Line and column of an MLIR location in the text that was read, and the two in words."""
+    place = re.match(r'^loc\("-":(\d+):(\d+)\)$', location)
+    if place is None:
+        return None, None, ""
+    line, column = int(place[1]), int(place[2])
+    return line, column, f"line {line}, column {column}: "
 
 
 _HELPER_SECONDS = 20.0

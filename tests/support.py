@@ -2,8 +2,8 @@
 
 Every computation that a test runs goes through `run`, which has XLA run the StableHLO of our own
 lowering and, separately, the HLO text that the computation prints, read by XLA's own parser and
-converted by jaxlib; both must give the same bits. Where XLA makes the same program of both, the
-second run is left out: it could give nothing else.
+converted by jaxlib; both must give the same bits, payloads of NaNs included. Where XLA makes the
+same program of both, the second run is left out: it could give nothing else.
 """
 
 from __future__ import annotations
@@ -13,25 +13,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxlib.mlir import ir
 
 import builder as xb
 import lowering
+from builder.workarounds import TRANSCENDENTAL
 from lowering import jaxlib_api, module_reader
-from lowering.rules.elementwise import (
-    counts_from_negative_zero,
-    is_awkward_bitcast,
-    is_awkward_power,
-)
-
-# Opcodes that XLA's HLO parser reads and jaxlib converts, but that not every version executes
-# that way: 0.10 has no code for them on CPU, and 0.12 dies on complex numbers. Lowering writes
-# them as CHLO, which both run.
-NOT_EXECUTABLE_AS_HLO = {"acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh"}
-
-# XLA's CPU backend counts the bits of a negative s2 or s4 after extending its sign. Lowering goes
-# round that; the HLO text says what was recorded.
-# It dies of 2-bit elements in concatenate, and can't multiply them, nor 4-bit ones into wider ones.
-NARROW_SIGNED = {xb.s2, xb.s4}
 
 
 def flat(result: Any) -> list[Any]:
@@ -45,20 +32,60 @@ def run(computation: xb.XlaComputation, *arguments: Any) -> Any:
     """The result on CPU as NumPy arrays, nested as the root is; checked against the HLO text."""
     module = lowering.lower(computation)
     result = lowering.compile(module)(*arguments)
-    hlo = jaxlib_api.hlo_text_to_stablehlo(str(computation))
-    if not _executable_as_hlo(computation) or _same_program(module.bytecode, hlo):
+    hlo = stablehlo_of_text(computation)
+    if _same_program(module.bytecode, hlo):
         return jax.tree_util.tree_map(np.asarray, result)
-    # Sealed by ourselves: bytecode without a checksum is tried in another process first.
-    read = jaxlib_api.read_module(jaxlib_api.new_context(), hlo)
-    again = lowering.load_bytes(module_reader.sealed(read))
-    theirs = lowering.compile(again)(*flat(list(arguments)))
+    theirs = lowering.compile(trusted_module(hlo))(*flat(list(arguments)))
     ours = [np.asarray(leaf) for leaf in flat(result) if leaf is not None]
     leaves = [np.asarray(leaf) for leaf in flat(theirs) if leaf is not None]
     assert len(leaves) == len(ours)
     for mine, other in zip(ours, leaves, strict=True):
-        assert mine.dtype == other.dtype
-        assert_same_bits(mine, other)
+        assert_identical(mine, other)
     return jax.tree_util.tree_map(np.asarray, result)
+
+
+def trusted_module(module_bytecode: bytes) -> lowering.StablehloModule:
+    """The module of bytecode that jaxlib has just written.
+
+    Sealed by ourselves: bytecode without a checksum would be tried in another process first.
+    """
+    read = jaxlib_api.read_module(jaxlib_api.new_context(), module_bytecode)
+    return lowering.load_bytes(b"".join(module_reader.sealed_bytecode(read)))
+
+
+def stablehlo_of_text(computation: xb.XlaComputation) -> bytes:
+    """MLIR bytecode of the module that XLA's parser and jaxlib make of the HLO text.
+
+    jaxlib gives mhlo for the opcodes of `TRANSCENDENTAL`, which XLA 0.10 can't execute for f16,
+    f32 and f64 and which 0.12 dies of for complex numbers. The operation of CHLO, of the same
+    name and meaning, is put in the place of each.
+    """
+    code = jaxlib_api.hlo_text_to_stablehlo(str(computation))
+    computations = (computation, *computation.called_computations())
+    if not any(op.opcode in TRANSCENDENTAL for one in computations for op in one.ops):
+        return code
+    module = jaxlib_api.read_module(jaxlib_api.new_context(), code)
+    found: list[ir.Operation] = []
+
+    def note(operation: ir.Operation) -> ir.WalkResult:
+        dialect, _, name = operation.name.partition(".")
+        if dialect == "mhlo" and name in TRANSCENDENTAL:
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(note)
+    for old in found:
+        new = ir.Operation.create(
+            old.name.replace("mhlo", "chlo"),
+            results=[old.result.type],
+            operands=list(old.operands),
+            loc=old.location,
+            ip=ir.InsertionPoint(old),
+        )
+        old.result.replace_all_uses_with(new.result)
+        old.erase()
+    module.operation.verify()
+    return jaxlib_api.bytecode(module)
 
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?(\S+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
@@ -91,44 +118,35 @@ def _without_names(text: str) -> str:
     return last
 
 
-def _executable_as_hlo(computation: xb.XlaComputation) -> bool:
-    for one in (computation, *computation.called_computations()):
-        for op in one.ops:
-            if op.opcode in NOT_EXECUTABLE_AS_HLO:
-                return False
-            if op.opcode == "popcnt" and op.shape.element_type in NARROW_SIGNED:
-                return False
-            # A pred is one bit to the language and eight to the backend; 0 ** 64 is 1 to it.
-            if op.opcode == "bitcast_convert" and is_awkward_bitcast(op):
-                return False
-            if op.opcode == "power" and is_awkward_power(op):
-                return False
-            # XLA makes [0, 1, 2] of the constant [-0, 1, 2]; lowering goes round that too.
-            if op.opcode == "constant" and counts_from_negative_zero(op.attributes["value"]):
-                return False
-            if op.opcode == "concatenate" and op.shape.element_type.bits == 2:
-                return False
-            if op.opcode == "dot_general" and _is_narrow_dot(op):
-                return False
-    return True
-
-
-def _is_narrow_dot(op: xb.XlaOp) -> bool:
-    """A product that XLA's CPU backend can't do; lowering puts it another way."""
-    source, result = op.operands[0].shape.element_type, op.shape.element_type
-    narrow = source.bits < 8 and source is not xb.pred
-    return narrow and (source.bits == 2 or source is not result)
+def assert_identical(a: np.ndarray, b: np.ndarray) -> None:
+    """Equal shapes and types, and every bit the same, those of NaNs too."""
+    assert a.shape == b.shape
+    assert a.dtype == b.dtype
+    if a.tobytes() != b.tobytes():
+        rows = [np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b)]
+        same = (rows[0] == rows[1]).reshape(a.size, -1).all(axis=1)
+        places = np.flatnonzero(~same)
+        some = [x.reshape(-1)[places[:5]] for x in (a, b)]
+        raise AssertionError(
+            f"{places.size} of {a.size} differ, from element {places[0]} on: {some[0]} instead of "
+            f"{some[1]}, as bytes {some[0].tobytes().hex()} instead of {some[1].tobytes().hex()}"
+        )
 
 
 def assert_same_bits(a: np.ndarray, b: np.ndarray) -> None:
-    """Equal shapes, types and bits; any NaN equals any other."""
+    """Equal shapes and types, and the same bits but in NaNs, of which any equals any other.
+
+    For results that are computed: which NaN comes out is nowhere promised. What is only moved is
+    compared by `assert_identical`.
+    """
     assert a.shape == b.shape
     assert a.dtype == b.dtype
     if np.issubdtype(a.dtype, np.complexfloating):
         assert_same_bits(np.ascontiguousarray(a.real), np.ascontiguousarray(b.real))
         assert_same_bits(np.ascontiguousarray(a.imag), np.ascontiguousarray(b.imag))
         return
-    same = (_bits(a) == _bits(b)) | ((a != a) & (b != b))
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        same = (_bits(a) == _bits(b)) | ((a != a) & (b != b))
     assert same.all(), f"{a[~same][:5]} instead of {b[~same][:5]}"
 
 

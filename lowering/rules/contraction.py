@@ -11,8 +11,10 @@ from jaxlib.mlir import ir
 from builder import primitive_type as pt
 from builder.attributes import DotAlgorithm, DotDimensionNumbers, Precision
 from builder.shape import ArrayShape
+from builder.workarounds import is_narrow_dot
 from builder.xla_op import XlaOp
 from lowering.mlir_context import MlirContext
+from lowering.rules.elementwise import widened
 from lowering.rules.registry import Value, direct, rule
 
 if TYPE_CHECKING:
@@ -79,21 +81,13 @@ def dot_general(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, i
     return {"dot_dimension_numbers": numbers, "precision_config": precision}
 
 
-def _is_too_narrow(op: XlaOp) -> bool:
-    """XLA's CPU backend multiplies no 2-bit integers, nor 4-bit elements into wider ones."""
-    source = op.operands[0].shape.element_type
-    if source.bits >= 8 or source is pt.pred:
-        return False
-    return source.bits == 2 or source is not op.shape.element_type
-
-
-@rule("dot_general", when=_is_too_narrow)
+@rule("dot_general", when=is_narrow_dot)
 def narrow_dot_general(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """In a wider type. Sums of integers in 8 bits end in the same bits as those in 2 or 4."""
     source, result = op.operands[0].shape.element_type, op.shape.element_type
     wide = result if result.bits >= 8 else (pt.s8 if source.is_signed else pt.u8)
     values = [
-        ctx.converted(value, operand.shape, wide)
+        widened(ctx, value, operand.shape, wide)
         for operand, value in zip(op.operands, operands, strict=True)
     ]
     assert isinstance(op.shape, ArrayShape)  # inference has said so

@@ -1,7 +1,7 @@
 """Elementwise ops in StableHLO; the inverse and hyperbolic functions in CHLO.
 
 A few combinations of op and type compute wrong numbers in XLA's CPU backend, or take minutes to
-compile; they are written another way here, each with its reason.
+compile; they are written another way here. `builder.workarounds` says which and why.
 """
 
 from __future__ import annotations
@@ -15,6 +15,18 @@ from jaxlib.mlir import ir
 from builder import primitive_type as pt
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, Shape, intern_array
+from builder.workarounds import (
+    TRANSCENDENTAL,
+    counts_from_negative_zero,
+    is_awkward_bitcast,
+    is_awkward_convert,
+    is_awkward_power,
+    is_narrow_function,
+    is_narrow_signed,
+    is_pred_sum,
+    may_divide_by_zero,
+    widens_four_bits,
+)
 from builder.xla_op import XlaOp
 from lowering.mlir_context import MlirContext
 from lowering.rules.registry import DIRECT, Value, direct, rule
@@ -37,7 +49,6 @@ DIRECT.update(
         )
     }
 )
-DIRECT["erf"] = "chlo.erf"
 
 
 def _array(op: XlaOp) -> ArrayShape:
@@ -45,41 +56,28 @@ def _array(op: XlaOp) -> ArrayShape:
     return op.shape
 
 
-_CHLO = ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh")
-DIRECT.update({opcode: f"chlo.{opcode}" for opcode in _CHLO})
-
-
-def _is_narrow(op: XlaOp) -> bool:
-    return op.shape.element_type.bits <= 8
+DIRECT.update({opcode: f"chlo.{opcode}" for opcode in (*TRANSCENDENTAL, "erf")})
 
 
 def narrow_function(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """In f32: XLA writes these functions out as sums and products, each rounded to the type.
-
-    So f8e8m0fnu gets wrong numbers, and XLA 0.12 takes half a minute to compile some of the other
-    8-bit types, or dies.
-    """
+    """In f32."""
     shape = _array(op)
     wide = ctx.converted(operands[0], shape, pt.f32)
     result = ctx.value(f"chlo.{op.opcode}", shape.with_element_type(pt.f32), [wide])
     return ctx.converted(result, shape, shape.element_type)
 
 
-for _opcode in _CHLO:
-    rule(_opcode, when=_is_narrow)(narrow_function)
+for _opcode in (*TRANSCENDENTAL, "erf"):
+    rule(_opcode, when=is_narrow_function)(narrow_function)
 
 
 DIRECT["popcnt"] = "stablehlo.popcnt"
 DIRECT["convert"] = "stablehlo.convert"
 
 
-def _is_narrow_signed(op: XlaOp) -> bool:
-    return op.shape.element_type in (pt.s2, pt.s4)
-
-
-@rule("popcnt", when=_is_narrow_signed)
+@rule("popcnt", when=is_narrow_signed)
 def popcnt_narrow_signed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """As unsigned: XLA's CPU backend extends the sign first, and counts those bits too."""
+    """As unsigned."""
     shape = _array(op)
     unsigned = shape.with_element_type(pt.u4 if shape.element_type is pt.s4 else pt.u2)
     bits = ctx.value("stablehlo.bitcast_convert", unsigned, operands)
@@ -87,26 +85,54 @@ def popcnt_narrow_signed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Valu
     return ctx.value("stablehlo.bitcast_convert", shape, [count])
 
 
-def _is_awkward(op: XlaOp) -> bool:
-    source, target = op.operands[0].shape.element_type, op.shape.element_type
-    return (source.is_complex and target is pt.pred) or (
-        source is pt.f4e2m1fn and target.is_integral
-    )
-
-
-@rule("convert", when=_is_awkward)
+@rule("convert", when=is_awkward_convert)
 def awkward_convert(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     shape = _array(op)
     source = op.operands[0].shape
     assert isinstance(source, ArrayShape)
-    if source.element_type.is_complex:
-        # XLA looks at the real part alone; nonzero means either part.
-        values = [operands[0], _filled(ctx, source, 0)]
+    value = operands[0]
+    if source.element_type.is_complex and shape.element_type is pt.pred:
+        # Nonzero means either part.
         attributes = compare(ctx.mlir, {"comparison_direction": "NE", "compare_type": "FLOAT"})
+        values = [value, _filled(ctx, source, 0)]
         return ctx.value("stablehlo.compare", shape, values, attributes)
-    # XLA takes the largest f4e2m1fn, 6, for an infinity.
-    wide = ctx.converted(operands[0], source, pt.f32)
-    return ctx.value("stablehlo.convert", shape, [wide])
+    if source.element_type.is_complex:
+        parts = source.with_element_type(source.element_type.real_type)
+        value = ctx.value("stablehlo.real", parts, [value])
+    elif widens_four_bits(source.element_type, shape.element_type):
+        return widened(ctx, value, source, shape.element_type)
+    else:
+        value = ctx.converted(value, source, pt.f32)
+    return ctx.value("stablehlo.convert", shape, [value])
+
+
+def widened(ctx: Emitter, value: Value, shape: Shape, to: PrimitiveType) -> Value:
+    """A value of array shape `shape` converted to a type that holds all of its values."""
+    result = ctx.converted(value, shape, to)
+    assert isinstance(shape, ArrayShape)  # inference has said so
+    if not widens_four_bits(shape.element_type, to):
+        return result
+    wide = shape.with_element_type(to)
+    four = _filled(ctx, wide, 4)
+    down = "shift_right_arithmetic" if to.is_signed else "shift_right_logical"
+    up = ctx.value("stablehlo.shift_left", wide, [result, four])
+    return ctx.value(f"stablehlo.{down}", wide, [up, four])
+
+
+@rule("add", when=is_pred_sum)
+def add_preds(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """As their `or`."""
+    return ctx.value("stablehlo.or", op.shape, operands)
+
+
+def hidden_divisor(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """With a barrier behind the divisor."""
+    divisor = ctx.value("stablehlo.optimization_barrier", op.operands[1].shape, operands[1:])
+    return ctx.value(f"stablehlo.{op.opcode}", op.shape, [operands[0], divisor])
+
+
+for _opcode in ("divide", "remainder"):
+    rule(_opcode, when=may_divide_by_zero)(hidden_divisor)
 
 
 def _filled(ctx: Emitter, shape: ArrayShape, number: int) -> Value:
@@ -115,11 +141,6 @@ def _filled(ctx: Emitter, shape: ArrayShape, number: int) -> Value:
     value = _constant(ctx, scalar, np.array(number).astype(scalar.element_type.dtype))
     dimensions = {"broadcast_dimensions": ctx.mlir.i64_array(())}
     return ctx.value("stablehlo.broadcast_in_dim", shape, [value], dimensions)
-
-
-def is_awkward_bitcast(op: XlaOp) -> bool:
-    source, target = op.operands[0].shape.element_type, op.shape.element_type
-    return source is not target and (source.is_complex or pt.pred in (source, target))
 
 
 @rule("bitcast_convert", when=is_awkward_bitcast)
@@ -140,12 +161,12 @@ def _word(bits: int) -> PrimitiveType:
 
 
 def _bits_as_preds(ctx: Emitter, value: Value, source: ArrayShape, target: ArrayShape) -> Value:
-    """Bit by bit: to StableHLO and XlaBuilder a pred is one bit, to XLA's backends eight."""
+    """Bit by bit."""
     bits = source.element_type.bits
     words = source.with_element_type(_word(bits))
     value = ctx.value("stablehlo.bitcast_convert", words, [value])
     if bits < 8:
-        value = ctx.converted(value, words, pt.u8)
+        value = widened(ctx, value, words, pt.u8)
     each = target.with_element_type(_word(max(bits, 8)))
     places = {"broadcast_dimensions": ctx.mlir.i64_array(tuple(range(source.rank)))}
     spread = ctx.value("stablehlo.broadcast_in_dim", each, [value], places)
@@ -179,16 +200,11 @@ def _preds_as_bits(ctx: Emitter, value: Value, source: ArrayShape, target: Array
 
 def _counted(ctx: Emitter, shape: ArrayShape) -> Value:
     """0, 1, 2, ... along the last dimension."""
-    return ctx.value(
-        "stablehlo.iota", shape, [], {"iota_dimension": ctx.mlir.i64(shape.rank - 1)}
-    )
+    return ctx.value("stablehlo.iota", shape, [], {"iota_dimension": ctx.mlir.i64(shape.rank - 1)})
 
 
 def _halved_complex(ctx: Emitter, value: Value, source: ArrayShape, target: ArrayShape) -> Value:
-    """The halves of the real part make the first number, those of the imaginary part the second.
-
-    XLA's bitcast of complex numbers to another width ends the process.
-    """
+    """The halves of the real part make the first number, those of the imaginary part the second."""
     halves = target.with_element_type(pt.f32)
     part = source.with_element_type(pt.f64)
     real, imag = (
@@ -225,44 +241,30 @@ def _paired(ctx: Emitter, shape: ArrayShape, first: Value, second: Value, index:
     return ctx.value("stablehlo.concatenate", shape, taken, dimension)
 
 
-def is_awkward_power(op: XlaOp) -> bool:
-    """A power of integers whose exponent is not known to be below 64."""
-    element_type = op.shape.element_type
-    if not element_type.is_integral or element_type.max < 64:
-        return False
-    exponent = op.operands[1]
-    if exponent.opcode == "broadcast_in_dim":
-        exponent = exponent.operands[0]
-    return exponent.opcode != "constant" or bool((exponent.attributes["value"] >= 64).any())
-
-
 @rule("power", when=is_awkward_power)
 def awkward_power(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """XLA looks at the low 6 bits of an exponent, since 2 to the 64 is more than any type holds.
-
-    But 0 to the 64 is 0, not 1.
-    """
+    """0 where an even base is raised to 64 or more."""
     shape = _array(op)
+    base, exponent = operands
     zero = _filled(ctx, shape, 0)
+    kind = "SIGNED" if shape.element_type.is_signed else "UNSIGNED"
+    lowest_bit = ctx.value("stablehlo.and", shape, [base, _filled(ctx, shape, 1)])
     answers = shape.with_element_type(pt.pred)
-    is_zero, is_power = (
+    is_even, is_large = (
         ctx.value(
             "stablehlo.compare",
             answers,
-            [value, zero],
-            compare(
-                ctx.mlir,
-                {
-                    "comparison_direction": direction,
-                    "compare_type": "SIGNED" if shape.element_type.is_signed else "UNSIGNED",
-                },
-            ),
+            pair,
+            compare(ctx.mlir, {"comparison_direction": direction, "compare_type": kind}),
         )
-        for value, direction in zip(operands, ("EQ", "NE"), strict=True)
+        for pair, direction in (
+            ([lowest_bit, zero], "EQ"),
+            ([exponent, _filled(ctx, shape, 64)], "GE"),
+        )
     )
-    stays = ctx.value("stablehlo.and", answers, [is_zero, is_power])
+    gone = ctx.value("stablehlo.and", answers, [is_even, is_large])
     power = ctx.value("stablehlo.power", shape, operands)
-    return ctx.value("stablehlo.select", shape, [stays, zero, power])
+    return ctx.value("stablehlo.select", shape, [gone, zero, power])
 
 
 @direct("compare")
@@ -292,9 +294,9 @@ def map(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 @rule("constant")
 def constant(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     array = op.attributes["value"]
-    if array.ndim != 1 or not counts_from_negative_zero(array):
+    if not counts_from_negative_zero(array):
         return _constant(ctx, op.shape, array)
-    # XLA takes [-0, 1, 2, ...] for [0, 1, 2, ...], which it counts up itself.
+    # Where it can't be seen that it counts.
     opposite = _constant(ctx, op.shape, np.negative(array))
     held = ctx.value("stablehlo.optimization_barrier", op.shape, [opposite])
     return ctx.value("stablehlo.negate", op.shape, [held])
@@ -303,15 +305,3 @@ def constant(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 def _constant(ctx: Emitter, shape: Shape, array: np.ndarray[Any, Any]) -> Value:
     attributes = {"value": dense_elements(array, ctx.mlir.types[shape])}
     return ctx.value("stablehlo.constant", shape, [], attributes)
-
-
-def counts_from_negative_zero(array: np.ndarray[Any, Any]) -> bool:
-    """Whether an array equals 0, 1, 2, ... though it has a negative zero in it."""
-    if array.dtype.kind in "biu" or array.ndim != 1 or array.size < 2:
-        return False
-    if array[0] != 0 or array[1] != 1:
-        return False
-    wide = array.astype(np.complex128)
-    if not np.array_equal(wide, np.arange(array.size)):
-        return False
-    return bool(np.signbit(wide.real).any() or np.signbit(wide.imag).any())

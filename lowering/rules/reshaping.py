@@ -9,6 +9,7 @@ from jaxlib.mlir import ir
 
 from builder import primitive_type as pt
 from builder.shape import ArrayShape
+from builder.workarounds import is_of_two_bits, stride_within
 from builder.xla_op import XlaOp
 from lowering.mlir_context import MlirContext
 from lowering.rules.registry import DIRECT, Value, direct, rule
@@ -24,10 +25,16 @@ DIRECT["reshape"] = "stablehlo.reshape"
 @direct("broadcast_in_dim")
 @direct("transpose")
 @direct("reverse")
-@direct("slice")
 def dimension_lists(mlir: MlirContext, attributes: Mapping[str, Any]) -> Attributes:
     """Lists of dimensions or indices, called in StableHLO as they are here."""
     return {name: mlir.i64_array(values) for name, values in attributes.items()}
+
+
+@direct("slice")
+def slice_bounds(mlir: MlirContext, attributes: Mapping[str, Any]) -> Attributes:
+    starts, limits = attributes["start_indices"], attributes["limit_indices"]
+    strides = tuple(map(stride_within, starts, limits, attributes["strides"]))
+    return dimension_lists(mlir, {**attributes, "strides": strides})
 
 
 @direct("concatenate")
@@ -46,13 +53,9 @@ def padding(mlir: MlirContext, attributes: Mapping[str, Any]) -> Attributes:
     }
 
 
-def _is_of_two_bits(op: XlaOp) -> bool:
-    return op.shape.element_type in (pt.s2, pt.u2)
-
-
-@rule("concatenate", when=_is_of_two_bits)
+@rule("concatenate", when=is_of_two_bits)
 def concatenate_two_bits(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """By way of 8 bits: XLA's CPU backend dies of 2-bit elements here."""
+    """By way of 8 bits."""
     assert isinstance(op.shape, ArrayShape)  # inference has said so
     wide = pt.s8 if op.shape.element_type is pt.s2 else pt.u8
     values = [

@@ -186,14 +186,15 @@ def test_tuples():
         f"{start}[1][0] must be s32[2], got s8[2]\nfix: convert it: array.astype(numpy.int32)"
     )
     assert refused(run, 1.5) == (
-        "nested: takes 2 arguments (state (f32[], (s32[2], ())), flag pred[]), got 1"
+        "nested: takes 2 arguments (state (f32[], (s32[2], ())), flag pred[]), got 1\n"
+        "fix: give flag pred[] as well"
     )
 
 
 def test_no_parameters_and_results():
     run = compiled("func.func @main() { return }")
     assert run() == ()
-    assert refused(run, 1) == "main: takes 0 arguments, got 1"
+    assert refused(run, 1) == ("main: takes 0 arguments, got 1\nfix: call it without arguments")
     assert refused(run, x=1) == "main: there is no parameter 'x'\nfix: it has none"
     one = compiled(NESTED.replace("((s32[2]), (), (f32[], pred[]))", "(s32[2], f32[], pred[])"))
     assert [r.shape for r in one((1, (np.zeros(2, np.int32), ())), False)] == [(2,), (), ()]
@@ -223,12 +224,16 @@ def test_tokens():
 
 def test_wrong_counts_and_names(affine):
     takes = "affine: takes 2 arguments (x f32[2,3], w f32[3])"
-    assert refused(affine, X) == f"{takes}, got 1"
-    assert refused(affine) == f"{takes}, got 0"
-    assert refused(affine, X, W, W) == f"{takes}, got 3"
-    assert refused(affine, X, W, w=W).startswith("affine: parameter 'w' is given by position (1)")
-    assert refused(affine, X, W, W, w=W) == f"{takes}, got 3"
-    assert refused(affine, w=W) == "affine: argument 0 (x) f32[2,3] is missing"
+    assert refused(affine, X) == f"{takes}, got 1\nfix: give w f32[3] as well"
+    assert refused(affine) == f"{takes}, got 0\nfix: give x f32[2,3], w f32[3] as well"
+    assert refused(affine, X, W, W) == f"{takes}, got 3\nfix: leave out the last 1"
+    assert refused(affine, X, W, w=W) == (
+        "affine: parameter 'w' is given by position (1) and by name\nfix: give it once"
+    )
+    assert refused(affine, X, W, W, w=W) == f"{takes}, got 3\nfix: leave out the last 1"
+    assert refused(affine, w=W) == (
+        "affine: argument 0 (x) f32[2,3] is missing\nfix: give x, by position or by name"
+    )
     assert refused(affine, X, b=W) == (
         "affine: there is no parameter 'b'\nfix: the parameters are x, w"
     )
@@ -245,21 +250,61 @@ def test_wrong_shapes_and_types(affine):
 
     assert message(W.astype(np.float64)) == ("f64[3]\nfix: convert it: array.astype(numpy.float32)")
     assert message(W.reshape(3, 1)) == "f32[3,1]\nfix: reshape it: array.reshape((3,))"
-    assert message(np.zeros(4, np.float32)) == "f32[4]"
+    sizes_fix = "\nfix: give an array of the parameter's sizes: (3,)"
+    assert message(np.zeros(4, np.float32)) == f"f32[4]{sizes_fix}"
     assert message(W.astype(np.int32)).startswith("s32[3]\nfix: convert it")
     assert message(lowering.put(W.astype(np.float64))).startswith("f64[3]\nfix: convert it")
-    assert message(lowering.put(np.zeros(4, np.float32))) == "f32[4]"
+    assert message(lowering.put(np.zeros(4, np.float32))) == f"f32[4]{sizes_fix}"
     assert message(Exported(W.astype(np.int8))).startswith("s8[3]")
-    assert message(np.array(["a", "b", "c"])) == "an array <U1[3]"
+    kind_fix = (
+        "\nfix: give an array of numbers: numpy.asarray(values, numpy.float32), of sizes (3,)"
+    )
+    assert message(np.array(["a", "b", "c"])) == f"an array <U1[3]{kind_fix}"
     numpy_fix = "\nfix: give a NumPy array: numpy.asarray(value, numpy.float32)"
     assert message(1.0) == f"the Python number 1.0{numpy_fix}"
     assert message([1, 2, 3]) == f"a list{numpy_fix}"
     assert message(None) == f"None{numpy_fix}"
     assert message("w") == f"a str{numpy_fix}"
-    assert message(np.ma.ones(3, np.float32)) == f"a masked array{numpy_fix}"
-    assert message(jax.random.key(0)) == "an array key<fry>[]"
+    assert message(np.ma.ones(3, np.float32)) == (
+        "a masked array\nfix: there are no masks in XLA; fill it: array.filled(value)"
+    )
+    assert message(jax.random.key(0)) == f"an array key<fry>[]{kind_fix}"
     b = xb.XlaBuilder("other")
-    assert message(b.parameter(xb.f32[3], "p")).startswith("the XlaOp ")
+    assert message(b.parameter(xb.f32[3], "p")).endswith(
+        "\nfix: an op has no value before its computation is called; give an array"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "fix"),
+    [
+        ((2, 3), "3x2", "transpose it: array.transpose((1, 0))"),
+        ((5, 2, 3), "2x3x5", "transpose it: array.transpose((1, 2, 0))"),
+        ((2, 2, 3), "3x2x2", "transpose it: array.transpose((2, 0, 1))"),
+        ((6,), "2x3", "reshape it: array.reshape((2, 3))"),
+        ((4, 3, 2), "4x6", "reshape it: array.reshape((4, 6))"),
+        ((1, 2, 3), "2x3", "reshape it: array.reshape((2, 3))"),
+        ((4, 3), "2x6", "give an array of the parameter's sizes: (2, 6)"),
+        ((0,), "0x3", "give an array of the parameter's sizes: (0, 3)"),
+        ((5,), "2x3", "give an array of the parameter's sizes: (2, 3)"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_mends_the_sizes(given, wanted, fix, dtype):
+    """A reshape is advised only where it moves no element: its result would be taken."""
+    run = compiled(
+        f"func.func @main(%a: tensor<{wanted}xf32>) -> tensor<{wanted}xf32>"
+        f" {{ return %a : tensor<{wanted}xf32> }}"
+    )
+    array = np.arange(np.prod(given)).reshape(given).astype(dtype)
+    if dtype is np.float64 and " it: " in fix:
+        fix = f"convert and {fix}.astype(numpy.float32)"
+    message = refused(run, array)
+    assert message.endswith(f"\nfix: {fix}")
+    assert message == refused(run, lowering.put(array, "cpu"))
+    if " it: " in fix:
+        names = {"array": array, "numpy": np}
+        assert run(eval(fix.partition(": ")[2], names)).shape == run.program_shape.result.dimensions
 
 
 def test_the_error_carries_what_is_wrong(affine):
@@ -267,6 +312,11 @@ def test_the_error_carries_what_is_wrong(affine):
         affine(X, W.astype(np.float64))
     error = caught.value
     assert (error.computation, error.argument, error.name) == ("affine", 1, "w")
+    with pytest.raises(ArgumentError) as count:
+        affine(X)
+    for each in (error, count.value):
+        assert each.op == "affine"
+        assert each.shapes == {"x": xb.f32[2, 3], "w": xb.f32[3]}
     assert isinstance(error, TypeError)
     assert isinstance(error, ValueError)
     assert isinstance(error, xb.XlaError)
@@ -282,7 +332,10 @@ def test_deleted_arrays(affine):
         for number in (0, 1):
             arguments = [make(X), make(W)]
             arguments[number].delete()
-            assert refused(affine, *arguments).endswith("got a jax.Array that has been deleted")
+            assert refused(affine, *arguments).endswith(
+                "got a jax.Array that has been deleted\n"
+                "fix: give one that was neither donated to another program nor deleted, or a copy"
+            )
 
 
 def test_layouts(affine):

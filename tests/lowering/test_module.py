@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 
+import numpy as np
 import pytest
 
 import builder as xb
@@ -232,21 +234,31 @@ def test_places_that_can_not_be_written(affine, tmp_path):
         with pytest.raises(ModuleFileError) as caught:
             affine.save(path)
         assert caught.value.path == str(path)
+        assert caught.value.op == "save"
         return str(caught.value)
 
     missing = tmp_path / "no" / "a.mlir"
-    assert message(missing) == f"{missing}: can't be written: there is no folder {tmp_path}/no"
+    assert message(missing) == (
+        f"{missing}: can't be written: there is no folder {tmp_path}/no\n"
+        f"fix: create it: os.makedirs('{tmp_path}/no')"
+    )
     folder = tmp_path / "folder.mlir"
     folder.mkdir()
-    assert message(folder) == f"{folder}: can't be written: is a folder"
+    assert message(folder) == (
+        f"{folder}: can't be written: is a folder\nfix: name a file in that folder"
+    )
     (tmp_path / "file").write_bytes(b"")
     below = tmp_path / "file" / "a.mlir"
-    assert "can't be written: not a directory" in message(below)
+    assert message(below).endswith(
+        "can't be written: not a directory\nfix: a part of the path is a file; name a folder there"
+    )
     long = tmp_path / ("x" * 300 + ".mlir")
-    assert message(long) == f"{long}: can't be written: file name too long"
+    assert message(long) == (
+        f"{long}: can't be written: file name too long\nfix: use a shorter name"
+    )
     os.mkfifo(tmp_path / "pipe.mlir")
-    assert "is not a regular file" in message(tmp_path / "pipe.mlir")
-    assert "null" in message(str(tmp_path / "a\0.mlir"))
+    assert message(tmp_path / "pipe.mlir").endswith("is not a regular file\nfix: name another")
+    assert message(str(tmp_path / "a\0.mlir")).endswith("fix: use a name without it")
 
 
 def test_no_permission(affine, tmp_path, monkeypatch):
@@ -259,12 +271,18 @@ def test_no_permission(affine, tmp_path, monkeypatch):
         patch.setattr(os, "open", refuse)
         with pytest.raises(ModuleFileError) as caught:
             affine.save(path)
-    assert str(caught.value) == f"{path}: can't be written: permission denied"
+    assert str(caught.value) == (
+        f"{path}: can't be written: permission denied\n"
+        "fix: let this user write the file and its folder (chmod), or save elsewhere"
+    )
     with monkeypatch.context() as patch:
         patch.setattr(pathlib.Path, "read_bytes", refuse)
         with pytest.raises(ModuleFileError) as caught:
             lowering.load(path)
-    assert str(caught.value) == f"{path}: can't be read: permission denied"
+    assert str(caught.value) == (
+        f"{path}: can't be read: permission denied\n"
+        "fix: let this user read the file and enter its folders (chmod)"
+    )
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -294,7 +312,9 @@ def test_nothing_half_written_stays(affine, tmp_path, monkeypatch, suffix, faili
         affine.save(path)
     monkeypatch.undo()
     if failing != "interrupt":
-        assert str(caught.value) == f"{path}: can't be written: the disk is full"
+        assert str(caught.value) == (
+            f"{path}: can't be written: the disk is full\nfix: make room there, or save elsewhere"
+        )
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -327,6 +347,210 @@ def test_links_and_modes_are_kept(affine, tmp_path):
     assert target.stat().st_mode & 0o777 == 0o640
 
 
+# Threads, copies, dialects
+
+
+def test_a_module_is_printed_in_several_threads_at_once():
+    b = xb.XlaBuilder("chain")
+    x = b.parameter(xb.f32[2], "x")
+    for _ in range(300):
+        x = x + x
+    module = lowering.lower(b.build(x))
+    expected = [module.text, module.bytecode, module.artifact()]
+    wrong: list[object] = []
+
+    def work():
+        try:
+            for _ in range(30):
+                if [module.text, module.bytecode, module.artifact()] != expected:
+                    wrong.append("other bytes")
+        except Exception as error:
+            wrong.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []
+
+
+def test_the_checksum_stays_out_of_the_module(affine, monkeypatch):
+    """While it is being written, the module itself is as it always is."""
+    texts = []
+    write = jaxlib_api.bytecode_pieces
+
+    def spy(module):
+        texts.append(affine.text)
+        return write(module)
+
+    monkeypatch.setattr(jaxlib_api, "bytecode_pieces", spy)
+    assert affine.bytecode
+    assert affine.artifact()
+    assert set(texts) == {AFFINE}
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/clear_refs").exists(), reason="reads Linux's peak")
+def test_bytecode_is_saved_with_one_copy_of_a_constant(tmp_path):
+    def status(field):
+        lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+        line = next(t for t in lines if t.startswith(field))
+        return int(line.split()[1]) * 1024
+
+    size = 64 << 20
+    b = xb.XlaBuilder("big")
+    b.constant(np.random.default_rng(0).integers(0, 2**32, size // 4, np.uint32))
+    module = lowering.lower(b.build())
+    path = tmp_path / "big.mlirbc"
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS")
+    module.save(path)
+    assert status("VmHWM") - before < 1.5 * size
+    assert module_reader._seal_holds(path.read_bytes())
+
+
+def test_stablehlo_takes_the_quick_way_into_an_artifact(affine, monkeypatch):
+    def slow(*_args):
+        raise AssertionError("the slow way")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jaxlib_api._jax.mlir, "serialize_portable_artifact", slow)
+        quick = jaxlib_api.serialize_artifact(affine.module, "1.9.5", {})
+    monkeypatch.setattr(jaxlib_api, "_NAMES_OF_OTHERS", (b"",))
+    assert jaxlib_api.serialize_artifact(affine.module, "1.9.5", {}) == quick
+
+
+def test_why_the_quick_way_fails(capfd):
+    module = lowering.load_bytes(
+        "func.func @main(%a: tensor<f32>) -> tensor<f32>"
+        " { %0 = stablehlo.tan %a : tensor<f32> return %0 : tensor<f32> }"
+    )
+    with pytest.raises(
+        VersionError, match=r"0\.9\.0: its operation tan can't be said there"
+    ) as caught:
+        module.artifact("0.9.0")
+    assert "failed to legalize operation 'vhlo.tan" in caught.value.detail
+    assert caught.value.op == "artifact"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_seals_that_two_pieces_share():
+    seal = b"xlabuilder-crc32-00000000"
+    assert module_reader._seal_on_a_seam([b"", b"a" + seal[:7], seal[7:] + b"b"])
+    assert not module_reader._seal_on_a_seam([b"a" + seal, b"b" + seal, seal[:-1]])
+    pieces = [b"a", b"b", b"c" * (1 << 16), b"d", b"e"]
+    assert module_reader._together(pieces) == [b"ab", b"c" * (1 << 16), b"de"]
+
+
+# Functions that call themselves: XLA would follow them until the stack is full.
+
+
+CALLS = """
+func.func private @f(%a: tensor<f32>) -> tensor<f32> {
+  %0 = func.call @{f}(%a) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @g(%a: tensor<f32>) -> tensor<f32> {
+  %0 = func.call @{g}(%a) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @h(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }
+func.func @main(%a: tensor<f32>) -> tensor<f32> {
+  %0 = func.call @{main}(%a) : (tensor<f32>) -> tensor<f32>
+  %1 = func.call @h(%0) : (tensor<f32>) -> tensor<f32>
+  return %1 : tensor<f32>
+}
+"""
+
+
+def calls(f, g, main):
+    return CALLS.replace("{f}", f).replace("{g}", g).replace("{main}", main)
+
+
+@pytest.mark.parametrize(
+    ("text", "cycle", "line"),
+    [
+        (calls("h", "h", "main"), "@main -> @main", 12),
+        (calls("g", "f", "f"), "@f -> @g -> @f", 7),
+        (calls("f", "h", "g"), "@f -> @f", 3),
+        (calls("main", "f", "g"), "@f -> @main -> @g -> @f", 7),
+    ],
+)
+def test_recursion_is_refused(text, cycle, line):
+    with pytest.raises(ModuleFileError) as caught:
+        lowering.load_bytes(text)
+    assert str(caught.value) == (
+        f"the module: line {line}, column 8: functions call themselves, and XLA has no recursion: "
+        f"{cycle}\nfix: say the repetition with stablehlo.while"
+    )
+    assert caught.value.line == line
+
+
+def test_recursion_in_a_region_and_by_a_composite():
+    region = (
+        'func.func @main(%a: tensor<f32>, %p: tensor<i1>) -> tensor<f32> { %0 = "stablehlo.if"(%p)'
+        " ({ %1 = func.call @main(%a, %p) : (tensor<f32>, tensor<i1>) -> tensor<f32>"
+        " stablehlo.return %1 : tensor<f32> }, { stablehlo.return %a : tensor<f32> })"
+        " : (tensor<i1>) -> tensor<f32> return %0 : tensor<f32> }"
+    )
+    composite = (
+        "func.func @main(%a: tensor<f32>) -> tensor<f32> {"
+        ' %0 = stablehlo.composite "x.y" %a {decomposition = @main}'
+        " : (tensor<f32>) -> tensor<f32> return %0 : tensor<f32> }"
+    )
+    for text in (region, composite):
+        with pytest.raises(ModuleFileError, match="no recursion: @main -> @main"):
+            lowering.load_bytes(text)
+
+
+def test_calls_without_a_cycle():
+    run = lowering.compile(lowering.load_bytes(calls("g", "h", "f")), "cpu")
+    assert run(1.5).item() == 1.5
+    # As many as no recursion of ours would stand.
+    lines = [
+        f"func.func private @f{i}(%a: tensor<f32>) -> tensor<f32> {{ %0 = func.call @f{i + 1}(%a)"
+        " : (tensor<f32>) -> tensor<f32> return %0 : tensor<f32> }"
+        for i in range(3000)
+    ]
+    lines.append(
+        "func.func private @f3000(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }"
+    )
+    lines.append("func.func @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }")
+    assert lowering.load_bytes("\n".join(lines)).name == "main"
+
+
+# Names of parameters
+
+
+def test_names_that_no_argument_carries(tmp_path):
+    b = xb.XlaBuilder("names")
+    b.parameter("()", "nothing")
+    x = b.parameter("(f32[], (s32[]))", "x[0]")
+    b.parameter("((), ())", "nobody")
+    b.parameter(xb.f32[2], "y[1]")
+    module = lowering.lower(b.build(x[0]))
+    for suffix in SUFFIXES:
+        module.save(tmp_path / f"names{suffix}")
+        loaded = lowering.load(tmp_path / f"names{suffix}")
+        assert loaded.program_shape.parameter_names == ("nothing", "x[0]", "nobody", "y[1]")
+        assert loaded.program_shape == module.program_shape
+    run = lowering.compile(loaded, "cpu")
+    y = np.zeros(2, np.float32)
+    assert run(nothing=(), nobody=((), ()), **{"x[0]": (2.5, (1,)), "y[1]": y}).item() == 2.5
+
+
+def test_names_that_do_not_fit():
+    names = 'attributes {xlabuilder.parameter_names = ["a", "b"]}'
+    message = refused(f"func.func @main(%a: tensor<f32>) {names} {{ return }}")
+    assert message.startswith("the module: its attribute xlabuilder.parameter_names does not fit")
+    assert "xlabuilder.parameter_names" not in lowering.load_bytes(NESTED).text
+
+
 # Reading what is no module
 
 
@@ -334,18 +558,42 @@ def test_files_that_can_not_be_read(tmp_path):
     def message(path):
         with pytest.raises(ModuleFileError) as caught:
             lowering.load(path)
+        assert caught.value.op == "load"
         return str(caught.value)
 
     missing = tmp_path / "no.mlir"
-    assert message(missing) == f"{missing}: can't be read: no such file or directory"
-    assert message(tmp_path) == f"{tmp_path}: can't be read: is a directory"
+    assert message(missing) == (
+        f"{missing}: can't be read: no such file or directory\n"
+        "fix: check the name and the folder that it is looked for in"
+    )
+    assert message(tmp_path) == (
+        f"{tmp_path}: can't be read: is a directory\nfix: name a file in that folder"
+    )
     empty = tmp_path / "empty.mlir"
     empty.write_bytes(b"")
     assert message(empty) == f"{empty}: is empty\nfix: save the module again"
     empty.write_bytes(b" \n\t")
     assert message(empty) == f"{empty}: is empty\nfix: save the module again"
-    with pytest.raises(TypeError, match="expected bytes or text, got int"):
-        lowering.load_bytes(7)
+
+
+def test_what_is_no_path_and_no_bytes(affine, tmp_path):
+    def refusal(function, value):
+        with pytest.raises(xb.OperandError) as caught:
+            function(value)
+        assert caught.value.op == function.__name__
+        return str(caught.value)
+
+    assert refusal(lowering.load_bytes, 7) == "load_bytes: expected bytes or text, got int"
+    assert refusal(lowering.load_bytes, tmp_path).endswith("\nfix: lowering.load reads a file")
+    a_path = "a path is a string or a pathlib.Path, got"
+    assert refusal(lowering.load, 3) == f"load: {a_path} int"
+    assert refusal(lowering.load, b"a.mlir") == f"load: {a_path} bytes\nfix: os.fsdecode(path)"
+    assert "fix: lowering.load_bytes" in refusal(lowering.load, bytearray(b"module {}"))
+    assert refusal(affine.save, b"a.mlir") == f"save: {a_path} bytes\nfix: os.fsdecode(path)"
+    assert refusal(affine.save, None) == f"save: {a_path} NoneType"
+    for kind in (bytes, bytearray, memoryview):
+        assert lowering.load_bytes(kind(affine.bytecode)).text == AFFINE
+        assert lowering.load_bytes(kind(AFFINE.encode())).text == AFFINE
 
 
 def test_syntax_errors_say_where(tmp_path):
@@ -459,7 +707,7 @@ def test_the_checksum_does_not_show(affine):
 def test_foreign_bytecode(affine, capfd):
     code = jaxlib_api.bytecode(affine.module)
     assert lowering.load_bytes(code).text == AFFINE
-    artifact = jaxlib_api.serialize_artifact(code, "1.9.5")
+    artifact = jaxlib_api.serialize_artifact(affine.module, "1.9.5", {})
     assert lowering.load_bytes(artifact).text == AFFINE
     # The size of everything stays the same, the function's name does not parse any more.
     message = refused(code.replace(b"stablehlo", b"stablehli"))

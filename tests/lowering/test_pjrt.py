@@ -153,8 +153,8 @@ def test_dlpack_objects():
         ([1, 2], "expected a NumPy array, a jax.Array or a dlpack object, got list\nfix: "),
         (None, "expected a NumPy array, a jax.Array or a dlpack object, got NoneType\nfix: "),
         (np.ma.ones(2), "expected a NumPy array, a jax.Array or a dlpack object, got MaskedArray"),
-        (np.array(["a"]), "NumPy dtype str32 has no primitive type in XLA; convert"),
-        (np.array([None]), "NumPy dtype object has no primitive type in XLA; convert"),
+        (np.array(["a"]), "NumPy dtype str32 has no primitive type in XLA"),
+        (np.array([None]), "NumPy dtype object has no primitive type in XLA"),
     ],
 )
 def test_what_is_no_array(value, message):

@@ -1,0 +1,305 @@
+"""HLO text, as it is written. What XLA's parser makes of it: tests/lowering/test_hlo_text.py."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import builder as xb
+from builder.literal_text import literal_text
+from builder.unique_names import UniqueNames
+
+
+def lines_of(root: xb.XlaOp) -> list[str]:
+    """The instructions of the entry computation that ends in `root`."""
+    text = str(root.builder.build(root))
+    return [line.strip() for line in text[text.index("\nENTRY ") :].splitlines()[2:-1]]
+
+
+def names_in(text: str) -> list[str]:
+    return re.findall(r"^ +(?:ROOT )?%(\S+) =", text, re.MULTILINE)
+
+
+# Names.
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("x", "x"),
+        ("__x", "x__x"),
+        ("é日本", "x___"),
+        ("__", "x__"),
+        ("1st", "_1st"),
+        ("a b", "a_b"),
+        ("-a", "_-a"),
+        (".", "_."),
+        ("f32", "f32_"),
+        ("nan", "nan_"),
+        ("ROOT", "ROOT_"),
+        ("\ud800", "_"),
+    ],
+)
+def test_names_as_the_lexer_takes_them(name: str, written: str) -> None:
+    b = xb.XlaBuilder(name)
+    b.parameter(xb.f32[()], name)
+    text = str(b.build())
+    assert text.startswith(f"HloModule {written}, ")
+    assert f"ENTRY %{written} ({written}: f32[])" in text
+    assert names_in(text) == [written]
+
+
+def test_a_parameter_may_be_called_as_an_instruction_is() -> None:
+    b = xb.XlaBuilder("names")
+    for name in ("constant.4", "constant.4.value", "broadcast.6.squeezed", "add.5"):
+        b.parameter(xb.f32[2, 1], name)
+    filled = b.constant(np.full((2, 1), 7, np.float32))
+    wide = xb.broadcast_in_dim(filled + filled, [2, 3], [0, 1])
+    names = names_in(str(b.build(wide)))
+    assert len(set(names)) == len(names)
+    assert names == [
+        *("constant.4", "constant.4.value", "broadcast.6.squeezed", "add.5"),
+        *("constant.4.1.value", "constant.4.1", "add.5.1"),
+        *("broadcast.6.squeezed.1", "broadcast.6"),
+    ]
+
+
+def test_a_name_that_is_no_string() -> None:
+    b = xb.XlaBuilder("names")
+    x = b.parameter(xb.f32[()], "x")
+    y = x + x
+    y.name = 3  # type: ignore[assignment]
+    text = b.build(y).to_hlo_text(metadata=True)
+    assert "%_3.1 =" in text
+    assert 'op_name="3"' in text
+
+
+def test_unique_names() -> None:
+    names = UniqueNames(["main", "add.1"])
+    assert [names.claim(n) for n in ("add", "add", "main", "add.1", "add", "main")] == [
+        *("add", "add.2", "main.1", "add.1.1", "add.3", "main.2")
+    ]
+    assert UniqueNames(["x"], separator="_").claim("x") == "x_1"
+
+
+def test_the_cost_of_a_name_does_not_grow() -> None:
+    """100,000 wishes for one name; with a search from 1 on for each it would take an hour."""
+    names = UniqueNames()
+    begun = time.perf_counter()
+    assert len({names.claim("f") for _ in range(100_000)}) == 100_000
+    assert time.perf_counter() - begun < 10
+
+
+def test_many_computations_of_one_name() -> None:
+    b = xb.XlaBuilder("<lambda>")
+    x = b.parameter(xb.f32[()], "x")
+    for _ in range(3):
+        x = xb.call(lambda v: v * v, x)
+    text = str(b.build(x))
+    heads = re.findall(r"^(?:ENTRY )?%(\S+) \(", text, re.MULTILINE)
+    assert len(set(heads)) == len(heads) == 4
+    assert re.findall(r"to_apply=%(\S+)", text) == heads[:3]
+
+
+# Annotations.
+
+
+def test_keys_of_frontend_attributes() -> None:
+    b = xb.XlaBuilder("keys")
+    x = b.parameter(xb.f32[()], "x")
+    with b.frontend_attributes({"a": "1", "_b.c-d": "2", "f32": "3"}):
+        y = x + x
+    assert lines_of(y)[-1].endswith(', frontend_attributes={a="1",_b.c-d="2",f32="3"}')
+
+
+@pytest.mark.parametrize("key", ["", "a b", "a=b", "é", "1a", ".a", "-a", 'a"', "a\n", "a,b"])
+def test_keys_that_hlo_has_no_form_for(key: str) -> None:
+    b = xb.XlaBuilder("keys")
+    x = b.parameter(xb.f32[()], "x")
+    with (
+        pytest.raises(xb.OperandError, match="frontend_attributes: HLO takes keys of") as caught,
+        b.frontend_attributes({key: "1"}),
+    ):
+        pass
+    assert repr(key) in str(caught.value)
+    assert (x + x).frontend_attributes is None
+
+
+@pytest.mark.parametrize("attributes", [None, "a", [("a", "b")], {"a": 1}, {1: "a"}])
+def test_frontend_attributes_map_strings_to_strings(attributes: Any) -> None:
+    b = xb.XlaBuilder("keys")
+    with (
+        pytest.raises(xb.OperandError, match="they map strings to strings"),
+        b.frontend_attributes(attributes),
+    ):
+        pass
+
+
+def test_strings_are_escaped() -> None:
+    b = xb.XlaBuilder("strings")
+    with b.frontend_attributes({"a": 'q" b\\ n\n t\t z\0 é \ud800'}):
+        b.parameter(xb.f32[()], "x")
+    assert r'frontend_attributes={a="q\" b\\ n\n t\011 z\000 é ?"}' in str(b.build())
+
+
+@pytest.mark.parametrize(
+    "sharding",
+    [
+        *("{replicated}", "{maximal device=0}", "{devices=[2,1]<=[2]}"),
+        *("{{replicated}, {manual}}", "{}", "{devices=[2,1]0,1 metadata={op_name='a'}}"),
+    ],
+)
+def test_shardings(sharding: str) -> None:
+    b = xb.XlaBuilder("sharding")
+    x = b.parameter(xb.f32[8, 2], "x")
+    with b.sharding(sharding):
+        y = x + x
+        with b.sharding(None):
+            z = y + y
+    assert (x.sharding, y.sharding, z.sharding) == (None, sharding, None)
+    _, first, second = lines_of(z)
+    assert first.endswith(f", sharding={sharding}")
+    assert "sharding" not in second
+
+
+@pytest.mark.parametrize(
+    "sharding", ["junk", 3, "", "{", "}", "{a}b", "a{b}", "{a}, x={b}", "}{", "{{a}", ["{a}"]]
+)
+def test_what_is_no_sharding(sharding: Any) -> None:
+    b = xb.XlaBuilder("sharding")
+    wanted = re.escape(f"sharding: it is a string in braces, in XLA's text form, got {sharding!r}")
+    with pytest.raises(xb.OperandError, match=wanted) as caught, b.sharding(sharding):
+        pass
+    assert "{devices=[2,1]<=[2]}" in str(caught.value)
+
+
+# Constants.
+
+
+def test_texts_of_numbers() -> None:
+    array = np.array([0, -0.0, 1, -2.5, 1e300, 5e-324, np.inf, -np.inf, np.nan, -np.nan])
+    text = "{0, -0.0, 1, -2.5, 1e+300, 5e-324, inf, -inf, nan, -nan}"
+    assert literal_text(array, xb.f64) == text
+    assert literal_text(np.array(2**64 - 1, np.uint64), xb.u64) == "18446744073709551615"
+    assert literal_text(np.zeros((2, 0), bool), xb.pred) == "{{}, {}}"
+    assert literal_text(np.array([[True], [False]]), xb.pred) == "{{true}, {false}}"
+
+
+@pytest.mark.parametrize(
+    ("element_type", "bits", "text"),
+    [
+        (xb.f32, 0x7FC00000, "nan"),
+        (xb.f32, 0xFFC00000, "-nan"),
+        (xb.f32, 0x7F800001, "nan(0x1)"),
+        (xb.f32, 0xFFFFFFFF, "-nan(0x7fffff)"),
+        (xb.f64, 0x7FF0000000000001, "nan(0x1)"),
+        (xb.f16, 0x7C01, "nan(0x1)"),
+        (xb.bf16, 0x7F81, "nan(0x1)"),
+        (xb.bf16, 0xFFC0, "-nan"),
+        (xb.f8e3m4, 0x71, "nan(0x1)"),
+        (xb.f8e4m3, 0xFF, "-nan(0x7)"),
+        (xb.f8e5m2, 0x7E, "nan"),
+        (xb.f8e5m2, 0xFD, "-nan(0x1)"),
+        (xb.f8e4m3fn, 0x7F, "nan"),
+        (xb.f8e4m3fn, 0xFF, "-nan"),
+        (xb.f8e8m0fnu, 0xFF, "nan"),
+    ],
+)
+def test_texts_of_nans(element_type: xb.PrimitiveType, bits: int, text: str) -> None:
+    """Signalling ones too; none of them makes NumPy warn, which would be an error here."""
+    raw = np.array(bits, f"u{element_type.byte_width}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert literal_text(raw.view(element_type.dtype), element_type) == text
+
+
+def test_complex_constants_with_nan() -> None:
+    b = xb.XlaBuilder("complex")
+    z = b.constant(np.array([complex(np.nan, 1), complex(2, np.nan)], np.complex64))
+    assert lines_of(z) == [
+        "%constant.0.real = f32[2]{0} constant({nan, 2})",
+        "%constant.0.imag = f32[2]{0} constant({1, nan})",
+        "ROOT %constant.0 = c64[2]{0} complex(%constant.0.real, %constant.0.imag)",
+    ]
+    b = xb.XlaBuilder("complex")
+    z = b.constant(np.array(complex(-0.0, np.inf)))
+    assert lines_of(z) == ["ROOT %constant.0 = c128[] constant((-0.0, inf))"]
+
+
+def test_constants_that_count_from_negative_zero() -> None:
+    b = xb.XlaBuilder("counting")
+    assert lines_of(b.constant(np.array([-0.0, 1, 2], np.float32))) == [
+        "%constant.0.negated = f32[3]{0} constant({0, -1, -2})",
+        "%constant.0.held = f32[3]{0} opt-barrier(%constant.0.negated)",
+        "ROOT %constant.0 = f32[3]{0} negate(%constant.0.held)",
+    ]
+    for plain in ([0.0, 1, 2], [-0.0, 1, 3], [-0.0, 2], [[-0.0, 1]], -0.0, [0, 1, np.nan]):
+        b = xb.XlaBuilder("plain")
+        (line,) = lines_of(b.constant(np.array(plain, np.float32)))
+        assert " constant(" in line
+
+
+# Ops in other words.
+
+
+def opcodes(root: xb.XlaOp) -> list[str]:
+    return [re.sub(r".* = (\([^=]*\)|\S+) ([a-z-]+)\(.*", r"\2", line) for line in lines_of(root)]
+
+
+def test_ops_that_xla_gets_wrong_are_written_in_other_words() -> None:
+    def of(function: Any, *shapes: str) -> list[str]:
+        b = xb.XlaBuilder("words")
+        words = opcodes(function(*(b.parameter(s) for s in shapes)))
+        assert words[: len(shapes)] == ["parameter"] * len(shapes)
+        return words[len(shapes) :]
+
+    assert of(xb.acos, "f32[2]") == ["acos"]
+    assert of(xb.acos, "f8e5m2[2]") == ["convert", "acos", "convert"]
+    assert of(xb.population_count, "s8[2]") == ["popcnt"]
+    assert of(xb.population_count, "u4[2]") == ["popcnt"]
+    assert of(xb.population_count, "s4[2]") == ["bitcast-convert", "popcnt", "bitcast-convert"]
+    assert of(lambda *x: xb.concat_in_dim(x, 0), "s4[2]", "s4[2]") == ["concatenate"]
+    both = of(lambda *x: xb.concat_in_dim(x, 0), "s2[2]", "s2[2]")
+    assert both == ["convert", "convert", "concatenate", "convert"]
+    assert of(xb.dot, "s4[2]", "s4[2]") == ["dot"]
+    assert of(xb.dot, "u2[2]", "u2[2]") == ["convert", "convert", "dot", "convert"]
+    wider = of(lambda x, y: xb.dot(x, y, preferred_element_type=xb.s32), "s4[2]", "s4[2]")
+    assert wider == ["convert", "convert", "dot"]
+    assert of(lambda x: xb.pow(x, 3), "s8[2]") == ["constant", "broadcast", "power"]
+    assert of(xb.pow, "f32[2]", "f32[2]") == ["power"]
+    assert of(xb.pow, "s8[2]", "s8[2]")[-2:] == ["power", "select"]
+    assert of(lambda x: xb.bitcast_convert_type(x, xb.u32), "f32[2]") == ["bitcast-convert"]
+    assert of(lambda x: xb.bitcast_convert_type(x, xb.pred), "u8[2]") == [
+        *("bitcast-convert", "broadcast", "iota", "shift-right-logical"),
+        *("constant", "broadcast", "and", "convert"),
+    ]
+    assert of(lambda x: xb.bitcast_convert_type(x, xb.s4), "pred[2,4]") == [
+        *("convert", "iota", "shift-left", "constant", "reduce", "convert", "bitcast-convert")
+    ]
+    assert of(lambda x: xb.bitcast_convert_type(x, xb.c64), "c128[2]").count("slice") == 4
+
+
+def test_a_combiner_is_written_once_and_has_a_name_of_its_own() -> None:
+    b = xb.XlaBuilder("or_u8")
+    x = b.parameter(xb.pred[2, 8], "x")
+    y, z = (xb.bitcast_convert_type(x, t) for t in (xb.u8, xb.s8))
+    text = str(b.build(xb.tuple(y, z)))
+    assert text.count("%or_u8.1 (p0: u8[], p1: u8[]) -> u8[] {") == 1
+    assert text.count("to_apply=%or_u8.1") == 2
+    assert text.index("%or_u8.1 (") < text.index("ENTRY %or_u8 (")
+
+
+def test_annotations_stand_on_the_last_of_the_words() -> None:
+    b = xb.XlaBuilder("annotated")
+    x = b.parameter(xb.s4[2], "x")
+    with b.frontend_attributes({"a": "1"}):
+        y = xb.population_count(x)
+    *before, last = lines_of(y)
+    assert not any("frontend_attributes" in line for line in before)
+    assert last.startswith("ROOT %popcnt.1 = ")
+    assert last.endswith('frontend_attributes={a="1"}')

@@ -1,0 +1,458 @@
+"""Tuples, calls, loops and branches executed on CPU, against the same in Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support import assert_same_bits, run
+
+import builder as xb
+import lowering
+from lowering import jaxlib_api
+
+S32 = xb.s32[()]
+F32 = xb.f32[()]
+
+
+def number(value: int) -> np.int32:
+    return np.int32(value)
+
+
+# Loops.
+
+
+def test_the_document_s_loop_of_a_thousand_rounds() -> None:
+    b = xb.XlaBuilder("while")
+    init = xb.tuple(b.constant(0, xb.s32), b.constant(np.zeros(10, np.float32)))
+
+    def body(state):
+        iteration, accumulator = state
+        constant_vector = accumulator.builder.constant(np.full(10, 1.5, np.float32))
+        return iteration + 1, accumulator + constant_vector
+
+    root = xb.while_(lambda state: state[0] < 1000, body, init)
+    count, total = run(b.build(root))
+    assert count == 1000
+    assert_same_bits(total, np.full(10, 1500, np.float32))
+
+
+def test_nested_loops() -> None:
+    b = xb.XlaBuilder("nested")
+    n = b.parameter(S32, "n")
+
+    def outer(state):
+        i, total = state
+
+        def inner(state):
+            j, part = state
+            return j + 1, part + i * j
+
+        _, part = xb.while_(lambda s: s[0] <= i, inner, [i - i, total])
+        return i + 1, part
+
+    root = xb.while_(lambda s: s[0] < n, outer, [n - n, n - n])
+    i, total = run(b.build(root), number(7))
+    assert i == 7
+    assert total == sum(i * j for i in range(7) for j in range(i + 1))
+
+
+def test_loop_that_is_never_entered() -> None:
+    b = xb.XlaBuilder("never")
+    x = b.parameter(xb.f32[3])
+    root = xb.while_(lambda s: s[0] > 5, lambda s: (s[0], s[1] * 0), [b.constant(0, xb.s32), x])
+    _, got = run(b.build(root), np.array([1, 2, 3], np.float32))
+    assert got.tolist() == [1, 2, 3]
+
+
+def test_state_that_is_one_array() -> None:
+    b = xb.XlaBuilder("array")
+    x = b.parameter(S32)
+    assert run(b.build(xb.while_(lambda v: v < 100, lambda v: v * 3, x)), number(2)) == 162
+
+
+def test_state_that_is_a_nested_tuple() -> None:
+    b = xb.XlaBuilder("nested_state")
+    x, y = b.parameter(S32), b.parameter(xb.f64[2])
+    init = xb.tuple(xb.tuple(x, xb.tuple(y)), b.empty_tuple(), y)
+
+    def body(state):
+        (i, (v,)), nothing, w = state
+        return ((i - 1, (v + w,)), nothing, w * 2)
+
+    (i, (v,)), nothing, w = run(
+        b.build(xb.while_(lambda s: s[0][0] > 0, body, init)), number(3), np.array([1.0, -1.0])
+    )
+    assert i == 0
+    assert v.tolist() == [8.0, -8.0]
+    assert nothing == ()
+    assert w.tolist() == [8.0, -8.0]
+
+
+def test_loop_captures_arrays() -> None:
+    b = xb.XlaBuilder("captures")
+    step, limit, x = b.parameter(xb.f32[3]), b.parameter(S32), b.parameter(xb.f32[3])
+    root = xb.while_(
+        lambda s: s[0] < limit, lambda s: (s[0] + 1, s[1] + step * 2), [limit - limit, x]
+    )
+    _, got = run(
+        b.build(root),
+        np.array([1, 2, 3], np.float32),
+        number(4),
+        np.array([0.5, 0, 0], np.float32),
+    )
+    assert got.tolist() == [8.5, 16, 24]
+
+
+def test_captures_from_two_levels_up() -> None:
+    b = xb.XlaBuilder("two_levels")
+    x, p, k = b.parameter(xb.s32[2]), b.parameter(xb.pred[()]), b.parameter(S32)
+
+    def body(state):
+        i, v = state
+
+        def on_true(w):
+            # x and k belong to the outermost builder, i to the loop's body.
+            return xb.call(lambda u: u + x * k + i, w)
+
+        return i + 1, xb.conditional(p, v, on_true, v, lambda w: w - x)
+
+    computation = b.build(xb.while_(lambda s: s[0] < 3, body, [b.constant(0, xb.s32), x]))
+    start = np.array([5, -1], np.int32)
+    for chosen in (True, False):
+        want = start
+        for i in range(3):
+            want = want + start * 10 + i if chosen else want - start
+        _, got = run(computation, start, np.bool_(chosen), number(10))
+        assert got.tolist() == want.tolist()
+
+
+def test_one_condition_and_body_used_by_two_loops() -> None:
+    @xb.computation("(s32[], s32[])")
+    def condition(state):
+        return state[0] < 10
+
+    @xb.computation("(s32[], s32[])")
+    def body(state):
+        return state[0] + 1, state[1] + state[0]
+
+    b = xb.XlaBuilder("shared")
+    x, y = b.parameter(S32), b.parameter(S32)
+    first = xb.while_(condition, body, [x, y])
+    second = xb.while_(condition, body, [x, first[1]])
+    got = run(b.build(second[1]), number(5), number(100))
+    assert got == 100 + 2 * sum(range(5, 10))
+
+
+# Branches.
+
+
+def test_conditional_on_a_pred() -> None:
+    b = xb.XlaBuilder("conditional")
+    p, x, y = b.parameter(xb.pred[()]), b.parameter(xb.f32[2]), b.parameter(S32)
+    root = xb.conditional(
+        p,
+        x,
+        lambda v: (v * 2, xb.reduce(v, 0, xb.add, [0])),
+        [y, x],
+        lambda t: (t[1], t[1].builder.constant(0.5, xb.f32)),
+    )
+    computation = b.build(root)
+    v = np.array([1, 2], np.float32)
+    yes, no = (run(computation, np.bool_(c), v, number(9)) for c in (True, False))
+    assert (yes[0].tolist(), float(yes[1])) == ([2, 4], 3)
+    assert (no[0].tolist(), float(no[1])) == ([1, 2], 0.5)
+
+
+def test_conditional_on_an_index() -> None:
+    """An index out of range, negative or too large, takes the last branch."""
+    b = xb.XlaBuilder("indexed")
+    i, x = b.parameter(S32), b.parameter(S32)
+    branches = [lambda v: v + 1, xb.neg, lambda v: v * v]
+    computation = b.build(xb.conditional(i, branches, [x, x + 100, x]))
+    last = 25
+    for index, want in [
+        *((0, 6), (1, -105), (2, last), (3, last), (1000, last), (-1, last)),
+        *((-(2**31), last), (2**31 - 1, last)),
+    ]:
+        assert run(computation, number(index), number(5)) == want
+
+
+def test_conditional_with_one_branch_and_with_many() -> None:
+    b = xb.XlaBuilder("branches")
+    i, x = b.parameter(S32), b.parameter(S32)
+    many = [lambda v, k=k: v + k for k in range(40)]
+    root = xb.tuple(xb.conditional(i, [xb.neg], [x]), xb.conditional(i, many, [x] * 40))
+    computation = b.build(root)
+    for index in (0, 17, 39, 40):
+        one, several = run(computation, number(index), number(3))
+        assert one == -3
+        assert several == 3 + min(index, 39)
+
+
+def test_conditional_without_operands_and_with_captures() -> None:
+    b = xb.XlaBuilder("none")
+    p, x, y = b.parameter(xb.pred[()]), b.parameter(xb.f32[2]), b.parameter(xb.f32[2])
+    computation = b.build(xb.conditional(p, None, lambda: x + y, None, lambda: y))
+    v, w = np.array([1, 2], np.float32), np.array([10, 20], np.float32)
+    assert run(computation, np.bool_(True), v, w).tolist() == [11, 22]
+    assert run(computation, np.bool_(False), v, w).tolist() == [10, 20]
+
+
+def test_nested_conditionals() -> None:
+    b = xb.XlaBuilder("sign")
+    x = b.parameter(F32)
+    zero = b.constant(0, xb.f32)
+
+    def not_positive(v):
+        return xb.conditional(v < zero, v, lambda w: w * 0 - 1, v, lambda w: w * 0)
+
+    root = xb.conditional(x > zero, x, lambda v: v * 0 + 1, x, not_positive)
+    computation = b.build(root)
+    for value, want in ((3, 1), (-3, -1), (0, 0)):
+        assert run(computation, np.float32(value)) == want
+
+
+def test_select_of_tuples() -> None:
+    b = xb.XlaBuilder("select")
+    p, x, y = b.parameter(xb.pred[()]), b.parameter(xb.f32[2]), b.parameter(S32)
+    first, second = xb.tuple(x, xb.tuple(y)), xb.tuple(x * 2, xb.tuple(y + 1))
+    computation = b.build(xb.select(p, first, second))
+    v = np.array([1, 2], np.float32)
+    got, (n,) = run(computation, np.bool_(True), v, number(7))
+    assert (got.tolist(), int(n)) == ([1, 2], 7)
+    got, (n,) = run(computation, np.bool_(False), v, number(7))
+    assert (got.tolist(), int(n)) == ([2, 4], 8)
+
+
+# Calls.
+
+
+def test_a_computation_called_several_times_is_one_function() -> None:
+    @xb.computation(xb.f32[2], F32)
+    def scale(x, factor):
+        return xb.mul(x, factor)
+
+    b = xb.XlaBuilder("calls")
+    x, f = b.parameter(xb.f32[2]), b.parameter(F32)
+    root = xb.call(scale, xb.call(scale, xb.call(scale, x, f), f), b.constant(10, xb.f32))
+    computation = b.build(root)
+    assert lowering.lower(computation).text.count("func.func private") == 1
+    got = run(computation, np.array([1, -1], np.float32), np.float32(3))
+    assert got.tolist() == [90, -90]
+
+
+def test_functions_that_share_a_name() -> None:
+    def named(add: int) -> xb.XlaComputation:
+        b = xb.XlaBuilder("main")  # and the name of the entry's function at that
+        return b.build(b.parameter(S32, "x") + add)
+
+    b = xb.XlaBuilder("main")
+    x = b.parameter(S32)
+    root = xb.call(named(1), xb.call(named(10), xb.call(named(100), x)))
+    assert run(b.build(root), number(0)) == 111
+
+
+def test_call_captures() -> None:
+    b = xb.XlaBuilder("call")
+    x, y = b.parameter(xb.s32[2]), b.parameter(xb.s32[2])
+    root = xb.call(lambda v: xb.call(lambda w: w * y + x, v + x), y)
+    v, w = np.array([1, 2], np.int32), np.array([3, 4], np.int32)
+    assert run(b.build(root), v, w).tolist() == ((w + v) * w + v).tolist()
+
+
+def test_call_of_tuples() -> None:
+    @xb.computation("(s32[2], (f32[], ()))", S32)
+    def swap(nested, n):
+        v, (s, nothing) = nested
+        return (s, nothing), (v, n)
+
+    b = xb.XlaBuilder("tuples")
+    p, n = b.parameter("(s32[2], (f32[], ()))"), b.parameter(S32)
+    (s, nothing), (v, m) = run(
+        b.build(xb.call(swap, p, n)), (np.array([1, 2], np.int32), (np.float32(0.5), ())), number(4)
+    )
+    assert (float(s), nothing, v.tolist(), int(m)) == (0.5, (), [1, 2], 4)
+
+
+def test_call_of_a_computation_without_parameters() -> None:
+    one = xb.XlaBuilder("one")
+    constant = one.build(one.constant([1, 2], xb.s32))
+    b = xb.XlaBuilder("caller")
+    root = xb.add(b.call(constant), b.call(constant))
+    assert run(b.build(root)).tolist() == [2, 4]
+
+
+def test_computation_without_parameters() -> None:
+    b = xb.XlaBuilder("nothing_in")
+    assert run(b.build(b.iota(xb.s32[3]))).tolist() == [0, 1, 2]
+
+
+def chain_of_calls(depth: int) -> xb.XlaComputation:
+    """A function that calls a function that calls ..., each adding 1."""
+    computation = None
+    for level in range(depth):
+        b = xb.XlaBuilder(f"level{level}")
+        x = b.parameter(S32, "x")
+        computation = b.build((x if computation is None else xb.call(computation, x)) + 1)
+    assert computation is not None
+    return computation
+
+
+def test_a_deep_chain_of_calls() -> None:
+    assert run(chain_of_calls(100), number(0)) == 100
+
+
+def test_a_deeper_chain_of_calls_is_written() -> None:
+    """Recording, printing and lowering do not recurse over calls; XLA's compiler does."""
+    computation = chain_of_calls(3000)
+    assert lowering.lower(computation).text.count("func.func private") == 2999
+    assert jaxlib_api.hlo_text_to_stablehlo(str(computation))
+
+
+# Tuples.
+
+
+def test_nested_parameters_and_results() -> None:
+    b = xb.XlaBuilder("nested")
+    p = b.parameter("((f32[2], s8[]), (), pred[3])", "p")
+    q = b.parameter(xb.f64[()], "q")
+    (x, n), nothing, flags = p
+    root = xb.tuple(q, xb.tuple(flags, nothing, xb.tuple(xb.tuple(n))), xb.tuple(x, p))
+    v, m = np.array([1, 2], np.float32), np.int8(-3)
+    mask, s = np.array([True, False, True]), np.float64(0.1)
+    got = run(b.build(root), ((v, m), (), mask), s)
+    assert got[0] == 0.1
+    assert got[1][0].tolist() == mask.tolist()
+    assert got[1][1] == ()
+    assert got[1][2][0][0] == -3
+    again, ((v2, m2), nothing2, mask2) = got[2]
+    assert again.tolist() == v2.tolist() == [1, 2]
+    assert (int(m2), nothing2, mask2.tolist()) == (-3, (), mask.tolist())
+
+
+def test_empty_tuples() -> None:
+    b = xb.XlaBuilder("empty")
+    assert run(b.build(b.empty_tuple())) == ()
+    b = xb.XlaBuilder("parameter")
+    p = b.parameter("()")
+    assert run(b.build(xb.tuple(p, xb.tuple(p))), ()) == ((), ((),))
+
+
+def test_a_very_deep_tuple() -> None:
+    b = xb.XlaBuilder("deep")
+    value = b.parameter(S32)
+    for _ in range(500):
+        value = xb.tuple(value)
+    for _ in range(250):
+        value = value[0]
+    got = run_alone(b.build(value), number(3))
+    for _ in range(250):
+        (got,) = got
+    assert int(got) == 3
+
+
+def run_alone(computation: xb.XlaComputation, *arguments):
+    """Without the HLO text, whose parser recurses."""
+    return lowering.compile(computation)(*arguments)
+
+
+def test_results_that_are_parameters() -> None:
+    b = xb.XlaBuilder("identity")
+    x = b.parameter(xb.f32[2])
+    v = np.array([1, 2], np.float32)
+    assert run(b.build(x), v).tolist() == [1, 2]
+    b = xb.XlaBuilder("twice")
+    x, y = b.parameter(xb.f32[2]), b.parameter(S32)
+    square = x * x
+    got = run(b.build(xb.tuple(x, square, y, square, x)), v, number(3))
+    assert [g.tolist() for g in got] == [[1, 2], [1, 4], 3, [1, 4], [1, 2]]
+
+
+def test_unused_parameters_and_ops() -> None:
+    b = xb.XlaBuilder("unused")
+    x, _, z = (b.parameter(xb.f32[2], n) for n in "xyz")
+    xb.exp(z)
+    v = np.array([1, 2], np.float32)
+    assert run(b.build(x + x), v, v, v).tolist() == [2, 4]
+
+
+def test_a_root_that_is_not_the_last_op() -> None:
+    b = xb.XlaBuilder("early")
+    x = b.parameter(S32)
+    y = x + 1
+    xb.neg(y)
+    assert run(b.build(y), number(1)) == 2
+
+
+def test_three_hundred_parameters() -> None:
+    b = xb.XlaBuilder("many")
+    parameters = [b.parameter(S32, f"x{i}") for i in range(300)]
+    total = parameters[0]
+    for i, p in enumerate(parameters[1:], 1):
+        total = total + p * i
+    got = run(b.build(total), *[number(i % 7) for i in range(300)])
+    assert got == sum(i % 7 * i for i in range(300))
+
+
+def test_parameters_recorded_out_of_order() -> None:
+    b = xb.XlaBuilder("order")
+    y = b.parameter(S32, "y", number=1)
+    x = b.parameter(S32, "x", number=0)
+    assert run(b.build(x - y), number(10), number(3)) == 7
+
+
+# Barriers and tokens.
+
+
+def test_optimization_barrier() -> None:
+    b = xb.XlaBuilder("barrier")
+    x, n = b.parameter(xb.f32[2]), b.parameter(S32)
+    held = xb.optimization_barrier(xb.tuple(x, xb.tuple(n, b.empty_tuple())))
+    root = xb.tuple(
+        xb.optimization_barrier(x),
+        held,
+        xb.optimization_barrier(b.empty_tuple()),
+        held[0] + held[0],
+    )
+    computation = b.build(root)
+    one, (two, (m, nothing)), empty, four = run(
+        computation, np.array([1, 2], np.float32), number(5)
+    )
+    assert [one.tolist(), two.tolist(), four.tolist()] == [[1, 2], [1, 2], [2, 4]]
+    assert (int(m), nothing, empty) == (5, (), ())
+    # One for each barrier that holds anything.
+    assert lowering.lower(computation).text.count("stablehlo.optimization_barrier") == 2
+
+
+@pytest.mark.parametrize("how", ["barrier", "while", "conditional", "call", "nothing"])
+def test_tokens_go_through(how: str) -> None:
+    b = xb.XlaBuilder(f"token_{how}")
+    token, x = b.parameter("token[]"), b.parameter(S32)
+    state = xb.tuple(token, x)
+    if how == "barrier":
+        state = xb.optimization_barrier(state)
+    elif how == "while":
+        state = xb.while_(lambda s: s[1] < 3, lambda s: (s[0], s[1] + 1), state)
+    elif how == "conditional":
+        state = xb.conditional(x > 0, state, lambda s: s, state, lambda s: (s[0], -s[1]))
+    elif how == "call":
+        state = xb.call(lambda s: (s[0], s[1] * 1), state)
+    got, number_back = run(b.build(state), None, number(3))
+    assert got is None
+    assert number_back == 3
+
+
+@pytest.mark.parametrize("depth", [20])
+def test_loops_nested_deep(depth: int) -> None:
+    def once(state, left: int):
+        """A loop of one round around a loop of one round around ..."""
+        if left == 0:
+            return state + 1
+        return xb.while_(
+            lambda s: s[0] < 1,
+            lambda s: (s[0] + 1, once(s[1], left - 1)),
+            [state - state, state],
+        )[1]
+
+    b = xb.XlaBuilder("deep")
+    assert run(b.build(once(b.parameter(S32), depth)), number(41)) == 42

@@ -1,0 +1,200 @@
+"""Bounded and unbounded sizes: what StableHLO can say of them, and what it can't."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from jaxlib.mlir import ir
+
+import builder as xb
+import lowering
+from builder.shape import leaves
+from lowering import LoweringError
+from lowering.rules.registry import DIRECT
+from lowering.types import shape_of_type
+
+BOUNDED = xb.f32[xb.bounded(5), 3]
+UNBOUNDED = xb.parse_shape("f32[?,3]")
+SCALAR = xb.f32[()]
+
+
+def build(function: Callable[..., Any], *shapes: Any) -> xb.XlaComputation:
+    b = xb.XlaBuilder("sizes")
+    return b.build(function(*(b.parameter(s) for s in shapes)))
+
+
+def doubled_thrice(x: xb.XlaOp) -> xb.XlaOp:
+    start = [x.builder.constant(0, xb.s32), x]
+    return xb.while_(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] + s[1]), start)
+
+
+# An op on a dynamic x, further parameters, and its shape for x f32[<=5,3]; for x f32[?,3] too,
+# where inference takes it.
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str, str | None]] = {
+    "add": (lambda x: x + x, (), "f32[<=5,3]", "f32[?,3]"),
+    "add_fixed": (lambda x, y: x + y, (xb.f32[5, 3],), "f32[<=5,3]", None),
+    "number": (lambda x: x * 2.0, (), "f32[<=5,3]", None),
+    "scalar": (lambda x, y: x * y, (SCALAR,), "f32[<=5,3]", None),
+    "compare": (lambda x: x > x, (), "pred[<=5,3]", "pred[?,3]"),
+    "select": (lambda x: xb.select(x > x, x, x), (), "f32[<=5,3]", "f32[?,3]"),
+    "clamp": (lambda x, y: xb.clamp(y, x, y), (SCALAR,), "f32[<=5,3]", "f32[?,3]"),
+    "broadcast": (lambda x: xb.broadcast(x, [2]), (), "f32[2,<=5,3]", None),
+    "in_dim": (
+        lambda x, y: xb.add(x, y, broadcast_dimensions=[1]),
+        (xb.f32[3],),
+        "f32[<=5,3]",
+        None,
+    ),
+    "reduce_it": (lambda x: xb.reduce(x, 0.0, xb.add, [0]), (), "f32[3]", "f32[3]"),
+    "reduce": (lambda x: xb.reduce(x, 0.0, xb.add, [1]), (), "f32[<=5]", "f32[?]"),
+    "reshape": (lambda x: xb.reshape(x, [15]), (), "f32[<=15]", "f32[15]"),
+    "transpose": (lambda x: xb.transpose(x, [1, 0]), (), "f32[3,<=5]", "f32[3,?]"),
+    "rev": (lambda x: xb.rev(x, [0]), (), "f32[<=5,3]", "f32[?,3]"),
+    "slice": (lambda x: xb.slice(x, [0, 0], [5, 2], [1, 1]), (), "f32[<=5,2]", "f32[5,2]"),
+    "slice_it": (lambda x: xb.slice(x, [0, 0], [2, 2], [1, 1]), (), "f32[<=2,2]", "f32[2,2]"),
+    "concatenate_it": (lambda x: xb.concatenate([x, x], 0), (), "f32[<=10,3]", "f32[?,3]"),
+    "concatenate": (lambda x: xb.concatenate([x, x], 1), (), "f32[<=5,6]", "f32[?,6]"),
+    "pad_it": (lambda x: xb.pad_in_dim(x, 0.0, 0, 1, 1), (), "f32[<=7,3]", "f32[?,3]"),
+    "pad": (lambda x: xb.pad_in_dim(x, 0.0, 1, 1, 1), (), "f32[<=5,5]", "f32[?,5]"),
+    "dot": (lambda x, y: xb.dot(x, y), (xb.f32[3, 4],), "f32[<=5,4]", "f32[?,4]"),
+    "map": (lambda x: xb.map([x], xb.neg, [0, 1]), (), "f32[<=5,3]", "f32[?,3]"),
+    "while": (doubled_thrice, (), "(s32[], f32[<=5,3])", "(s32[], f32[?,3])"),
+    "conditional": (
+        lambda x, p: xb.conditional(p, x, lambda v: v + v, x, xb.neg),
+        (xb.pred[()],),
+        "f32[<=5,3]",
+        "f32[?,3]",
+    ),
+    "call": (lambda x: xb.call(lambda v: v + v, x), (), "f32[<=5,3]", "f32[?,3]"),
+    "tuple": (lambda x: xb.tuple(x, x), (), "(f32[<=5,3], f32[<=5,3])", "(f32[?,3], f32[?,3])"),
+}
+
+
+@pytest.mark.parametrize("dynamic", [BOUNDED, UNBOUNDED], ids=["bounded", "unbounded"])
+@pytest.mark.parametrize("name", CASES)
+def test_dynamic_sizes_lower(name: str, dynamic: Any) -> None:
+    function, others, bounded, unbounded = CASES[name]
+    wanted = bounded if dynamic is BOUNDED else unbounded
+    if wanted is None:
+        with pytest.raises(xb.ShapeInferenceError, match="unbounded"):
+            build(function, dynamic, *others)
+        return
+    computation = build(function, dynamic, *others)
+    shape = computation.program_shape
+    assert shape.result is xb.parse_shape(wanted)
+    module = lowering.lower(computation)
+    module.verify()
+    main = next(
+        op
+        for op in module.module.body.operations
+        if ir.StringAttr(op.attributes["sym_name"]).value == "main"
+    )
+    # MLIR has compared the function's type with what its return gives.
+    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+    assert [shape_of_type(t) for t in kind.results] == list(leaves(shape.result))
+    assert [shape_of_type(t) for t in kind.inputs] == list(shape.parameters)
+    assert lowering.load_bytes(module.bytecode).program_shape == shape
+
+
+FIXED = xb.f32[5]
+SOME = xb.f32[xb.bounded(5)]
+
+
+def on(parameter: Any, function: Callable[[xb.XlaOp], Any]) -> xb.XlaComputation:
+    b = xb.XlaBuilder("inner")
+    return b.build(function(b.parameter(parameter)))
+
+
+def mixed_conditional(p: xb.XlaOp, x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
+    return xb.conditional(p, x, lambda v: v, y, lambda v: v)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "function", "shapes", "message"),
+    [
+        (
+            "call",
+            lambda x: xb.call(on(FIXED, xb.neg), x),
+            (SOME,),
+            "call: operand 0 must be f32[5] for 'inner', got f32[<=5]",
+        ),
+        (
+            "call",
+            lambda x: xb.call(on(SOME, xb.neg), x),
+            (FIXED,),
+            "call: operand 0 must be f32[<=5] for 'inner', got f32[5]",
+        ),
+        (
+            "while",
+            lambda x: xb.while_(
+                on(FIXED, lambda v: xb.reduce(v, 0.0, xb.add, [0]) > 0.0), on(SOME, xb.neg), x
+            ),
+            (SOME,),
+            "while: the state must be f32[5] for 'inner', got f32[<=5]",
+        ),
+        (
+            "while",
+            lambda x: xb.while_(
+                on(FIXED, lambda v: xb.reduce(v, 0.0, xb.add, [0]) > 0.0), on(SOME, xb.neg), x
+            ),
+            (FIXED,),
+            "while: the state must be f32[<=5] for 'inner', got f32[5]",
+        ),
+        (
+            "while",
+            lambda x, y: xb.while_(
+                lambda s: xb.reduce(s[0], 0.0, xb.add, [0]) > 0.0,
+                lambda s: (s[0] + s[1], s[1]),
+                [x, y],
+            ),
+            (FIXED, SOME),
+            "while: the state that its body gives must be (f32[5], f32[<=5])",
+        ),
+        (
+            "conditional",
+            lambda p, x: xb.conditional(p, x, on(FIXED, xb.neg), x, on(SOME, xb.neg)),
+            (xb.pred[()], SOME),
+            "conditional: a branch's operand must be f32[5] for 'inner', got f32[<=5]",
+        ),
+        (
+            "conditional",
+            mixed_conditional,
+            (xb.pred[()], SOME, FIXED),
+            "conditional: a branch's result must be f32[<=5]",
+        ),
+    ],
+)
+def test_where_a_bound_meets_a_fixed_size(
+    opcode: str, function: Callable[..., Any], shapes: tuple[Any, ...], message: str
+) -> None:
+    """Inference takes them, as XLA does."""
+    computation = build(function, *shapes)
+    with pytest.raises(LoweringError) as caught:
+        lowering.lower(computation)
+    error = caught.value
+    text = str(error)
+    assert text.startswith(message)
+    assert text.endswith(f"\nfix: use values of the very shape {error.shapes['wanted']} there")
+    assert "fault of xlabuilder" not in text
+    assert error.op == opcode
+    assert error.shapes["given"] is not error.shapes["wanted"]
+    assert not all(shape.is_static for shape in error.shapes.values())
+
+
+def test_what_the_verifier_refuses_of_dynamic_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DIRECT, "add", "stablehlo.and")
+    with pytest.raises(LoweringError) as caught:
+        lowering.lower(build(lambda x: xb.reduce(x + x, 0.0, xb.max, [0, 1]), BOUNDED))
+    text = str(caught.value)
+    assert text.startswith(
+        "lower: 'sizes' has dynamic sizes, such as f32[<=5,3], where StableHLO can't express "
+        "them: 'stablehlo.and' op operand #0 must be"
+    )
+    assert "fault of xlabuilder" not in text
+    assert "\nfix: " in text
+    assert caught.value.op == "lower"
+    assert "stablehlo.and" in caught.value.detail
+    with pytest.raises(LoweringError, match="fault of xlabuilder"):
+        lowering.lower(build(lambda x: x + x, xb.f32[2]))

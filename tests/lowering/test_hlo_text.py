@@ -1,0 +1,331 @@
+"""HLO text as XLA's own parser reads it, and what comes of it when it is executed on CPU.
+
+`support.run` compares the HLO text of every computation that any test runs; here is what that
+leaves open: names, annotations, and the bits of values that are only moved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support import assert_identical, assert_same_bits, run, stablehlo_of_text, trusted_module
+
+import builder as xb
+import lowering
+from builder.hlo_text import _RESERVED
+from builder.literal_text import splat_value
+from builder.primitive_type import ALL, PrimitiveType
+from builder.shape_inference.contraction import ALGORITHM_TYPES
+from builder.workarounds import TRANSCENDENTAL
+from lowering import jaxlib_api
+
+FLOATS = [t for t in ALL if t.is_floating]
+COMPLEXES = [t for t in ALL if t.is_complex]
+
+
+def executed(module_bytecode: bytes, *arguments: Any) -> list[np.ndarray]:
+    result = lowering.compile(trusted_module(module_bytecode))(*arguments)
+    return [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
+
+
+def both_ways(computation: xb.XlaComputation, *arguments: Any) -> list[list[np.ndarray]]:
+    """The results of our own lowering, and of the HLO text; each executed, whatever they say."""
+    return [
+        executed(module, *arguments)
+        for module in (lowering.lower(computation).bytecode, stablehlo_of_text(computation))
+    ]
+
+
+# Names.
+
+# Of parameters and of what is named as an instruction of the printer's own would be.
+NAMES = [
+    *("__x", "é日本", "___", "__", "_", "-", ".", "\ud800", "a\ud800", "0x1", "1x2", "0_0_1"),
+    *("constant.60", "constant.60.value", "constant.60.value.1", "popcnt.61.bits", "all0"),
+    *("add.1", "add.2", "b01f_01io", "dim_labels", "%x", "x:", "x", "x.", "x-"),
+    *sorted(_RESERVED),
+]
+
+
+def test_the_parser_takes_every_name() -> None:
+    b = xb.XlaBuilder("__names")
+    parameters = [b.parameter(xb.s4[2], name) for name in NAMES]
+    total = b.constant(np.array([7, 7]).astype(xb.s4.dtype))
+    for parameter, name in zip(parameters, NAMES, strict=True):
+        total = total + xb.population_count(parameter)
+        total.name = name
+    computation = b.build(total)
+    text = computation.to_hlo_text(metadata=True)
+    assert jaxlib_api.parsed_hlo_text(text).startswith("HloModule x__names")
+    arguments = [np.array([-1, i % 2]).astype(xb.s4.dtype) for i in range(len(NAMES))]
+    ours, theirs = both_ways(computation, *arguments)
+    wanted = 7 + np.array([4 * len(NAMES), len(NAMES) // 2])
+    assert ours[0].astype(int).tolist() == [(w + 8) % 16 - 8 for w in wanted]
+    assert_identical(ours[0], theirs[0])
+
+
+@pytest.mark.parametrize("name", ["__f", "é日本", "\ud800", "a\ud800b", "or_u8"])
+def test_names_of_computations(name: str) -> None:
+    inner = xb.XlaBuilder(name)
+    bits = xb.bitcast_convert_type(inner.parameter(xb.pred[2, 8], name), xb.u8)
+    b = xb.XlaBuilder(name)
+    result = xb.call(inner.build(bits), b.parameter(xb.pred[2, 8], name))
+    result.name = name
+    x = np.arange(16).reshape(2, 8) % 3 == 0
+    got = run(b.build(result), x)
+    assert got.tolist() == [0b01001001, 0b10010010]
+
+
+def test_a_name_that_is_no_string() -> None:
+    b = xb.XlaBuilder("names")
+    x = b.parameter(xb.f32[()], "x")
+    y = x + x
+    y.name = 3  # type: ignore[assignment]
+    computation = b.build(y)
+    assert run(computation, np.float32(2)) == 4
+    assert '"3"' in lowering.lower(computation).to_text(locations=True)
+
+
+def test_ten_thousand_calls_of_functions_of_one_name() -> None:
+    """Both texts number them in a few seconds; with a search for each it would be minutes."""
+
+    def calls(count: int) -> xb.XlaComputation:
+        b = xb.XlaBuilder("<lambda>")
+        x = b.parameter(xb.f32[()], "x")
+        for _ in range(count):
+            x = xb.call(lambda v: v, x)
+        return b.build(x)
+
+    computation = calls(10_000)
+    begun = time.process_time()
+    text, module = str(computation), lowering.lower(computation)
+    assert time.process_time() - begun < 30
+    assert text.count(" call(") == 10_000
+    assert len(list(module.module.body.operations)) == 10_001
+    small = calls(300)
+    for module_bytecode in (lowering.lower(small).bytecode, stablehlo_of_text(small)):
+        assert jaxlib_api.stablehlo_to_hlo_text(module_bytecode).count(" call(") == 300
+
+
+# Annotations.
+
+
+def test_frontend_attributes_that_the_builder_takes() -> None:
+    b = xb.XlaBuilder("keys")
+    keys = ["a", "_", "__x", "a.b", "a-b", "A1_", "a-", *sorted(_RESERVED)]
+    values = ["", "plain", 'q"uote', "back\\", "two\nlines", "tab\t", "nul\0", "é", "{}", "\x7f"]
+    wanted = {key: values[i % len(values)] for i, key in enumerate(keys)}
+    with b.frontend_attributes(wanted):
+        x = b.parameter(xb.f32[()], "x")
+        y = x + x
+    computation = b.build(y)
+    assert jaxlib_api.parsed_hlo_text(computation.to_hlo_text(metadata=True))
+    for code in (lowering.lower(computation).bytecode, stablehlo_of_text(computation)):
+        module = jaxlib_api.read_module(jaxlib_api.new_context(), code)
+        (main,) = module.body.operations
+        add = main.regions[0].blocks[0].operations[0]
+        got = add.attributes["mhlo.frontend_attributes"]
+        assert len(got) == len(keys)
+        assert {key: got[key].value for key in keys} == wanted
+        assert jaxlib_api.stablehlo_to_hlo_text(code).count("frontend_attributes={") == 2
+
+
+@pytest.mark.parametrize(
+    "sharding",
+    [
+        "{replicated}",
+        "{maximal device=0}",
+        "{manual}",
+        "{devices=[2,1]<=[2]}",
+        "{devices=[2,1]0,1}",
+    ],
+)
+def test_shardings_are_read(sharding: str) -> None:
+    b = xb.XlaBuilder("sharding")
+    with b.sharding(sharding):
+        x = b.parameter(xb.f32[8, 2], "x")
+    assert f"sharding={sharding}" in jaxlib_api.parsed_hlo_text(str(b.build(x)))
+
+
+# Dot algorithms.
+
+
+@pytest.mark.parametrize("algorithm", list(xb.DotAlgorithm), ids=repr)
+def test_the_parser_takes_dot_algorithms(algorithm: xb.DotAlgorithm) -> None:
+    """Converted and executed they are in test_contraction.py."""
+    b = xb.XlaBuilder("dot")
+    sources, targets = ALGORITHM_TYPES[algorithm][0]
+    x = b.parameter(min(sources, key=str)[2, 2], "x")
+    product = xb.dot_general(
+        x,
+        x,
+        xb.DotDimensionNumbers([1], [0]),
+        preferred_element_type=max(targets, key=lambda t: t.bits),
+        algorithm=algorithm,
+    )
+    text = jaxlib_api.parsed_hlo_text(str(b.build(product)))
+    assert f"algorithm={algorithm.value}" in text
+
+
+# Opcodes that jaxlib gives mhlo for.
+
+
+@pytest.mark.parametrize("name", TRANSCENDENTAL)
+def test_opcodes_that_are_not_executed_as_hlo_are_read_as_themselves(name: str) -> None:
+    """What XLA reads is one op of the name, for each type; `support` has CHLO execute it."""
+    b = xb.XlaBuilder(name)
+    types = [t for t in (*FLOATS, *COMPLEXES) if t.bits > 8]
+    results = [getattr(xb, name)(b.parameter(t[3], f"x_{t}")) for t in types]
+    computation = b.build(xb.tuple(*results))
+    parsed = jaxlib_api.parsed_hlo_text(str(computation))
+    assert parsed.count(f" {name}(") == len(types)
+    context = jaxlib_api.new_context()
+    code = jaxlib_api.hlo_text_to_stablehlo(str(computation))
+    assert str(jaxlib_api.read_module(context, code)).count(f"mhlo.{name} ") == len(types)
+    context = jaxlib_api.new_context()
+    read = str(jaxlib_api.read_module(context, stablehlo_of_text(computation)))
+    assert read.count(f"chlo.{name} ") == len(types)
+    assert "mhlo.acos" not in read
+
+
+# Bits.
+
+
+def patterns(t: PrimitiveType) -> np.ndarray:
+    """Every pattern of bits of a type of up to 16; NaNs of all kinds and random bits of a wider."""
+    if t is xb.pred:
+        return np.array([False, True])
+    if t.is_complex:
+        parts = patterns(t.real_type)
+        together = np.empty(parts.size, t.dtype)
+        bits = together.view(f"u{parts.dtype.itemsize}")
+        bits[::2], bits[1::2] = (
+            p.view(bits.dtype) for p in (parts, np.random.default_rng(1).permutation(parts))
+        )
+        return together
+    if t.is_integral and t.bits < 8:
+        return np.arange(t.min, t.max + 1).astype(t.dtype)
+    unsigned: Any = np.dtype(f"u{t.byte_width}").type
+    if t.bits <= 16:
+        return np.arange(1 << t.bits, dtype=unsigned).view(t.dtype)
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << t.bits, 3000, unsigned)
+    if t.is_floating:
+        mantissa = np.finfo(t.dtype).nmant
+        payloads = rng.integers(1, 1 << mantissa, 1000, unsigned)
+        payloads[:3] = [1, 1 << mantissa - 1, (1 << mantissa) - 1]  # signalling, quiet, all ones
+        exponent = unsigned((1 << t.bits - 1) - (1 << mantissa))
+        sign = rng.integers(0, 2, 1000, unsigned) << unsigned(t.bits - 1)
+        subnormal = rng.integers(1, 1 << mantissa, 100, unsigned)
+        corners = np.array([0.0, -0.0, 1, np.inf, -np.inf], t.dtype).view(unsigned)
+        bits = np.concatenate([bits, payloads | exponent | sign, subnormal, corners])
+    return bits.view(t.dtype)
+
+
+def is_nan(x: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):  # NumPy warns of signalling ones
+        return x != x
+
+
+@pytest.mark.parametrize("t", ALL, ids=str)
+def test_constants_keep_every_bit(t: PrimitiveType) -> None:
+    """Signalling NaNs, payloads, signs of zeros and of NaNs, in both texts."""
+    every = patterns(t)
+    arrays = [every, every[:2].reshape(2, 1), every[-1], np.full((3, 2), every[-1], t.dtype)]
+    nan = every[is_nan(every)][:1]
+    if nan.size:
+        arrays += [nan, nan[0].reshape(()), np.full(5, nan[0])]
+    b = xb.XlaBuilder("constants")
+    computation = b.build(xb.tuple(*(b.constant(a) for a in arrays)))
+    for results in both_ways(computation):
+        for array, got in zip(arrays, results, strict=True):
+            if t is xb.bf16 and splat_value(array) is not None:
+                assert_same_bits(got, array)  # XLA broadcasts it as f32, where NaNs become quiet
+            else:
+                assert_identical(got, array)
+
+
+@pytest.mark.parametrize("t", COMPLEXES, ids=str)
+def test_complex_constants_of_special_parts(t: PrimitiveType) -> None:
+    special = np.array([1.5, 0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan], t.real_type.dtype)
+    array = np.empty((special.size, special.size), t.dtype)
+    array.real, array.imag = special[:, None], special
+    b = xb.XlaBuilder("complex")
+    scalars = [b.constant(array[i, j]) for i in range(7) for j in range(7)]
+    computation = b.build(xb.tuple(b.constant(array), *scalars))
+    for whole, *each in both_ways(computation):
+        assert_identical(whole, array)
+        assert_identical(np.array(each).reshape(7, 7), array)
+
+
+def test_constants_that_count_from_negative_zero_keep_the_sign() -> None:
+    arrays = [
+        np.array([-0.0, 1, 2, 3]).astype(t.dtype)
+        for t in (*FLOATS, *COMPLEXES)
+        if t is not xb.f8e8m0fnu and not t.name.endswith("fnuz")  # they have no -0
+    ]
+    b = xb.XlaBuilder("counting")
+    computation = b.build(xb.tuple(*(b.constant(a) for a in arrays)))
+    for results in both_ways(computation):
+        for array, got in zip(arrays, results, strict=True):
+            assert_identical(got, array)
+
+
+def filled_edge(x: xb.XlaOp) -> xb.XlaOp:
+    corner = xb.reshape(xb.slice(x, [0, 0], [1, 1], [1, 1]), [])
+    return xb.pad(x, corner, [(1, 0, 0), (0, 2, 0)])
+
+
+def with_filled_edge(v: np.ndarray) -> np.ndarray:
+    result = np.full((v.shape[0] + 1, v.shape[1] + 2), v[0, 0], v.dtype)
+    result[1:, :-2] = v
+    return result
+
+
+# What moves bits: the op, and the same in NumPy.
+MOVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "reshape": (lambda x: xb.reshape(x, [x.shape.element_count]), np.ravel),
+    "transpose": (lambda x: xb.transpose(x, [1, 0]), np.transpose),
+    "reverse": (lambda x: xb.rev(x, [0, 1]), np.flip),
+    "slice": (lambda x: xb.slice(x, [1, 0], x.shape.dimensions, [2, 1]), lambda v: v[1::2]),
+    "broadcast": (lambda x: xb.broadcast(x, [2]), lambda v: np.stack([v, v])),
+    "concatenate": (lambda x: xb.concat_in_dim([x, x], 1), lambda v: np.hstack([v, v])),
+    "pad": (filled_edge, with_filled_edge),
+    "select": (
+        lambda x: xb.select(x.builder.iota(xb.s32[x.shape.dimensions], 0) < 1, x, xb.rev(x, [0])),
+        lambda v: np.where(np.arange(len(v))[:, None] < 1, v, v[::-1]),
+    ),
+}
+
+
+# XLA's CPU backend copies these by way of wider types, which makes NaNs quiet and, of 8 bits,
+# all alike: in some ops, on each version in others.
+MADE_QUIET = {xb.f8e3m4, xb.f8e4m3, xb.f8e5m2, xb.bf16}
+COPYING = {"reverse", "slice", "concatenate", "pad", "select"}
+
+
+@pytest.mark.parametrize("t", ALL, ids=str)
+def test_what_moves_bits_changes_none(t: PrimitiveType) -> None:
+    x = patterns(t)
+    x = np.resize(x, (4, max(2, -(-x.size // 4))))
+    b = xb.XlaBuilder("moves")
+    p = b.parameter(xb.array_shape(t, x.shape), "x")
+    computation = b.build(xb.tuple(*(move(p) for move, _ in MOVES.values())))
+    ours, theirs = both_ways(computation, x)
+    for name, mine, other in zip(MOVES, ours, theirs, strict=True):
+        assert_identical(mine, other)
+        want = MOVES[name][1](as_records(x))
+        assert mine.shape == want.shape, name
+        same = as_records(mine) == want
+        if t in MADE_QUIET and name in COPYING:
+            same |= is_nan(mine) & is_nan(MOVES[name][1](x))
+        assert same.all(), name
+
+
+def as_records(x: np.ndarray) -> np.ndarray:
+    """The elements as their bytes, which nothing takes for numbers."""
+    return np.ascontiguousarray(x).view(f"S{x.dtype.itemsize}").reshape(x.shape)

@@ -1,0 +1,135 @@
+"""What would take too long, too much memory or too much stack, and is bounded or refused."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from lowering import LoweringError, mlir_context
+from lowering import lowering as lowering_module
+from lowering.mlir_context import shared_context
+
+SCALAR = xb.f32[()]
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A shared context of this test's own."""
+    monkeypatch.setattr(mlir_context, "_SHARED", [])
+    yield
+    gc.collect()
+
+
+def with_constant(number: int, size: int) -> xb.XlaComputation:
+    b = xb.XlaBuilder("constant")
+    return b.build(b.constant(np.full(size // 8, number, np.int64)))
+
+
+@pytest.mark.usefixtures("shared")
+def test_the_shared_context_is_left_when_its_constants_are_large_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mlir_context, "MAX_SHARED_BYTES", 10_000)
+    first = shared_context()
+    contexts = {id(first.context)}
+    kept = lowering.lower(with_constant(0, 4000))
+    assert kept.module.context == first.context
+    for number in range(1, 20):
+        module = lowering.lower(with_constant(number, 4000))
+        contexts.add(id(shared_context().context))
+    assert shared_context().constant_bytes <= 10_000
+    assert module.module.context == shared_context().context
+    # The caches of the old context go; the context itself stays for the modules in it.
+    gone = weakref.ref(first)
+    del first
+    gc.collect()
+    assert gone() is None
+    assert kept.text.count("stablehlo.constant") == 1
+    assert lowering.compile(kept, "cpu")()[0].item() == 0
+
+
+@pytest.mark.usefixtures("shared")
+def test_modules_without_constants_share_one_context() -> None:
+    b = xb.XlaBuilder("none")
+    computation = b.build(xb.neg(b.parameter(SCALAR)))
+    modules = [lowering.lower(computation) for _ in range(3)]
+    assert all(m.module.context == shared_context().context for m in modules)
+    assert shared_context().constant_bytes == 0
+
+
+def nested(depth: int, times: int = 1) -> xb.XlaComputation:
+    """A computation that applies one that applies one ..., each as often as `times` says."""
+    b = xb.XlaBuilder("innermost")
+    computation = b.build(xb.sin(b.parameter(SCALAR)))
+    for number in range(depth):
+        b = xb.XlaBuilder(f"level{number}")
+        total = x = b.parameter(SCALAR)
+        for _ in range(times):
+            total = total + xb.map([x], computation, [])
+        computation = b.build(total)
+    return computation
+
+
+def test_computations_that_multiply() -> None:
+    module = lowering.lower(nested(6, 2))
+    assert module.text.count("stablehlo.sine") == 2**6
+    computation = nested(60, 2)
+    with pytest.raises(LoweringError) as caught:
+        lowering.lower(computation)
+    text = str(caught.value)
+    assert text.startswith(
+        "lower: 'level59' applies computations that apply others several times, and so on: "
+    )
+    assert f"at most {lowering_module.MAX_REPEATED_OPS}; 'level58' stands for " in text
+    assert "is applied at 2 places\nfix: apply it at one place" in text
+
+
+def test_what_is_called_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lowering_module, "MAX_REPEATED_OPS", 0)
+    computation = nested(3)
+    b = xb.XlaBuilder("calls")
+    x = b.parameter(SCALAR)
+    for _ in range(100):
+        x = xb.call(computation, x)
+    # The function is emitted once, and so is each region in it.
+    lowering.lower(b.build(x))
+    b = xb.XlaBuilder("maps")
+    x = b.parameter(SCALAR)
+    with pytest.raises(LoweringError, match="11 ops would be emitted again, at most 0"):
+        lowering.lower(b.build(xb.map([xb.map([x], computation, [])], computation, [])))
+
+
+def test_computations_nested_too_deep() -> None:
+    lowering.lower(nested(100))
+    with pytest.raises(LoweringError) as caught:
+        lowering.lower(nested(1000))
+    text = str(caught.value)
+    assert text.startswith(
+        "lower: in 'level999' computations are applied inside each other, 1000 deep, which is too "
+        "deep for Python's stack\nfix: "
+    )
+    # And what the message advises helps.
+    computation = nested(100)
+    for number in range(10):
+        b = xb.XlaBuilder(f"call{number}")
+        inner = computation
+        x = b.parameter(SCALAR)
+        computation = b.build(
+            xb.conditional(x > 0.0, x, lambda v, inner=inner: xb.call(inner, v), x, lambda v: v)
+        )
+    lowering.lower(computation)
+
+
+@pytest.mark.parametrize("function", [lowering.lower, lowering.compile])
+def test_an_op_for_a_computation(function: object) -> None:
+    assert callable(function)
+    x = xb.XlaBuilder().parameter(xb.f32[2])
+    with pytest.raises(xb.OperandError, match="fix: build ") as caught:
+        function(x)
+    assert caught.value.op == function.__name__

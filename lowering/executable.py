@@ -21,6 +21,7 @@ from builder.errors import ConstantError, OperandError
 from builder.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, leaves
 from builder.xla_op import XlaOp
 from lowering import jaxlib_api
+from lowering.compilable import check_compilable
 from lowering.errors import ArgumentError, CompileError
 from lowering.flattening import leaf_paths
 from lowering.module import StablehloModule
@@ -535,6 +536,7 @@ def compile(computation: StablehloModule | XlaComputation, device: DeviceLike = 
     target = find_device(device)
     shape = computation.program_shape
     _check_static(computation.name, shape)
+    check_compilable(computation.module, computation.name)
     try:
         loaded = jaxlib_api.compile_and_load(target, jaxlib_api.bytecode(computation.module))
     except ValueError as error:

@@ -1,0 +1,173 @@
+"""What XLA dies of when it is asked to compile it, found before it is asked.
+
+Each of these is a valid program that ends the process in XLA's compiler, on CPU, in jaxlib 0.10 or
+0.12. A clean refusal is the best that can be given. One walk over the module finds them all.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jaxlib.mlir import ir
+
+from builder.shape import ArrayShape
+from lowering.errors import CompileError, LoweringError
+from lowering.types import shape_of_type
+
+__all__ = ["check_compilable"]
+
+_REDUCERS: Final = frozenset(
+    f"stablehlo.{name}" for name in ("reduce", "reduce_window", "select_and_scatter", "scatter")
+)
+_MOST_BYTES: Final = 2**48
+"""An array of this size fits no machine; of some larger sizes XLA's compiler aborts."""
+
+_DEEPEST_CALLS: Final = 150
+"""XLA 0.10 stands chains of 160 calls, and overflows its stack at 200."""
+
+
+def check_compilable(module: ir.Module, name: str) -> None:
+    """Raises CompileError for a module that would end the process.
+
+    Args:
+        module: a verified StableHLO module.
+        name: the computation's name, for messages.
+    """
+    walker = _Walker(name)
+    module.operation.walk(walker.visit)
+    if walker.error is not None:
+        raise walker.error
+    walker.check_calls()
+
+
+class _Walker:
+    """What a walk has found; errors are kept, since MLIR's walk does not let exceptions through."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.error: CompileError | None = None
+        self.seen: set[ir.Type] = set()
+        self.calls: dict[str, set[str]] = {}
+        # Functions that hold a loop, and those called from reducers with the reducers' names.
+        self.looping: set[str] = set()
+        self.reducing: dict[str, str] = {}
+
+    def visit(self, operation: ir.Operation) -> ir.WalkResult:
+        name = operation.name
+        for result in operation.results:
+            if result.type not in self.seen:
+                self.check_size(name, result.type)
+        if name == "func.func":
+            for argument in operation.regions[0].blocks[0].arguments:
+                self.check_size("an argument", argument.type)
+        if name == "func.call":
+            callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+            self.calls.setdefault(_function_of(operation), set()).add(callee)
+            reducer = _reducer_around(operation)
+            if reducer is not None:
+                self.reducing[callee] = reducer
+        elif name == "stablehlo.while":
+            self.looping.add(_function_of(operation))
+            reducer = _reducer_around(operation)
+            if reducer is not None:
+                self.fail(*_loop_in(reducer))
+        elif name == "func.return" and _function_of(operation) == "main":
+            self.check_tokens(operation)
+        return ir.WalkResult.INTERRUPT if self.error is not None else ir.WalkResult.ADVANCE
+
+    def fail(self, reason: str, fix: str) -> None:
+        if self.error is None:
+            self.error = CompileError(f"compile: {self.name}: {reason}\nfix: {fix}", op="compile")
+
+    def check_size(self, what: str, mlir_type: ir.Type) -> None:
+        self.seen.add(mlir_type)
+        try:
+            shape = shape_of_type(mlir_type)
+        except LoweringError:
+            return  # no type of XLA's: whatever it is, it is refused elsewhere
+        if not isinstance(shape, ArrayShape) or not shape.is_bounded:
+            return
+        size = shape.element_count * shape.element_type.byte_width
+        if size > _MOST_BYTES:
+            self.fail(
+                f"{what} is of {shape}, which takes {size / 2**40:,.0f} TiB",
+                "make the array smaller",
+            )
+
+    def check_tokens(self, operation: ir.Operation) -> None:
+        origins = []
+        for value in operation.operands:
+            if str(value.type) != "!stablehlo.token":
+                continue
+            while isinstance(value, ir.OpResult):
+                owner = value.owner
+                if owner.name != "stablehlo.optimization_barrier":
+                    break
+                value = owner.operands[value.result_number]
+            origins.append(value)
+        if len(set(origins)) != len(origins):
+            self.fail(
+                "its result holds one token twice, of which XLA's compiler dies",
+                "give the token back once",
+            )
+
+    def check_calls(self) -> None:
+        """Looks along the calls: how deep they go, and whether a reducer comes to a loop."""
+        depths: dict[str, int] = {}
+        loops = dict.fromkeys(self.looping, True)
+        for function in _callees_first(self.calls):
+            callees = self.calls.get(function, ())
+            depths[function] = 1 + max((depths[c] for c in callees), default=-1)
+            loops[function] = loops.get(function, False) or any(loops[c] for c in callees)
+        deepest = max(depths.values(), default=0)
+        if deepest > _DEEPEST_CALLS:
+            self.fail(
+                f"calls are nested {deepest} deep, of which XLA's compiler may die",
+                f"nest at most {_DEEPEST_CALLS}; a loop is xb.while_",
+            )
+        for function, reducer in self.reducing.items():
+            if loops.get(function, False):
+                self.fail(*_loop_in(reducer))
+        if self.error is not None:
+            raise self.error
+
+
+def _loop_in(reducer: str) -> tuple[str, str]:
+    return (
+        f"there is a while inside the computation of {reducer}, of which XLA's compiler dies",
+        "write the computation without a loop, or the reduction as a loop of its own",
+    )
+
+
+def _function_of(operation: ir.Operation) -> str:
+    """The name of the function that an operation stands in."""
+    parent = operation.parent
+    while parent is not None and parent.name != "func.func":
+        parent = parent.parent
+    return "" if parent is None else ir.StringAttr(parent.attributes["sym_name"]).value
+
+
+def _reducer_around(operation: ir.Operation) -> str | None:
+    """The op whose reducer an operation stands in, or None."""
+    parent = operation.parent
+    while parent is not None and parent.name != "func.func":
+        if parent.name in _REDUCERS:
+            return str(parent.name)
+        parent = parent.parent
+    return None
+
+
+def _callees_first(calls: dict[str, set[str]]) -> list[str]:
+    """The functions, each after those that it calls. (There are no cycles: they were refused.)"""
+    order: dict[str, None] = {}
+    entered: set[str] = set()
+    stack = list(calls)
+    while stack:
+        function = stack[-1]
+        if function not in entered:
+            entered.add(function)
+            stack.extend(c for c in calls.get(function, ()) if c not in entered)
+        else:
+            stack.pop()
+            order[function] = None
+    return list(order)

@@ -29,7 +29,7 @@ __all__ = ["lower"]
 # a module gets a context of its own, which goes when the module goes.
 _OWN_CONTEXT_BYTES: Final = 1 << 20
 
-MAX_REPEATED_OPS: Final = 1_000_000
+MAX_REPEATED_OPS: Final = 500_000
 """How many ops may be emitted again, since computations are applied more than once."""
 
 

@@ -207,13 +207,16 @@ def put(value: Any, to: DeviceLike = None) -> jax.Array:
     else:
         array = host_array(value)
     if array is None:
+        masked = isinstance(value, np.ma.MaskedArray)
         raise ArgumentError(
             f"put: expected a NumPy array, a jax.Array or a dlpack object, "
-            f"got {type(value).__name__}\nfix: numpy.asarray(value, dtype)"
+            f"got {type(value).__name__}\n"
+            f"fix: {'array.filled(value)' if masked else 'numpy.asarray(value, dtype)'}",
+            op="put",
         )
     try:
         element_type = pt.from_dtype(array.dtype)
     except ValueError as error:
-        raise ArgumentError(f"put: {error}") from None
+        raise ArgumentError(f"put: {error}", op="put") from None
     shape = intern_array(element_type, array.shape)
     return Target(shape, sharding_of(target_device)).put(array)

@@ -93,6 +93,7 @@ class TestParameters:
             ({"shape": xb.f32[2], "number": "0"}, xb.OperandError, "whole number, got '0'"),
             ({"shape": xb.f32[2], "number": True}, xb.OperandError, "whole number, got True"),
             ({"shape": xb.f32[2], "name": 3}, xb.OperandError, "name is a string, got 3"),
+            ({"shape": xb.f32[2], "name": ""}, xb.OperandError, "a name is not empty, got ''"),
             ({"shape": 3}, xb.OperandError, "expected a shape such as"),
             ({"shape": "f32[2"}, xb.ShapeTextError, "expected ',', got the end"),
         ],
@@ -256,9 +257,7 @@ class TestOps:
 
     def test_builder_name(self) -> None:
         assert xb.XlaBuilder().name == "computation"
-        with pytest.raises(
-            xb.OperandError, match="name must be a string, not an empty one, got 3"
-        ):
+        with pytest.raises(xb.OperandError, match="name must be a string, not an empty one, got 3"):
             xb.XlaBuilder(3)  # type: ignore[arg-type]
 
     def test_attributes_can_not_be_added(self) -> None:

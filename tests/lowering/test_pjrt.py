@@ -161,3 +161,5 @@ def test_what_is_no_array(value, message):
     with pytest.raises(ArgumentError) as caught:
         lowering.put(value)
     assert str(caught.value).startswith(f"put: {message}")
+    assert caught.value.op == "put"
+    assert isinstance(value, np.ma.MaskedArray) == (".filled(value)" in str(caught.value))

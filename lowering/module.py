@@ -38,7 +38,7 @@ from builder.shape import (
 from lowering import jaxlib_api, module_reader
 from lowering.errors import LoweringError, ModuleFileError, VersionError
 from lowering.flattening import leaf_paths
-from lowering.types import shape_of_type
+from lowering.types import attribute_text, shape_of_type
 
 __all__ = ["StablehloModule", "load", "load_bytes"]
 
@@ -78,7 +78,8 @@ class StablehloModule:
     def name(self) -> str:
         """The module's name; "main" where it has none."""
         attributes = self.module.operation.attributes
-        return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else "main"
+        found = attribute_text(attributes["sym_name"]) if "sym_name" in attributes else None
+        return found or "main"
 
     @property
     def text(self) -> str:
@@ -430,7 +431,7 @@ def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
     parameters: list[Shape] = list(inputs)
     result: Shape = results[0] if len(results) == 1 else TupleShape(results)
     if "xlabuilder.parameters" in attributes:
-        nested = [_shape(a, refuse) for a in ir.ArrayAttr(attributes["xlabuilder.parameters"])]
+        nested = [_shape(a, refuse) for a in _array(attributes["xlabuilder.parameters"], refuse)]
         _check_leaves("parameters", nested, inputs, refuse)
         positions = [0]
         for shape in nested:
@@ -444,8 +445,8 @@ def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
         result = _shape(attributes["xlabuilder.result"], refuse)
         _check_leaves("result", [result], results, refuse)
     if "xlabuilder.parameter_names" in attributes:
-        listed = ir.ArrayAttr(attributes["xlabuilder.parameter_names"])
-        names = [ir.StringAttr(a).value if isinstance(a, ir.StringAttr) else None for a in listed]
+        listed = _array(attributes["xlabuilder.parameter_names"], refuse)
+        names = [attribute_text(a) for a in listed]
         if len(names) != len(parameters) or None in names:
             raise refuse(
                 f"its attribute xlabuilder.parameter_names does not fit @main\n{_DROP_ATTRIBUTE}"
@@ -462,7 +463,7 @@ def _main(module: ir.Module) -> ir.Operation | None:
         operation = view.operation
         if (
             operation.name == "func.func"
-            and ir.StringAttr(operation.attributes["sym_name"]).value == "main"
+            and attribute_text(operation.attributes["sym_name"]) == "main"
             and len(operation.regions[0].blocks)
         ):
             return operation
@@ -479,8 +480,8 @@ def _per_value(
         for index, entry in enumerate(ir.ArrayAttr(function.attributes[key])):
             values = ir.DictAttr(entry)
             for attribute, into in (("xlabuilder.name", names), ("mhlo.layout_mode", layouts)):
-                if attribute in values and isinstance(values[attribute], ir.StringAttr):
-                    into[index] = ir.StringAttr(values[attribute]).value
+                if attribute in values:
+                    into[index] = attribute_text(values[attribute])
     return names, layouts
 
 
@@ -488,16 +489,27 @@ def _with_layout(shape: ArrayShape | TokenShape, mode: str | None) -> ArrayShape
     """`shape` in the layout that `mhlo.layout_mode` asks for: "{0,1}", "default" or "auto"."""
     if mode is None or not isinstance(shape, ArrayShape):
         return shape
-    found = re.fullmatch(r"\{([\d,]*)\}", mode)
+    found = re.fullmatch(r"\{([0-9]{1,3}(?:,[0-9]{1,3})*)\}", mode)
     order = [int(d) for d in found[1].split(",") if d] if found else []
     return shape.with_layout(order) if sorted(order) == list(range(shape.rank)) and order else shape
 
 
+def _array(attribute: ir.Attribute, refuse: Callable[[str], ModuleFileError]) -> list[ir.Attribute]:
+    if not isinstance(attribute, ir.ArrayAttr):
+        raise refuse(
+            f"its attribute xlabuilder.* must be a list, got {attribute}\n{_DROP_ATTRIBUTE}"
+        )
+    return list(ir.ArrayAttr(attribute))
+
+
 def _shape(attribute: ir.Attribute, refuse: Callable[[str], ModuleFileError]) -> Shape:
-    if not isinstance(attribute, ir.StringAttr):
-        raise refuse(f"its attribute xlabuilder.* must hold shapes, got {attribute}")
+    text = attribute_text(attribute)
+    if text is None:
+        raise refuse(
+            f"its attribute xlabuilder.* must hold shapes, got {attribute}\n{_DROP_ATTRIBUTE}"
+        )
     try:
-        return parse_shape(attribute.value)
+        return parse_shape(text)
     except ShapeTextError as error:
         raise refuse(f"its attribute xlabuilder.* must hold shapes: {error}") from None
 

@@ -26,6 +26,7 @@ from jaxlib.mlir import ir
 from lowering import jaxlib_api
 from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import BYTECODE_MAGIC, UnreadableModuleError
+from lowering.types import attribute_text
 
 __all__ = ["CHECKSUM_ATTRIBUTE", "read", "sealed_artifact", "sealed_bytecode"]
 
@@ -344,7 +345,7 @@ def _check_operations(module: ir.Module, name: str, path: str | None) -> None:
         while caller is not None and caller.name != "func.func":
             caller = caller.parent
         if caller is not None:
-            inside = called.setdefault(ir.StringAttr(caller.attributes["sym_name"]).value, {})
+            inside = called.setdefault(attribute_text(caller.attributes["sym_name"]) or "", {})
             for callee in _callees(call):
                 inside.setdefault(callee, str(call.location))
     cycle = _cycle(called)

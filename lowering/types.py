@@ -22,7 +22,7 @@ from builder.shape import (
 )
 from lowering.errors import LoweringError
 
-__all__ = ["dense_elements", "element_type_text", "mlir_type", "shape_of_type"]
+__all__ = ["attribute_text", "dense_elements", "element_type_text", "mlir_type", "shape_of_type"]
 
 _SMALL_FLOATS: Final = {
     "f4e2m1fn": "f4E2M1FN",
@@ -94,12 +94,25 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
         raise LoweringError(f"the MLIR element type {element_text} of {text} is not one of XLA's")
     dynamic = [tensor.is_dynamic_dim(i) for i in range(tensor.rank)]
     sizes = [UNBOUNDED if d else tensor.get_dim_size(i) for i, d in enumerate(dynamic)]
-    found = _BOUNDS.search(text)
-    if found is not None:
-        for index, bound in enumerate(found.group(1).split(",")):
-            if dynamic[index] and bound.strip() != "?":
-                sizes[index] = int(bound)
-    return array_shape(element_type, sizes, dynamic_dimensions=dynamic)
+    encoding = tensor.encoding
+    found = None if encoding is None else _BOUNDS.fullmatch(str(encoding))
+    try:
+        if found is not None:
+            bounds = [b.strip() for b in found.group(1).split(",")]
+            for index, bound in enumerate(bounds):
+                if bound != "?" and dynamic[index]:
+                    sizes[index] = int(bound)
+        return array_shape(element_type, sizes, dynamic_dimensions=dynamic)
+    except (IndexError, ValueError) as error:
+        raise LoweringError(f"the MLIR type {text} has no shape: {error}") from None
+
+
+def attribute_text(attribute: ir.Attribute) -> str | None:
+    """The text of a string attribute, None for another. Bytes that are no UTF-8 become "?"."""
+    if not isinstance(attribute, ir.StringAttr):
+        return None
+    data: bytes = ir.StringAttr(attribute).value_bytes
+    return data.decode("utf-8", "replace").replace("\ufffd", "?")
 
 
 def dense_elements(array: np.ndarray[Any, Any], tensor_type: ir.Type) -> ir.Attribute:

@@ -52,8 +52,8 @@ REFUSED = {
     "loop in a reducer": (
         lambda: lowering.lower(loop_in_reducer(False)),
         (
-            "compile: counted: there is a while inside the computation of stablehlo.reduce, of which "
-            "XLA's compiler dies\n"
+            "compile: counted: there is a while inside the computation of stablehlo.reduce, of "
+            "which XLA's compiler dies\n"
             "fix: write the computation without a loop, or the reduction as a loop of its own"
         ),
     ),

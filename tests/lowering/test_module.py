@@ -767,3 +767,55 @@ def test_nothing_is_logged_at_import():
         env={k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"},
     )
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+PLAIN = """
+module @plain {{
+  func.func public @main(%a: {type} {{{argument}}}) -> {type} attributes {{{function}}} {{
+    return %a : {type}
+  }}
+}}"""
+FLAT = "tensor<2xf32>"
+
+ODD_ATTRIBUTES = {
+    "a name of no text": (FLAT, r'xlabuilder.name = "\FF"', "", "?"),
+    "a layout of no text": (FLAT, r'mhlo.layout_mode = "\FF"', "", "arg0"),
+    "a layout of many digits": (FLAT, f'mhlo.layout_mode = "{{{"9" * 5000}}}"', "", "arg0"),
+    "another kind of name": (FLAT, "xlabuilder.name = 3 : i32", "", "arg0"),
+    "parameters of no text": (FLAT, "", r'xlabuilder.parameters = ["\FF"]', None),
+    "parameters that are a number": (FLAT, "", "xlabuilder.parameters = 3 : i32", None),
+    "parameters that are text": (FLAT, "", 'xlabuilder.parameters = "f32[2]"', None),
+    "parameters that are nothing": (FLAT, "", "xlabuilder.parameters", None),
+    "names that are a number": (FLAT, "", "xlabuilder.parameter_names = 3 : i32", None),
+    "a result that is a number": (FLAT, "", "xlabuilder.result = 3 : i32", None),
+    "more elements than 64 bits count": ("tensor<9223372036854775807x4xf32>", "", "", None),
+    "a bound below zero": ("tensor<?xf32, #stablehlo.bounds<-5>>", "", "", None),
+    "bounds that multiply too far": (
+        "tensor<?x?xf32, #stablehlo.bounds<9223372036854775807, 9223372036854775807>>",
+        "",
+        "",
+        None,
+    ),
+    "text for an encoding": ('tensor<2xf32, "#stablehlo.bounds<x>">', "", "", "arg0"),
+    "three bounds in text": ('tensor<2xf32, "#stablehlo.bounds<1,2,3>">', "", "", "arg0"),
+}
+
+
+@pytest.mark.parametrize("name", ODD_ATTRIBUTES)
+def test_odd_attributes(name: str) -> None:
+    """Read with the name that is expected, or refused; never another error."""
+    mlir_type, argument, function, parameter = ODD_ATTRIBUTES[name]
+    text = PLAIN.format(type=mlir_type, argument=argument, function=function)
+    try:
+        module = lowering.load_bytes(text.encode())
+    except lowering.ModuleFileError:
+        assert parameter is None
+    else:
+        assert module.program_shape.parameter_names == (parameter,)
+
+
+def test_a_module_name_of_no_text() -> None:
+    text = PLAIN.format(type=FLAT, argument="", function="").replace("@plain", r'@"\FF"')
+    module = lowering.load_bytes(text.encode())
+    assert module.name == "?"
+    assert "?" in repr(module)

@@ -246,6 +246,7 @@ from builder.ops.elementwise import (
     xor as xor,
 )
 from builder.ops.reduction import reduce as reduce
+from builder.ops.reduction import reduce_all as reduce_all
 from builder.ops.registry import OPERATIONS as OPERATIONS
 from builder.ops.registry import OpInfo as OpInfo
 from builder.ops.reshaping import broadcast as broadcast

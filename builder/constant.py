@@ -192,7 +192,11 @@ def _from_array(
     try:
         found = pt.from_dtype(array.dtype)
     except ValueError as error:
-        raise ConstantError(f"constant: {error}", op="constant") from None
+        rule, _, fix = str(error).partition("\n")
+        raise ConstantError(
+            f"constant: {rule}, got an array of sizes {list(array.shape)}\n{fix}".rstrip(),
+            op="constant",
+        ) from None
     if wanted is not None and wanted is not found:
         raise ConstantError(
             f"constant: the array is of type {found} and {wanted} was asked for; nothing is "

@@ -24,7 +24,8 @@ def computation(*shapes: ShapeLike) -> Callable[[Callable[..., Any]], XlaComputa
         root. The function's builder is that of its arguments: ``x.builder.constant(...)``.
 
     Raises:
-        OperandError: the function takes another number of arguments, or returns no XlaOp.
+        SignatureError: the function takes another number of arguments.
+        OperandError: it returns no XlaOp.
 
     Example:
         >>> import builder as xb

@@ -9,20 +9,17 @@ passed as further arguments, since a computation has nothing but its parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from builder.computation import XlaComputation
-from builder.errors import BuilderError, OperandError
+from builder.errors import BuilderError, OperandError, SignatureError, shown
 from builder.recording import append
 from builder.shape import ProgramShape, Shape, TupleShape
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 
 __all__ = ["Recorded", "as_computation", "close_over", "record_callable", "signature"]
-
-# The library's own functions (xb.add as a reducer) recorded once for each signature. A user's
-# callable is recorded every time: what it closes over may have changed.
-_OWN: dict[tuple[Any, tuple[Shape, ...]], XlaComputation] = {}
 
 
 class Recorded:
@@ -102,10 +99,12 @@ def record_callable(
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 # Raised by the call itself, not inside: the callable's arguments do not match.
                 given = ", ".join(str(s) for s in shapes)
-                raise OperandError(
+                raise SignatureError(
                     f"{op}: {role} is called with {len(shapes)} arguments ({given}), "
-                    f"got a callable that does not take them: {error}",
+                    f"got a callable that does not take them: {error}\n"
+                    f"fix: write a function of {len(shapes)} arguments",
                     op=op,
+                    shapes={f"argument {i}": s for i, s in enumerate(shapes)},
                 ) from error
             raise
         try:
@@ -164,15 +163,28 @@ def as_computation(
         return computation
     if not callable(computation):
         raise OperandError(
-            f"{op}: {role} must be an XlaComputation or a callable, got {computation!r}", op=op
+            f"{op}: {role} must be an XlaComputation or a callable, got {shown(computation)}\n"
+            f"fix: give a function of XlaOps, such as xb.add or a lambda",
+            op=op,
         )
     if (getattr(computation, "__module__", None) or "").startswith("builder."):
-        key = (computation, tuple(shapes))
-        found = _OWN.get(key)
-        if found is None:
-            found = _OWN[key] = build(record_callable(op, role, computation, shapes))
-        return found
+        return _own_computation(op, role, computation, tuple(shapes))
     return build(record_callable(op, role, computation, shapes))
+
+
+@lru_cache(maxsize=4096)
+def _own_computation(
+    op: str, role: str, function: Callable[..., Any], shapes: tuple[Shape, ...]
+) -> XlaComputation:
+    """One of the library's own functions (xb.add as a reducer), recorded once for a signature.
+
+    A user's callable is recorded every time: what it closes over may have changed.
+    """
+    recorded = record_callable(op, role, function, shapes)
+    for one in recorded.builder.ops:
+        # Shared by all who use it, so it belongs to nobody's line.
+        one.code, one.lasti = None, 0
+    return build(recorded)
 
 
 def signature(one: XlaComputation | Recorded) -> ProgramShape:

@@ -292,6 +292,9 @@ class XlaBuilder:
     def frontend_attributes(self, attributes: Mapping[str, str]) -> Iterator[None]:
         """Ops recorded inside carry these attributes, besides those of enclosing blocks.
 
+        So do the ops of callables given to while_, conditional and call inside; those of reducers
+        and of map, which XLA takes as one with their op, do not.
+
         Example:
             >>> import builder as xb
             >>> b = xb.XlaBuilder()
@@ -426,7 +429,8 @@ class XlaBuilder:
         elif root.builder is not self:
             raise BuilderError(
                 f"build: the root belongs to builder {root.builder.name!r}, not to "
-                f"{self.name!r}, got\n  {root!r}",
+                f"{self.name!r}, got\n  {root!r}\n"
+                f"fix: build it with its own builder: root.builder.build(root)",
                 op="build",
                 shapes={"root": root.shape},
             )

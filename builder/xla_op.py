@@ -259,7 +259,7 @@ class XlaOp:
         """The elements of a tuple, so that `a, b = op` works."""
         if not isinstance(self.shape, TupleShape):
             raise ShapeInferenceError(
-                f"iterating needs a tuple, got {self.shape}\n"
+                f"get_tuple_element: iterating takes a tuple apart, got {self.shape}\n"
                 f"fix: use xb.while_ for a loop over an array, xb.slice for its parts",
                 op="get_tuple_element",
                 shapes={"operand": self.shape},

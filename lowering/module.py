@@ -358,6 +358,12 @@ def load(path: PathLike) -> StablehloModule:
     """
     name = _path_text(path, "load")
     try:
+        # A pipe or a device would be waited for, or read, without end.
+        if not stat.S_ISREG(Path(name).stat().st_mode) and not Path(name).is_dir():
+            raise ModuleFileError(
+                f"{name}: can't be read: it is not an ordinary file\nfix: copy it into one",
+                path=name,
+            )
         data = Path(name).read_bytes()
     except OSError as error:
         raise ModuleFileError(
@@ -365,7 +371,7 @@ def load(path: PathLike) -> StablehloModule:
         ) from None
     except ValueError as error:  # a zero byte in the name
         raise ModuleFileError(
-            f"{name!r}: can't be read: {error}\nfix: use a name without it", path=name
+            f"{name!r}: can't be read: {error}\nfix: name a file that can exist", path=name
         ) from None
     return _from_bytes(data, name)
 

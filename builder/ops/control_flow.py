@@ -13,7 +13,7 @@ from typing import Any, overload
 
 from builder import shape_inference
 from builder.computation import XlaComputation
-from builder.errors import OperandError
+from builder.errors import OperandError, shown
 from builder.nested import (
     Recorded,
     append_captures,
@@ -153,7 +153,9 @@ def _record(
         return computation
     if not callable(computation):
         raise OperandError(
-            f"{name}: {role} must be an XlaComputation or a callable, got {computation!r}", op=name
+            f"{name}: {role} must be an XlaComputation or a callable, got {shown(computation)}\n"
+            f"fix: give a function of XlaOps, such as xb.neg or a lambda",
+            op=name,
         )
     enclosing = resolve_builder(name, *beside)
     return record_callable(

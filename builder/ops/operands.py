@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from builder.constant import as_constant_array, scalar_array
-from builder.errors import OperandError, shown
+from builder.errors import ConstantError, OperandError, shown
 from builder.primitive_type import PrimitiveType
 from builder.recording import append, record, resolve_builder
 from builder.shape import ArrayShape, intern_array
@@ -85,7 +85,16 @@ def number_as(
     if isinstance(value, (np.generic, np.ndarray)):
         array, shape = as_constant_array(value)
     else:
-        array, shape = scalar_array(value, element_type, op), intern_array(element_type, ())
+        try:
+            array = scalar_array(value, element_type, op)
+        except ConstantError as error:
+            rule, _, fix = str(error).partition("\nfix: ")
+            raise ConstantError(
+                f"{rule}\n  operand {beside.shape}" + (f"\nfix: {fix}" if fix else ""),
+                op=op,
+                shapes={"operand": beside.shape},
+            ) from None
+        shape = intern_array(element_type, ())
     return append(builder, "constant", shape, (), {"value": array})
 
 

@@ -19,7 +19,7 @@ from builder.shape import ArrayShape, Shape, intern_array
 from builder.shape_inference.check import Check, integers
 from builder.xla_op import XlaOp
 
-__all__ = ["reduce"]
+__all__ = ["reduce", "reduce_all"]
 
 _reduce_shape = lru_cache(maxsize=65536)(shape_inference.reduction.reduce)
 
@@ -96,3 +96,35 @@ def _scalars_of(shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
     """A scalar shape of each operand's element type; raises when one is no array."""
     arrays = Check.numbered("reduce", "operand", shapes).arrays()
     return tuple(intern_array(a.element_type, ()) for a in arrays)
+
+
+@op("ReduceAll", opcode="reduce", section="Reduce (XlaBuilder's ReduceAll)")
+def reduce_all(
+    operand: XlaOp,
+    init_value: XlaOp | Number,
+    computation: XlaComputation | Callable[..., Any],
+) -> XlaOp:
+    """All elements of an array folded together: `reduce` along every dimension.
+
+    Args:
+        operand: an array.
+        init_value: the scalar to begin with, or a Python number.
+        computation: a reducer ``(accumulated, value) -> new``; see `reduce`.
+
+    Returns:
+        A scalar of the operand's element type.
+
+    Raises:
+        ShapeInferenceError, SignatureError, ConstantError: as in `reduce`.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 2, 3])
+        >>> xb.reduce_all(x, 0.0, xb.add).shape
+        f32[]
+
+    Operation Semantics: Reduce.
+    """
+    source = need_op("reduce_all", "operand", operand)
+    rank = Check("reduce_all", operand=source.shape).array("operand").rank
+    return reduce(source, init_value, computation, range(rank))

@@ -439,7 +439,7 @@ class TestCallablesThatGoWrong:
     ) -> None:
         x = b.parameter(xb.f32[()])
         with pytest.raises(
-            xb.OperandError, match=r"is called with 1 arguments \(f32\[\]\), got a c"
+            xb.SignatureError, match=r"is called with 1 arguments \(f32\[\]\), got a c"
         ):
             apply(x, lambda v, w: v)
         self.check_usable(b, x)

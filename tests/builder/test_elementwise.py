@@ -360,7 +360,10 @@ class TestOperators:
         ("use", "message"),
         [
             (len, r"len: only a tuple has a length, got f32\[2\]\nfix: .*op.shape.dimensions"),
-            (list, r"iterating needs a tuple, got f32\[2\]\nfix: use xb.while_"),
+            (
+                list,
+                r"get_tuple_element: iterating takes a tuple apart, got f32\[2\]\nfix: use xb.while_",
+            ),
             (
                 lambda x: x[0],
                 r"op\[0\] takes an element of a tuple, got f32\[2\]\nfix: use xb.slice",
@@ -413,6 +416,7 @@ class TestNumbersNextToOps:
             xb.eq(parameter(t[2]), True)
         assert str(caught.value) == (
             f"eq: {t} can't hold the Python number True: a bool is a pred\n"
+            f"  operand {t}[2]\n"
             "fix: write 1 or 0, or convert the pred with xb.convert"
         )
 

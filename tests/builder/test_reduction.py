@@ -83,7 +83,7 @@ REFUSED = {
     ),
     "arguments": (
         lambda x: xb.reduce(x, 0.0, lambda a: a, [1]),
-        xb.OperandError,
+        xb.SignatureError,
         (
             "reduce: computation is called with 2 arguments (f32[], f32[]), got a callable that "
             "does not take them: "
@@ -136,7 +136,7 @@ REFUSED = {
     ),
     "a method of something": (
         lambda x: xb.reduce(x, 0.0, [].append, [0]),
-        xb.OperandError,
+        xb.SignatureError,
         "reduce: computation is called with 2 arguments (f32[], f32[]), got a callable",
     ),
     "tuple operand": (
@@ -160,3 +160,18 @@ def test_enclosing_values_stay_outside(x: xb.XlaOp) -> None:
     scale = x.builder.constant(2.0, xb.f32)
     with pytest.raises(xb.BuilderError, match="the computation of reduce can't use values of"):
         xb.reduce(x, 0.0, lambda a, b: a + b * scale, [0])
+
+
+def test_reduce_all(x: xb.XlaOp) -> None:
+    total = xb.reduce_all(x, 0.0, xb.add)
+    assert total.shape is xb.f32[()]
+    assert total.attributes["dimensions"] == (0, 1, 2)
+    with pytest.raises(xb.ShapeInferenceError, match="reduce_all: operand must be an array"):
+        xb.reduce_all(xb.tuple(x), 0.0, xb.add)
+
+
+def test_a_shared_reducer_belongs_to_nobodys_line(x: xb.XlaOp) -> None:
+    reducer = xb.reduce(x, 0.0, xb.add, [0]).attributes["to_apply"]
+    assert {op.source for op in reducer.ops} == {None}
+    own = xb.reduce(x, 0.0, lambda a, b: a + b, [0]).attributes["to_apply"]
+    assert own.root.source is not None

@@ -430,7 +430,7 @@ class TestDecorator:
 
     def test_another_number_of_arguments(self) -> None:
         with pytest.raises(
-            xb.OperandError, match=r"is called with 2 arguments \(f32\[2\], s32\[\]\)"
+            xb.SignatureError, match=r"is called with 2 arguments \(f32\[2\], s32\[\]\)"
         ):
             xb.computation(xb.f32[2], "s32[]")(lambda x: x)
 

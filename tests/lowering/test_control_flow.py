@@ -456,3 +456,20 @@ def test_loops_nested_deep(depth: int) -> None:
 
     b = xb.XlaBuilder("deep")
     assert run(b.build(once(b.parameter(S32), depth)), number(41)) == 42
+
+
+def test_a_failed_op_in_a_body_and_the_same_value_after_it() -> None:
+    b = xb.XlaBuilder("recovered")
+    x, y, n = (b.parameter(xb.f32[3], name) for name in ("x", "y", "n"))
+
+    def body(state):
+        i, total = state
+        with pytest.raises(xb.XlaError):
+            xb.select(total > 0.0, x, 1j)
+        with pytest.raises(xb.XlaError):
+            xb.conditional(i < 2, None, lambda: x, None, lambda: xb.tuple(x))
+        return i + 1, total * y + x
+
+    computation = b.build(xb.while_(lambda s: s[0] < 3, body, (b.constant(0, xb.s32), n)))
+    _, got = run(computation, *(np.full(3, v, np.float32) for v in (10, 3, 2)))
+    np.testing.assert_array_equal(got, np.full(3, 184, np.float32))

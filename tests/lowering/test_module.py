@@ -320,7 +320,7 @@ def test_nothing_half_written_stays(affine, tmp_path, monkeypatch, suffix, faili
 
 
 def test_a_file_size_limit(tmp_path):
-    """A real failure of the system, in a process of its own."""
+    """A real failure of the system: the limit is put back afterwards."""
     path = tmp_path / "a.mlir"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -819,3 +819,9 @@ def test_a_module_name_of_no_text() -> None:
     module = lowering.load_bytes(text.encode())
     assert module.name == "?"
     assert "?" in repr(module)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.mlir")
+    with pytest.raises(ModuleFileError, match="it is not an ordinary file\nfix: copy it into one"):
+        lowering.load(tmp_path / "pipe.mlir")

@@ -322,3 +322,9 @@ def test_reduce_inside_a_loop() -> None:
     for _ in range(3):
         want = want + want.sum(dtype=np.int32)
     assert_same_bits(got, want)
+
+
+def test_reduce_all() -> None:
+    x = np.arange(24, dtype=np.int32).reshape(4, 2, 3)
+    b = xb.XlaBuilder("total")
+    assert int(run(b.build(xb.reduce_all(b.parameter(xb.s32[4, 2, 3]), 0, xb.add)), x)) == 276

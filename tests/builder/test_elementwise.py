@@ -362,8 +362,10 @@ class TestOperators:
             (len, r"len: only a tuple has a length, got f32\[2\]\nfix: .*op.shape.dimensions"),
             (
                 list,
-                r"get_tuple_element: iterating takes a tuple apart, got f32\[2\]\n"
-                r"fix: use xb.while_",
+                (
+                    r"get_tuple_element: iterating takes a tuple apart, got f32\[2\]\n"
+                    r"fix: use xb.while_"
+                ),
             ),
             (
                 lambda x: x[0],

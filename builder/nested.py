@@ -47,7 +47,7 @@ class Recorded:
 
 def _name_of(function: Any, fallback: str) -> str:
     name = getattr(function, "__name__", "")
-    return name if name.isidentifier() else fallback
+    return name if isinstance(name, str) and name.isidentifier() else fallback
 
 
 def _parameter_names(function: Any, count: int) -> list[str]:
@@ -80,7 +80,8 @@ def record_callable(
         pass_arguments: false to call `function` without arguments all the same.
 
     Raises:
-        OperandError: the callable gave something else than XlaOps.
+        SignatureError: the callable takes another number of arguments.
+        OperandError: it gave something else than XlaOps.
     """
     builder = XlaBuilder(_name_of(function, f"{op.rstrip('_')}_{role.replace(' ', '_')}"))
     builder.purpose = f"the {role} of {op}"

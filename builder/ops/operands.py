@@ -20,6 +20,7 @@ from builder.xla_op import XlaOp
 __all__ = [
     "Number",
     "broadcast_to",
+    "check_broadcast",
     "dimensions_argument",
     "is_number",
     "need_op",
@@ -111,18 +112,23 @@ def dimensions_attribute(name: str, dimensions: tuple[int, ...]) -> Mapping[str,
     return MappingProxyType({name: dimensions})
 
 
-def broadcast_to(
-    operand: XlaOp, shape: ArrayShape, dimensions: tuple[int, ...], op: str = "broadcast_in_dim"
-) -> XlaOp:
-    """Records the broadcast of `operand` into `shape`; its dimensions go where it is said."""
-    source = operand.shape
-    assert isinstance(source, ArrayShape)  # inference has said so
+def check_broadcast(op: str, source: ArrayShape, shape: ArrayShape) -> None:
+    """Raises unless a broadcast from `source` to `shape` can be said: all sizes have a bound."""
     if not (shape.is_bounded and source.is_bounded):
         Check(op, operand=source).fail(
             f"an operand can't be broadcast where a size is unbounded: {source} would have to "
             f"become {shape}",
             fix="give the dimension a bound: f32[<=n] instead of f32[?]",
         )
+
+
+def broadcast_to(
+    operand: XlaOp, shape: ArrayShape, dimensions: tuple[int, ...], op: str = "broadcast_in_dim"
+) -> XlaOp:
+    """Records the broadcast of `operand` into `shape`; its dimensions go where it is said."""
+    source = operand.shape
+    assert isinstance(source, ArrayShape)  # inference has said so
+    check_broadcast(op, source, shape)
     return record(
         "broadcast_in_dim",
         shape,

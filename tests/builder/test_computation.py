@@ -125,7 +125,7 @@ class TestLongChains:
         limit = sys.getrecursionlimit()
         frame, depth = sys._getframe(), 0
         while frame is not None:
-            frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
+            frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]  # None ends it
         sys.setrecursionlimit(depth + 50)
         try:
             assert sum(1 for _ in c.post_order()) == count + 1

@@ -706,3 +706,12 @@ def test_what_numpy_arrays_have_is_pointed_to() -> None:
     with pytest.raises(xb.OperandError, match=r"^numpy.add: .*\n.*\nfix: .*: xb\.reduce"):
         np.sum(x)
     assert (x * np.array(1.5, np.float32)).opcode == "multiply"
+
+
+def test_no_broadcast_is_left_when_the_other_operand_has_an_unbounded_size() -> None:
+    b = xb.XlaBuilder()
+    x, y = b.parameter(xb.f32[5, 1]), b.parameter("f32[?,3]")
+    for call in (lambda: x + y, lambda: x < y):
+        with pytest.raises(xb.ShapeInferenceError, match=r"unbounded: f32\[\?,3\] would have to"):
+            call()
+    assert len(b.ops) == 2

@@ -14,6 +14,7 @@ from builder import shape_inference
 from builder.errors import OperandError, shown
 from builder.ops.operands import (
     broadcast_to,
+    check_broadcast,
     dimensions_argument,
     is_number,
     need_op,
@@ -49,7 +50,7 @@ Plan = tuple[ArrayShape, Broadcast | None, Broadcast | None]
 
 
 def _broadcasts(
-    lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any
+    name: str, lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any
 ) -> tuple[Broadcast | None, Broadcast | None]:
     """For each operand its broadcast to the result's sizes, or None when it has them."""
     assert isinstance(lhs, ArrayShape)  # inference has said so
@@ -69,6 +70,8 @@ def _broadcasts(
             if operand.dimensions[index] == result.dimensions[place]:
                 dynamic[place] = operand.dynamic_dimensions[index]
         target = intern_array(operand.element_type, result.dimensions, tuple(dynamic))
+        # Here, before the broadcast of the other operand is recorded.
+        check_broadcast(name, operand, target)
         found.append((target, places))
     return found[0], found[1]
 
@@ -78,7 +81,7 @@ def _binary_plan(
     opcode: str, lhs: Shape, rhs: Shape, dimensions: tuple[int, ...] | None, name: str
 ) -> Plan:
     result = shape_inference.elementwise.binary(opcode, lhs, rhs, dimensions, name)
-    return result, *_broadcasts(lhs, rhs, result, dimensions)
+    return result, *_broadcasts(name, lhs, rhs, result, dimensions)
 
 
 @lru_cache(maxsize=65536)
@@ -93,7 +96,7 @@ def _compare_plan(
     result = shape_inference.elementwise.compare(
         lhs, rhs, direction, dimensions, total_order=total_order, op=name
     )
-    return result, *_broadcasts(lhs, rhs, result, dimensions)
+    return result, *_broadcasts(name, lhs, rhs, result, dimensions)
 
 
 def operand_pair(name: str, lhs: Any, rhs: Any) -> tuple[XlaOp, XlaOp]:

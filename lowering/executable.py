@@ -25,8 +25,7 @@ from lowering.compilable import check_compilable
 from lowering.errors import ArgumentError, CompileError
 from lowering.flattening import leaf_paths
 from lowering.module import StablehloModule
-from lowering.pjrt import DeviceLike, Target, host_array, sharding_of
-from lowering.pjrt import device as find_device
+from lowering.pjrt import DeviceLike, Target, device as find_device, host_array, sharding_of
 
 __all__ = ["Executable", "compile"]
 

@@ -5,12 +5,21 @@ the few that XlaBuilder itself records for it).
 """
 
 from builder import xla_op
-from builder.ops import contraction as contraction
-from builder.ops import control_flow as control_flow
-from builder.ops import elementwise as elementwise
-from builder.ops import reduction as reduction
-from builder.ops import reshaping as reshaping
-from builder.ops import sources as sources
+from builder.ops import (
+    collectives as collectives,
+    contraction as contraction,
+    control_flow as control_flow,
+    dynamic as dynamic,
+    elementwise as elementwise,
+    host as host,
+    indexing as indexing,
+    linalg as linalg,
+    normalization as normalization,
+    random as random,
+    reduction as reduction,
+    reshaping as reshaping,
+    sources as sources,
+)
 from builder.ops.elementwise.binary import right_shift_operator
 from builder.ops.registry import OPERATIONS
 

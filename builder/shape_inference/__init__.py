@@ -5,9 +5,18 @@ One module for each family of ops; each function raises a ShapeInferenceError wh
 break a rule of the op.
 """
 
-from builder.shape_inference import contraction as contraction
-from builder.shape_inference import control_flow as control_flow
-from builder.shape_inference import elementwise as elementwise
-from builder.shape_inference import reduction as reduction
-from builder.shape_inference import reshaping as reshaping
+from builder.shape_inference import (
+    collectives as collectives,
+    contraction as contraction,
+    control_flow as control_flow,
+    dynamic as dynamic,
+    elementwise as elementwise,
+    host as host,
+    indexing as indexing,
+    linalg as linalg,
+    normalization as normalization,
+    random as random,
+    reduction as reduction,
+    reshaping as reshaping,
+)
 from builder.shape_inference.check import Check as Check

@@ -1,7 +1,16 @@
 """Lowering rules, one module for each family of ops; importing this enters them all."""
 
-from lowering.rules import contraction as contraction
-from lowering.rules import control_flow as control_flow
-from lowering.rules import elementwise as elementwise
-from lowering.rules import reduction as reduction
-from lowering.rules import reshaping as reshaping
+from lowering.rules import (
+    collectives as collectives,
+    contraction as contraction,
+    control_flow as control_flow,
+    dynamic as dynamic,
+    elementwise as elementwise,
+    host as host,
+    indexing as indexing,
+    linalg as linalg,
+    normalization as normalization,
+    random as random,
+    reduction as reduction,
+    reshaping as reshaping,
+)

@@ -16,7 +16,7 @@ from support import assert_identical, assert_same_bits, run, stablehlo_of_text, 
 
 import builder as xb
 import lowering
-from builder.hlo_text import _RESERVED
+from builder.hlo_text.words import RESERVED
 from builder.literal_text import splat_value
 from builder.primitive_type import ALL, PrimitiveType
 from builder.shape_inference.contraction import ALGORITHM_TYPES
@@ -47,7 +47,7 @@ NAMES = [
     *("__x", "é日本", "___", "__", "_", "-", ".", "\ud800", "a\ud800", "0x1", "1x2", "0_0_1"),
     *("constant.60", "constant.60.value", "constant.60.value.1", "popcnt.61.bits", "all0"),
     *("add.1", "add.2", "b01f_01io", "dim_labels", "%x", "x:", "x", "x.", "x-"),
-    *sorted(_RESERVED),
+    *sorted(RESERVED),
 ]
 
 
@@ -116,7 +116,7 @@ def test_ten_thousand_calls_of_functions_of_one_name() -> None:
 
 def test_frontend_attributes_that_the_builder_takes() -> None:
     b = xb.XlaBuilder("keys")
-    keys = ["a", "_", "__x", "a.b", "a-b", "A1_", "a-", *sorted(_RESERVED)]
+    keys = ["a", "_", "__x", "a.b", "a-b", "A1_", "a-", *sorted(RESERVED)]
     values = ["", "plain", 'q"uote', "back\\", "two\nlines", "tab\t", "nul\0", "é", "{}", "\x7f"]
     wanted = {key: values[i % len(values)] for i, key in enumerate(keys)}
     with b.frontend_attributes(wanted):

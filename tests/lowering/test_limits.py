@@ -11,8 +11,7 @@ import pytest
 
 import builder as xb
 import lowering
-from lowering import LoweringError, mlir_context
-from lowering import lowering as lowering_module
+from lowering import LoweringError, lowering as lowering_module, mlir_context
 from lowering.mlir_context import shared_context
 
 SCALAR = xb.f32[()]

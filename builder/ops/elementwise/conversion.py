@@ -5,8 +5,7 @@ Operation Semantics: ConvertElementType, BitcastConvertType, ReducePrecision.
 
 from __future__ import annotations
 
-from builder import primitive_type as pt
-from builder import shape_inference
+from builder import primitive_type as pt, shape_inference
 from builder.ops.operands import need_op
 from builder.ops.registry import op
 from builder.primitive_type import PrimitiveTypeLike

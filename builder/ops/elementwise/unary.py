@@ -5,8 +5,7 @@ Operation Semantics: Element-wise unary functions.
 
 from __future__ import annotations
 
-from builder import primitive_type as pt
-from builder import shape_inference
+from builder import primitive_type as pt, shape_inference
 from builder.ops.elementwise.common import (
     BUILDER_H,
     MATH_H,

@@ -1,0 +1,81 @@
+"""Padding of arrays: PaddingConfig."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from builder.errors import ShapeInferenceError
+
+__all__ = ["PaddingConfig", "PaddingConfigDimension", "PaddingConfigLike"]
+
+
+@dataclass(frozen=True, slots=True)
+class PaddingConfigDimension:
+    """The padding of one dimension.
+
+    Attributes:
+        edge_padding_low: elements added before the first; taken away if negative.
+        edge_padding_high: elements added after the last; taken away if negative.
+        interior_padding: elements added between each two; not negative.
+    """
+
+    edge_padding_low: int = 0
+    edge_padding_high: int = 0
+    interior_padding: int = 0
+
+    def __post_init__(self) -> None:
+        from builder.shape_inference.check import integer  # inference builds on this module
+
+        for name in ("edge_padding_low", "edge_padding_high", "interior_padding"):
+            object.__setattr__(self, name, integer("pad", name, getattr(self, name)))
+
+    def __str__(self) -> str:
+        return f"({self.edge_padding_low}, {self.edge_padding_high}, {self.interior_padding})"
+
+
+@dataclass(frozen=True, slots=True)
+class PaddingConfig:
+    """The padding of every dimension of an array.
+
+    Attributes:
+        dimensions: a PaddingConfigDimension for each dimension; a triple (low, high, interior)
+            stands for one.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.PaddingConfig([(1, 0, 2)]).dimensions[0].interior_padding
+        2
+    """
+
+    dimensions: tuple[PaddingConfigDimension, ...] = ()
+
+    def __post_init__(self) -> None:
+        given: Any = self.dimensions
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            raise ShapeInferenceError(
+                f"pad: padding_config must be a PaddingConfig or a sequence of triples "
+                f"(low, high, interior), got {given!r}",
+                op="pad",
+            )
+        object.__setattr__(self, "dimensions", tuple(_padding_dimension(d) for d in given))
+
+    def __str__(self) -> str:
+        return f"[{', '.join(map(str, self.dimensions))}]"
+
+
+def _padding_dimension(value: Any) -> PaddingConfigDimension:
+    if isinstance(value, PaddingConfigDimension):
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 3:
+        return PaddingConfigDimension(*value)
+    raise ShapeInferenceError(
+        f"pad: the padding of a dimension is three numbers, got {value!r}\n"
+        f"fix: write (low, high, interior), for instance (1, 1, 0)",
+        op="pad",
+    )
+
+
+PaddingConfigLike = PaddingConfig | Sequence[PaddingConfigDimension | Sequence[int]]
+"""A PaddingConfig, or for each dimension a triple (low, high, interior)."""

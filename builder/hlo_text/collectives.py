@@ -1,0 +1,3 @@
+"""Operations across devices, in HLO text."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Sizes known only when it runs, in HLO text."""
+
+from __future__ import annotations

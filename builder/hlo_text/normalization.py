@@ -1,0 +1,3 @@
+"""Batch normalization, in HLO text."""
+
+from __future__ import annotations

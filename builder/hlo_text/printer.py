@@ -1,0 +1,159 @@
+"""The printer of one computation, and the table of the rules that it goes by.
+
+An opcode without a rule is written as its HLO name and its operands. A rule gives the opcode, the
+operands and the rest of the line, and may have the printer write instructions before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from builder.computation import XlaComputation
+from builder.hlo_text.words import braces, hlo_name, identifier, quoted, with_layout
+from builder.primitive_type import PrimitiveType
+from builder.shape import Shape, intern_array
+from builder.unique_names import UniqueNames
+from builder.xla_op import XlaOp
+
+__all__ = ["RULES", "ModuleNames", "Printer", "Rule", "Written", "applied_along", "rule"]
+
+
+class ModuleNames:
+    """What the computations of a module share.
+
+    Attributes:
+        metadata: whether names and source lines are written.
+        names: of each computation.
+        combiners: the texts of computations of our own, by name.
+    """
+
+    def __init__(self, entry: XlaComputation, metadata: bool) -> None:
+        self.metadata = metadata
+        self.unique = UniqueNames()
+        self.names = {
+            computation: self.unique.claim(identifier(computation.name))
+            for computation in (entry, *entry.called_computations())
+        }
+        self.combiners: dict[str, str] = {}
+        self._combiner_names: dict[tuple[str, PrimitiveType], str] = {}
+
+    def combiner(self, opcode: str, element_type: PrimitiveType) -> str:
+        """The reference of a computation that applies a binary opcode to two scalars."""
+        name = self._combiner_names.get((opcode, element_type))
+        if name is None:
+            name = self.unique.claim(f"{opcode}_{element_type}")
+            self._combiner_names[opcode, element_type] = name
+            scalar = intern_array(element_type, ())
+            self.combiners[name] = (
+                f"%{name} (p0: {scalar}, p1: {scalar}) -> {scalar} {{\n"
+                f"  %p0 = {scalar} parameter(0)\n"
+                f"  %p1 = {scalar} parameter(1)\n"
+                f"  ROOT %{opcode}.2 = {scalar} {opcode}(%p0, %p1)\n"
+                f"}}\n"
+            )
+        return f"%{name}"
+
+
+class Printer:
+    """Prints one computation."""
+
+    def __init__(self, computation: XlaComputation, module: ModuleNames) -> None:
+        self.computation = computation
+        self.module = module
+        self.lines: list[str] = []
+        self.unique = UniqueNames()
+        self.op_names: list[str] = []
+
+    def text(self) -> str:
+        computation = self.computation
+        for op in computation.ops:
+            self.op_names.append(self.name_of(op))
+        shape = computation.program_shape
+        inputs = ", ".join(f"{self.op_names[p.id]}: {p.shape}" for p in computation.parameters)
+        for op in computation.ops:
+            self.instruction(op)
+        head = f"%{self.module.names[computation]} ({inputs}) -> {shape.result} {{"
+        return "\n".join([head, *self.lines, "}"]) + "\n"
+
+    def name_of(self, op: XlaOp) -> str:
+        """The instruction's name: the parameter's own, else its name or opcode and number."""
+        if op.name is None:
+            return self.unique.claim(f"{hlo_name(op.opcode)}.{op.id}")
+        name = identifier(str(op.name))
+        if op.opcode == "parameter" and name not in self.unique.taken:
+            return self.unique.claim(name)
+        return self.unique.claim(f"{name}.{op.id}")
+
+    def operand(self, op: XlaOp) -> str:
+        return f"%{self.op_names[op.id]}"
+
+    def called(self, computation: XlaComputation) -> str:
+        return f"%{self.module.names[computation]}"
+
+    def line(
+        self, name: str, shape: Shape, opcode: str, operands: str, rest: str = "", root: str = ""
+    ) -> None:
+        self.lines.append(f"  {root}%{name} = {with_layout(shape)} {opcode}({operands}){rest}")
+
+    def instruction(self, op: XlaOp) -> None:
+        rule = RULES.get(op.opcode)
+        opcode = hlo_name(op.opcode)
+        operands = ", ".join(self.operand(o) for o in op.operands)
+        rest = ""
+        if rule is not None:
+            opcode, operands, rest = rule(self, op, opcode, operands)
+        rest += self.annotations(op)
+        root = "ROOT " if op is self.computation.root else ""
+        shape = op.attributes.get("shape_with_layout", op.shape)
+        self.line(self.op_names[op.id], shape, opcode, operands, rest, root)
+
+    def annotations(self, op: XlaOp) -> str:
+        text = ""
+        if op.sharding is not None:
+            text += f", sharding={op.sharding}"
+        if op.frontend_attributes:
+            pairs = (f"{k}={quoted(v)}" for k, v in op.frontend_attributes.items())
+            text += f", frontend_attributes={braces(pairs)}"
+        if self.module.metadata:
+            parts = []
+            if op.name is not None:
+                parts.append(f"op_name={quoted(str(op.name))}")
+            source = op.source
+            if source is not None:
+                parts.append(f"source_file={quoted(source.file)} source_line={source.line}")
+            if parts:
+                text += f", metadata={{{' '.join(parts)}}}"
+        return text
+
+    def helper(
+        self, op: XlaOp, suffix: str, shape: Shape, opcode: str, operands: str, rest: str = ""
+    ) -> str:
+        """Writes an instruction of our own before that of `op`; gives its reference."""
+        name = self.unique.claim(f"{self.op_names[op.id]}.{suffix}")
+        self.line(name, shape, opcode, operands, rest)
+        return f"%{name}"
+
+
+Written = tuple[str, str, str]
+
+
+Rule = Callable[[Printer, XlaOp, str, str], Written]
+
+
+RULES: Final[dict[str, Rule]] = {}
+
+
+def rule(*opcodes: str) -> Callable[[Rule], Rule]:
+    def enter(function: Rule) -> Rule:
+        for opcode in opcodes:
+            RULES[opcode] = function
+        return function
+
+    return enter
+
+
+def applied_along(printer: Printer, op: XlaOp) -> str:
+    """The rest of the line of an op that applies a computation along some dimensions."""
+    dimensions = braces(op.attributes["dimensions"])
+    return f", dimensions={dimensions}, to_apply={printer.called(op.attributes['to_apply'])}"

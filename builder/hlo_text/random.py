@@ -1,0 +1,3 @@
+"""Random numbers, in HLO text."""
+
+from __future__ import annotations

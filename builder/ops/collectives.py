@@ -1,0 +1,5 @@
+"""Operations across devices."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

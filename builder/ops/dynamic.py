@@ -1,0 +1,5 @@
+"""Sizes known only when it runs."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,5 @@
+"""Shapes of operations across devices."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

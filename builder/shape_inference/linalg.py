@@ -1,0 +1,5 @@
+"""Shapes of linear algebra and Fourier transforms."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,5 @@
+"""Shapes of batch normalization."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Operations across devices, in StableHLO."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Sizes known only when it runs, in StableHLO."""
+
+from __future__ import annotations

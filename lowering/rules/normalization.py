@@ -1,0 +1,3 @@
+"""Batch normalization, in StableHLO."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Random numbers, in StableHLO."""
+
+from __future__ import annotations

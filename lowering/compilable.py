@@ -1,7 +1,8 @@
 """What XLA dies of when it is asked to compile it, found before it is asked.
 
 Each of these is a valid program that ends the process in XLA's compiler, on CPU, in jaxlib 0.10 or
-0.12. A clean refusal is the best that can be given. One walk over the module finds them all.
+0.12, or that the platform has no code for. A clean refusal is the best that can be given. One walk
+over the module finds them all.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from jaxlib.mlir import ir
 
 from builder.shape import ArrayShape
 from lowering.errors import CompileError, LoweringError
+from lowering.legalize.registry import REFUSALS
 from lowering.types import shape_of_type
 
 __all__ = ["check_compilable"]
@@ -26,15 +28,16 @@ _DEEPEST_CALLS: Final = 150
 """XLA 0.10 stands chains of 160 calls, and overflows its stack at 200."""
 
 
-def check_compilable(module: ir.Module, name: str) -> None:
-    """Raises CompileError for a module that would end the process.
+def check_compilable(module: ir.Operation, name: str, platform: str) -> None:
+    """Raises CompileError for a module that would end the process, or that can't run.
 
     Args:
-        module: a verified StableHLO module.
+        module: the operation of a verified StableHLO module.
         name: the computation's name, for messages.
+        platform: where it is to run: what `lowering.legalize` says the platform lacks is refused.
     """
-    walker = _Walker(name)
-    module.operation.walk(walker.visit)
+    walker = _Walker(name, platform)
+    module.walk(walker.visit)
     if walker.error is not None:
         raise walker.error
     walker.check_calls()
@@ -43,8 +46,10 @@ def check_compilable(module: ir.Module, name: str) -> None:
 class _Walker:
     """What a walk has found; errors are kept, since MLIR's walk does not let exceptions through."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, platform: str) -> None:
         self.name = name
+        self.platform = platform
+        self.refusals = REFUSALS.get(platform, {})
         self.error: CompileError | None = None
         self.seen: set[ir.Type] = set()
         self.calls: dict[str, set[str]] = {}
@@ -54,6 +59,10 @@ class _Walker:
 
     def visit(self, operation: ir.Operation) -> ir.WalkResult:
         name = operation.name
+        refusal = self.refusals.get(name)
+        if refusal is not None:
+            reason = f"{name.partition('.')[2]} can't run on {self.platform}: {refusal.reason}"
+            self.fail(reason, refusal.fix)
         for result in operation.results:
             if result.type not in self.seen:
                 self.check_size(name, result.type)

@@ -24,6 +24,7 @@ from lowering import jaxlib_api
 from lowering.compilable import check_compilable
 from lowering.errors import ArgumentError, CompileError
 from lowering.flattening import leaf_paths
+from lowering.legalize import legalize
 from lowering.module import StablehloModule
 from lowering.pjrt import DeviceLike, Target, device as find_device, host_array, sharding_of
 
@@ -535,9 +536,10 @@ def compile(computation: StablehloModule | XlaComputation, device: DeviceLike = 
     target = find_device(device)
     shape = computation.program_shape
     _check_static(computation.name, shape)
-    check_compilable(computation.module, computation.name)
+    legal = legalize(computation.module, computation.name, target.platform)
+    check_compilable(legal.operation, computation.name, target.platform)
     try:
-        loaded = jaxlib_api.compile_and_load(target, jaxlib_api.bytecode(computation.module))
+        loaded = jaxlib_api.compile_and_load([target], legal.code, callbacks=legal.callbacks)
     except ValueError as error:
         raise CompileError(
             f"compile: XLA can't compile {computation.name} for {target.platform}: "

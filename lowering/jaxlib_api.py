@@ -152,12 +152,12 @@ def read_module(context: ir.Context, source: str | bytes) -> ir.Module:
         context.emit_error_diagnostics = before
 
 
-def bytecode(module: ir.Module) -> bytes:
-    """MLIR bytecode of a module, locations included."""
+def bytecode(module: ir.Module | ir.Operation) -> bytes:
+    """MLIR bytecode of a module, or of its operation, locations included."""
     return b"".join(bytecode_pieces(module))
 
 
-def bytecode_pieces(module: ir.Module) -> list[bytes]:
+def bytecode_pieces(module: ir.Module | ir.Operation) -> list[bytes]:
     """The same in pieces, as MLIR writes it; large constants are a piece each, not copied again."""
     pieces = _Pieces()
     module.operation.write_bytecode(pieces)
@@ -274,35 +274,53 @@ def stablehlo_to_hlo_text(module_bytecode: bytes) -> str:
 # Devices, arrays and executables
 
 
-def compile_and_load(device: Any, module_bytecode: bytes) -> Any:
-    """Compiles a module for one device; gives a jaxlib LoadedExecutable.
+def compile_and_load(
+    devices: Sequence[Any],
+    module_bytecode: bytes,
+    *,
+    num_replicas: int = 1,
+    num_partitions: int = 1,
+    callbacks: Sequence[Callable[..., Any]] = (),
+) -> Any:
+    """Compiles a module for some devices of one client; gives a jaxlib LoadedExecutable.
 
     The module goes as bytes, not as an MLIR module: XLA compiles without holding Python's lock,
     and must not meet another thread in the same MLIR context.
+
+    Args:
+        devices: ``num_replicas * num_partitions`` jax.Devices: the partitions of replica 0, those
+            of replica 1, and so on.
+        module_bytecode: MLIR bytecode, or a portable artifact.
+        num_replicas: how many replicas run the program.
+        num_partitions: into how many partitions each replica is cut.
+        callbacks: the Python functions that the module's callback custom calls name by index. The
+            executable keeps them.
 
     Raises:
         ValueError: XLA refuses the module; the text holds XLA's report.
     """
     options = _xla_client.CompileOptions()
-    options.num_replicas = 1
-    options.num_partitions = 1
+    options.num_replicas = num_replicas
+    options.num_partitions = num_partitions
     build = options.executable_build_options
-    build.num_replicas = 1
-    build.num_partitions = 1
-    assignment = _xla_client.DeviceAssignment.create(_one_device(device.id))
+    build.num_replicas = num_replicas
+    build.num_partitions = num_partitions
+    build.use_spmd_partitioning = num_partitions > 1
+    numpy: Any = importlib.import_module("numpy")
+    numbers = numpy.array([device.id for device in devices])
+    assignment = _xla_client.DeviceAssignment.create(numbers.reshape(num_replicas, num_partitions))
     options.device_assignment = assignment
     build.device_assignment = assignment
+    client = devices[0].client
+    arguments = (module_bytecode, _jax.DeviceList(tuple(devices)), options)
     try:
-        return device.client.compile_and_load(module_bytecode, _jax.DeviceList((device,)), options)
+        if callbacks:
+            return client.compile_and_load(*arguments, list(callbacks))
+        return client.compile_and_load(*arguments)
     except UnicodeDecodeError:
         raise ValueError("the module is damaged: its report is no text") from None
     except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
         raise ValueError(str(error)) from None
-
-
-def _one_device(number: int) -> Any:
-    numpy: Any = importlib.import_module("numpy")
-    return numpy.array([[number]])
 
 
 def put(array: Any, aval: Any, sharding: Any, device: Any) -> Any:

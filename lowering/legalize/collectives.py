@@ -1,0 +1,3 @@
+"""Operations across devices that a platform lacks."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Contractions that a platform lacks."""
+
+from __future__ import annotations

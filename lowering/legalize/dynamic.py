@@ -1,0 +1,3 @@
+"""Parameters and results of bounded sizes."""
+
+from __future__ import annotations

@@ -1,0 +1,105 @@
+"""The tables of what a platform lacks: operations said in other words, and operations refused.
+
+A rewrite is entered for an operation's name and the platforms that lack it. It is called with each
+such operation of a copy of the module, and puts other operations in its place. A refusal is
+entered with the reason and with what to write instead; it becomes a CompileError before XLA sees
+the module, which might hang or die of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from jaxlib.mlir import ir
+
+__all__ = ["REFUSALS", "REWRITES", "Refusal", "Rewrite", "Rewriter", "refuse", "rewrite"]
+
+Value = Any
+"""An SSA value."""
+
+
+@dataclass
+class Rewriter:
+    """What the rewrites of one module share.
+
+    Attributes:
+        name: the computation's name, for messages.
+        platform: "cpu", "gpu", "tpu": where the module is to run.
+        num_replicas, num_partitions: on how many devices it is to run.
+        callbacks: the Python functions that the module calls, in the order of their indices.
+    """
+
+    name: str
+    platform: str
+    num_replicas: int = 1
+    num_partitions: int = 1
+    callbacks: list[Callable[..., Any]] = field(default_factory=list)
+
+    def create(
+        self,
+        name: str,
+        results: Sequence[ir.Type],
+        operands: Sequence[Value],
+        attributes: dict[str, ir.Attribute] | None = None,
+        *,
+        before: ir.Operation,
+        regions: int = 0,
+    ) -> ir.Operation:
+        """Creates an operation before another one, at the same source line."""
+        return ir.Operation.create(
+            name,
+            results=list(results),
+            operands=list(operands),
+            attributes=attributes,
+            regions=regions,
+            loc=before.location,
+            ip=ir.InsertionPoint(before),
+        )
+
+    def replace(self, old: ir.Operation, values: Sequence[Value]) -> None:
+        """Has the users of the results of `old` use these values, and erases it."""
+        for result, value in zip(list(old.results), values, strict=True):
+            result.replace_all_uses_with(value)
+        old.erase()
+
+    def add_callback(self, function: Callable[..., Any]) -> int:
+        """The index by which the module calls a Python function."""
+        self.callbacks.append(function)
+        return len(self.callbacks) - 1
+
+
+Rewrite = Callable[[Rewriter, ir.Operation], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a platform can't run an operation, and what to write instead."""
+
+    reason: str
+    fix: str
+
+
+REWRITES: Final[dict[str, dict[str, Rewrite]]] = {}
+"""By platform and operation name."""
+
+REFUSALS: Final[dict[str, dict[str, Refusal]]] = {}
+"""By platform and operation name."""
+
+
+def rewrite(name: str, *platforms: str) -> Callable[[Rewrite], Rewrite]:
+    """Enters the decorated function for the operation `name`, which these platforms lack."""
+
+    def enter(function: Rewrite) -> Rewrite:
+        for platform in platforms:
+            REWRITES.setdefault(platform, {})[name] = function
+        return function
+
+    return enter
+
+
+def refuse(name: str, *platforms: str, reason: str, fix: str) -> None:
+    """Enters the operation `name` as one that these platforms can't run."""
+    for platform in platforms:
+        REFUSALS.setdefault(platform, {})[name] = Refusal(reason, fix)

@@ -7,6 +7,7 @@ over the module finds them all.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from jaxlib.mlir import ir
@@ -61,8 +62,13 @@ class _Walker:
         name = operation.name
         refusal = self.refusals.get(name)
         if refusal is not None:
-            reason = f"{name.partition('.')[2]} can't run on {self.platform}: {refusal.reason}"
-            self.fail(reason, refusal.fix)
+            spoken = name.partition(".")[2]
+            self.fail(
+                f"{spoken}{_place(operation.location)} can't run on {self.platform}: "
+                f"{refusal.reason}",
+                refusal.fix,
+                op=spoken,
+            )
         for result in operation.results:
             if result.type not in self.seen:
                 self.check_size(name, result.type)
@@ -84,9 +90,9 @@ class _Walker:
             self.check_tokens(operation)
         return ir.WalkResult.INTERRUPT if self.error is not None else ir.WalkResult.ADVANCE
 
-    def fail(self, reason: str, fix: str) -> None:
+    def fail(self, reason: str, fix: str, op: str = "compile") -> None:
         if self.error is None:
-            self.error = CompileError(f"compile: {self.name}: {reason}\nfix: {fix}", op="compile")
+            self.error = CompileError(f"compile: {self.name}: {reason}\nfix: {fix}", op=op)
 
     def check_size(self, what: str, mlir_type: ir.Type) -> None:
         self.seen.add(mlir_type)
@@ -139,6 +145,15 @@ class _Walker:
                 self.fail(*_loop_in(reducer))
         if self.error is not None:
             raise self.error
+
+
+_FILE_AND_LINE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')
+
+
+def _place(location: ir.Location) -> str:
+    """Where an operation was recorded, for messages; nothing where that isn't known."""
+    found = _FILE_AND_LINE.search(str(location))
+    return f", recorded at {found[1]}:{found[2]}," if found else ""
 
 
 def _loop_in(reducer: str) -> tuple[str, str]:

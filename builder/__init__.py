@@ -6,11 +6,25 @@ Nothing here needs jax; `lowering` takes what is built here to StableHLO and to 
 
 from builder import shape_inference as shape_inference
 from builder.attributes import (
+    ChannelHandle as ChannelHandle,
+    ChannelType as ChannelType,
+    ConvolutionDimensionNumbers as ConvolutionDimensionNumbers,
+    CustomCallApiVersion as CustomCallApiVersion,
+    CustomCallSchedule as CustomCallSchedule,
     DotAlgorithm as DotAlgorithm,
     DotDimensionNumbers as DotDimensionNumbers,
+    FftType as FftType,
+    GatherDimensionNumbers as GatherDimensionNumbers,
+    OutputOperandAliasing as OutputOperandAliasing,
+    Padding as Padding,
     PaddingConfig as PaddingConfig,
     PaddingConfigDimension as PaddingConfigDimension,
     Precision as Precision,
+    RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
+    RandomAlgorithm as RandomAlgorithm,
+    ReplicaGroups as ReplicaGroups,
+    ScatterDimensionNumbers as ScatterDimensionNumbers,
+    Transpose as Transpose,
 )
 from builder.computation import XlaComputation as XlaComputation
 from builder.decorator import computation as computation
@@ -25,14 +39,42 @@ from builder.errors import (
     XlaError as XlaError,
 )
 from builder.layout import Layout as Layout
-from builder.ops.contraction import dot as dot, dot_general as dot_general
+from builder.ops.collectives import (
+    all_gather as all_gather,
+    all_reduce as all_reduce,
+    all_to_all as all_to_all,
+    all_to_all_tuple as all_to_all_tuple,
+    collective_broadcast as collective_broadcast,
+    collective_permute as collective_permute,
+    cross_replica_sum as cross_replica_sum,
+    multi_collective_permute as multi_collective_permute,
+    reduce_scatter as reduce_scatter,
+)
+from builder.ops.contraction import (
+    conv as conv,
+    conv_general as conv_general,
+    conv_general_dilated as conv_general_dilated,
+    conv_with_general_dimensions as conv_with_general_dimensions,
+    conv_with_general_padding as conv_with_general_padding,
+    dot as dot,
+    dot_general as dot_general,
+    ragged_dot as ragged_dot,
+)
 from builder.ops.control_flow import (
     call as call,
+    composite_call as composite_call,
     conditional as conditional,
     get_tuple_element as get_tuple_element,
     optimization_barrier as optimization_barrier,
+    scan as scan,
     tuple as tuple,
     while_ as while_,
+)
+from builder.ops.dynamic import (
+    dynamic_reshape as dynamic_reshape,
+    get_dimension_size as get_dimension_size,
+    remove_dynamic_dimension as remove_dynamic_dimension,
+    set_dimension_size as set_dimension_size,
 )
 from builder.ops.elementwise import (
     abs as abs,
@@ -80,6 +122,7 @@ from builder.ops.elementwise import (
     max as max,
     min as min,
     mul as mul,
+    mulhi as mulhi,
     ne as ne,
     ne_total_order as ne_total_order,
     neg as neg,
@@ -103,12 +146,56 @@ from builder.ops.elementwise import (
     sinh as sinh,
     sqrt as sqrt,
     square as square,
+    stochastic_convert_type as stochastic_convert_type,
     sub as sub,
     tan as tan,
     tanh as tanh,
     xor as xor,
 )
-from builder.ops.reduction import reduce as reduce, reduce_all as reduce_all
+from builder.ops.host import (
+    after_all as after_all,
+    custom_call as custom_call,
+    infeed_with_token as infeed_with_token,
+    outfeed as outfeed,
+    outfeed_with_token as outfeed_with_token,
+    python_call as python_call,
+    recv_from_host as recv_from_host,
+    recv_with_token as recv_with_token,
+    send as send,
+    send_to_host as send_to_host,
+    send_with_token as send_with_token,
+)
+from builder.ops.indexing import (
+    dynamic_slice as dynamic_slice,
+    dynamic_update_slice as dynamic_update_slice,
+    gather as gather,
+    scatter as scatter,
+)
+from builder.ops.linalg import (
+    cholesky as cholesky,
+    fft as fft,
+    triangular_solve as triangular_solve,
+)
+from builder.ops.normalization import (
+    batch_norm_grad as batch_norm_grad,
+    batch_norm_inference as batch_norm_inference,
+    batch_norm_training as batch_norm_training,
+)
+from builder.ops.random import (
+    rng_bit_generator as rng_bit_generator,
+    rng_normal as rng_normal,
+    rng_uniform as rng_uniform,
+)
+from builder.ops.reduction import (
+    reduce as reduce,
+    reduce_all as reduce_all,
+    reduce_window as reduce_window,
+    reduce_window_with_general_padding as reduce_window_with_general_padding,
+    select_and_scatter as select_and_scatter,
+    select_and_scatter_with_general_padding as select_and_scatter_with_general_padding,
+    sort as sort,
+    top_k as top_k,
+)
 from builder.ops.registry import OPERATIONS as OPERATIONS, OpInfo as OpInfo
 from builder.ops.reshaping import (
     broadcast as broadcast,
@@ -118,6 +205,7 @@ from builder.ops.reshaping import (
     pad as pad,
     pad_in_dim as pad_in_dim,
     reshape as reshape,
+    reshape_with_inferred_dimension as reshape_with_inferred_dimension,
     rev as rev,
     slice as slice,
     slice_in_dim as slice_in_dim,
@@ -174,3 +262,5 @@ from builder.xla_op import SourceLocation as SourceLocation, XlaOp as XlaOp
 # Other names for the same functions, those of xla_builder.h where the document has another.
 convert = convert_element_type
 concat_in_dim = concatenate
+all_gather_tuple = all_gather
+all_reduce_tuple = all_reduce

@@ -44,11 +44,13 @@ def literal_text(array: np.ndarray[Any, Any], element_type: PrimitiveType) -> st
     texts = _element_texts(array.reshape(-1), element_type)
     if array.ndim == 0:
         return texts[0]
-    for size in reversed(array.shape[1:]):
-        if size == 0:
-            # An empty inner dimension is written once for each outer index.
-            texts = ["{}"] * math.prod(array.shape[: array.shape.index(0)])
-            break
+    grouped = array.shape[1:]
+    if 0 in array.shape:
+        # An empty dimension is written once for each index of those before it, and ends the text.
+        place = array.shape.index(0)
+        texts = ["{}"] * math.prod(array.shape[:place]) if place else []
+        grouped = array.shape[1:place]
+    for size in reversed(grouped):
         texts = ["{" + ", ".join(texts[i : i + size]) + "}" for i in range(0, len(texts), size)]
     return "{" + ", ".join(texts) + "}"
 

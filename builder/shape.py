@@ -139,6 +139,16 @@ class ArrayShape:
         """The same sizes with elements of another type; the layout is kept."""
         return intern_array(element_type, self.dimensions, self.dynamic_dimensions, self.layout)
 
+    def at_bounds(self) -> ArrayShape:
+        """The same array with its bounds as fixed sizes; the layout is kept.
+
+        Raises:
+            ShapeInferenceError: a dimension is unbounded.
+        """
+        if not self.is_bounded:
+            raise ShapeInferenceError(f"at_bounds: {self} has an unbounded dimension")
+        return intern_array(self.element_type, self.dimensions, None, self.layout)
+
     def with_layout(self, layout: Layout | Iterable[int] | None) -> ArrayShape:
         """The same array with another layout, or with None for the default one."""
         if layout is not None and not isinstance(layout, Layout):

@@ -12,21 +12,33 @@ from typing import Any, Final
 import numpy as np
 
 from builder import primitive_type as pt
+from builder.attributes import ChannelHandle, ReplicaGroups
 from builder.primitive_type import PrimitiveType
+from builder.shape import ArrayShape
 from builder.xla_op import XlaOp
 
 __all__ = [
     "TRANSCENDENTAL",
+    "channel_of",
     "counts_from_negative_zero",
+    "explicit_groups",
     "is_awkward_bitcast",
     "is_awkward_convert",
     "is_awkward_power",
-    "is_narrow_dot",
+    "is_awkward_selection",
+    "is_empty_exchange",
+    "is_empty_scan",
+    "is_narrow_contraction",
     "is_narrow_function",
     "is_narrow_signed",
+    "is_narrow_sort",
+    "is_narrow_stochastic_convert",
     "is_of_two_bits",
     "is_pred_sum",
+    "is_sorted_top_k",
+    "is_signed_integral",
     "may_divide_by_zero",
+    "sorted_as",
     "stride_within",
     "widens_four_bits",
 ]
@@ -133,13 +145,44 @@ def is_awkward_power(op: XlaOp) -> bool:
     return exponent.opcode != "constant" or bool((exponent.attributes["value"] >= 64).any())
 
 
+def is_narrow_stochastic_convert(op: XlaOp) -> bool:
+    """A stochastic_convert of at most 8 bits to integers: in so few bits the fraction, times 2 to
+    the number of random bits, does not fit some types."""
+    source, target = op.operands[0].shape.element_type, op.shape.element_type
+    return source.bits <= 8 and is_signed_integral(target)
+
+
+def is_signed_integral(element_type: PrimitiveType) -> bool:
+    """What XLA rounds to at random."""
+    return element_type.is_integral and element_type.is_signed
+
+
+def is_empty_scan(op: XlaOp) -> bool:
+    """A scan of no steps, which XLA refuses: it takes the slice of the first one beforehand."""
+    dimension, carries = op.attributes["scan_dimension"], op.attributes["num_carries"]
+    for one in op.operands[: len(op.operands) - carries]:
+        return bool(one.shape.dimensions[dimension] == 0)
+    return any(
+        one.dimensions[dimension] == 0
+        for one in op.shape.elements[: len(op.shape.elements) - carries]
+    )
+
+
+def is_empty_exchange(op: XlaOp) -> bool:
+    """An all_gather or reduce_scatter along dimensions without elements, which StableHLO refuses,
+    though there is nothing to exchange."""
+    name = "all_gather_dim" if op.opcode == "all_gather" else "scatter_dimension"
+    return all(o.shape.dimensions[op.attributes[name]] == 0 for o in op.operands)
+
+
 def is_of_two_bits(op: XlaOp) -> bool:
     """A concatenate of 2-bit elements, of which the CPU backend dies."""
     return op.shape.element_type.bits == 2
 
 
-def is_narrow_dot(op: XlaOp) -> bool:
-    """A dot of 2-bit integers, or of 4-bit elements into wider ones: the CPU backend has none."""
+def is_narrow_contraction(op: XlaOp) -> bool:
+    """A dot or a convolution of 2-bit integers, or of 4-bit elements into wider ones: the CPU backend
+    has none."""
     source = op.operands[0].shape.element_type
     if source.bits >= 8 or source is pt.pred:
         return False
@@ -160,3 +203,85 @@ def counts_from_negative_zero(array: np.ndarray[Any, Any]) -> bool:
     if not np.array_equal(wide, np.arange(array.size)):
         return False
     return bool(np.signbit(wide.real).any() or np.signbit(wide.imag).any())
+
+
+def explicit_groups(op: XlaOp) -> ReplicaGroups:
+    """The replica groups of an op across devices; where its count says who they are, written out.
+
+    Without groups, XLA gathers out of bounds of memory when a program is run by another number of
+    replicas than it counts on, and StableHLO 1.17 divides by zero in all_to_all.
+    """
+    groups: ReplicaGroups = op.attributes["replica_groups"]
+    if groups.groups:
+        return groups
+    count = op.attributes.get("shard_count") or op.attributes.get("split_count")
+    if op.opcode == "all_to_all_tuple":
+        count = len(op.operands)
+    of_replicas = op.attributes["channel_handle"] is not None and op.opcode in (
+        "all_gather",
+        "reduce_scatter",
+    )
+    if count is None or (of_replicas and not op.attributes["use_global_device_ids"]):
+        return groups
+    return ReplicaGroups((tuple(range(count)),))
+
+
+def channel_of(op: XlaOp) -> ChannelHandle | None:
+    """The channel of an op across devices. Numbers of devices need one; any will do."""
+    channel: ChannelHandle | None = op.attributes["channel_handle"]
+    if channel is None and op.attributes.get("use_global_device_ids"):
+        return ChannelHandle(1)
+    return channel
+
+
+def sorted_as(element_type: PrimitiveType) -> PrimitiveType:
+    """The type that elements are sorted in: their own, but for 2-bit integers and short floats.
+
+    The CPU backend sorts no 2-bit elements. Floats of 8 bits and bf16 it widens to sort them, and
+    so gives back other NaNs than it was given, and takes different ones for equal. They are sorted
+    as bits.
+    """
+    if element_type.bits == 2:
+        return pt.s8 if element_type is pt.s2 else pt.u8
+    if element_type.is_floating and element_type.bits == 8:
+        return pt.u8
+    return pt.u16 if element_type is pt.bf16 else element_type
+
+
+def is_narrow_sort(op: XlaOp) -> bool:
+    """A sort with elements that `sorted_as` has in another type."""
+    return any(sorted_as(o.shape.element_type) is not o.shape.element_type for o in op.operands)
+
+
+def is_sorted_top_k(op: XlaOp) -> bool:
+    """A top_k that is written as a sort.
+
+    CHLO has none of the smallest, and none of bounded rows. Of complex numbers XLA knows no order,
+    for elements of 2 and 4 bits it makes indices of so few bits, and floats of 8 bits and bf16 it
+    sorts as `sorted_as` says.
+    """
+    shape = op.operands[0].shape
+    element_type = shape.element_type
+    return (
+        not op.attributes["largest"]
+        or element_type.is_complex
+        or element_type.bits in (2, 4)
+        or sorted_as(element_type) is not element_type
+        or not shape.is_static
+    )
+
+
+def is_awkward_selection(op: XlaOp) -> bool:
+    """A select_and_scatter whose window extends along several dimensions of a padded array.
+
+    The CPU backend then asks for the elements of a window in another order than that of their
+    places, so that of equal ones it may select a later one. One of a scalar ends the process.
+    """
+    source = op.operands[0].shape
+    if not source.dimensions:
+        return True
+    return (
+        sum(size > 1 for size in op.attributes["window_dimensions"]) > 1
+        and any(low or high for low, high in op.attributes["padding"])
+        and bool(source.is_static)
+    )

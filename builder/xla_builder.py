@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from builder.computation import XlaComputation
 from builder.errors import BuilderError, OperandError, shown
 from builder.recording import append
-from builder.shape import ShapeLike, TupleShape, shape_of, without_layout
+from builder.shape import TOKEN_SHAPE, ShapeLike, TupleShape, shape_of, without_layout
 from builder.xla_op import XlaOp
+
+if TYPE_CHECKING:
+    from builder.attributes import ChannelHandleLike
 
 __all__ = ["XlaBuilder"]
 
@@ -57,6 +60,7 @@ class XlaBuilder:
         "current_frontend_attributes",
         "current_sharding",
         "is_open",
+        "last_tokens",
         "name",
         "ops",
         "parameter_names",
@@ -86,6 +90,8 @@ class XlaBuilder:
         self.parent: XlaBuilder | None = None
         self.purpose = ""
         self.captured: dict[int, tuple[XlaOp, XlaOp]] = {}
+        # Of the infeeds and outfeeds that are ordered by themselves: the token of the last one.
+        self.last_tokens: dict[str, XlaOp] = {}
 
     def __repr__(self) -> str:
         state = "built" if self.built else f"{len(self.ops)} ops"
@@ -247,6 +253,171 @@ class XlaBuilder:
         target = self.innermost()
         target.check_open("iota")
         return append(target, "iota", inferred, (), {"iota_dimension": dimension})
+
+    def replica_id(self) -> XlaOp:
+        """The number of the replica that runs the program, from 0: another on each of them.
+
+        Returns:
+            A scalar u32.
+
+        Example:
+            >>> import builder as xb
+            >>> xb.XlaBuilder().replica_id().shape
+            u32[]
+
+        Operation Semantics: ReplicaId.
+        """
+        from builder.shape_inference import collectives
+
+        target = self.innermost()
+        target.check_open("replica_id")
+        return append(target, "replica_id", collectives.replica_id())
+
+    def partition_id(self) -> XlaOp:
+        """The number of the partition that runs the program, from 0 within each replica.
+
+        Returns:
+            A scalar u32.
+
+        Example:
+            >>> import builder as xb
+            >>> xb.XlaBuilder().partition_id().shape
+            u32[]
+
+        Not in the document; StableHLO's partition_id.
+        """
+        from builder.shape_inference import collectives
+
+        target = self.innermost()
+        target.check_open("partition_id")
+        return append(target, "partition_id", collectives.partition_id())
+
+    def create_token(self) -> XlaOp:
+        """A token after nothing: a beginning for ops that are ordered by tokens.
+
+        Returns:
+            A token.
+
+        Example:
+            >>> import builder as xb
+            >>> xb.XlaBuilder().create_token().shape
+            token[]
+
+        Operation Semantics: AfterAll (XlaBuilder's CreateToken).
+        """
+        return append(self._recording("create_token"), "create_token", TOKEN_SHAPE)
+
+    def infeed(self, shape: ShapeLike, config: str = "") -> XlaOp:
+        """A value read from the device's infeed, after the infeeds recorded by this method before.
+
+        `lowering.transfer_to_infeed` feeds a device. Infeeds of a computation must be in one order.
+        This method orders those of one computation among themselves; between a loop that holds
+        infeeds and others there must be a value, or a token (see `infeed_with_token`).
+
+        Args:
+            shape: the shape of the value, with the layout of the data sent to the device: an
+                array, or a tuple of arrays. An empty tuple is given without anything being read.
+            config: a text for the device.
+
+        Returns:
+            The value.
+
+        Raises:
+            ShapeInferenceError: a tuple of tuples; a sharding that infeeds can't have.
+            OperandError: no shape.
+
+        Example:
+            >>> import builder as xb
+            >>> xb.XlaBuilder().infeed(xb.f32[2, 3]).shape
+            f32[2,3]
+
+        Operation Semantics: Infeed.
+        """
+        from builder.ops import host
+
+        return host.infeed(self._recording("infeed"), shape, config)
+
+    def recv(self, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
+        """Receives what the `send` of the same channel sends in another computation.
+
+        Args:
+            shape: the shape of the array.
+            channel_handle: a device-to-device channel, or its number: one that no other pair of a
+                send and a recv has.
+
+        Returns:
+            The array.
+
+        Raises:
+            ShapeInferenceError: the shape is no array's; a channel of another kind.
+
+        Example:
+            >>> import builder as xb
+            >>> xb.XlaBuilder().recv(xb.f32[2], 1).shape
+            f32[2]
+
+        Operation Semantics: Recv.
+        """
+        from builder.ops import host
+
+        return host.recv(self._recording("recv"), shape, channel_handle)
+
+    def custom_call(self, target_name: str, shape: ShapeLike, **more: Any) -> XlaOp:
+        """The result of a registered function without operands; ``xb.custom_call`` has the others.
+
+        Args:
+            target_name: the name that the function is registered by.
+            shape: the shape of the result.
+            more: the further arguments of ``xb.custom_call``, by name.
+
+        Raises:
+            ShapeInferenceError, OperandError: as in ``xb.custom_call``.
+
+        Example:
+            >>> import builder as xb
+            >>> xb.XlaBuilder().custom_call("clock", xb.s64[()], has_side_effect=True).shape
+            s64[]
+
+        Operation Semantics: CustomCall.
+        """
+        from builder.ops import host
+
+        builder = self._recording("custom_call")
+        inferred, attributes = host.custom_call_arguments(target_name, shape, more)
+        return append(builder, "custom_call", inferred, (), attributes)
+
+    def python_call(
+        self, function: Callable[..., Any], shape: ShapeLike, *, has_side_effect: bool = False
+    ) -> XlaOp:
+        """The result of a Python function without arguments; ``xb.python_call`` has the others.
+
+        Args:
+            function: gives a NumPy array, or a tuple, of the shape said.
+            shape: the shape of the result.
+            has_side_effect: whether the function does more than computing its result.
+
+        Raises:
+            OperandError: no callable, or no shape.
+
+        Example:
+            >>> import builder as xb, numpy as np
+            >>> b = xb.XlaBuilder()
+            >>> b.python_call(lambda: np.zeros(3), xb.f64[3], has_side_effect=True).shape
+            f64[3]
+
+        Operation Semantics: CustomCall (a Python function in place of a C function).
+        """
+        from builder.ops import host
+
+        builder = self._recording("python_call")
+        inferred, attributes = host.python_call_plan(function, (), shape, has_side_effect)
+        return append(builder, "python_call", inferred, (), attributes)
+
+    def _recording(self, op: str) -> XlaBuilder:
+        """The builder that records now, which must be open."""
+        target = self.innermost()
+        target.check_open(op)
+        return target
 
     def call(self, computation: XlaComputation) -> XlaOp:
         """The result of a computation without parameters; ``xb.call`` takes the others.

@@ -12,28 +12,35 @@ Array([2., 4.], dtype=float32)
 
 import jax as jax  # first: it quietens the logs of jaxlib before jaxlib starts
 
+from lowering.custom_calls import register_custom_call_target
 from lowering.errors import (
     ArgumentError,
     CompileError,
     DeviceError,
+    ExecutionError,
     LoweringError,
     ModuleFileError,
     VersionError,
 )
 from lowering.executable import Executable, compile
+from lowering.infeed import clear_transfers, transfer_from_outfeed, transfer_to_infeed
 from lowering.lowering import lower
 from lowering.module import StablehloModule, load, load_bytes
 from lowering.pjrt import device, devices, put
+from lowering.replicated import ReplicatedExecutable
 
 __all__ = [
     "ArgumentError",
     "CompileError",
     "DeviceError",
     "Executable",
+    "ExecutionError",
     "LoweringError",
     "ModuleFileError",
+    "ReplicatedExecutable",
     "StablehloModule",
     "VersionError",
+    "clear_transfers",
     "compile",
     "device",
     "devices",
@@ -41,4 +48,7 @@ __all__ = [
     "load_bytes",
     "lower",
     "put",
+    "register_custom_call_target",
+    "transfer_from_outfeed",
+    "transfer_to_infeed",
 ]

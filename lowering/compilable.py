@@ -7,14 +7,13 @@ over the module finds them all.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from jaxlib.mlir import ir
 
 from builder.shape import ArrayShape
-from lowering.errors import CompileError, LoweringError
-from lowering.legalize.registry import REFUSALS
+from lowering.errors import CompileError, LoweringError, recorded_at
+from lowering.legalize.registry import REFUSALS, STANDS_FOR
 from lowering.types import shape_of_type
 
 __all__ = ["check_compilable"]
@@ -22,6 +21,17 @@ __all__ = ["check_compilable"]
 _REDUCERS: Final = frozenset(
     f"stablehlo.{name}" for name in ("reduce", "reduce_window", "select_and_scatter", "scatter")
 )
+_CALLS: Final = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+"""Operations that call a function, and the attribute that names it."""
+
+_FOREIGN: Final = frozenset(
+    f"stablehlo.{name}" for name in ("custom_call", "infeed", "outfeed", "send", "recv")
+)
+"""Operations that XLA has no code for inside of a reducer."""
+
+_CONTROL: Final = frozenset(f"stablehlo.{name}" for name in ("while", "if", "case"))
+"""Operations whose computations are of any kind."""
+
 _MOST_BYTES: Final = 2**48
 """An array of this size fits no machine; of some larger sizes XLA's compiler aborts."""
 
@@ -57,14 +67,17 @@ class _Walker:
         # Functions that hold a loop, and those called from reducers with the reducers' names.
         self.looping: set[str] = set()
         self.reducing: dict[str, str] = {}
+        # The same for code that XLA does not know: what a function holds, and who applies it.
+        self.foreign: dict[str, str] = {}
+        self.applied: dict[str, str] = {}
 
     def visit(self, operation: ir.Operation) -> ir.WalkResult:
         name = operation.name
         refusal = self.refusals.get(name)
-        if refusal is not None:
+        if refusal is not None and not (refusal.unless and refusal.unless(operation)):
             spoken = name.partition(".")[2]
             self.fail(
-                f"{spoken}{_place(operation.location)} can't run on {self.platform}: "
+                f"{spoken}{recorded_at(operation.location)} can't run on {self.platform}: "
                 f"{refusal.reason}",
                 refusal.fix,
                 op=spoken,
@@ -75,12 +88,20 @@ class _Walker:
         if name == "func.func":
             for argument in operation.regions[0].blocks[0].arguments:
                 self.check_size("an argument", argument.type)
-        if name == "func.call":
-            callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+        if name in _CALLS:
+            callee = ir.FlatSymbolRefAttr(operation.attributes[_CALLS[name]]).value
             self.calls.setdefault(_function_of(operation), set()).add(callee)
             reducer = _reducer_around(operation)
             if reducer is not None:
                 self.reducing[callee] = reducer
+            region = _region_around(operation)
+            if region is not None:
+                self.applied[callee] = region
+        elif name in _FOREIGN:
+            self.foreign.setdefault(_function_of(operation), _spoken(operation))
+            reducer = _region_around(operation)
+            if reducer is not None:
+                self.fail(*_foreign_in(reducer, _spoken(operation)))
         elif name == "stablehlo.while":
             self.looping.add(_function_of(operation))
             reducer = _reducer_around(operation)
@@ -143,17 +164,45 @@ class _Walker:
         for function, reducer in self.reducing.items():
             if loops.get(function, False):
                 self.fail(*_loop_in(reducer))
+        if self.foreign:
+            held = dict(self.foreign)
+            for function in depths:
+                for callee in self.calls.get(function, ()):
+                    if callee in held:
+                        held.setdefault(function, held[callee])
+            for function, region in self.applied.items():
+                if function in held:
+                    self.fail(*_foreign_in(region, held[function]))
         if self.error is not None:
             raise self.error
 
 
-_FILE_AND_LINE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')
 
 
-def _place(location: ir.Location) -> str:
-    """Where an operation was recorded, for messages; nothing where that isn't known."""
-    found = _FILE_AND_LINE.search(str(location))
-    return f", recorded at {found[1]}:{found[2]}," if found else ""
+def _spoken(operation: ir.Operation) -> str:
+    """The name of an operation of `_FOREIGN`, as it was recorded."""
+    if STANDS_FOR in operation.attributes:
+        return ir.StringAttr(operation.attributes[STANDS_FOR]).value
+    return str(operation.name.partition(".")[2])
+
+
+def _foreign_in(region: str, what: str) -> tuple[str, str]:
+    article, name = "an" if what[0] in "aeiou" else "a", region.partition(".")[2]
+    reason = f"there is {article} {what} inside the computation of {name}"
+    return (
+        f"{reason}, of which XLA's compiler dies",
+        f"use {what} outside of it, or write a loop: xb.while_",
+    )
+
+
+def _region_around(operation: ir.Operation) -> str | None:
+    """The op whose scalar computation an operation stands in, or None."""
+    parent = operation.parent
+    while parent is not None and parent.name != "func.func":
+        if parent.name not in _CONTROL:
+            return str(parent.name)
+        parent = parent.parent
+    return None
 
 
 def _loop_in(reducer: str) -> tuple[str, str]:

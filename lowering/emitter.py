@@ -17,6 +17,7 @@ from builder.shape import ArrayShape, Shape, TupleShape, leaves
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
 from lowering.errors import LoweringError
 from lowering.flattening import flatten, unflatten
+from lowering.host_calls import PythonFunction
 from lowering.mlir_context import MlirContext
 from lowering.rules.registry import ATTRIBUTES, DIRECT, EXCEPTIONS, RULES, Value
 
@@ -31,9 +32,11 @@ class Emitter:
         functions: symbol names of the functions made for called computations.
         ip: where operations are inserted now.
         loc: the location of the op being lowered.
+        python_functions: the Python functions that are called, in the order of their numbers.
+        has_streams: whether there is an infeed or outfeed.
     """
 
-    __slots__ = ("functions", "ip", "loc", "mlir", "module_ip")
+    __slots__ = ("functions", "has_streams", "ip", "loc", "mlir", "module_ip", "python_functions")
 
     def __init__(
         self,
@@ -46,6 +49,8 @@ class Emitter:
         self.functions = functions
         self.ip = module_ip
         self.loc: ir.Location = mlir.unknown_location
+        self.python_functions: dict[Any, PythonFunction] = {}
+        self.has_streams = False
 
     def types(self, shape: Shape) -> list[ir.Type]:
         """The MLIR types of a value of this shape, tuples flattened."""

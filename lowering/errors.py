@@ -6,8 +6,9 @@ XLA reported in its own words is kept in `detail`, for whoever wants to dig.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from builder.errors import XlaError
 
@@ -15,9 +16,11 @@ __all__ = [
     "ArgumentError",
     "CompileError",
     "DeviceError",
+    "ExecutionError",
     "LoweringError",
     "ModuleFileError",
     "VersionError",
+    "recorded_at",
 ]
 
 
@@ -138,3 +141,21 @@ class DeviceError(_DetailedError, RuntimeError):
     """There is no such device, or this process can't use it."""
 
     _op = "device"
+
+
+class ExecutionError(_DetailedError, RuntimeError):
+    """A program failed while it ran.
+
+    `op` is the operation at fault.
+    """
+
+    _op = "execute"
+
+
+_FILE_AND_LINE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')
+
+
+def recorded_at(location: object) -> str:
+    """Where an operation with this MLIR location was recorded, for messages; or nothing."""
+    found = _FILE_AND_LINE.search(str(location))
+    return f", recorded at {found[1]}:{found[2]}," if found else ""

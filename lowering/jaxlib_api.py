@@ -23,8 +23,10 @@ from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 __all__ = [
     "BYTECODE_MAGIC",
+    "CALLBACK_TARGET",
     "UnreadableModuleError",
     "array_type",
+    "assemble",
     "bytecode",
     "bytecode_pieces",
     "compile_and_load",
@@ -40,9 +42,11 @@ __all__ = [
     "put",
     "put_in_layout",
     "read_module",
+    "registered_targets",
     "result_handler",
     "runner",
     "serialize_artifact",
+    "sharded_runner",
     "stablehlo_to_hlo_text",
 ]
 
@@ -271,7 +275,20 @@ def stablehlo_to_hlo_text(module_bytecode: bytes) -> str:
     return text
 
 
+# Custom calls
+
+
+def registered_targets(platform: str) -> dict[str, Any]:
+    """The functions registered for custom calls on a platform, by name."""
+    name = {"cpu": "Host", "gpu": "CUDA"}.get(platform, platform)
+    found: dict[str, Any] = _xla_client.custom_call_targets(name)
+    return found
+
+
 # Devices, arrays and executables
+
+CALLBACK_TARGET: Final = "xla_ffi_python_cpu_callback"
+"""The custom call, on CPU, of the Python function whose index its backend_config says."""
 
 
 def compile_and_load(
@@ -315,7 +332,9 @@ def compile_and_load(
     arguments = (module_bytecode, _jax.DeviceList(tuple(devices)), options)
     try:
         if callbacks:
-            return client.compile_and_load(*arguments, list(callbacks))
+            # With callbacks only a module is taken, no bytes: one in a context of its own.
+            module = ir.Module.parse(module_bytecode, new_context())
+            return client.compile_and_load(module, *arguments[1:], list(callbacks))
         return client.compile_and_load(*arguments)
     except UnicodeDecodeError:
         raise ValueError("the module is damaged: its report is no text") from None
@@ -374,11 +393,18 @@ def result_handler(aval: Any, sharding: Any) -> Any:
         return _jax.array_result_handler(aval, sharding, True)
 
 
-def runner(loaded: Any, handlers: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+def runner(
+    loaded: Any, handlers: Sequence[Any], *, wait: bool = False
+) -> Callable[[list[Any]], list[Any]]:
     """A function that executes a LoadedExecutable: jax.Arrays in, jax.Arrays out.
 
     It checks nothing: wrong bytes may be taken silently (the right number of bytes in a wrong
     shape, type or layout).
+
+    Args:
+        loaded: the LoadedExecutable.
+        handlers: of each result, made by `result_handler`.
+        wait: whether to come back only when the program has ended, and raise what it failed of.
     """
     execute = loaded.execute_sharded
     handlers = list(handlers)
@@ -387,7 +413,47 @@ def runner(loaded: Any, handlers: Sequence[Any]) -> Callable[[list[Any]], list[A
         results: list[Any] = execute(arguments).consume_with_handlers(handlers)
         return results
 
+    def run_and_wait(arguments: list[Any]) -> list[Any]:
+        done = execute(arguments, with_tokens=True)
+        # The token tells of the end of programs without results too.
+        token = done.consume_token()
+        results: list[Any] = done.consume_with_handlers(handlers)
+        token.block_until_ready()
+        return results
+
+    return run_and_wait if wait else run
+
+
+def sharded_runner(
+    loaded: Any,
+) -> Callable[[list[Any]], tuple[list[list[Any]], Callable[[], None]]]:
+    """A function that executes a LoadedExecutable of several devices.
+
+    It takes arrays that `assemble` made. It gives for each result of the program the jax.Arrays on
+    the devices, and a function that waits for the end and raises RuntimeError if the program
+    failed. Nothing is checked: of wrong arguments jaxlib 0.10 crashes.
+    """
+    execute = loaded.execute_sharded
+
+    def run(arguments: list[Any]) -> tuple[list[list[Any]], Callable[[], None]]:
+        done = execute(arguments, with_tokens=True)
+        return (
+            done.disassemble_into_single_device_arrays(),
+            done.consume_token().block_until_ready,
+        )
+
     return run
+
+
+def assemble(aval: Any, sharding: Any, arrays: Sequence[Any]) -> Any:
+    """One jax.Array of arrays on several devices, as `sharded_runner` takes it.
+
+    Args:
+        aval: a jax.core.ShapedArray: that of each of them.
+        sharding: a jax sharding over the devices that says that each has the whole array.
+        arrays: jax.Arrays, in the order of the devices.
+    """
+    return array_type(aval, sharding, arrays, committed=True, _skip_checks=True)
 
 
 def optimized_hlo_text(loaded: Any) -> str:

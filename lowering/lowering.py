@@ -22,12 +22,16 @@ from lowering.errors import LoweringError
 from lowering.flattening import leaf_paths, unflatten
 from lowering.mlir_context import MlirContext, encodable, shared_context
 from lowering.module import StablehloModule, read_name
+from lowering.stream_order import check_order
 
 __all__ = ["lower"]
 
 # MLIR keeps the bytes of every constant for as long as its context lives. From this many bytes on
 # a module gets a context of its own, which goes when the module goes.
 _OWN_CONTEXT_BYTES: Final = 1 << 20
+
+_CALLING: Final = ("call", "composite", "custom_call")
+"""Opcodes whose computation becomes a function, called by its name."""
 
 MAX_REPEATED_OPS: Final = 500_000
 """How many ops may be emitted again, since computations are applied more than once."""
@@ -91,7 +95,10 @@ def lower(computation: XlaComputation) -> StablehloModule:
         module.operation.verify()
     except ir.MLIRError as error:
         raise _unverified(computation, called, error) from None
-    return StablehloModule(module, computation.program_shape)
+    if emitter.has_streams:
+        check_order(computation, called)
+    called_in_python = tuple(emitter.python_functions.values())
+    return StablehloModule(module, computation.program_shape, called_in_python)
 
 
 def _need_computation(value: object) -> None:
@@ -138,7 +145,7 @@ def _check_regions(computation: XlaComputation, called: tuple[XlaComputation, ..
             if not inside:
                 without.add(id(op.attributes))
             for inner in inside:
-                if op.opcode == "call":
+                if op.opcode in _CALLING:
                     entries.add(inner)
                     continue
                 applied[inner] = applied.get(inner, 0) + 1
@@ -187,12 +194,13 @@ def _unverified(
 def _function_names(
     computation: XlaComputation, called: tuple[XlaComputation, ...]
 ) -> dict[XlaComputation, str]:
-    """A symbol for each computation that some `call` op calls; the others become regions."""
+    """A symbol for each computation that some op calls; the others become regions."""
     callees = {
-        op.attributes["to_apply"]
+        callee
         for one in (computation, *called)
         for op in one.ops
-        if op.opcode == "call"
+        if op.opcode in _CALLING
+        for callee in called_in(op.attributes)
     }
     unique = UniqueNames(["main"], separator="_")
     return {c: unique.claim(encodable(c.name)) for c in called if c in callees}

@@ -19,7 +19,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ from builder.shape import (
 from lowering import jaxlib_api, module_reader
 from lowering.errors import LoweringError, ModuleFileError, VersionError
 from lowering.flattening import leaf_paths
+from lowering.host_calls import PythonFunction
 from lowering.types import attribute_text, shape_of_type
 
 __all__ = ["StablehloModule", "load", "load_bytes"]
@@ -54,6 +55,7 @@ class StablehloModule:
     Attributes:
         module: the MLIR module.
         program_shape: parameters and result as the computation has them, tuples nested.
+        functions: the Python functions that it calls. They are not in files and texts.
 
     Example:
         >>> import builder as xb, lowering
@@ -68,11 +70,17 @@ class StablehloModule:
         True
     """
 
-    __slots__ = ("__weakref__", "module", "program_shape")
+    __slots__ = ("__weakref__", "functions", "module", "program_shape")
 
-    def __init__(self, module: ir.Module, program_shape: ProgramShape) -> None:
+    def __init__(
+        self,
+        module: ir.Module,
+        program_shape: ProgramShape,
+        functions: Sequence[PythonFunction] = (),
+    ) -> None:
         self.module = module
         self.program_shape = program_shape
+        self.functions = tuple(functions)
 
     @property
     def name(self) -> str:
@@ -155,7 +163,8 @@ class StablehloModule:
             version: the StableHLO version to write for (see `artifact`); .stablehlo only.
 
         Raises:
-            ModuleFileError: another suffix, or the file can't be written.
+            ModuleFileError: another suffix; a Python function is called; or the file can't be
+                written.
             VersionError: there is no such version, or it lacks an operation.
 
         Example:
@@ -170,6 +179,16 @@ class StablehloModule:
             (x: f32[2]) -> f32[2]
         """
         name = _path_text(path, "save")
+        if self.functions:
+            called = self.functions[0]
+            raise ModuleFileError(
+                f"{name}: {self.name} calls the Python function {called.name}{called.place}, which "
+                f"a file can't hold\n"
+                f"fix: let a registered function do it: xb.custom_call; or give its result as an "
+                f"argument",
+                path=name,
+                op="save",
+            )
         suffix = Path(name).suffix.lower()
         if suffix not in _SUFFIXES:
             raise ModuleFileError(

@@ -6,6 +6,7 @@ says, and the array on the device never shares the memory of the caller's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -13,6 +14,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from builder import primitive_type as pt
+from builder.errors import OperandError, shown
 from builder.shape import ArrayShape, intern_array
 from lowering import jaxlib_api
 from lowering.errors import ArgumentError, DeviceError
@@ -109,6 +111,80 @@ def device(which: DeviceLike = None) -> jax.Device:
             f"fix: use one of {_known()}"
         )
     return found[position]
+
+
+def devices_for(
+    first: DeviceLike,
+    listed: Sequence[DeviceLike] | None,
+    num_replicas: int,
+    num_partitions: int,
+) -> list[jax.Device]:
+    """The devices on which a program of so many replicas and partitions runs.
+
+    Args:
+        first: the first of them, if they are not `listed`.
+        listed: all of them, or None.
+        num_replicas, num_partitions: as `compile` was given them.
+
+    Raises:
+        DeviceError: there are not enough, too many are listed, or they do not go together.
+        OperandError: a number is none, or less than 1.
+    """
+    for name, number in (("num_replicas", num_replicas), ("num_partitions", num_partitions)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise OperandError(
+                f"compile: {name} must be a whole number, 1 or more, got {shown(number)}",
+                op="compile",
+            )
+    count = num_replicas * num_partitions
+    if listed is None:
+        if count == 1:
+            return [device(first)]
+        start = device(first)
+        there = jax.local_devices(backend=start.platform)
+        found = there[there.index(start) :][:count]
+        if len(found) == count:
+            return found
+        after = f" from {_device_text(start)} on" if start is not there[0] else ""
+        raise DeviceError(
+            f"compile: num_replicas={shown(num_replicas)} and "
+            f"num_partitions={shown(num_partitions)} need {shown(count)} devices, "
+            f"{start.platform} has {len(found)}{after}\n{_how_to_have_more(start, count)}",
+            op="compile",
+        )
+    if first is not None:
+        raise DeviceError("compile: device and devices were both given\nfix: give one of them")
+    if isinstance(listed, (str, jax.Device)) or not isinstance(listed, Sequence):
+        raise DeviceError(
+            f"compile: devices must be a sequence of devices, got {shown(listed)}", op="compile"
+        )
+    found = [device(one) for one in listed]
+    if len(found) != count:
+        raise DeviceError(
+            f"compile: num_replicas={shown(num_replicas)} and "
+            f"num_partitions={shown(num_partitions)} need {shown(count)} devices, "
+            f"got {len(found)} in devices",
+            op="compile",
+        )
+    if len(set(found)) != len(found):
+        raise DeviceError("compile: devices must be different ones, got one twice", op="compile")
+    if len({one.client for one in found}) > 1:
+        raise DeviceError(
+            f"compile: devices must be of one platform, got "
+            f"{', '.join(sorted({one.platform for one in found}))}",
+            op="compile",
+        )
+    return found
+
+
+def _how_to_have_more(one: jax.Device, count: int) -> str:
+    if one.platform != "cpu":
+        return f"fix: ask for fewer, or for devices of another platform: {_known()}"
+    return (
+        f"fix: have the host count as {shown(count)} devices, before jax is first used: set "
+        f"XLA_FLAGS=--xla_force_host_platform_device_count={shown(count)} in the environment, or "
+        f'jax.config.update("jax_num_cpu_devices", {shown(count)})'
+    )
 
 
 _SHARDINGS: Final[dict[jax.Device, SingleDeviceSharding]] = {}

@@ -4,9 +4,40 @@ All are frozen dataclasses with the field names of ``xla_data.proto``, one modul
 Lists become tuples, so that a bundle can be hashed, and kept in the attributes of an op.
 """
 
+from builder.attributes.collectives import (
+    ChannelHandle as ChannelHandle,
+    ChannelHandleLike as ChannelHandleLike,
+    ChannelType as ChannelType,
+    ReplicaGroups as ReplicaGroups,
+    ReplicaGroupsLike as ReplicaGroupsLike,
+)
 from builder.attributes.contraction import (
     DotDimensionNumbers as DotDimensionNumbers,
     DotDimensionNumbersLike as DotDimensionNumbersLike,
+    RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
+    RaggedDotDimensionNumbersLike as RaggedDotDimensionNumbersLike,
+)
+from builder.attributes.convolution import (
+    ConvolutionDimensionNumbers as ConvolutionDimensionNumbers,
+    ConvolutionDimensionNumbersLike as ConvolutionDimensionNumbersLike,
+)
+from builder.attributes.host import (
+    CustomCallApiVersion as CustomCallApiVersion,
+    CustomCallSchedule as CustomCallSchedule,
+    OutputOperandAliasing as OutputOperandAliasing,
+    OutputOperandAliasingLike as OutputOperandAliasingLike,
+)
+from builder.attributes.indexing import (
+    GatherDimensionNumbers as GatherDimensionNumbers,
+    GatherDimensionNumbersLike as GatherDimensionNumbersLike,
+    ScatterDimensionNumbers as ScatterDimensionNumbers,
+    ScatterDimensionNumbersLike as ScatterDimensionNumbersLike,
+)
+from builder.attributes.linalg import (
+    FftType as FftType,
+    FftTypeLike as FftTypeLike,
+    Transpose as Transpose,
+    TransposeLike as TransposeLike,
 )
 from builder.attributes.padding import (
     PaddingConfig as PaddingConfig,
@@ -17,4 +48,12 @@ from builder.attributes.precision import (
     DotAlgorithm as DotAlgorithm,
     Precision as Precision,
     PrecisionLike as PrecisionLike,
+)
+from builder.attributes.random import (
+    RandomAlgorithm as RandomAlgorithm,
+    RandomAlgorithmLike as RandomAlgorithmLike,
+)
+from builder.attributes.window import (
+    Padding as Padding,
+    PaddingLike as PaddingLike,
 )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import enum
+from typing import Any, TypeVar
 
-__all__ = ["set_integers"]
+from builder.errors import ShapeInferenceError, shown
+
+__all__ = ["member", "set_integers"]
+
+E = TypeVar("E", bound=enum.Enum)
 
 
 def set_integers(bundle: Any, op: str, *names: str) -> None:
@@ -13,3 +18,21 @@ def set_integers(bundle: Any, op: str, *names: str) -> None:
 
     for name in names:
         object.__setattr__(bundle, name, integers(op, name, getattr(bundle, name)))
+
+
+def member(enumeration: type[E], op: str, name: str, value: Any) -> E:
+    """`value` itself, or the member of an enumeration that has this name.
+
+    Raises:
+        ShapeInferenceError: it is neither.
+    """
+    if isinstance(value, enumeration):
+        return value
+    if isinstance(value, str) and value in enumeration.__members__:
+        return enumeration[value]
+    names = list(enumeration.__members__)
+    raise ShapeInferenceError(
+        f"{op}: {name} must be one of {', '.join(names)}, got {shown(value)}\n"
+        f"fix: write xb.{enumeration.__name__}.{names[0]}, or the name as text",
+        op=op,
+    )

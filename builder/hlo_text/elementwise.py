@@ -20,6 +20,7 @@ from builder.workarounds import (
     is_awkward_power,
     is_narrow_function,
     is_narrow_signed,
+    is_narrow_stochastic_convert,
     is_pred_sum,
     may_divide_by_zero,
     widens_four_bits,
@@ -229,6 +230,61 @@ def _paired(
     taken = [printer.helper(op, "half", one, "slice", v, f", slice={{{bounds}}}") for v in values]
     dimension = f", dimensions={{{shape.rank - 1}}}"
     return printer.helper(op, "pair", shape, "concatenate", ", ".join(taken), dimension)
+
+
+@rule("stochastic_convert")
+def _stochastic_convert(printer: Printer, op: XlaOp, opcode: str, operands: str) -> Written:
+    if not is_narrow_stochastic_convert(op):
+        return opcode, operands, ""
+    # In 32 bits: the random ones are the highest of them.
+    value, random = op.operands
+    shape = array(op).with_element_type(pt.f32)
+    bits = array(op).with_element_type(pt.u32)
+    source = printer.helper(op, "wide", shape, "convert", printer.operand(value))
+    low = printer.helper(op, "low", bits, "convert", printer.operand(random))
+    by = filled(printer, op, bits, 32 - random.shape.element_type.bits)
+    high = printer.helper(op, "high", bits, "shift-left", f"{low}, {by}")
+    return opcode, f"{source}, {high}", ""
+
+
+@rule("mulhi")
+def _mulhi(printer: Printer, op: XlaOp, opcode: str, operands: str) -> Written:
+    """By a product of twice the width: of HLO's own mulhi jaxlib makes no StableHLO."""
+    shape = array(op)
+    bits, signed = shape.element_type.bits, shape.element_type.is_signed
+    if bits == 64:
+        return _mulhi_of_halves(printer, op, shape)
+    wide = shape.with_element_type(pt.from_name(f"{'s' if signed else 'u'}{max(2 * bits, 32)}"))
+    factors = ", ".join(
+        printer.helper(op, "wide", wide, "convert", printer.operand(o)) for o in op.operands
+    )
+    product = printer.helper(op, "product", wide, "multiply", factors)
+    shift = f"shift-right-{'arithmetic' if signed else 'logical'}"
+    by = filled(printer, op, wide, bits)
+    return "convert", printer.helper(op, "upper", wide, shift, f"{product}, {by}"), ""
+
+
+def _mulhi_of_halves(printer: Printer, op: XlaOp, shape: ArrayShape) -> Written:
+    """Of 64 bits: of two halves each, lower ones unsigned, and what is carried between them."""
+
+    def helper(suffix: str, opcode: str, *operands: str) -> str:
+        return printer.helper(op, suffix, shape, opcode, ", ".join(operands))
+
+    shift = f"shift-right-{'arithmetic' if shape.element_type.is_signed else 'logical'}"
+    by = filled(printer, op, shape, 32)
+    mask = filled(printer, op, shape, 2**32 - 1)
+    x, y = (printer.operand(o) for o in op.operands)
+    (low_x, high_x), (low_y, high_y) = (
+        (helper("low", "and", o, mask), helper("high", shift, o, by)) for o in (x, y)
+    )
+    lowest = helper("lowest", "multiply", low_x, low_y)
+    carried = helper("carried", "shift-right-logical", lowest, by)
+    middle = helper("middle", "add", helper("cross", "multiply", high_x, low_y), carried)
+    low_part = helper("low_part", "and", middle, mask)
+    other = helper("other", "add", helper("cross", "multiply", low_x, high_y), low_part)
+    highest = helper("highest", "multiply", high_x, high_y)
+    above = helper("above", "add", highest, helper("high_part", shift, middle, by))
+    return "add", f"{above}, {helper('rest', shift, other, by)}", ""
 
 
 @rule("reduce_precision")

@@ -16,7 +16,10 @@ def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
     inputs = ", ".join(with_layout(p) for p in shape.parameters)
     layout = f"{{({inputs})->{with_layout(shape.result)}}}"
     head = f"HloModule {identifier(computation.name)}, entry_computation_layout={layout}\n"
-    called = [Printer(c, module).text() for c in computation.called_computations()]
-    entry = "ENTRY " + Printer(computation, module).text()
-    # What a computation applies stands before it.
-    return "\n".join([head, *module.combiners.values(), *called, entry])
+    texts = []
+    for one in (*computation.called_computations(), computation):
+        printer = Printer(one, module)
+        text = printer.text()
+        # What a computation applies stands before it.
+        texts += [*printer.own, f"ENTRY {text}" if one is computation else text]
+    return "\n".join([head, *module.combiners.values(), *texts])

@@ -16,7 +16,16 @@ from builder.shape import Shape, intern_array
 from builder.unique_names import UniqueNames
 from builder.xla_op import XlaOp
 
-__all__ = ["RULES", "ModuleNames", "Printer", "Rule", "Written", "applied_along", "rule"]
+__all__ = [
+    "FRONTEND_ATTRIBUTES",
+    "RULES",
+    "ModuleNames",
+    "Printer",
+    "Rule",
+    "Written",
+    "applied_along",
+    "rule",
+]
 
 
 class ModuleNames:
@@ -56,7 +65,11 @@ class ModuleNames:
 
 
 class Printer:
-    """Prints one computation."""
+    """Prints one computation.
+
+    Attributes:
+        own: the texts of computations of the library's own that it applies; they stand before it.
+    """
 
     def __init__(self, computation: XlaComputation, module: ModuleNames) -> None:
         self.computation = computation
@@ -64,6 +77,7 @@ class Printer:
         self.lines: list[str] = []
         self.unique = UniqueNames()
         self.op_names: list[str] = []
+        self.own: list[str] = []
 
     def text(self) -> str:
         computation = self.computation
@@ -91,6 +105,16 @@ class Printer:
     def called(self, computation: XlaComputation) -> str:
         return f"%{self.module.names[computation]}"
 
+    def own_computation(self, computation: XlaComputation) -> str:
+        """The reference of a computation that the library has made to write an op with."""
+        names = self.module.names
+        if computation not in names:
+            names[computation] = self.module.unique.claim(identifier(computation.name))
+            printer = Printer(computation, self.module)
+            text = printer.text()
+            self.own += [*printer.own, text]
+        return self.called(computation)
+
     def line(
         self, name: str, shape: Shape, opcode: str, operands: str, rest: str = "", root: str = ""
     ) -> None:
@@ -112,8 +136,11 @@ class Printer:
         text = ""
         if op.sharding is not None:
             text += f", sharding={op.sharding}"
-        if op.frontend_attributes:
-            pairs = (f"{k}={quoted(v)}" for k, v in op.frontend_attributes.items())
+        attributes = op.frontend_attributes
+        if op.opcode in FRONTEND_ATTRIBUTES:
+            attributes = {**(attributes or {}), **FRONTEND_ATTRIBUTES[op.opcode](op)}
+        if attributes:
+            pairs = (f"{k}={quoted(v)}" for k, v in attributes.items())
             text += f", frontend_attributes={braces(pairs)}"
         if self.module.metadata:
             parts = []
@@ -148,6 +175,22 @@ def rule(*opcodes: str) -> Callable[[Rule], Rule]:
     def enter(function: Rule) -> Rule:
         for opcode in opcodes:
             RULES[opcode] = function
+        return function
+
+    return enter
+
+
+FRONTEND_ATTRIBUTES: Final[dict[str, Callable[[XlaOp], dict[str, str]]]] = {}
+"""What ops say by frontend attributes, for which HLO has no other words."""
+
+
+def frontend_attributes(
+    opcode: str,
+) -> Callable[[Callable[[XlaOp], dict[str, str]]], Callable[[XlaOp], dict[str, str]]]:
+    """Enters the decorated function, which gives frontend attributes of an op."""
+
+    def enter(function: Callable[[XlaOp], dict[str, str]]) -> Callable[[XlaOp], dict[str, str]]:
+        FRONTEND_ATTRIBUTES[opcode] = function
         return function
 
     return enter

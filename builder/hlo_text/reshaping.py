@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from builder import primitive_type as pt
+from builder.bounded_sizes import is_bounded_broadcast, is_bounded_reshape
+from builder.hlo_text.dynamic import at_bounds, with_sizes_of_broadcast, with_sizes_of_reshape
 from builder.hlo_text.printer import Printer, Written, rule
 from builder.hlo_text.values import array, widened
 from builder.hlo_text.words import braces
@@ -22,6 +24,10 @@ def _broadcast_in_dim(printer: Printer, op: XlaOp, opcode: str, operands: str) -
     assert isinstance(source, ArrayShape)
     assert isinstance(op.shape, ArrayShape)
     places = op.attributes["broadcast_dimensions"]
+    operand = operands
+    if is_bounded_broadcast(op):
+        operands = at_bounds(printer, op, operand, source)
+        source = source.at_bounds()
     kept = [
         index
         for index, place in enumerate(places)
@@ -35,7 +41,18 @@ def _broadcast_in_dim(printer: Printer, op: XlaOp, opcode: str, operands: str) -
             tuple(source.dynamic_dimensions[i] for i in kept),
         )
         operands = printer.helper(op, "squeezed", shape, "reshape", operands)
-    return opcode, operands, f", dimensions={braces(places[i] for i in kept)}"
+    rest = f", dimensions={braces(places[i] for i in kept)}"
+    if is_bounded_broadcast(op):
+        whole = printer.helper(op, "whole", op.shape.at_bounds(), opcode, operands, rest)
+        return with_sizes_of_broadcast(printer, op, whole, operand)
+    return opcode, operands, rest
+
+
+@rule("reshape")
+def _reshape(printer: Printer, op: XlaOp, opcode: str, operands: str) -> Written:
+    if is_bounded_reshape(op):
+        return with_sizes_of_reshape(printer, op, operands)
+    return opcode, operands, ""
 
 
 @rule("transpose")

@@ -12,11 +12,13 @@ from types import MappingProxyType
 from typing import Any, overload
 
 from builder import shape_inference
+from builder.attributes.composite import composite_attributes_text
 from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
 from builder.nested import (
     Recorded,
     append_captures,
+    as_computation,
     build,
     close_over,
     record_callable,
@@ -26,14 +28,16 @@ from builder.ops.operands import need_op, need_ops
 from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import Shape
-from builder.shape_inference.check import integer
+from builder.shape_inference.check import flag, integer
 from builder.xla_op import XlaOp
 
 __all__ = [
     "call",
+    "composite_call",
     "conditional",
     "get_tuple_element",
     "optimization_barrier",
+    "scan",
     "tuple",
     "while_",
 ]
@@ -200,6 +204,143 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
     applied = build(recorded) if isinstance(recorded, Recorded) else recorded
     shape = shape_inference.control_flow.call(applied.program_shape, [a.shape for a in arguments])
     return record("call", shape, arguments, {"to_apply": applied})
+
+
+@op("CompositeCall", opcode="composite", section="xla_builder.h (not in the document)")
+def composite_call(
+    computation: Applied,
+    operands: XlaOp | Sequence[XlaOp],
+    name: str,
+    attributes: Mapping[str, Any] | None = None,
+    version: int | None = None,
+) -> XlaOp:
+    """The result of an op of your own, which a backend may know by name and else decomposes.
+
+    Args:
+        computation: what the op does, in terms of others: an XlaComputation, or a callable on one
+            XlaOp for each operand; a callable may use ops of the enclosing builder, which are
+            passed as further operands.
+        operands: one for each parameter, of its shape.
+        name: of the op, in a namespace: ``"my_library.gelu"``.
+        attributes: facts about the op for the backend, by name: bools, numbers, strings, sequences
+            and mappings of these. A Python number is 64 bits wide, a NumPy number as wide as its
+            type.
+        version: the version of the op; 0 if it is not given.
+
+    Returns:
+        The computation's result.
+
+    Raises:
+        SignatureError: the operands are not those that the computation takes.
+        ShapeInferenceError: the name has no namespace, the version is negative, or an attribute
+            is none of these.
+        OperandError: no operand, or one that is no op.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[3])
+        >>> xb.composite_call(lambda v: v * v, x, "mine.square", {"exact": True}, 1).shape
+        f32[3]
+
+    Not in the document; XlaBuilder's CompositeCall.
+    """
+    arguments = need_ops("composite_call", "operand", operands)
+    if not arguments:
+        raise OperandError(
+            "composite_call: at least one operand is needed to know the builder, got none",
+            op="composite_call",
+        )
+    text = composite_attributes_text(attributes)
+    number = 0 if version is None else integer("composite_call", "version", version)
+    shapes = [a.shape for a in arguments]
+    recorded = _record("composite_call", "computation", computation, shapes, arguments)
+    with undone_on_error(resolve_builder("composite_call", *arguments)):
+        if isinstance(recorded, Recorded):
+            arguments = (*arguments, *append_captures(recorded))
+        applied = build(recorded) if isinstance(recorded, Recorded) else recorded
+        shapes = [a.shape for a in arguments]
+        shape = shape_inference.control_flow.composite_call(
+            applied.program_shape, shapes, name, number
+        )
+    said = {"to_apply": applied, "name": name, "composite_attributes": text, "version": number}
+    return record("composite", shape, arguments, said)
+
+
+@op("Scan", opcode="scan", section="xla_builder.h (not in the document)")
+def scan(
+    inputs: XlaOp | Sequence[XlaOp],
+    inits: XlaOp | Sequence[XlaOp],
+    computation: Applied,
+    scan_dimension: int,
+    scan_dimension_size: int | None = None,
+    *,
+    is_reverse: bool = False,
+    is_associative: bool | None = None,
+) -> XlaOp:
+    """A computation applied to the slices of arrays one after the other, carrying values along.
+
+    Args:
+        inputs: arrays of the same size in `scan_dimension`.
+        inits: the carries to begin with: arrays of any shapes.
+        computation: applied once for each index of `scan_dimension`, to the slice of each input
+            there, without that dimension, and to the carries; gives the elements of the outputs
+            and then the new carries, in one tuple. A computation, or a callable.
+        scan_dimension: the dimension along which the inputs are cut and the outputs put together.
+        scan_dimension_size: its size; needed only where there are no inputs.
+        is_reverse: whether to go from the last index to the first.
+        is_associative: a promise that the order of application does not matter, which lets a
+            backend take steps together; None promises nothing. (By name, as is_reverse.)
+
+    Returns:
+        A tuple: the outputs, each with `scan_dimension` inserted; then the last carries.
+
+    Raises:
+        ShapeInferenceError: sizes of the inputs differ; a dimension is out of range; the number
+            of steps is not known.
+        SignatureError: the computation does not take those elements and carries, or does not
+            give the carries back.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> x, start = b.parameter(xb.f32[5, 2]), b.parameter(xb.f32[2])
+        >>> def running_sum(element, total):
+        ...     return element + total, element + total
+        >>> xb.scan(x, start, running_sum, 0).shape
+        (f32[5,2], f32[2])
+
+    Not in the document; XlaBuilder's Scan.
+    """
+    given = need_ops("scan", "input", inputs)
+    carried = need_ops("scan", "init", inits)
+    if not given and not carried:
+        raise OperandError("scan: at least one input or init is needed, got none", op="scan")
+    dimension = integer("scan", "scan_dimension", scan_dimension)
+    size = None
+    if scan_dimension_size is not None:
+        size = integer("scan", "scan_dimension_size", scan_dimension_size)
+    reverse = flag("scan", "is_reverse", is_reverse)
+    associative = None
+    if is_associative is not None:
+        associative = flag("scan", "is_associative", is_associative)
+    input_shapes = builtins.tuple([o.shape for o in given])
+    init_shapes = builtins.tuple([o.shape for o in carried])
+    elements, _ = _scan_arguments(input_shapes, init_shapes, dimension, size)
+    resolve_builder("scan", *given, *carried)
+    applied = as_computation("scan", "computation", computation, elements)
+    shape = _scan_shape(input_shapes, init_shapes, applied.program_shape, dimension, size)
+    attributes = {
+        "to_apply": applied,
+        "scan_dimension": dimension,
+        "num_carries": len(carried),
+        "is_reverse": reverse,
+        "is_associative": associative,
+    }
+    return record("scan", shape, (*given, *carried), attributes)
+
+
+_scan_arguments = lru_cache(maxsize=4096)(shape_inference.control_flow.scan_arguments)
+_scan_shape = lru_cache(maxsize=4096)(shape_inference.control_flow.scan)
 
 
 @op("While", opcode="while", section="While")

@@ -1,5 +1,195 @@
-"""Batch normalization."""
+"""Batch normalization.
+
+Operation Semantics: BatchNormGrad, BatchNormInference, BatchNormTraining.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from builder.errors import ShapeInferenceError, shown
+from builder.ops.operands import need_op
+from builder.ops.registry import op
+from builder.recording import record
+from builder.shape_inference import normalization as infer
+from builder.shape_inference.check import integer
+from builder.xla_op import XlaOp
+
+__all__ = ["batch_norm_grad", "batch_norm_inference", "batch_norm_training"]
+
+_grad_shape = lru_cache(maxsize=65536)(infer.batch_norm_grad)
+_inference_shape = lru_cache(maxsize=65536)(infer.batch_norm_inference)
+_training_shape = lru_cache(maxsize=65536)(infer.batch_norm_training)
+
+
+@lru_cache(maxsize=65536)
+def _attributes(epsilon: float, feature_index: int) -> Mapping[str, Any]:
+    return MappingProxyType({"epsilon": epsilon, "feature_index": feature_index})
+
+
+def _operands(op: str, **values: Any) -> tuple[XlaOp, ...]:
+    """The values, by the names of the arguments, which must be XlaOps."""
+    return tuple([need_op(op, name, value) for name, value in values.items()])
+
+
+def _epsilon(op: str, value: Any) -> float:
+    """`value` as the f32 that XLA keeps it as."""
+    if isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
+        try:
+            with np.errstate(over="ignore"):
+                single = np.float32(value)
+        except OverflowError:  # an int beyond all floats
+            single = np.float32(np.inf)
+        if np.isfinite(single):
+            return float(single)
+    raise ShapeInferenceError(
+        f"{op}: epsilon must be a finite number that an f32 can hold, got {shown(value)}", op=op
+    )
+
+
+@op("BatchNormTraining", opcode="batch_norm_training", section="BatchNormTraining")
+def batch_norm_training(
+    operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int
+) -> XlaOp:
+    """An array normalized, and the mean and variance of each of its features.
+
+    For each feature, over all other dimensions, the mean and the variance of the operand's
+    elements x are computed, and ``scale * (x - mean) / sqrt(variance + epsilon) + offset``.
+
+    Args:
+        operand: an array of floating-point type and at least one dimension.
+        scale, offset: vectors of its element type, with one number for each feature.
+        epsilon: a finite number, kept as an f32, so that nothing is divided by 0.
+        feature_index: the dimension of the operand that numbers features.
+
+    Returns:
+        A tuple: the normalized array, of the operand's shape; the vector of the features' means;
+        that of their variances (the mean of squared differences, not divided by one less).
+
+    Raises:
+        ShapeInferenceError: another type than floating-point, or several; no such dimension; a
+            vector of another size; `epsilon` is no such number.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> x, v = b.parameter(xb.f32[32, 8, 8, 3]), b.parameter(xb.f32[3])
+        >>> xb.batch_norm_training(x, v, v, epsilon=1e-5, feature_index=3).shape
+        (f32[32,8,8,3], f32[3], f32[3])
+
+    Operation Semantics: BatchNormTraining.
+    """
+    operands = _operands("batch_norm_training", operand=operand, scale=scale, offset=offset)
+    number = integer("batch_norm_training", "feature_index", feature_index)
+    attributes = _attributes(_epsilon("batch_norm_training", epsilon), number)
+    shape = _training_shape(*[o.shape for o in operands], number)
+    return record("batch_norm_training", shape, operands, attributes)
+
+
+@op("BatchNormInference", opcode="batch_norm_inference", section="BatchNormInference")
+def batch_norm_inference(
+    operand: XlaOp,
+    scale: XlaOp,
+    offset: XlaOp,
+    mean: XlaOp,
+    variance: XlaOp,
+    epsilon: float,
+    feature_index: int,
+) -> XlaOp:
+    """An array normalized with a mean and a variance that are given for each of its features.
+
+    What `batch_norm_training` computes, ``scale * (x - mean) / sqrt(variance + epsilon) + offset``,
+    with estimates for mean and variance.
+
+    Args:
+        operand: an array of floating-point type and at least one dimension.
+        scale, offset, mean, variance: vectors of its element type, with one number for each
+            feature.
+        epsilon: a finite number, kept as an f32, so that nothing is divided by 0.
+        feature_index: the dimension of the operand that numbers features.
+
+    Returns:
+        An array of the operand's shape.
+
+    Raises:
+        ShapeInferenceError: another type than floating-point, or several; no such dimension; a
+            vector of another size; `epsilon` is no such number.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> x, v = b.parameter(xb.f32[32, 8, 8, 3]), b.parameter(xb.f32[3])
+        >>> xb.batch_norm_inference(x, v, v, v, v, epsilon=1e-5, feature_index=3).shape
+        f32[32,8,8,3]
+
+    Operation Semantics: BatchNormInference.
+    """
+    operands = _operands(
+        "batch_norm_inference",
+        operand=operand,
+        scale=scale,
+        offset=offset,
+        mean=mean,
+        variance=variance,
+    )
+    number = integer("batch_norm_inference", "feature_index", feature_index)
+    attributes = _attributes(_epsilon("batch_norm_inference", epsilon), number)
+    shape = _inference_shape(*[o.shape for o in operands], number)
+    return record("batch_norm_inference", shape, operands, attributes)
+
+
+@op("BatchNormGrad", opcode="batch_norm_grad", section="BatchNormGrad")
+def batch_norm_grad(
+    operand: XlaOp,
+    scale: XlaOp,
+    mean: XlaOp,
+    variance: XlaOp,
+    grad_output: XlaOp,
+    epsilon: float,
+    feature_index: int,
+) -> XlaOp:
+    """The gradients of `batch_norm_training` with respect to its operand, scale and offset.
+
+    Args:
+        operand, scale: what was given to `batch_norm_training`: an array of floating-point type,
+            and a vector with one number for each feature.
+        mean, variance: what it gave: vectors with one number for each feature.
+        grad_output: the gradient with respect to the normalized array, of the operand's sizes.
+        epsilon: as it was given there.
+        feature_index: the dimension of the operand that numbers features.
+
+    Returns:
+        A tuple: the gradients with respect to the operand, of its shape, and to the scale and to
+        the offset, vectors of one number for each feature.
+
+    Raises:
+        ShapeInferenceError: another type than floating-point, or several; no such dimension;
+            another size; `epsilon` is no such number.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> x, v = b.parameter(xb.f32[32, 8, 8, 3]), b.parameter(xb.f32[3])
+        >>> y, mean, variance = xb.batch_norm_training(x, v, v, 1e-5, 3)
+        >>> xb.batch_norm_grad(x, v, mean, variance, y, epsilon=1e-5, feature_index=3).shape
+        (f32[32,8,8,3], f32[3], f32[3])
+
+    Operation Semantics: BatchNormGrad.
+    """
+    operands = _operands(
+        "batch_norm_grad",
+        operand=operand,
+        scale=scale,
+        mean=mean,
+        variance=variance,
+        grad_output=grad_output,
+    )
+    number = integer("batch_norm_grad", "feature_index", feature_index)
+    attributes = _attributes(_epsilon("batch_norm_grad", epsilon), number)
+    shape = _grad_shape(*[o.shape for o in operands], number)
+    return record("batch_norm_grad", shape, operands, attributes)

@@ -35,6 +35,7 @@ __all__ = [
     "pad",
     "pad_in_dim",
     "reshape",
+    "reshape_with_inferred_dimension",
     "rev",
     "slice",
     "slice_in_dim",
@@ -164,6 +165,44 @@ def reshape(
     if order != tuple(range(len(order))):
         operand = transpose(operand, order)
     return record("reshape", shape, (operand,))
+
+
+@op(
+    "ReshapeWithInferredDimension",
+    opcode="reshape",
+    section="xla_builder.h (not in the document)",
+)
+def reshape_with_inferred_dimension(
+    operand: XlaOp, new_sizes: Sequence[int], inferred_dimension: int
+) -> XlaOp:
+    """A `reshape` that says which size of the result depends on the operand's dynamic size.
+
+    Args:
+        operand: an array.
+        new_sizes: the sizes of the result, with as many elements as the operand has. All are
+            given: it is the dynamic size that is inferred, not the bound.
+        inferred_dimension: the dimension of the result that becomes bounded where a bounded one is
+            split, ``[<=6] -> [<=2,3]`` for 0; -1 where there is none.
+
+    Returns:
+        An array of sizes `new_sizes`.
+
+    Raises:
+        ShapeInferenceError: as in `reshape`; the result has no such dimension.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter("f32[<=6]")
+        >>> xb.reshape_with_inferred_dimension(x, [2, 3], 0).shape
+        f32[<=2,3]
+
+    Not in the document; XlaBuilder's ReshapeWithInferredDimension.
+    """
+    name = "reshape_with_inferred_dimension"
+    source = need_op(name, "operand", operand)
+    sizes = integers(name, "new_sizes", new_sizes)
+    inferred = integer(name, "inferred_dimension", inferred_dimension)
+    return record("reshape", _reshape_shape(source.shape, sizes, None, name, inferred), (source,))
 
 
 _collapse_shape = lru_cache(maxsize=65536)(infer.collapse)

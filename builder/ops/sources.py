@@ -23,3 +23,18 @@ op(
     is_method=True,
 )(XlaBuilder.constant)
 op("Iota", opcode="iota", section="Iota", family="reshaping", is_method=True)(XlaBuilder.iota)
+op("ReplicaId", opcode="replica_id", section="ReplicaId", family="collectives", is_method=True)(
+    XlaBuilder.replica_id
+)
+op(
+    "PartitionId",
+    opcode="partition_id",
+    section="StableHLO (not in the document)",
+    family="collectives",
+    is_method=True,
+)(XlaBuilder.partition_id)
+op("CreateToken", opcode="create_token", section=_BUILDER_H, family="host", is_method=True)(
+    XlaBuilder.create_token
+)
+op("Infeed", opcode="infeed", section="Infeed", family="host", is_method=True)(XlaBuilder.infeed)
+op("Recv", opcode="recv", section="Recv", family="host", is_method=True)(XlaBuilder.recv)

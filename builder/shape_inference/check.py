@@ -11,6 +11,8 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
+
 from builder.errors import ShapeInferenceError, SignatureError, shown
 from builder.primitive_type import PrimitiveType
 from builder.shape import (
@@ -22,7 +24,7 @@ from builder.shape import (
     shapes_text,
 )
 
-__all__ = ["Check", "integer", "integers"]
+__all__ = ["Check", "flag", "integer", "integers"]
 
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
@@ -79,6 +81,17 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
         if type(value) is not int or not _LOWEST <= value <= _HIGHEST:
             return tuple(integer(op, f"each of {name}", v) for v in found)
     return found
+
+
+def flag(op: str, name: str, value: Any) -> bool:
+    """`value` as a bool; a NumPy one is taken too, a number is not.
+
+    Raises:
+        ShapeInferenceError: it is neither True nor False.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise ShapeInferenceError(f"{op}: {name} must be True or False, got {shown(value)}", op=op)
 
 
 def _text(values: Sequence[Any]) -> str:

@@ -6,18 +6,23 @@ Operation Semantics: Call, Conditional, GetTupleElement, OptimizationBarrier, Tu
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Sequence
 
 from builder import primitive_type as pt
+from builder.errors import shown
 from builder.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 from builder.shape_inference.check import Check
 
 __all__ = [
     "call",
+    "composite_call",
     "conditional",
     "get_tuple_element",
     "optimization_barrier",
     "same_shape",
+    "scan",
+    "scan_arguments",
     "tuple",
     "while_",
 ]
@@ -76,9 +81,9 @@ def optimization_barrier(operand: Shape) -> Shape:
     return operand
 
 
-def call(computation: ProgramShape, operands: Sequence[Shape]) -> Shape:
+def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call") -> Shape:
     """Shape of the result of a computation called with these operands."""
-    check = Check.numbered("call", "operand", operands)
+    check = Check.numbered(op, "operand", operands)
     count = len(computation.parameters)
     if count != len(operands):
         check.signature(
@@ -96,6 +101,128 @@ def call(computation: ProgramShape, operands: Sequence[Shape]) -> Shape:
                 f"operand {index} is {given})",
             )
     return computation.result
+
+
+_COMPOSITE_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
+
+
+def composite_call(
+    computation: ProgramShape, operands: Sequence[Shape], name: str, version: int = 0
+) -> Shape:
+    """Shape of the result of an op that the computation decomposes: what that gives.
+
+    Example:
+        >>> import builder as xb
+        >>> f32 = xb.f32[3]
+        >>> square = xb.ProgramShape([f32], f32)
+        >>> xb.shape_inference.control_flow.composite_call(square, [f32], "mine.square")
+        f32[3]
+    """
+    check = Check.numbered("composite_call", "operand", operands)
+    if not isinstance(name, str) or not _COMPOSITE_NAME.fullmatch(name):
+        check.fail(
+            f"name must be one in a namespace, of letters, digits and dots, got {shown(name)}",
+            fix='write name="my_library.my_op"',
+        )
+    if not 0 <= version < 2**31:
+        check.fail(f"version must not be negative and must fit 31 bits, got {version}")
+    return call(computation, operands, op="composite_call")
+
+
+def scan_arguments(
+    inputs: Sequence[Shape],
+    inits: Sequence[Shape],
+    scan_dimension: int,
+    scan_dimension_size: int | None = None,
+) -> builtins.tuple[builtins.tuple[ArrayShape, ...], int]:
+    """What the computation of a `scan` takes (an element of each input, each carry), and how often
+    it is applied.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.control_flow.scan_arguments([xb.f32[5, 2]], [xb.s32[()]], 0)
+        ((f32[2], s32[]), 5)
+    """
+    check = Check.numbered("scan", "input", inputs)
+    check.shapes.update({f"init {i}": s for i, s in enumerate(inits)})
+    arrays = check.arrays()
+    check.that(scan_dimension >= 0, f"scan_dimension must not be negative, got {scan_dimension}")
+    size = scan_dimension_size
+    if size is not None and size < 0:
+        check.fail(f"scan_dimension_size must not be negative, got {size}")
+    elements = []
+    for index, array in enumerate(arrays):
+        if not array.is_bounded:
+            check.fail("the sizes of operands must have a bound")
+        if index >= len(inputs):
+            elements.append(array)
+            continue
+        check.dimension(scan_dimension, of=f"input {index}", name="scan_dimension")
+        found = array.dimensions[scan_dimension]
+        if size is None:
+            size = found
+        elif size != found:
+            check.fail(
+                f"the inputs must have the same size in dimension {scan_dimension}, {size}, got "
+                f"{found} of input {index}",
+                dimension=scan_dimension,
+            )
+        sizes, dynamic = array.dimensions, array.dynamic_dimensions
+        after = scan_dimension + 1
+        elements.append(
+            intern_array(
+                array.element_type,
+                sizes[:scan_dimension] + sizes[after:],
+                dynamic[:scan_dimension] + dynamic[after:],
+            )
+        )
+    if size is None:
+        check.fail("scan_dimension_size must be given where there are no inputs")
+    return builtins.tuple(elements), size
+
+
+def scan(
+    inputs: Sequence[Shape],
+    inits: Sequence[Shape],
+    computation: ProgramShape,
+    scan_dimension: int,
+    scan_dimension_size: int | None = None,
+) -> TupleShape:
+    """Shape of a scan's result, a tuple: each output with the scanned dimension, then the carries.
+
+    Example:
+        >>> import builder as xb
+        >>> f32 = xb.f32[()]
+        >>> step = xb.ProgramShape([f32, f32], xb.tuple_shape(f32, f32))
+        >>> xb.shape_inference.control_flow.scan([xb.f32[5]], [f32], step, 0)
+        (f32[5], f32[])
+    """
+    elements, size = scan_arguments(inputs, inits, scan_dimension, scan_dimension_size)
+    check = Check.numbered("scan", "input", inputs)
+    check.shapes.update({f"init {i}": s for i, s in enumerate(inits)})
+    takes = ", ".join(map(str, elements))
+    carries = ", ".join(["outputs...", *map(str, inits)])
+    expected = f"of signature ({takes}) -> ({carries}), elements of the inputs and carries"
+    parameters = computation.parameters
+    if len(parameters) != len(elements) or not all(map(same_shape, parameters, elements)):
+        check.signature("computation", computation, expected)
+    result = computation.result
+    gives = result.elements if isinstance(result, TupleShape) else (result,)
+    count = len(gives) - len(inits)
+    if count < 0 or not all(map(same_shape, gives[count:], inits)):
+        check.signature(
+            "computation", computation, expected, fix="give the new carries after the outputs"
+        )
+    outputs = []
+    for index, output in enumerate(gives[:count]):
+        if not isinstance(output, ArrayShape) or output.rank < scan_dimension:
+            check.fail(
+                f"output {index} of computation must be an array of at least {scan_dimension} "
+                f"dimensions, to get dimension {scan_dimension} as the scanned one, got {output}"
+            )
+        sizes = [*output.dimensions[:scan_dimension], size, *output.dimensions[scan_dimension:]]
+        outputs.append(check.result(output.element_type, sizes))
+    return TupleShape([*outputs, *gives[count:]])
 
 
 def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:

@@ -32,6 +32,7 @@ __all__ = [
     "map",
     "reduce_precision",
     "select",
+    "stochastic_convert_type",
     "unary",
 ]
 
@@ -80,6 +81,7 @@ BINARY_TYPES: Final[dict[str, tuple[frozenset[PrimitiveType], str]]] = {
     "divide": _ARITHMETIC,
     "maximum": (_ORDERED, "pred, integer or floating-point"),
     "minimum": (_ORDERED, "pred, integer or floating-point"),
+    "mulhi": (_INTEGRAL, "integer"),
     "multiply": (_ALL, "any"),
     "or": _LOGICAL,
     "power": _ARITHMETIC,
@@ -182,7 +184,7 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
     """Shape of ``clamp(min, operand, max)``: that of `operand`.
 
     `min` and `max` have the operand's shape or are scalars. A scalar operand fits array bounds,
-    as in XLA; the result then has the bounds' shape.
+    as in XLA; the result then has the bounds' sizes, bounded ones fixed.
     """
     check = Check("clamp", min=min, operand=operand, max=max)
     check.arrays()
@@ -199,7 +201,11 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
                 else "min and max must have the same sizes, or be scalars",
                 fix="broadcast it first with xb.broadcast_in_dim",
             )
-    return intern_array(result.element_type, result.dimensions, result.dynamic_dimensions)
+    dynamic = result.dynamic_dimensions
+    if not arrays[0].rank:
+        # A scalar operand is broadcast to fixed sizes.
+        dynamic = tuple(n == UNBOUNDED for n in result.dimensions)
+    return intern_array(result.element_type, result.dimensions, dynamic)
 
 
 def _same_sizes(a: ArrayShape, b: ArrayShape) -> bool:
@@ -299,6 +305,37 @@ def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> 
     if mantissa_bits < 0:
         check.fail(f"mantissa_bits must not be negative, got {mantissa_bits}")
     return intern_array(array.element_type, array.dimensions, array.dynamic_dimensions)
+
+
+def stochastic_convert_type(
+    operand: Shape, random: Shape, new_element_type: PrimitiveType
+) -> ArrayShape:
+    """Shape of a conversion that rounds at random: the operand's sizes with the new element type.
+
+    Example:
+        >>> import builder as xb
+        >>> infer = xb.shape_inference.elementwise
+        >>> infer.stochastic_convert_type(xb.f32[4], xb.u32[4], xb.s8)
+        s8[4]
+    """
+    check = Check("stochastic_convert_type", operand=operand, random=random)
+    array, bits = check.arrays()
+    source = check.element_type("operand", _FLOATING, "floating-point")
+    if not (bits.element_type.is_integral and not bits.element_type.is_signed):
+        check.fail(f"random must be of unsigned integer type, got {bits.element_type}")
+    if bits.element_type.bits != source.bits:
+        check.fail(
+            f"random must have as many bits as the operand's elements, {source.bits}, "
+            f"got {bits.element_type}",
+            fix=f"give random numbers of type u{source.bits}",
+        )
+    if (array.dimensions, array.dynamic_dimensions) != (bits.dimensions, bits.dynamic_dimensions):
+        check.fail("operand and random must have the same sizes")
+    if not (new_element_type.is_integral or new_element_type.is_floating):
+        check.fail(
+            f"new_element_type must be an integer or floating-point type, got {new_element_type}"
+        )
+    return intern_array(new_element_type, array.dimensions, array.dynamic_dimensions)
 
 
 def map(

@@ -110,16 +110,29 @@ def reshape(
     new_sizes: Sequence[int],
     dimensions: Sequence[int] | None = None,
     op: str = "reshape",
+    inferred_dimension: int = -1,
 ) -> ArrayShape:
     """Shape of the same elements in an array of other sizes.
+
+    Where a bounded dimension is split, and no more than one of its parts may be bounded,
+    `inferred_dimension` says which; -1 says nothing.
 
     Example:
         >>> import builder as xb
         >>> xb.shape_inference.reshaping.reshape(xb.f32[4, 6], [8, 3])
         f32[8,3]
+        >>> bounded = xb.parse_shape("f32[<=6]")
+        >>> xb.shape_inference.reshaping.reshape(bounded, [2, 3], inferred_dimension=0)
+        f32[<=2,3]
     """
     check = Check(op, operand=operand)
     array = check.array("operand")
+    if not -1 <= inferred_dimension < max(len(new_sizes), 1):
+        check.fail(
+            f"inferred_dimension must be a dimension of the result, 0 to {len(new_sizes) - 1}, or "
+            f"-1 for none, got {inferred_dimension}",
+            dimension=inferred_dimension,
+        )
     if dimensions is not None:
         check.permutation(dimensions, of="operand", name="dimensions")
         array = _permuted(array, dimensions)
@@ -136,7 +149,7 @@ def reshape(
         )
     dynamic = [False] * len(new_sizes)
     if not array.is_static:
-        for place in _dynamic_after_reshape(check, array, new_sizes):
+        for place in _dynamic_after_reshape(check, array, new_sizes, inferred_dimension):
             dynamic[place] = True
     return check.result(array.element_type, new_sizes, dynamic)
 
@@ -156,7 +169,7 @@ def _permuted(array: ArrayShape, permutation: Sequence[int]) -> ArrayShape:
 Cut = tuple[int, int]
 
 
-def _equal_products(old: Sequence[int], new: Sequence[int]) -> list[Cut]:
+def equal_products(old: Sequence[int], new: Sequence[int]) -> list[Cut]:
     """Where both size lists can be cut so that the parts between two cuts have equal products.
 
     Cuts (i, j) stand before old[i] and new[j], as many as there can be; a size of 1 that has no
@@ -195,14 +208,17 @@ def _equal_products(old: Sequence[int], new: Sequence[int]) -> list[Cut]:
     return cuts
 
 
-def _dynamic_after_reshape(check: Check, array: ArrayShape, new_sizes: Sequence[int]) -> list[int]:
+def _dynamic_after_reshape(
+    check: Check, array: ArrayShape, new_sizes: Sequence[int], inferred_dimension: int
+) -> list[int]:
     """The dimensions of a reshape's result that are bounded because the operand's are.
 
     A bounded dimension may be combined with others (``[2,<=3] -> [<=6]``), or split, when all new
-    sizes but one are 1 (``[<=6] -> [<=6,1]``). Split otherwise (``[<=6] -> [2,3]``) the result is
-    static, as XLA has it. Both at once is rejected.
+    sizes but one are 1 (``[<=6] -> [<=6,1]``). Split otherwise (``[<=6] -> [2,3]``) the inferred
+    dimension is bounded, or where there is none the result static, as XLA has it. Both at once is
+    rejected.
     """
-    cuts = _equal_products(array.dimensions, new_sizes)
+    cuts = equal_products(array.dimensions, new_sizes)
     last = array.rank - 1
     found = []
     for dimension, (size, dynamic) in enumerate(_dimensions(array)):
@@ -231,6 +247,8 @@ def _dynamic_after_reshape(check: Check, array: ArrayShape, new_sizes: Sequence[
             found.append(len(new_sizes) - 1 if dimension == last else 0)
         elif new_end - new_start == 1:
             found.append(new_start)
+        elif inferred_dimension != -1 and new_end > new_start:
+            found.append(inferred_dimension)
         else:
             larger = [j for j in range(new_start, new_end) if new_sizes[j] != 1]
             if len(larger) == 1:

@@ -15,13 +15,22 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from lowering import jaxlib_api
+from lowering.host_calls import PythonFunction
 from lowering.legalize import (
     collectives as collectives,
     contraction as contraction,
     dynamic as dynamic,
+    elementwise as elementwise,
     host as host,
+    indexing as indexing,
+    linalg as linalg,
+    normalization as normalization,
+    random as random,
 )
+from lowering.legalize.agreement import compare_conditions
+from lowering.legalize.partitions import make_manual
 from lowering.legalize.registry import REWRITES, Rewriter
+from lowering.participants import are_in, check_participants
 
 __all__ = ["Legalized", "legalize"]
 
@@ -42,7 +51,14 @@ class Legalized:
 
 
 def legalize(
-    module: ir.Module, name: str, platform: str, num_replicas: int = 1, num_partitions: int = 1
+    module: ir.Module,
+    name: str,
+    platform: str,
+    num_replicas: int = 1,
+    num_partitions: int = 1,
+    *,
+    devices: Sequence[Any] = (),
+    functions: Sequence[PythonFunction] = (),
 ) -> Legalized:
     """A module as `platform` can run it.
 
@@ -51,17 +67,25 @@ def legalize(
         name: the computation's name, for messages.
         platform: "cpu", "gpu", "tpu".
         num_replicas, num_partitions: on how many devices it is to run.
+        devices: these devices, the partitions of replica 0, those of replica 1, and so on.
+        functions: the Python functions that came along with the module.
 
     Raises:
         CompileError: it can't be run there as it is.
     """
     code = jaxlib_api.bytecode(module)
     table = REWRITES.get(platform, {})
+    bounded = dynamic.has_bounded_sizes(module.operation, code)
     # Looked for in the bytes: walking over the operations costs a microsecond each.
-    if not any(one.partition(".")[2].encode() + b"\0" in code for one in table):
+    across = are_in(code)
+    if across:
+        check_participants(module.operation, name, num_replicas, num_partitions)
+    in_parts = num_partitions > 1
+    names = (one.partition(".")[2].encode() + b"\0" for one in table)
+    if not (bounded or in_parts) and not any(one in code for one in names):
         return Legalized(module.operation, code, ())
     copy = module.operation.clone()
-    rewriter = Rewriter(name, platform, num_replicas, num_partitions)
+    rewriter = Rewriter(name, platform, num_replicas, num_partitions, devices, functions)
     found: list[ir.Operation] = []
 
     def note(operation: ir.Operation) -> ir.WalkResult:
@@ -70,7 +94,14 @@ def legalize(
         return ir.WalkResult.ADVANCE
 
     copy.operation.walk(note)
-    for operation in found:
-        table[operation.name](rewriter, operation)
+    with module.context:
+        for operation in found:
+            table[operation.name](rewriter, operation)
+    if across and platform == "cpu" and num_replicas * num_partitions > 1:
+        compare_conditions(rewriter, copy.operation)
+    if bounded:
+        dynamic.legalize_bounded(rewriter, copy.operation)
+    if in_parts:
+        make_manual(rewriter, copy.operation)
     copy.operation.verify()
     return Legalized(copy.operation, jaxlib_api.bytecode(copy), rewriter.callbacks)

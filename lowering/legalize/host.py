@@ -1,3 +1,166 @@
-"""Infeed, outfeed and Python functions, where a client can't serve them."""
+"""Infeed, outfeed and Python functions, which a program on CPU calls Python for; send and recv."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from builder.shape import ArrayShape
+from lowering import infeed, jaxlib_api
+from lowering.errors import CompileError, recorded_at
+from lowering.host_calls import PYTHON_CALL, PythonFunction, guarded, python_callback
+from lowering.legalize.registry import STANDS_FOR, Rewriter, Value, refuse, rewrite
+from lowering.types import attribute_text, shape_of_type
+
+_CHANNELS: Final = {
+    "send": "xb.collective_permute sends from replica to replica, xb.outfeed and xb.python_call to "
+    "the host",
+    "recv": "xb.collective_permute sends from replica to replica; xb.infeed_with_token and "
+    "xb.python_call receive from the host",
+}
+for _name, _fix in _CHANNELS.items():
+    refuse(f"stablehlo.{_name}", "cpu", reason="XLA has no code for it there", fix=_fix)
+for _name in ("infeed", "outfeed"):
+    refuse(
+        f"stablehlo.{_name}",
+        *("gpu", "tpu"),
+        reason="jaxlib gives a client no way to it, and the program would wait for ever",
+        fix="pass values as arguments and results, or compile for 'cpu'",
+    )
+
+
+@rewrite("stablehlo.infeed", "cpu")
+def _infeed(rewriter: Rewriter, operation: ir.Operation) -> None:
+    """A call of a function that takes the next value out of the device's queue."""
+    *data, token = [result.type for result in operation.results]
+    if not data:
+        # Nothing is read for an empty tuple.
+        rewriter.replace(operation, list(operation.operands))
+        return
+    shapes = [_array(t) for t in data]
+    name, place = rewriter.name, recorded_at(operation.location)
+
+    def read(device: Any, _arguments: Sequence[Any]) -> tuple[Any, ...]:
+        return (*infeed.read(device, shapes, name, place), None)
+
+    call = _call(rewriter, operation, [*data, token], "infeed", read)
+    rewriter.replace(operation, list(call.results))
+
+
+@rewrite("stablehlo.outfeed", "cpu")
+def _outfeed(rewriter: Rewriter, operation: ir.Operation) -> None:
+    """A call of a function that puts a value into the device's queue."""
+    if len(operation.operands) == 1:
+        rewriter.replace(operation, list(operation.operands))
+        return
+
+    def write(device: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        infeed.write(device, arguments[:-1])
+        return (None,)
+
+    call = _call(rewriter, operation, [operation.results[0].type], "outfeed", write)
+    rewriter.replace(operation, list(call.results))
+
+
+@rewrite("stablehlo.custom_call", "cpu", "gpu", "tpu")
+def _python_call(rewriter: Rewriter, operation: ir.Operation) -> None:
+    """A call of a Python function; other custom calls stay as they are."""
+    if attribute_text(operation.attributes["call_target_name"]) != PYTHON_CALL:
+        return
+    place = recorded_at(operation.location)
+    called = _function_of(rewriter, operation, place)
+    if rewriter.platform != "cpu":
+        raise CompileError(
+            f"compile: {rewriter.name}: python_call{place} can't run on {rewriter.platform}: a "
+            f"program calls Python on CPU alone, got function {called.name}{called.place}\n"
+            f"fix: compile for 'cpu', or split the computation there",
+            op="python_call",
+        )
+    function = python_callback(called, rewriter.name, place)
+    types = [result.type for result in operation.results]
+    call = _callback(rewriter, operation, types, list(operation.operands), "python_call", function)
+    if "has_side_effect" in operation.attributes:
+        call.attributes["has_side_effect"] = operation.attributes["has_side_effect"]
+    rewriter.replace(operation, list(call.results))
+
+
+def _function_of(rewriter: Rewriter, operation: ir.Operation, place: str) -> PythonFunction:
+    """The function that a call means, which the module must have brought along."""
+    name, index = "?", None
+    if "backend_config" in operation.attributes:
+        text = str(operation.attributes["backend_config"])
+        name = (re.search(r'name = "([^"]*)"', text) or ["", "?"])[1]
+        found = re.search(r"\bindex = (\d+)", text)
+        index = None if found is None else int(found[1])
+    if index is None or index >= len(rewriter.functions):
+        raise CompileError(
+            f"compile: {rewriter.name}: python_call{place} calls the Python function {name}, which "
+            f"the module does not hold: it was read from a file or a text\n"
+            f"fix: compile the computation itself, in the program that records it",
+            op="python_call",
+        )
+    return rewriter.functions[index]
+
+
+def _array(mlir_type: ir.Type) -> ArrayShape:
+    shape = shape_of_type(mlir_type)
+    assert isinstance(shape, ArrayShape)  # the verifier has said so
+    return shape
+
+
+def _call(
+    rewriter: Rewriter,
+    operation: ir.Operation,
+    results: Sequence[ir.Type],
+    stands_for: str,
+    function: Callable[[Any, Sequence[Any]], tuple[Any, ...]],
+) -> ir.Operation:
+    """A call of a function that is told on which device the program runs."""
+    if rewriter.num_partitions > 1:
+        raise CompileError(
+            f"compile: {rewriter.name}: {stands_for}{recorded_at(operation.location)} can't run "
+            f"where a replica is cut into partitions, got {rewriter.num_partitions}\n"
+            f"fix: run it on replicas, or pass values as arguments",
+            op=stands_for,
+        )
+    devices = rewriter.devices
+    operands = list(operation.operands)
+    if len(devices) == 1:
+
+        def call(*arguments: Any) -> tuple[Any, ...]:
+            return function(devices[0], arguments)
+
+    else:
+        number_type = ir.Type.parse("tensor<ui32>")
+        number = rewriter.create("stablehlo.replica_id", [number_type], [], before=operation)
+        operands.insert(0, number.result)
+
+        def call(*arguments: Any) -> tuple[Any, ...]:
+            return function(devices[int(np.asarray(arguments[0]))], arguments[1:])
+
+    made = _callback(rewriter, operation, results, operands, stands_for, guarded(call))
+    made.attributes["has_side_effect"] = ir.BoolAttr.get(True)
+    return made
+
+
+def _callback(
+    rewriter: Rewriter,
+    operation: ir.Operation,
+    results: Sequence[ir.Type],
+    operands: Sequence[Value],
+    stands_for: str,
+    function: Callable[..., tuple[Any, ...]],
+) -> ir.Operation:
+    """A custom call of a guarded Python function before `operation`."""
+    index = rewriter.add_callback(function)
+    attributes: dict[str, ir.Attribute] = {
+        "call_target_name": ir.StringAttr.get(jaxlib_api.CALLBACK_TARGET),
+        "api_version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4),
+        "backend_config": ir.Attribute.parse(f"{{index = {index} : ui64}}"),
+        STANDS_FOR: ir.StringAttr.get(stands_for),
+    }
+    return rewriter.create("stablehlo.custom_call", results, operands, attributes, before=operation)

@@ -10,14 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jaxlib.mlir import ir
 
-__all__ = ["REFUSALS", "REWRITES", "Refusal", "Rewrite", "Rewriter", "refuse", "rewrite"]
+if TYPE_CHECKING:
+    from lowering.host_calls import PythonFunction
+
+__all__ = [
+    "REFUSALS",
+    "REWRITES",
+    "STANDS_FOR",
+    "Refusal",
+    "Rewrite",
+    "Rewriter",
+    "refuse",
+    "rewrite",
+]
 
 Value = Any
 """An SSA value."""
+
+STANDS_FOR: Final = "xlabuilder.stands_for"
+"""An attribute of a custom call made by a rewrite: the op that it was, for messages."""
 
 
 @dataclass
@@ -28,6 +43,8 @@ class Rewriter:
         name: the computation's name, for messages.
         platform: "cpu", "gpu", "tpu": where the module is to run.
         num_replicas, num_partitions: on how many devices it is to run.
+        devices: these devices, the partitions of replica 0, those of replica 1, and so on.
+        functions: the Python functions that came along with the module.
         callbacks: the Python functions that the module calls, in the order of their indices.
     """
 
@@ -35,6 +52,8 @@ class Rewriter:
     platform: str
     num_replicas: int = 1
     num_partitions: int = 1
+    devices: Sequence[Any] = ()
+    functions: Sequence[PythonFunction] = ()
     callbacks: list[Callable[..., Any]] = field(default_factory=list)
 
     def create(
@@ -75,10 +94,16 @@ Rewrite = Callable[[Rewriter, ir.Operation], None]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a platform can't run an operation, and what to write instead."""
+    """Why a platform can't run an operation, and what to write instead.
+
+    Attributes:
+        reason, fix: the words of the message.
+        unless: says of an operation of that name that it can be run all the same.
+    """
 
     reason: str
     fix: str
+    unless: Callable[[ir.Operation], bool] | None = None
 
 
 REWRITES: Final[dict[str, dict[str, Rewrite]]] = {}
@@ -99,7 +124,13 @@ def rewrite(name: str, *platforms: str) -> Callable[[Rewrite], Rewrite]:
     return enter
 
 
-def refuse(name: str, *platforms: str, reason: str, fix: str) -> None:
+def refuse(
+    name: str,
+    *platforms: str,
+    reason: str,
+    fix: str,
+    unless: Callable[[ir.Operation], bool] | None = None,
+) -> None:
     """Enters the operation `name` as one that these platforms can't run."""
     for platform in platforms:
-        REFUSALS.setdefault(platform, {})[name] = Refusal(reason, fix)
+        REFUSALS.setdefault(platform, {})[name] = Refusal(reason, fix, unless)

@@ -1,3 +1,145 @@
-"""Operations across devices, in StableHLO."""
+"""Operations across devices in StableHLO."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jaxlib.mlir import ir
+
+from builder.attributes import ChannelHandle, ReplicaGroups
+from builder.shape import ArrayShape, TupleShape, intern_array, leaves
+from builder.workarounds import channel_of, explicit_groups, is_empty_exchange
+from builder.xla_op import XlaOp
+from lowering.flattening import unflatten
+from lowering.mlir_context import MlirContext
+from lowering.rules.elementwise import filled
+from lowering.rules.registry import DIRECT, Value, rule
+
+if TYPE_CHECKING:
+    from lowering.emitter import Emitter
+
+Attributes = dict[str, ir.Attribute]
+
+DIRECT["replica_id"] = "stablehlo.replica_id"
+DIRECT["partition_id"] = "stablehlo.partition_id"
+
+
+def _table(mlir: MlirContext, rows: tuple[tuple[int, ...], ...], width: int) -> ir.Attribute:
+    """Rows of numbers as a dense attribute; short rows are filled up with -1."""
+    if not rows:
+        return mlir.parsed(f"dense<> : tensor<0x{width}xi64>")
+    width = max(map(len, rows))
+    filled = [list(row) + [-1] * (width - len(row)) for row in rows]
+    return mlir.parsed(f"dense<{filled}> : tensor<{len(rows)}x{width}xi64>")
+
+
+def _channel(mlir: MlirContext, channel: ChannelHandle) -> ir.Attribute:
+    text = f"#stablehlo.channel_handle<handle = {channel.handle}, type = {int(channel.type)}>"
+    return mlir.parsed(text)
+
+
+def _participants(mlir: MlirContext, op: XlaOp) -> Attributes:
+    groups: ReplicaGroups = explicit_groups(op)
+    found = {"replica_groups": _table(mlir, groups.groups, 0)}
+    channel = channel_of(op)
+    if channel is not None:
+        found["channel_handle"] = _channel(mlir, channel)
+    if op.attributes.get("use_global_device_ids"):
+        found["use_global_device_ids"] = mlir.parsed("unit")
+    return found
+
+
+@rule("all_reduce")
+def all_reduce(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    attributes = _participants(ctx.mlir, op)
+    operation = ctx.create("stablehlo.all_reduce", op.shape, operands, attributes, regions=1)
+    ctx.emit_region(operation.regions[0], op.attributes["to_apply"])
+    return unflatten(op.shape, iter(operation.results))
+
+
+def _empty(ctx: Emitter, op: XlaOp) -> Value:
+    """The result of an exchange of arrays without elements."""
+    arrays = [s for s in leaves(op.shape) if isinstance(s, ArrayShape)]
+    return unflatten(op.shape, iter([filled(ctx, shape, 0) for shape in arrays]))
+
+
+@rule("all_gather")
+def all_gather(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    if is_empty_exchange(op):
+        return _empty(ctx, op)
+    attributes = _participants(ctx.mlir, op)
+    attributes["all_gather_dim"] = ctx.mlir.i64(op.attributes["all_gather_dim"])
+    operation = ctx.create("stablehlo.all_gather", op.shape, operands, attributes)
+    return unflatten(op.shape, iter(operation.results))
+
+
+@rule("reduce_scatter")
+def reduce_scatter(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """One operation for each array: StableHLO's takes one."""
+    if is_empty_exchange(op):
+        return _empty(ctx, op)
+    attributes = _participants(ctx.mlir, op)
+    attributes["scatter_dimension"] = ctx.mlir.i64(op.attributes["scatter_dimension"])
+    shapes = op.shape.elements if isinstance(op.shape, TupleShape) else (op.shape,)
+    values = []
+    for shape, operand in zip(shapes, operands, strict=True):
+        operation = ctx.create("stablehlo.reduce_scatter", shape, [operand], attributes, regions=1)
+        ctx.emit_region(operation.regions[0], op.attributes["to_apply"])
+        values.append(operation.result)
+    return values if isinstance(op.shape, TupleShape) else values[0]
+
+
+@rule("all_to_all")
+def all_to_all(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    names = ("split_dimension", "concat_dimension", "split_count")
+    attributes = _participants(ctx.mlir, op)
+    attributes.update((name, ctx.mlir.i64(op.attributes[name])) for name in names)
+    return ctx.value("stablehlo.all_to_all", op.shape, operands, attributes)
+
+
+@rule("all_to_all_tuple")
+def all_to_all_tuple(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """The operands as one array with a dimension more, whose blocks are exchanged.
+
+    StableHLO's all_to_all of several operands is another operation: it cuts each of them.
+    """
+    mlir, count = ctx.mlir, len(operands)
+    assert isinstance(op.shape, TupleShape)  # inference has said so
+    one = op.shape.elements[0]
+    assert isinstance(one, ArrayShape)
+    row = intern_array(one.element_type, (1, *one.dimensions), (False, *one.dynamic_dimensions))
+    table = intern_array(
+        one.element_type, (count, *one.dimensions), (False, *one.dynamic_dimensions)
+    )
+    rows = [ctx.value("stablehlo.reshape", row, [operand]) for operand in operands]
+    joined = ctx.value("stablehlo.concatenate", table, rows, {"dimension": mlir.i64(0)})
+    attributes = _participants(mlir, op)
+    attributes["split_dimension"] = attributes["concat_dimension"] = mlir.i64(0)
+    attributes["split_count"] = mlir.i64(count)
+    exchanged = ctx.value("stablehlo.all_to_all", table, [joined], attributes)
+    results = []
+    for index in range(count):
+        bounds: dict[str, Any] = {
+            "start_indices": (index, *(0 for _ in one.dimensions)),
+            "limit_indices": (index + 1, *one.dimensions),
+            "strides": tuple(1 for _ in row.dimensions),
+        }
+        cut = {name: mlir.i64_array(values) for name, values in bounds.items()}
+        taken = ctx.value("stablehlo.slice", row, [exchanged], cut)
+        results.append(ctx.value("stablehlo.reshape", one, [taken]))
+    return results
+
+
+@rule("collective_permute")
+def collective_permute(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    attributes = {"source_target_pairs": _table(ctx.mlir, op.attributes["source_target_pairs"], 2)}
+    channel = op.attributes["channel_handle"]
+    if channel is not None:
+        attributes["channel_handle"] = _channel(ctx.mlir, channel)
+    return ctx.value("stablehlo.collective_permute", op.shape, operands, attributes)
+
+
+@rule("collective_broadcast")
+def collective_broadcast(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    attributes = _participants(ctx.mlir, op)
+    return ctx.value("stablehlo.collective_broadcast", op.shape, operands, attributes)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import builtins
+from typing import TYPE_CHECKING, Final
 
 from jaxlib.mlir import ir
 
 from builder import primitive_type as pt
 from builder.computation import XlaComputation
-from builder.shape import Shape
+from builder.shape import ArrayShape, Shape, TupleShape, intern_array
+from builder.workarounds import is_empty_scan
 from builder.xla_op import XlaOp
 from lowering.errors import LoweringError
 from lowering.flattening import flatten, unflatten
+from lowering.rules.elementwise import compared, filled
 from lowering.rules.registry import Value, rule
 
 if TYPE_CHECKING:
@@ -65,6 +68,116 @@ def call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         "callee": ir.FlatSymbolRefAttr.get(callee, ctx.mlir.context)
     }
     return ctx.value("func.call", op.shape, flatten(operands), attributes)
+
+
+@rule("composite")
+def composite(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    computation = op.attributes["to_apply"]
+    for number, (operand, parameter) in enumerate(
+        zip(op.operands, computation.parameters, strict=True)
+    ):
+        _need_same(op, f"operand {number}", operand.shape, parameter.shape, computation)
+    attributes: dict[str, ir.Attribute] = {
+        "name": ctx.mlir.string(op.attributes["name"]),
+        "decomposition": ir.FlatSymbolRefAttr.get(ctx.functions[computation], ctx.mlir.context),
+        "composite_attributes": ctx.mlir.parsed(op.attributes["composite_attributes"]),
+        "version": ctx.mlir.i32(op.attributes["version"]),
+    }
+    return ctx.value("stablehlo.composite", op.shape, flatten(operands), attributes)
+
+
+@rule("scan")
+def scan(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """A loop that counts the steps. (CHLO has a scan; no artifact can be written with it.)"""
+    assert isinstance(op.shape, TupleShape)  # inference has said so
+    for number, operand in enumerate(op.operands):
+        if not operand.shape.is_static:
+            raise LoweringError(
+                f"scan: operand {number} must be of fixed size, got {operand.shape}: its outputs "
+                f"are\nfix: take the dynamic size away with xb.remove_dynamic_dimension",
+                op="scan",
+                shapes={"operand": operand.shape},
+            )
+    carries = op.attributes["num_carries"]
+    inits = operands[len(operands) - carries :]
+    shapes = op.shape.elements[: len(op.shape.elements) - carries]
+    outputs = [filled(ctx, shape, 0) for shape in shapes]
+    if is_empty_scan(op):
+        return [*outputs, *inits]
+    inputs = op.operands[: len(operands) - carries]
+    state = [_COUNT, *(o.shape for o in inputs), *op.shape.elements]
+    for carry, init in zip(state[len(state) - carries :], op.operands[len(inputs) :], strict=True):
+        _need_same(op, "a carry", init.shape, carry, op.attributes["to_apply"])
+    arguments = [filled(ctx, _COUNT, 0), *operands[: len(inputs)], *outputs, *inits]
+    loop = ctx.create("stablehlo.while", TupleShape(state), arguments, regions=2)
+    types = [ctx.mlir.types[shape] for shape in state]
+    outer = ctx.ip
+    for region, emit in zip(loop.regions, (_scan_goes_on, _scan_step), strict=True):
+        block = ir.Block.create_at_start(region, types, [ctx.loc] * len(types))
+        ctx.ip = ir.InsertionPoint(block)
+        values = emit(ctx, op, list(block.arguments))
+        ir.Operation.create("stablehlo.return", results=[], operands=values, loc=ctx.loc, ip=ctx.ip)
+    ctx.ip = outer
+    return list(loop.results)[1 + len(inputs) :]
+
+
+_COUNT: Final = intern_array(pt.s32, ())
+
+
+def _steps(op: XlaOp) -> int:
+    """How often the computation of a scan is applied."""
+    carries, dimension = op.attributes["num_carries"], op.attributes["scan_dimension"]
+    assert isinstance(op.shape, TupleShape)
+    sliced = [o.shape for o in op.operands[: len(op.operands) - carries]]
+    sliced += op.shape.elements[: len(op.shape.elements) - carries]
+    return int(sliced[0].dimensions[dimension])
+
+
+def _scan_goes_on(ctx: Emitter, op: XlaOp, state: list[Value]) -> list[Value]:
+    return [compared(ctx, _COUNT, "LT", "SIGNED", state[0], filled(ctx, _COUNT, _steps(op)))]
+
+
+def _scan_step(ctx: Emitter, op: XlaOp, state: list[Value]) -> list[Value]:
+    assert isinstance(op.shape, TupleShape)
+    carries, dimension = op.attributes["num_carries"], op.attributes["scan_dimension"]
+    inputs = op.operands[: len(op.operands) - carries]
+    outputs = op.shape.elements[: len(op.shape.elements) - carries]
+    count = state[0]
+    values, old = state[1 : 1 + len(inputs)], state[1 + len(inputs) :]
+    index = count
+    if op.attributes["is_reverse"]:
+        last = filled(ctx, _COUNT, _steps(op) - 1)
+        index = ctx.value("stablehlo.subtract", _COUNT, [last, count])
+    zero = filled(ctx, _COUNT, 0)
+
+    def place(shape: ArrayShape) -> list[Value]:
+        return [index if d == dimension else zero for d in range(shape.rank)]
+
+    computation = op.attributes["to_apply"]
+    arguments = []
+    for value, one, parameter in zip(values, inputs, computation.parameters, strict=False):
+        assert isinstance(one.shape, ArrayShape)
+        part = _one_step(one.shape, dimension)
+        sizes = {"slice_sizes": ctx.mlir.i64_array(part.dimensions)}
+        slices = [value, *place(part)]
+        part_value = ctx.value("stablehlo.dynamic_slice", part, slices, sizes)
+        arguments.append(ctx.value("stablehlo.reshape", parameter.shape, [part_value]))
+    root = flatten([ctx.emit_ops(computation, [*arguments, *old[len(outputs) :]])])
+    new = []
+    for value, result, shape in zip(old, root, outputs, strict=False):
+        assert isinstance(shape, ArrayShape)
+        part = _one_step(shape, dimension)
+        update = ctx.value("stablehlo.reshape", part, [result])
+        places = [value, update, *place(part)]
+        new.append(ctx.value("stablehlo.dynamic_update_slice", shape, places))
+    following = ctx.value("stablehlo.add", _COUNT, [count, filled(ctx, _COUNT, 1)])
+    return [following, *values, *new, *root[len(outputs) :]]
+
+
+def _one_step(shape: ArrayShape, dimension: int) -> ArrayShape:
+    sizes = list(shape.dimensions)
+    sizes[dimension] = 1
+    return intern_array(shape.element_type, builtins.tuple(sizes), shape.dynamic_dimensions)
 
 
 @rule("while")

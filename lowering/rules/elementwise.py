@@ -6,6 +6,7 @@ compile; they are written another way here. `builder.workarounds` says which and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,9 @@ from builder.workarounds import (
     is_awkward_power,
     is_narrow_function,
     is_narrow_signed,
+    is_narrow_stochastic_convert,
     is_pred_sum,
+    is_signed_integral,
     may_divide_by_zero,
     widens_four_bits,
 )
@@ -94,7 +97,7 @@ def awkward_convert(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     if source.element_type.is_complex and shape.element_type is pt.pred:
         # Nonzero means either part.
         attributes = compare(ctx.mlir, {"comparison_direction": "NE", "compare_type": "FLOAT"})
-        values = [value, _filled(ctx, source, 0)]
+        values = [value, filled(ctx, source, 0)]
         return ctx.value("stablehlo.compare", shape, values, attributes)
     if source.element_type.is_complex:
         parts = source.with_element_type(source.element_type.real_type)
@@ -113,7 +116,7 @@ def widened(ctx: Emitter, value: Value, shape: Shape, to: PrimitiveType) -> Valu
     if not widens_four_bits(shape.element_type, to):
         return result
     wide = shape.with_element_type(to)
-    four = _filled(ctx, wide, 4)
+    four = filled(ctx, wide, 4)
     down = "shift_right_arithmetic" if to.is_signed else "shift_right_logical"
     up = ctx.value("stablehlo.shift_left", wide, [result, four])
     return ctx.value(f"stablehlo.{down}", wide, [up, four])
@@ -135,7 +138,7 @@ for _opcode in ("divide", "remainder"):
     rule(_opcode, when=may_divide_by_zero)(hidden_divisor)
 
 
-def _filled(ctx: Emitter, shape: ArrayShape, number: int) -> Value:
+def filled(ctx: Emitter, shape: ArrayShape, number: int | float) -> Value:
     """An array of one number throughout."""
     scalar = intern_array(shape.element_type, ())
     value = _constant(ctx, scalar, np.array(number).astype(scalar.element_type.dtype))
@@ -171,7 +174,7 @@ def _bits_as_preds(ctx: Emitter, value: Value, source: ArrayShape, target: Array
     places = {"broadcast_dimensions": ctx.mlir.i64_array(tuple(range(source.rank)))}
     spread = ctx.value("stablehlo.broadcast_in_dim", each, [value], places)
     shifted = ctx.value("stablehlo.shift_right_logical", each, [spread, _counted(ctx, each)])
-    lowest = ctx.value("stablehlo.and", each, [shifted, _filled(ctx, each, 1)])
+    lowest = ctx.value("stablehlo.and", each, [shifted, filled(ctx, each, 1)])
     return ctx.converted(lowest, each, pt.pred)
 
 
@@ -246,9 +249,9 @@ def awkward_power(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """0 where an even base is raised to 64 or more."""
     shape = _array(op)
     base, exponent = operands
-    zero = _filled(ctx, shape, 0)
+    zero = filled(ctx, shape, 0)
     kind = "SIGNED" if shape.element_type.is_signed else "UNSIGNED"
-    lowest_bit = ctx.value("stablehlo.and", shape, [base, _filled(ctx, shape, 1)])
+    lowest_bit = ctx.value("stablehlo.and", shape, [base, filled(ctx, shape, 1)])
     answers = shape.with_element_type(pt.pred)
     is_even, is_large = (
         ctx.value(
@@ -259,7 +262,7 @@ def awkward_power(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         )
         for pair, direction in (
             ([lowest_bit, zero], "EQ"),
-            ([exponent, _filled(ctx, shape, 64)], "GE"),
+            ([exponent, filled(ctx, shape, 64)], "GE"),
         )
     )
     gone = ctx.value("stablehlo.and", answers, [is_even, is_large])
@@ -276,6 +279,95 @@ def compare(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.At
             ("compare_type", "comparison_type"),
         )
     }
+
+
+@rule("stochastic_convert")
+def stochastic_convert(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """To signed integers in the words that XLA's compilers find for it; StableHLO has none.
+
+    (Of bounded sizes, which constants can't have, they find them themselves.)
+    """
+    value, random = operands
+    shape = _array(op)
+    if not (is_signed_integral(shape.element_type) and shape.is_static):
+        return ctx.value("mhlo.stochastic_convert", shape, operands)
+    real, bits = (operand.shape for operand in op.operands)
+    assert isinstance(real, ArrayShape)  # inference has said so
+    assert isinstance(bits, ArrayShape)
+    if is_narrow_stochastic_convert(op):
+        wide, words = real.with_element_type(pt.f32), bits.with_element_type(pt.u32)
+        value = ctx.converted(value, real, pt.f32)
+        by = filled(ctx, words, 32 - bits.element_type.bits)
+        random = ctx.converted(random, bits, pt.u32)
+        random = ctx.value("stablehlo.shift_left", words, [random, by])
+        real, bits = wide, words
+    magnitude = ctx.value("stablehlo.abs", real, [value])
+    whole = ctx.value("stablehlo.floor", real, [magnitude])
+    fraction = ctx.value("stablehlo.subtract", real, [magnitude, whole])
+    # 2 to the number of bits is no f16: there in f32.
+    scaled = real.with_element_type(pt.f32) if real.element_type is pt.f16 else real
+    if scaled is not real:
+        fraction = ctx.converted(fraction, real, pt.f32)
+    factor = filled(ctx, scaled, 2**bits.element_type.bits)
+    fraction = ctx.value("stablehlo.multiply", scaled, [fraction, factor])
+    chance = ctx.converted(fraction, scaled, bits.element_type)
+    rounded = ctx.converted(whole, real, shape.element_type)
+    more = ctx.value("stablehlo.add", shape, [rounded, filled(ctx, shape, 1)])
+    up = compared(ctx, bits, "LT", "UNSIGNED", random, chance)
+    rounded = ctx.value("stablehlo.select", shape, [up, more, rounded])
+    below = compared(ctx, real, "LT", "FLOAT", value, filled(ctx, real, 0))
+    opposite = ctx.value("stablehlo.negate", shape, [rounded])
+    result = ctx.value("stablehlo.select", shape, [below, opposite, rounded])
+    for end, direction in ((shape.element_type.min, "LE"), (shape.element_type.max, "GE")):
+        # An end that no f16 reaches is at infinity.
+        limit = float(end) if abs(end) <= real.element_type.max else math.copysign(math.inf, end)
+        beyond = compared(ctx, real, direction, "FLOAT", value, filled(ctx, real, limit))
+        result = ctx.value(
+            "stablehlo.select", shape, [beyond, filled(ctx, shape, int(end)), result]
+        )
+    return result
+
+
+def compared(
+    ctx: Emitter, shape: ArrayShape, direction: str, kind: str, lhs: Value, rhs: Value
+) -> Value:
+    """Two values of array shape `shape` compared."""
+    attributes = compare(ctx.mlir, {"comparison_direction": direction, "compare_type": kind})
+    return ctx.value("stablehlo.compare", shape.with_element_type(pt.pred), [lhs, rhs], attributes)
+
+
+@rule("mulhi")
+def mulhi(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """By a product of twice the width. (CHLO has a mulhi, which the CPU backend of XLA 0.10 can't
+    fuse with other operations.)"""
+    shape = _array(op)
+    bits, signed = shape.element_type.bits, shape.element_type.is_signed
+    if bits == 64:
+        return _mulhi_of_halves(ctx, shape, operands)
+    wide = shape.with_element_type(pt.from_name(f"{'s' if signed else 'u'}{max(2 * bits, 32)}"))
+    factors = [ctx.converted(value, shape, wide.element_type) for value in operands]
+    product = ctx.value("stablehlo.multiply", wide, factors)
+    shift = f"stablehlo.shift_right_{'arithmetic' if signed else 'logical'}"
+    upper = ctx.value(shift, wide, [product, filled(ctx, wide, bits)])
+    return ctx.converted(upper, wide, shape.element_type)
+
+
+def _mulhi_of_halves(ctx: Emitter, shape: ArrayShape, operands: list[Value]) -> Value:
+    """Of 64 bits: of two halves each, lower ones unsigned, and what is carried between them."""
+
+    def emit(name: str, *values: Value) -> Value:
+        return ctx.value(f"stablehlo.{name}", shape, list(values))
+
+    shift = f"shift_right_{'arithmetic' if shape.element_type.is_signed else 'logical'}"
+    by, mask = filled(ctx, shape, 32), filled(ctx, shape, 2**32 - 1)
+    (low_x, high_x), (low_y, high_y) = (
+        (emit("and", v, mask), emit(shift, v, by)) for v in operands
+    )
+    carried = emit("shift_right_logical", emit("multiply", low_x, low_y), by)
+    middle = emit("add", emit("multiply", high_x, low_y), carried)
+    other = emit("add", emit("multiply", low_x, high_y), emit("and", middle, mask))
+    above = emit("add", emit("multiply", high_x, high_y), emit(shift, middle, by))
+    return emit("add", above, emit(shift, other, by))
 
 
 @direct("reduce_precision")

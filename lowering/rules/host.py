@@ -1,3 +1,251 @@
 """Tokens, the host, and code that XLA does not know, in StableHLO."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jaxlib.mlir import ir
+
+from builder.attributes import CustomCallApiVersion
+from builder.attributes.host import ffi_dictionary
+from builder.errors import shown
+from builder.shape import ArrayShape, Shape, TokenShape, TupleShape, leaf_count, leaves
+from builder.shape_inference.control_flow import same_shape
+from builder.xla_op import XlaOp
+from lowering.errors import LoweringError
+from lowering.flattening import flatten, unflatten
+from lowering.host_calls import PYTHON_CALL, PythonFunction
+from lowering.rules.registry import DIRECT, Value, rule
+
+if TYPE_CHECKING:
+    from lowering.emitter import Emitter
+
+DIRECT["create_token"] = "stablehlo.after_all"
+DIRECT["after_all"] = "stablehlo.after_all"
+
+
+def _error(op: XlaOp, reason: str, fix: str) -> LoweringError:
+    place = f", recorded at {op.source.file}:{op.source.line}," if op.source is not None else ""
+    return LoweringError(
+        f"lower: {op.opcode}{place} {reason}\nfix: {fix}",
+        op=op.opcode,
+        shapes={"result": op.shape, **{f"operand {i}": o.shape for i, o in enumerate(op.operands)}},
+    )
+
+
+def _need_static(op: XlaOp, shape: Shape) -> None:
+    if not shape.is_static:
+        raise _error(
+            op,
+            f"moves {shape}: in StableHLO what is moved has static sizes",
+            "move the array in its largest size, and its size beside it as an s32[]",
+        )
+
+
+# Tokens among the data hold nothing: they are left out, and the op's own token orders as they do.
+
+
+@rule("infeed")
+def infeed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    ctx.has_streams = True
+    whole = op.attributes.get("shape_with_layout", op.shape)
+    assert isinstance(whole, TupleShape)  # inference has said so
+    assert isinstance(op.shape, TupleShape)
+    data = whole.elements[0]
+    _need_static(op, data)
+    arrays = [leaf for leaf in leaves(data) if isinstance(leaf, ArrayShape)]
+    attributes = {
+        "infeed_config": ctx.mlir.string(op.attributes["infeed_config"]),
+        "layout": ctx.mlir.parsed("[" + ", ".join(_order_text(a) for a in arrays) + "]"),
+    }
+    shape = TupleShape((*[a.with_layout(None) for a in arrays], op.shape.elements[1]))
+    *values, token = ctx.create("stablehlo.infeed", shape, operands, attributes).results
+    return _with_tokens(op.shape, values, token)
+
+
+def _with_tokens(shape: Shape, values: list[Value], token: Value) -> Value:
+    """The values arranged as `shape` is nested; one token in all places of tokens."""
+    remaining = iter(values)
+    flat = [token if isinstance(leaf, TokenShape) else next(remaining) for leaf in leaves(shape)]
+    return unflatten(shape, iter(flat))
+
+
+def _order_text(shape: ArrayShape) -> str:
+    """The minor-to-major order of an array's dimensions."""
+    if shape.layout is not None:
+        return str(list(shape.layout.minor_to_major))
+    return str(list(range(shape.rank - 1, -1, -1)))
+
+
+@rule("outfeed")
+def outfeed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    ctx.has_streams = True
+    data = op.operands[0].shape
+    _need_static(op, data)
+    values: list[Value] = []
+    tokens = [operands[1]]
+    for value, leaf in zip(flatten([operands[0]]), leaves(data), strict=True):
+        (tokens if isinstance(leaf, TokenShape) else values).append(value)
+    token = tokens[0]
+    if len(tokens) > 1:
+        token = ctx.value("stablehlo.after_all", op.shape, tokens)
+    attributes = {"outfeed_config": ctx.mlir.string(op.attributes["outfeed_config"])}
+    return ctx.value("stablehlo.outfeed", op.shape, [*values, token], attributes)
+
+
+@rule("send")
+@rule("recv")
+def transfer(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    _need_static(op, op.attributes["data_shape"])
+    channel = op.attributes["channel_handle"]
+    attributes = {
+        "channel_handle": ctx.mlir.parsed(
+            f"#stablehlo.channel_handle<handle = {channel.handle}, type = {int(channel.type)}>"
+        ),
+    }
+    if op.attributes["is_host_transfer"]:
+        attributes["is_host_transfer"] = ctx.mlir.parsed("true")
+    return ctx.value(f"stablehlo.{op.opcode}", op.shape, flatten(operands), attributes)
+
+
+@rule("custom_call")
+def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    given = op.attributes
+    if not given["call_target_name"]:
+        raise _error(op, "has an empty name, which MLIR can't say", "name a function")
+    version = given["api_version"]
+    attributes = {
+        "call_target_name": ctx.mlir.string(given["call_target_name"]),
+        "api_version": ctx.mlir.i32(int(version)),
+    }
+    if given["has_side_effect"]:
+        attributes["has_side_effect"] = ctx.mlir.parsed("true")
+    if version is CustomCallApiVersion.API_VERSION_TYPED_FFI:
+        attributes["backend_config"] = _dictionary(ctx, op, given["opaque"] or "{}")
+    elif given["opaque"]:
+        attributes["backend_config"] = ctx.mlir.string(given["opaque"])
+    if "to_apply" in given:
+        symbol = ir.FlatSymbolRefAttr.get(ctx.functions[given["to_apply"]], ctx.mlir.context)
+        attributes["called_computations"] = ctx.mlir.array([symbol])
+    shape = given.get("shape_with_layout", op.shape)
+    # A function that gives a tuple of one gets an array of one pointer; StableHLO would take one
+    # result for no tuple at all.
+    alone = isinstance(shape, TupleShape) and leaf_count(shape) == 1
+    _add_layouts(ctx, op, shape, attributes, alone=alone)
+    if given["output_operand_aliasing"]:
+        texts = [_alias_text(op, alias, alone=alone) for alias in given["output_operand_aliasing"]]
+        attributes["output_operand_aliases"] = ctx.mlir.parsed(f"[{', '.join(texts)}]")
+    values = flatten(operands)
+    if not alone:
+        operation = ctx.create("stablehlo.custom_call", op.shape, values, attributes)
+        return unflatten(op.shape, iter(operation.results))
+    (inside,) = ctx.types(op.shape)
+    whole = ir.Operation.create(
+        "stablehlo.custom_call",
+        results=[ir.Type.parse(f"tuple<{inside}>", ctx.mlir.context)],
+        operands=values,
+        attributes=attributes,
+        loc=ctx.loc,
+        ip=ctx.ip,
+    )
+    (leaf,) = leaves(op.shape)
+    index = {"index": ctx.mlir.i32(0)}
+    only = ctx.value("stablehlo.get_tuple_element", leaf, [whole.result], index)
+    return unflatten(op.shape, iter([only]))
+
+
+def _dictionary(ctx: Emitter, op: XlaOp, text: str) -> Any:
+    """The MLIR dictionary that a typed FFI call has."""
+    handler: Any = ctx.mlir.context.attach_diagnostic_handler(lambda _: True)  # prints nothing
+    try:
+        found: Any = ctx.mlir.parsed(text)
+    except (ir.MLIRError, ValueError):
+        found = None
+    finally:
+        handler.detach()
+    if not isinstance(found, ir.DictAttr):
+        raise _error(
+            op,
+            f"is a typed FFI call, whose opaque must be the text of an MLIR dictionary, "
+            f"got {shown(text)}",
+            "give attributes={name: value, ...} in place of opaque",
+        )
+    return found
+
+
+def _add_layouts(
+    ctx: Emitter, op: XlaOp, shape: Shape, attributes: dict[str, Any], *, alone: bool
+) -> None:
+    """The layouts of operands and results, where some were asked for."""
+    wanted = op.attributes["operand_shapes_with_layout"]
+    if wanted is None:
+        if shape is op.shape:
+            return
+        wanted = [o.shape for o in op.operands]
+    for number, (operand, one) in enumerate(zip(op.operands, wanted, strict=True)):
+        if not same_shape(operand.shape, one):
+            raise _error(
+                op,
+                f"is said to take {one} as operand {number}, got {operand.shape}",
+                "let operand_shapes_with_layout differ from the operands' shapes in layouts alone",
+            )
+    if alone and shape is not op.shape:
+        raise _error(
+            op,
+            f"gives a tuple of one with a layout, {shape}, which StableHLO can't say",
+            "give the array itself, or two",
+        )
+    attributes["operand_layouts"] = _layouts(ctx, wanted)
+    attributes["result_layouts"] = _layouts(ctx, [shape])
+
+
+def _layouts(ctx: Emitter, shapes: Any) -> ir.Attribute:
+    texts = []
+    for shape in shapes:
+        for leaf in leaves(shape):
+            rank = leaf.rank if isinstance(leaf, ArrayShape) else 0
+            order = _order_text(leaf) if isinstance(leaf, ArrayShape) and rank else ""
+            texts.append(f"dense<{order}> : tensor<{rank}xindex>")
+    return ctx.mlir.parsed(f"[{', '.join(texts)}]")
+
+
+def _alias_text(op: XlaOp, alias: Any, *, alone: bool) -> str:
+    output = _flat_index(op.shape, alias.output_index)
+    number = sum(leaf_count(o.shape) for o in op.operands[: alias.operand_number])
+    number += _flat_index(op.operands[alias.operand_number].shape, alias.operand_index)
+    several = alone or leaf_count(op.shape) > 1
+    return (
+        f"#stablehlo.output_operand_alias<output_tuple_indices = {[output] if several else []}, "
+        f"operand_index = {number}, operand_tuple_indices = []>"
+    )
+
+
+def _flat_index(shape: Shape, index: tuple[int, ...]) -> int:
+    """The number, among the leaves of a nested tuple, of the one at a place."""
+    position = 0
+    for number in index:
+        assert isinstance(shape, TupleShape)  # inference has said so
+        position += sum(leaf_count(e) for e in shape.elements[:number])
+        shape = shape.elements[number]
+    return position
+
+
+@rule("python_call")
+def python_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """A custom call that says the function's name, and its number among those of the module."""
+    given = op.attributes
+    record = PythonFunction(
+        given["function"], given["name"], tuple(o.shape for o in op.operands), op.shape
+    )
+    # The same call, in a reducer for instance, may be emitted more than once.
+    ctx.python_functions.setdefault(record.key, record)
+    names = {"index": list(ctx.python_functions).index(record.key), "name": given["name"]}
+    attributes = {
+        "call_target_name": ctx.mlir.string(PYTHON_CALL),
+        "api_version": ctx.mlir.i32(int(CustomCallApiVersion.API_VERSION_TYPED_FFI)),
+        "backend_config": ctx.mlir.parsed(ffi_dictionary("python_call", names)),
+    }
+    if given["has_side_effect"]:
+        attributes["has_side_effect"] = ctx.mlir.parsed("true")
+    operation = ctx.create("stablehlo.custom_call", op.shape, flatten(operands), attributes)
+    return unflatten(op.shape, iter(operation.results))

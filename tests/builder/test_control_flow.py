@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import builder as xb
@@ -115,6 +116,200 @@ class TestCall:
     def test_nothing_to_call(self, b: xb.XlaBuilder) -> None:
         with pytest.raises(xb.OperandError, match="must be an XlaComputation or a callable, got 3"):
             xb.call(3, b.parameter(xb.f32[2]))  # type: ignore[arg-type]
+
+
+class TestCompositeCall:
+    def test_callable(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[3])
+        y = xb.composite_call(lambda v: (v * v, v), x, "mine.square", {"exact": True}, 2)
+        assert str(y.shape) == "(f32[3], f32[3])"
+        assert y.opcode == "composite"
+        assert signature_text(y.attributes["to_apply"]) == "(f32[3]) -> (f32[3], f32[3])"
+        assert y.attributes["name"] == "mine.square"
+        assert y.attributes["version"] == 2
+
+    def test_captures_become_operands(self, b: xb.XlaBuilder) -> None:
+        x, y = b.parameter(xb.f32[3]), b.parameter(xb.f32[3])
+        z = xb.composite_call(lambda v: v + y, [x], "mine.add")
+        assert z.operands == (x, y)
+        assert only_own_ops(z.attributes["to_apply"])
+
+    @pytest.mark.parametrize(
+        ("attributes", "text"),
+        [
+            (None, "{}"),
+            ({}, "{}"),
+            ({"b": 1, "a": False}, "{a = false, b = 1 : i64}"),
+            ({"x": 1.0, "y": 1e20, "z": 2.5e-7}, "{x = 1.0 : f64, y = 1.0e+20 : f64, z = 2.5e-07 "),
+            ({"x": np.float32(0.1)}, "{x = 0.10000000149011612 : f32}"),
+            ({"x": float("inf")}, "{x = 0x7FF0000000000000 : f64}"),
+            ({"x": np.float16("nan")}, "{x = 0x7E00 : f16}"),
+            ({"x": np.int8(-3), "y": np.uint16(3)}, "{x = -3 : i8, y = 3 : ui16}"),
+            ({"x": [1, "a"], "y": ()}, '{x = [1 : i64, "a"], y = []}'),
+            ({"x": {"y": {}}}, "{x = {y = {}}}"),
+            ({"a name": 'say "é\n\\"'}, '{"a name" = "say \\22\\C3\\A9\\0A\\5C\\22"}'),
+        ],
+    )
+    def test_attributes(self, b: xb.XlaBuilder, attributes: Any, text: str) -> None:
+        y = xb.composite_call(xb.neg, b.parameter(xb.f32[3]), "mine.neg", attributes)
+        assert y.attributes["composite_attributes"].startswith(text)
+
+    @pytest.mark.parametrize(
+        ("name", "attributes", "version", "message"),
+        [
+            ("square", None, None, "name must be one in a namespace, .* got 'square'"),
+            ("1a.b", None, None, "name must be one in a namespace, .* got '1a.b'"),
+            ("a..b", None, None, "name must be one in a namespace"),
+            ("a.b\n", None, None, "name must be one in a namespace"),
+            (None, None, None, "name must be one in a namespace, .* got None"),
+            ("a.b", None, -1, "version must not be negative and must fit 31 bits, got -1"),
+            ("a.b", None, 2**31, "version must not be negative and must fit 31 bits, got"),
+            ("a.b", None, 1.5, "version must be a whole number, got 1.5"),
+            ("a.b", [1], None, r"attributes must be a mapping of names to values, got \[1\]"),
+            ("a.b", {1: 2}, None, "names of attributes must be strings, not empty, got 1"),
+            ("a.b", {"": 2}, None, "names of attributes must be strings, not empty, got ''"),
+            ("a.b", {"x": None}, None, "an attribute must be a bool, a number, .* got None"),
+            ("a.b", {"x": 1j}, None, "an attribute must be a bool, a number, .* got 1j"),
+            ("a.b", {"x": 2**63}, None, "must fit 64 bits, got 9223372036854775808"),
+        ],
+    )
+    def test_rules(
+        self, b: xb.XlaBuilder, name: Any, attributes: Any, version: Any, message: str
+    ) -> None:
+        x = b.parameter(xb.f32[3])
+        with pytest.raises(xb.ShapeInferenceError, match=f"^composite_call: .*{message}"):
+            xb.composite_call(xb.neg, x, name, attributes, version)
+        assert b.ops == [x]
+
+    def test_attributes_that_hold_themselves(self, b: xb.XlaBuilder) -> None:
+        deep: list[Any] = []
+        deep.append(deep)
+        with pytest.raises(xb.ShapeInferenceError, match="must not be nested deeper than 50"):
+            xb.composite_call(xb.neg, b.parameter(xb.f32[3]), "a.b", {"x": deep})
+
+    def test_operands_do_not_fit(self, b: xb.XlaBuilder) -> None:
+        x, y = b.parameter(xb.f32[3]), b.parameter(xb.f32[4])
+        other = xb.XlaBuilder("other")
+        square = other.build(xb.square(other.parameter(xb.f32[3])))
+        with pytest.raises(xb.SignatureError, match="composite_call: computation must be one that"):
+            xb.composite_call(square, y, "a.b")
+        with pytest.raises(xb.SignatureError, match="a function of 2 arguments"):
+            xb.composite_call(square, [x, x], "a.b")
+        with pytest.raises(xb.OperandError, match="at least one operand is needed"):
+            xb.composite_call(square, [], "a.b")
+        with pytest.raises(xb.OperandError, match="computation must be an XlaComputation or a cal"):
+            xb.composite_call(7, x, "a.b")  # type: ignore[arg-type]
+
+
+class TestScan:
+    def test_outputs_then_carries(self, b: xb.XlaBuilder) -> None:
+        x, y = b.parameter(xb.f32[5, 2]), b.parameter(xb.s32[5])
+        total, count = b.parameter(xb.f32[2]), b.constant(0, xb.s32)
+
+        def step(element, number, total, count):
+            return element + total, number, number * 2, element + total, count + 1
+
+        scanned = xb.scan([x, y], [total, count], step, 0, is_reverse=True, is_associative=False)
+        assert str(scanned.shape) == "(f32[5,2], s32[5], s32[5], f32[2], s32[])"
+        applied = scanned.attributes["to_apply"]
+        takes = "(f32[2], s32[], f32[2], s32[]) -> "
+        assert signature_text(applied).startswith(takes)
+        assert scanned.operands == (x, y, total, count)
+        assert {k: v for k, v in scanned.attributes.items() if k != "to_apply"} == {
+            "scan_dimension": 0,
+            "num_carries": 2,
+            "is_reverse": True,
+            "is_associative": False,
+        }
+
+    @pytest.mark.parametrize(
+        ("inputs", "inits", "dimension", "size", "result"),
+        [
+            (["f32[4,3]"], ["f32[4]"], 1, None, "(f32[4,3], f32[4])"),
+            (["f32[4,3]"], ["f32[4]"], 1, 3, "(f32[4,3], f32[4])"),
+            (["f32[0]"], ["f32[]"], 0, None, "(f32[0], f32[])"),
+            # Of what is dynamic only the carries stay so, as in XLA.
+            (["f32[<=4,3]"], ["f32[<=4]"], 1, None, "(f32[4,3], f32[<=4])"),
+            (["f32[<=4,3]"], ["f32[3]"], 0, None, "(f32[4,3], f32[3])"),
+        ],
+    )
+    def test_shape(
+        self, inputs: list[str], inits: list[str], dimension: int, size: Any, result: str
+    ) -> None:
+        b = xb.XlaBuilder()
+        xs, starts = [b.parameter(s) for s in inputs], [b.parameter(s) for s in inits]
+        scanned = xb.scan(xs, starts, lambda e, c: (e + c, e + c), dimension, size)
+        assert str(scanned.shape) == result
+
+    def test_without_inputs_outputs_or_carries(self, b: xb.XlaBuilder) -> None:
+        x, start = b.parameter(xb.f32[4]), b.parameter(xb.f32[()])
+        assert str(xb.scan([], start, lambda c: (c, c), 0, 7).shape) == "(f32[7], f32[])"
+        assert str(xb.scan(x, start, xb.add, 0).shape) == "(f32[])"
+        assert str(xb.scan(x, [], xb.neg, 0).shape) == "(f32[4])"
+
+    @pytest.mark.parametrize(
+        ("inputs", "inits", "arguments", "message"),
+        [
+            (["f32[4]"], ["f32[]"], (1,), "scan_dimension must be a dimension of input 0, 0 to 0"),
+            (["f32[4]"], ["f32[]"], (-1,), "scan_dimension must not be negative, got -1"),
+            (["f32[]"], ["f32[]"], (0,), "must be a dimension of input 0, which has none, got 0"),
+            (["f32[4]"], ["f32[]"], (0, 5), "the same size in dimension 0, 5, got 4 of input 0"),
+            (["f32[4]", "f32[5]"], [], (0,), "same size in dimension 0, 4, got 5 of input 1"),
+            (["f32[4]"], ["f32[]"], (0, -1), "scan_dimension_size must not be negative, got -1"),
+            ([], ["f32[]"], (0,), "scan_dimension_size must be given where there are no inputs"),
+            (["f32[?]"], ["f32[]"], (0,), "the sizes of operands must have a bound"),
+            (["(f32[4])"], ["f32[]"], (0,), "input 0 must be an array, got a tuple"),
+            (["f32[4]"], ["token[]"], (0,), "init 0 must be an array, got a token"),
+            (["f32[4]"], ["f32[]"], (0.5,), "scan_dimension must be a whole number, got 0.5"),
+        ],
+    )
+    def test_rules(
+        self, inputs: list[str], inits: list[str], arguments: tuple[Any, ...], message: str
+    ) -> None:
+        b = xb.XlaBuilder()
+        xs, starts = [b.parameter(s) for s in inputs], [b.parameter(s) for s in inits]
+        count = len(b.ops)
+        with pytest.raises(xb.ShapeInferenceError, match=f"^scan: .*{message}"):
+            xb.scan(xs, starts, lambda *all: all, *arguments)
+        assert len(b.ops) == count
+
+    def test_a_computation_that_does_not_fit(self, b: xb.XlaBuilder) -> None:
+        x, start = b.parameter(xb.f32[4, 2]), b.parameter(xb.f32[2])
+        with pytest.raises(
+            xb.SignatureError, match=r"\(f32\[2\], f32\[2\]\) -> \(outputs"
+        ) as caught:
+            xb.scan(x, start, lambda e, c: (e, xb.convert_element_type(c, xb.s32)), 0)
+        assert "fix: give the new carries after the outputs" in str(caught.value)
+        with pytest.raises(xb.SignatureError, match="called with 2 arguments"):
+            xb.scan(x, start, xb.neg, 0)
+        other = xb.XlaBuilder()
+        unary = other.build(xb.neg(other.parameter(xb.f32[2])))
+        with pytest.raises(xb.SignatureError, match="scan: computation must be of signature"):
+            xb.scan(x, start, unary, 0)
+        with pytest.raises(
+            xb.ShapeInferenceError, match="output 0 of computation must be an array"
+        ):
+            xb.scan(x, start, lambda e, c: (xb.tuple(e), c), 0)
+        y = b.parameter(xb.f32[2, 4])
+        with pytest.raises(
+            xb.ShapeInferenceError, match="of at least 1 dimensions, to get dimensi"
+        ):
+            xb.scan(y, start, lambda e, c: (e.builder.constant(1.0, xb.f32), c), 1)
+        with pytest.raises(xb.BuilderError, match="can't use values of another computation"):
+            xb.scan(x, start, lambda e, c: (e + start, c), 0)
+
+    def test_what_is_no_op_or_flag(self, b: xb.XlaBuilder) -> None:
+        x = b.parameter(xb.f32[4])
+        with pytest.raises(
+            xb.OperandError, match=r"scan: init 0 must be an XlaOp, got float: 1\.0"
+        ):
+            xb.scan(x, [1.0], xb.add, 0)  # type: ignore[list-item]
+        with pytest.raises(xb.OperandError, match="at least one input or init is needed"):
+            xb.scan([], [], xb.add, 0)
+        with pytest.raises(xb.ShapeInferenceError, match="is_reverse must be True or False, got 1"):
+            xb.scan(x, [], xb.neg, 0, is_reverse=1)  # type: ignore[arg-type]
+        with pytest.raises(xb.ShapeInferenceError, match="is_associative must be True or False"):
+            xb.scan(x, [], xb.neg, 0, is_associative="yes")  # type: ignore[arg-type]
 
 
 def true(state: xb.XlaOp) -> xb.XlaOp:

@@ -60,6 +60,7 @@ BINARY: dict[str, set[xb.PrimitiveType]] = {
     "add": set(ALL),
     "sub": INTEGER | FLOAT | COMPLEX,
     "mul": set(ALL),
+    "mulhi": INTEGER,
     "div": INTEGER | FLOAT | COMPLEX,
     "rem": INTEGER | FLOAT,
     "max": PRED | INTEGER | FLOAT,
@@ -585,6 +586,59 @@ class TestConversion:
     ) -> None:
         with pytest.raises(xb.ShapeInferenceError, match=f"reduce_precision: {message}"):
             xb.reduce_precision(parameter(shape), exponent, mantissa)
+
+
+class TestStochasticConvert:
+    @pytest.mark.parametrize(
+        ("operand", "random", "new", "result"),
+        [
+            ("f32[2,3]", "u32[2,3]", xb.s8, "s8[2,3]"),
+            ("f64[]", "u64[]", xb.s64, "s64[]"),
+            ("bf16[0]", "u16[0]", "f8e5m2", "f8e5m2[0]"),
+            ("f8e4m3fn[4]", "u8[4]", xb.u4, "u4[4]"),
+            ("f4e2m1fn[4]", "u4[4]", xb.s2, "s2[4]"),
+            ("f32[<=3,?]", "u32[<=3,?]", xb.s8, "s8[<=3,?]"),
+        ],
+    )
+    def test_shape(self, operand: str, random: str, new: Any, result: str) -> None:
+        b = xb.XlaBuilder()
+        x = xb.stochastic_convert_type(b.parameter(operand), b.parameter(random), new)
+        assert str(x.shape) == result
+        assert x.opcode == "stochastic_convert"
+
+    @pytest.mark.parametrize(
+        ("operand", "random", "new", "message"),
+        [
+            ("(f32[3])", "u32[3]", xb.s8, "operand must be an array, got a tuple"),
+            ("f32[3]", "token[]", xb.s8, "random must be an array, got a token"),
+            ("s32[3]", "u32[3]", xb.s8, "operand must be of floating-point type, got s32"),
+            ("c64[3]", "u64[3]", xb.s8, "operand must be of floating-point type, got c64"),
+            ("f32[3]", "s32[3]", xb.s8, "random must be of unsigned integer type, got s32"),
+            ("f32[3]", "pred[3]", xb.s8, "random must be of unsigned integer type, got pred"),
+            ("f32[3]", "u16[3]", xb.s8, "as many bits as the operand's elements, 32, got u16"),
+            ("f32[3]", "u32[4]", xb.s8, "operand and random must have the same sizes"),
+            ("f32[3]", "u32[]", xb.s8, "operand and random must have the same sizes"),
+            ("f32[<=3]", "u32[3]", xb.s8, "operand and random must have the same sizes"),
+            ("f32[3]", "u32[3]", xb.pred, "must be an integer or floating-point type, got pred"),
+            ("f32[3]", "u32[3]", xb.c64, "must be an integer or floating-point type, got c64"),
+        ],
+    )
+    def test_rules(self, operand: str, random: str, new: Any, message: str) -> None:
+        b = xb.XlaBuilder()
+        x, r = b.parameter(operand), b.parameter(random)
+        with pytest.raises(xb.ShapeInferenceError) as caught:
+            xb.stochastic_convert_type(x, r, new)
+        text = str(caught.value)
+        assert text.startswith("stochastic_convert_type: ")
+        assert message in text
+        assert len(b.ops) == 2
+
+    def test_no_op_and_no_type(self) -> None:
+        x = parameter(xb.f32[3])
+        with pytest.raises(xb.OperandError, match="random must be an XlaOp, got int: 7"):
+            xb.stochastic_convert_type(x, 7, xb.s8)  # type: ignore[arg-type]
+        with pytest.raises(xb.PrimitiveTypeError, match="f99"):
+            xb.stochastic_convert_type(x, x, "f99")
 
 
 class TestMap:

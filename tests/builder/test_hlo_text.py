@@ -187,6 +187,9 @@ def test_texts_of_numbers() -> None:
     assert literal_text(array, xb.f64) == text
     assert literal_text(np.array(2**64 - 1, np.uint64), xb.u64) == "18446744073709551615"
     assert literal_text(np.zeros((2, 0), bool), xb.pred) == "{{}, {}}"
+    assert literal_text(np.zeros((2, 3, 0), bool), xb.pred) == "{{{}, {}, {}}, {{}, {}, {}}}"
+    assert literal_text(np.zeros((2, 0, 3), bool), xb.pred) == "{{}, {}}"
+    assert literal_text(np.zeros((0, 2), bool), xb.pred) == "{}"
     assert literal_text(np.array([[True], [False]]), xb.pred) == "{{true}, {false}}"
 
 

@@ -93,6 +93,27 @@ def test_reshape_shape_in_an_order(
 
 
 @pytest.mark.parametrize(
+    ("operand", "sizes", "inferred", "result"),
+    [
+        ("f32[6]", [2, 3], 0, "f32[2,3]"),
+        ("f32[6]", [2, 3], -1, "f32[2,3]"),
+        ("f32[<=6]", [2, 3], -1, "f32[2,3]"),
+        ("f32[<=6]", [2, 3], 0, "f32[<=2,3]"),
+        ("f32[<=6]", [2, 3], 1, "f32[2,<=3]"),
+        ("f32[<=6,5]", [2, 3, 5], 1, "f32[2,<=3,5]"),
+        ("f32[2,<=3]", [6], -1, "f32[<=6]"),
+        ("f32[0]", [0, 4], 1, "f32[0,4]"),
+    ],
+)
+def test_reshape_with_inferred_dimension_shape(
+    operand: str, sizes: list[int], inferred: int, result: str
+) -> None:
+    x = xb.reshape_with_inferred_dimension(parameter(operand), sizes, inferred)
+    assert x.shape is shape(result)
+    assert x.opcode == "reshape"
+
+
+@pytest.mark.parametrize(
     ("operand", "dimensions", "result"),
     [
         ("f32[4,2,3]", [0, 1, 2], "f32[24]"),
@@ -362,6 +383,14 @@ ERRORS = {
         (["f32[4,<=1,1]"], ([4],), "a dimension <=1 can be reshaped only where it is the first"),
         (["f32[<=5,?]"], ([5],), "both bounded and unbounded dimensions can't be reshaped"),
         (["token[]"], ([1],), "operand must be an array"),
+    ],
+    "reshape_with_inferred_dimension": [
+        (["f32[6]"], ([2, 4], 0), "the number of elements must stay the same, 6, got 8"),
+        (["f32[6]"], ([2, 3], 2), "must be a dimension of the result, 0 to 1, or -1 for none, got"),
+        (["f32[6]"], ([2, 3], -2), "must be a dimension of the result, 0 to 1, or -1 for none, go"),
+        (["f32[6]"], ([2, -1], 1), "new_sizes must hold sizes, which are not negative, got -1"),
+        (["f32[6]"], ([2, 3], 1.5), "inferred_dimension must be a whole number, got 1.5"),
+        (["(f32[6])"], ([6], 0), "operand must be an array, got a tuple"),
     ],
     "collapse": [
         (["f32[2,3,4]"], ([0, 2],), "must be consecutive and in order, got [0, 2]"),

@@ -8,6 +8,7 @@ from support import assert_same_bits, run
 
 import builder as xb
 import lowering
+from builder.primitive_type import ALL
 from lowering import jaxlib_api
 
 S32 = xb.s32[()]
@@ -473,3 +474,183 @@ def test_a_failed_op_in_a_body_and_the_same_value_after_it() -> None:
     computation = b.build(xb.while_(lambda s: s[0] < 3, body, (b.constant(0, xb.s32), n)))
     _, got = run(computation, *(np.full(3, v, np.float32) for v in (10, 3, 2)))
     np.testing.assert_array_equal(got, np.full(3, 184, np.float32))
+
+
+# Scans.
+
+
+def scanned(
+    values: np.ndarray, start: np.ndarray, dimension: int, *, reverse: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Running sums in the values' own type, and the last."""
+    total, sums = start, []
+    for index in range(values.shape[dimension])[:: -1 if reverse else 1]:
+        total = (total + np.take(values, index, dimension)).astype(values.dtype)
+        sums.append(total)
+    sums = sums[::-1] if reverse else sums
+    shape = (*values.shape[:dimension], 0, *values.shape[dimension + 1 :])
+    return (np.stack(sums, dimension) if sums else np.zeros(shape, values.dtype)), total
+
+
+def sums_of(
+    b: xb.XlaBuilder, t: xb.PrimitiveType, sizes: tuple[int, ...], dimension: int, **options: bool
+) -> xb.XlaOp:
+    x = b.parameter(t[sizes])
+    start = b.parameter(t[sizes[:dimension] + sizes[dimension + 1 :]])
+    step = xb.or_ if t is xb.pred else xb.add
+    return xb.scan(x, start, lambda e, c: (step(e, c), step(e, c)), dimension, **options)
+
+
+def running_sums(
+    t: xb.PrimitiveType, sizes: tuple[int, ...], dimension: int, **options: bool
+) -> xb.XlaComputation:
+    b = xb.XlaBuilder("sums")
+    return b.build(sums_of(b, t, sizes, dimension, **options))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan_of_every_type(reverse: bool) -> None:
+    rng = np.random.default_rng(5)
+    b = xb.XlaBuilder("sums")
+    sums = [sums_of(b, t, (3, 4), 1, is_reverse=reverse) for t in ALL]
+    arrays = [(rng.integers(0, 2, (3, 4)).astype(t.dtype), np.ones(3).astype(t.dtype)) for t in ALL]
+    results = run(b.build(xb.tuple(*sums)), *(one for pair in arrays for one in pair))
+    for t, pair, got in zip(ALL, arrays, results, strict=True):
+        narrow = t.is_integral and t.bits < 8  # those of ml_dtypes do not wrap as others do
+        want = scanned(*(p.astype(np.int8) if narrow else p for p in pair), 1, reverse=reverse)
+        for mine, other in zip(got, want, strict=True):
+            if narrow:
+                other = ((other - int(t.min)) % 2**t.bits + int(t.min)).astype(t.dtype)
+            assert_same_bits(mine, other)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dimension"), [((0,), 0), ((2, 0), 1), ((0, 3), 1), ((7,), 0), ((3, 2000), 1)]
+)
+def test_scan_of_shapes(sizes: tuple[int, ...], dimension: int) -> None:
+    values = np.arange(np.prod(sizes), dtype=np.int32).reshape(sizes)
+    start = np.full(sizes[:dimension] + sizes[dimension + 1 :], 3, np.int32)
+    got = run(running_sums(xb.s32, sizes, dimension, is_associative=True), values, start)
+    for mine, other in zip(got, scanned(values, start, dimension, reverse=False), strict=True):
+        assert_same_bits(mine, other)
+
+
+def test_scan_without_inputs_outputs_or_carries() -> None:
+    b = xb.XlaBuilder()
+    x, start = b.parameter(xb.s32[4]), b.parameter(S32)
+    root = xb.tuple(
+        xb.scan([], start, lambda c: (c, c * 2), 0, 5),
+        xb.scan([], start, lambda c: (c, c * 2), 0, 0),
+        xb.scan(x, start, lambda e, c: c * 10 + e, 0),
+        xb.scan(x, [], lambda e: (e, e * e), 0),
+    )
+    powers, nothing, digits, squares = run(b.build(root), np.arange(4, dtype=np.int32), number(1))
+    assert [p.tolist() for p in powers] == [[1, 2, 4, 8, 16], 32]
+    assert [n.tolist() for n in nothing] == [[], 1]
+    assert [d.tolist() for d in digits] == [10123]
+    assert [s.tolist() for s in squares] == [[0, 1, 2, 3], [0, 1, 4, 9]]
+
+
+def test_scan_of_other_shapes_and_types_within_a_scan() -> None:
+    """A recurrence of matrices: h = tanh(h W + x), over time, for each of two layers."""
+    rng = np.random.default_rng(9)
+    x = rng.standard_normal((6, 2, 3)).astype(np.float32)
+    weights = rng.standard_normal((2, 3, 3)).astype(np.float32)
+    b = xb.XlaBuilder()
+    xs, ws = b.parameter(xb.f32[6, 2, 3]), b.parameter(xb.f32[2, 3, 3])
+
+    def layer(weight, sequence):
+        def step(element, state, weight, count):
+            state = xb.tanh(xb.dot(state, weight) + element)
+            return state, state, weight, count + 1
+
+        zero = xb.broadcast(sequence.builder.constant(0.0, xb.f32), [2, 3])
+        none = sequence.builder.constant(0, xb.s32)
+        outputs, _, _, count = xb.scan(sequence, [zero, weight, none], step, 0)
+        return count, outputs
+
+    counts, last = run(b.build(xb.scan(ws, xs, layer, 0)), x, weights)
+    assert counts.tolist() == [6, 6]
+    sequence = x
+    for weight in weights:
+        state, outputs = np.zeros((2, 3), np.float32), []
+        for element in sequence:
+            state = np.tanh(state @ weight + element)
+            outputs.append(state)
+        sequence = np.stack(outputs)
+    np.testing.assert_allclose(last, sequence, rtol=1e-5, atol=1e-6)
+
+
+def test_a_scan_can_be_saved_for_other_versions() -> None:
+    module = lowering.lower(running_sums(xb.f32, (4,), 0))
+    again = lowering.load_bytes(module.artifact("minimum"))
+    got = lowering.compile(again)(np.ones(4, np.float32), np.float32(0))
+    assert np.asarray(got[0]).tolist() == [1, 2, 3, 4]
+
+
+def test_scan_over_a_dynamic_size_is_refused_in_words() -> None:
+    b = xb.XlaBuilder()
+    root = xb.scan(b.parameter("f32[<=4]"), b.parameter(F32), lambda e, c: (e, c), 0)
+    with pytest.raises(lowering.LoweringError, match=r"of fixed size, got f32\[<=4\]"):
+        lowering.lower(b.build(root))
+
+
+# Composites.
+
+
+def test_composite_is_one_operation_with_its_decomposition_beside_it() -> None:
+    b = xb.XlaBuilder("main")
+    x, y = b.parameter(xb.f32[3]), b.parameter(xb.f32[3])
+
+    def fma(v, w):
+        return v * w + y
+
+    facts = {"exact": True, "axes": [0, 1], "name": 'say "é}"', "rate": np.float32(0.5)}
+    one = xb.composite_call(fma, [x, x], "mine.fma", facts, 7)
+    computation = b.build(xb.composite_call(fma, [one, x], "mine.fma"))
+    text = lowering.lower(computation).text
+    assert text.count('stablehlo.composite "mine.fma"') == 2
+    assert "version = 7 : i32" in text
+    assert "axes = [0, 1], exact = true" in text
+    assert "rate = 5.000000e-01 : f32" in text
+    assert text.count("func.func private") == 2
+    # XLA's own parser, and its translation, find the same facts in the HLO text.
+    context = jaxlib_api.new_context()
+    module = jaxlib_api.read_module(context, jaxlib_api.hlo_text_to_stablehlo(str(computation)))
+    facts_text = text.partition("{composite_attributes = ")[2].partition(", decomposition")[0]
+    assert facts_text in str(module)
+    values, more = np.arange(3, dtype=np.float32), np.full(3, 0.5, np.float32)
+    want = (values * values + more) * values + more
+    assert_same_bits(run(computation, values, more), want)
+
+
+@pytest.mark.parametrize("sizes", [(), (0, 2), (500, 20)])
+def test_composite_with_several_results_and_frontend_attributes(sizes: tuple[int, ...]) -> None:
+    b = xb.XlaBuilder()
+    x = b.parameter(xb.s32[sizes])
+    with b.frontend_attributes({"stage": "1"}):
+        both = xb.composite_call(lambda v: (v + 1, xb.tuple(v * 2)), x, "mine.both")
+    values = np.arange(np.prod(sizes), dtype=np.int32).reshape(sizes)
+    more, (double,) = run(b.build(both), values)
+    assert_same_bits(more, values + 1)
+    assert_same_bits(double, values * 2)
+
+
+def test_composite_survives_an_artifact() -> None:
+    b = xb.XlaBuilder()
+    root = xb.composite_call(xb.square, b.parameter(xb.f32[2]), "mine.square", {"n": 1})
+    module = lowering.load_bytes(lowering.lower(b.build(root)).artifact())
+    assert "composite_attributes = {n = 1 : i64}" in module.text
+    assert np.asarray(lowering.compile(module)(np.full(2, 3, np.float32))).tolist() == [9, 9]
+
+
+def test_composites_of_composites_are_counted_as_calls() -> None:
+    def nested(depth: int) -> xb.XlaComputation:
+        b = xb.XlaBuilder(f"level{depth}")
+        x = b.parameter(F32)
+        inner = xb.composite_call(nested(depth - 1), x, "mine.level") if depth else x + 1.0
+        return b.build(inner)
+
+    with pytest.raises(lowering.CompileError, match="calls are nested 200 deep"):
+        lowering.compile(nested(200))
+    assert np.asarray(lowering.compile(nested(20))(np.float32(1))) == 2

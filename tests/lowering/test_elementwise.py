@@ -483,6 +483,7 @@ INTEGER_BINARY: dict[str, Callable[[int, int, PrimitiveType], int]] = {
     "add": lambda a, b, t: a + b,
     "sub": lambda a, b, t: a - b,
     "mul": lambda a, b, t: a * b,
+    "mulhi": lambda a, b, t: (a * b) >> t.bits,
     "div": lambda a, b, t: quotient(a, b),
     "rem": lambda a, b, t: remainder(a, b),
     "max": lambda a, b, t: max(a, b),

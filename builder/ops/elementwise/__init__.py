@@ -9,6 +9,7 @@ from builder.ops.elementwise.binary import (
     max as max,
     min as min,
     mul as mul,
+    mulhi as mulhi,
     or_ as or_,
     pow as pow,
     rem as rem,
@@ -38,6 +39,7 @@ from builder.ops.elementwise.conversion import (
     bitcast_convert_type as bitcast_convert_type,
     convert_element_type as convert_element_type,
     reduce_precision as reduce_precision,
+    stochastic_convert_type as stochastic_convert_type,
 )
 from builder.ops.elementwise.selection import (
     clamp as clamp,

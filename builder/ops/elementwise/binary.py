@@ -112,6 +112,37 @@ def mul(
     return record_binary("mul", "multiply", lhs, rhs, broadcast_dimensions)
 
 
+@op("Mulhi", opcode="mulhi", section=BUILDER_H)
+def mulhi(
+    lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
+) -> XlaOp:
+    """The upper half of the product lhs * rhs, of twice as many bits; `mul` gives the lower half.
+
+    Args:
+        lhs, rhs: arrays of one element type: integers. One of them may be a Python number that
+            the other's type can hold.
+        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
+            the operand of lower rank the dimension of the other that it is.
+
+    Returns:
+        An array of the broadcast shape.
+
+    Raises:
+        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
+        ConstantError: the type can't hold the number.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> x, v = b.parameter(xb.u32[2, 3]), b.parameter(xb.u32[3])
+        >>> xb.mulhi(x, v, broadcast_dimensions=[1]).shape
+        u32[2,3]
+
+    Not in the document; XlaBuilder's Mulhi.
+    """
+    return record_binary("mulhi", "mulhi", lhs, rhs, broadcast_dimensions)
+
+
 @op("Div", opcode="divide", section=BINARY_SECTION)
 def div(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None

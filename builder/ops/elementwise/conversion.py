@@ -5,7 +5,10 @@ Operation Semantics: ConvertElementType, BitcastConvertType, ReducePrecision.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from builder import primitive_type as pt, shape_inference
+from builder.ops.elementwise.common import BUILDER_H
 from builder.ops.operands import need_op
 from builder.ops.registry import op
 from builder.primitive_type import PrimitiveTypeLike
@@ -73,6 +76,51 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
     wanted = pt.as_primitive_type(new_element_type)
     shape = shape_inference.elementwise.bitcast_convert_type(source.shape, wanted)
     return record("bitcast_convert", shape, (source,))
+
+
+@op("StochasticConvertType", opcode="stochastic_convert", section=BUILDER_H)
+def stochastic_convert_type(
+    operand: XlaOp, random: XlaOp, new_element_type: PrimitiveTypeLike
+) -> XlaOp:
+    """Each element rounded to another type, up or down by chance.
+
+    To an integer, away from zero if the random number, seen as a fraction of 2 to the number of
+    its bits, is less than the element's own fraction: 2.25 becomes 3 for a quarter of all random
+    numbers, and 2 for the others. Beyond the ends of the range it saturates; NaN gives 0.
+
+    Args:
+        operand: an array of floating point.
+        random: unsigned integers of as many bits as the operand's elements, and of its sizes; see
+            `rng_bit_generator`.
+        new_element_type: the type of the result: integers or floating point. XLA's compilers for
+            CPU and GPU convert to signed integers only; others are recorded and lowered, and
+            refused when they are compiled.
+
+    Returns:
+        An array of the operand's sizes.
+
+    Raises:
+        ShapeInferenceError: a type is not allowed, or random is not of the operand's sizes and
+            bits.
+        ValueError: there is no such type.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> x, random = b.parameter(xb.f32[3]), b.parameter(xb.u32[3])
+        >>> xb.stochastic_convert_type(x, random, xb.s8).shape
+        s8[3]
+
+    Not in the document; XlaBuilder's StochasticConvertType.
+    """
+    source = need_op("stochastic_convert_type", "operand", operand)
+    bits = need_op("stochastic_convert_type", "random", random)
+    wanted = pt.as_primitive_type(new_element_type)
+    shape = _stochastic_shape(source.shape, bits.shape, wanted)
+    return record("stochastic_convert", shape, (source, bits))
+
+
+_stochastic_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.stochastic_convert_type)
 
 
 @op("ReducePrecision", opcode="reduce_precision", section="ReducePrecision")

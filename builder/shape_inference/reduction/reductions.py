@@ -1,4 +1,4 @@
-"""Shapes of reductions.
+"""Shapes of reductions along whole dimensions.
 
 Operation Semantics: Reduce.
 """

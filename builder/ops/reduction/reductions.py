@@ -1,4 +1,4 @@
-"""Reductions.
+"""Reductions along whole dimensions.
 
 Operation Semantics: Reduce.
 """
@@ -17,9 +17,10 @@ from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape, intern_array
 from builder.shape_inference.check import Check, integers
+from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 
-__all__ = ["reduce", "reduce_all"]
+__all__ = ["folded_operands", "reduce", "reduce_all", "reducer_and_inits"]
 
 _reduce_shape = lru_cache(maxsize=65536)(shape_inference.reduction.reduce)
 
@@ -68,33 +69,52 @@ def reduce(
 
     Operation Semantics: Reduce.
     """
-    arrays = need_ops("reduce", "operand", operands)
-    if not arrays:
-        Check("reduce").fail("at least one operand is needed, got none")
-    given: Sequence[Any] = init_values if isinstance(init_values, (list, tuple)) else [init_values]
     places = integers("reduce", "dimensions", dimensions)
-    shapes = tuple([a.shape for a in arrays])
-    scalars = _scalars_of(shapes)
-    beside = [v for v in given if type(v) is XlaOp]
-    with undone_on_error(resolve_builder("reduce", *arrays, *beside)):
-        applied = as_computation("reduce", "computation", computation, scalars + scalars)
-        inits = []
-        for index, value in enumerate(given):
-            if type(value) is not XlaOp:
-                if not is_number(value) or index >= len(arrays):
-                    need_op("reduce", f"init value {index}", value)
-                value = number_as("reduce", value, scalars[index].element_type, arrays[0])
-            inits.append(value)
-        init_shapes = tuple([i.shape for i in inits])
-        shape = _reduce_shape(shapes, init_shapes, applied.program_shape, places)
+    arrays, builder = folded_operands("reduce", operands, init_values)
+    with undone_on_error(builder):
+        applied, inits = reducer_and_inits("reduce", arrays, init_values, computation)
+        shape = _reduce_shape(
+            tuple([a.shape for a in arrays]),
+            tuple([i.shape for i in inits]),
+            applied.program_shape,
+            places,
+        )
     attributes = {"to_apply": applied, "dimensions": places}
     return record("reduce", shape, (*arrays, *inits), attributes)
 
 
+def folded_operands(
+    op: str, operands: Any, init_values: Any
+) -> tuple[tuple[XlaOp, ...], XlaBuilder]:
+    """The operands of a reduction, of which there must be one, and the builder that records it."""
+    arrays = need_ops(op, "operand", operands)
+    if not arrays:
+        Check(op).fail("at least one operand is needed, got none")
+    given: Sequence[Any] = init_values if isinstance(init_values, (list, tuple)) else [init_values]
+    return arrays, resolve_builder(op, *arrays, *[v for v in given if type(v) is XlaOp])
+
+
+def reducer_and_inits(
+    op: str, arrays: tuple[XlaOp, ...], init_values: Any, computation: Any
+) -> tuple[XlaComputation, list[XlaOp]]:
+    """The computation that folds `arrays`, and the init values, numbers recorded as constants."""
+    given: Sequence[Any] = init_values if isinstance(init_values, (list, tuple)) else [init_values]
+    scalars = _scalars_of(op, tuple([a.shape for a in arrays]))
+    applied = as_computation(op, "computation", computation, scalars + scalars)
+    inits = []
+    for index, value in enumerate(given):
+        if type(value) is not XlaOp:
+            if not is_number(value) or index >= len(arrays):
+                need_op(op, f"init value {index}", value)
+            value = number_as(op, value, scalars[index].element_type, arrays[0])
+        inits.append(value)
+    return applied, inits
+
+
 @lru_cache(maxsize=4096)
-def _scalars_of(shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
+def _scalars_of(op: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
     """A scalar shape of each operand's element type; raises when one is no array."""
-    arrays = Check.numbered("reduce", "operand", shapes).arrays()
+    arrays = Check.numbered(op, "operand", shapes).arrays()
     return tuple(intern_array(a.element_type, ()) for a in arrays)
 
 

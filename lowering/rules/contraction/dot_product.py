@@ -11,11 +11,11 @@ from jaxlib.mlir import ir
 from builder import primitive_type as pt
 from builder.attributes import DotAlgorithm, DotDimensionNumbers, Precision
 from builder.shape import ArrayShape
-from builder.workarounds import is_narrow_dot
+from builder.workarounds import is_narrow_contraction
 from builder.xla_op import XlaOp
 from lowering.mlir_context import MlirContext
 from lowering.rules.elementwise import widened
-from lowering.rules.registry import Value, direct, rule
+from lowering.rules.registry import ATTRIBUTES, DIRECT, Value, direct, rule
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
@@ -39,20 +39,26 @@ _ALGORITHMS: Final = {
 }
 
 
-@lru_cache(maxsize=65536)
-def _numbers_text(numbers: DotDimensionNumbers) -> str:
-    fields = {
+def dot_fields(numbers: DotDimensionNumbers) -> dict[str, tuple[int, ...]]:
+    """The dimension numbers by the names that StableHLO has for them."""
+    return {
         "lhs_batching_dimensions": numbers.lhs_batch_dimensions,
         "rhs_batching_dimensions": numbers.rhs_batch_dimensions,
         "lhs_contracting_dimensions": numbers.lhs_contracting_dimensions,
         "rhs_contracting_dimensions": numbers.rhs_contracting_dimensions,
     }
+
+
+@lru_cache(maxsize=65536)
+def _numbers_text(numbers: DotDimensionNumbers) -> str:
+    fields = dot_fields(numbers)
     parts = ", ".join(f"{name} = {list(values)}" for name, values in fields.items())
     return f"#stablehlo.dot<{parts}>"
 
 
 @lru_cache
-def _precision_text(precision: tuple[Precision, Precision]) -> str:
+def precision_text(precision: tuple[Precision, Precision]) -> str:
+    """The attribute precision_config."""
     return "[" + ", ".join(f"#stablehlo<precision {p.value}>" for p in precision) + "]"
 
 
@@ -77,21 +83,23 @@ def dot_general(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, i
             "dot_dimension_numbers": numbers,
             "algorithm": mlir.parsed(_algorithm_text(algorithm)),
         }
-    precision = mlir.parsed(_precision_text(attributes["precision"]))
+    precision = mlir.parsed(precision_text(attributes["precision"]))
     return {"dot_dimension_numbers": numbers, "precision_config": precision}
 
 
-@rule("dot_general", when=is_narrow_dot)
-def narrow_dot_general(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+@rule("dot_general", when=is_narrow_contraction)
+@rule("convolution", when=is_narrow_contraction)
+@rule("ragged_dot", when=is_narrow_contraction)
+def narrow_contraction(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """In a wider type. Sums of integers in 8 bits end in the same bits as those in 2 or 4."""
     source, result = op.operands[0].shape.element_type, op.shape.element_type
     wide = result if result.bits >= 8 else (pt.s8 if source.is_signed else pt.u8)
     values = [
         widened(ctx, value, operand.shape, wide)
-        for operand, value in zip(op.operands, operands, strict=True)
+        for operand, value in zip(op.operands[:2], operands[:2], strict=True)
     ]
     assert isinstance(op.shape, ArrayShape)  # inference has said so
     shape = op.shape.with_element_type(wide)
-    attributes = dot_general(ctx.mlir, op.attributes)
-    product = ctx.value("stablehlo.dot_general", shape, values, attributes)
+    attributes = ATTRIBUTES[op.opcode](ctx.mlir, op.attributes)
+    product = ctx.value(DIRECT[op.opcode], shape, [*values, *operands[2:]], attributes)
     return product if wide is result else ctx.converted(product, shape, result)

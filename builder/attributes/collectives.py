@@ -1,0 +1,159 @@
+"""Who takes part in an operation across devices: ReplicaGroups, ChannelHandle."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from builder.errors import ShapeInferenceError, shown
+
+__all__ = [
+    "ChannelHandle",
+    "ChannelHandleLike",
+    "ChannelType",
+    "ReplicaGroups",
+    "ReplicaGroupsLike",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaGroups:
+    """The groups of replicas within which an operation is done; none for one group of all.
+
+    The numbers are those of replicas, of partitions or of devices, as the operation says: each
+    stands in one group and once, from 0 on without a gap. Their order within a group counts.
+
+    Attributes:
+        groups: tuples of numbers.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.ReplicaGroups([[0, 2], [1, 3]]).groups
+        ((0, 2), (1, 3))
+    """
+
+    groups: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        from builder.shape_inference.check import integers  # inference builds on this module
+
+        given: Any = self.groups
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            _refuse("replica_groups", given)
+        groups = tuple(given)
+        for group in groups:
+            if isinstance(group, (str, bytes)) or not isinstance(group, Iterable):
+                _refuse("replica_groups", given)
+        object.__setattr__(
+            self, "groups", tuple(integers("replica_groups", "a group", g) for g in groups)
+        )
+
+    @classmethod
+    def of(cls, op: str, value: ReplicaGroupsLike | None) -> ReplicaGroups:
+        """`value` itself, or the groups that it lists; no groups for None.
+
+        Raises:
+            ShapeInferenceError: it is no sequence of sequences of whole numbers.
+        """
+        if isinstance(value, ReplicaGroups):
+            return value
+        if value is None:
+            return _ALL
+        try:
+            return cls(value)  # type: ignore[arg-type]  # made tuples there
+        except ShapeInferenceError as error:
+            text = str(error).partition(": ")[2]
+            raise ShapeInferenceError(f"{op}: {text}", op=op) from None
+
+
+def _refuse(op: str, given: Any) -> None:
+    raise ShapeInferenceError(
+        f"{op}: replica_groups must be a sequence of groups, which are sequences of whole "
+        f"numbers, got {shown(given)}\n"
+        f"fix: for instance [[0, 2], [1, 3]]; [] for one group of all replicas",
+        op=op,
+    )
+
+
+_ALL = ReplicaGroups()
+
+ReplicaGroupsLike = ReplicaGroups | Sequence[Sequence[int]]
+"""ReplicaGroups, or a list of lists of numbers."""
+
+
+class ChannelType(enum.IntEnum):
+    """Between whom a channel runs, with the numbers of XLA's ChannelHandle."""
+
+    DEVICE_TO_DEVICE = 1
+    DEVICE_TO_HOST = 2
+    HOST_TO_DEVICE = 3
+
+    def __repr__(self) -> str:
+        return f"ChannelType.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelHandle:
+    """A channel: only operations of the same channel talk to each other.
+
+    Attributes:
+        handle: the number of the channel, 1 or more.
+        type: between whom it runs.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.ChannelHandle(3)
+        ChannelHandle(handle=3, type=ChannelType.DEVICE_TO_DEVICE)
+    """
+
+    handle: int
+    type: ChannelType = ChannelType.DEVICE_TO_DEVICE
+
+    def __post_init__(self) -> None:
+        from builder.shape_inference.check import integer  # inference builds on this module
+
+        number = integer("channel_id", "a channel's handle", self.handle)
+        if number < 1:
+            raise ShapeInferenceError(
+                f"channel_id: a channel's handle must be 1 or more, got {number}", op="channel_id"
+            )
+        object.__setattr__(self, "handle", number)
+        kind: Any = self.type
+        if isinstance(kind, bool) or kind not in tuple(ChannelType):
+            raise ShapeInferenceError(
+                f"channel_id: a channel's type must be one of "
+                f"{', '.join(map(repr, ChannelType))}, got {shown(kind)}",
+                op="channel_id",
+            )
+        object.__setattr__(self, "type", ChannelType(kind))
+
+    @classmethod
+    def of(
+        cls,
+        op: str,
+        value: ChannelHandleLike | None,
+        type: ChannelType = ChannelType.DEVICE_TO_DEVICE,
+    ) -> ChannelHandle | None:
+        """`value` itself, the channel of that number, or None for none.
+
+        Args:
+            op: for messages.
+            value: a ChannelHandle, its number, or None.
+            type: between whom a channel runs that is given by its number.
+
+        Raises:
+            ShapeInferenceError: it is neither, or the number is not 1 or more.
+        """
+        if value is None or isinstance(value, ChannelHandle):
+            return value
+        try:
+            return cls(value, type)
+        except ShapeInferenceError as error:
+            text = str(error).partition(": ")[2]
+            raise ShapeInferenceError(f"{op}: {text}", op=op) from None
+
+
+ChannelHandleLike = ChannelHandle | int
+"""A ChannelHandle, or its number."""

@@ -1,0 +1,108 @@
+"""Dot products with groups of unequal sizes.
+
+xla_builder.h: RaggedDot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from builder import primitive_type as pt
+from builder.attributes import (
+    Precision,
+    PrecisionLike,
+    RaggedDotDimensionNumbers,
+    RaggedDotDimensionNumbersLike,
+)
+from builder.ops.operands import need_op
+from builder.ops.registry import op
+from builder.primitive_type import PrimitiveType, PrimitiveTypeLike
+from builder.recording import record
+from builder.shape import ArrayShape, Shape
+from builder.shape_inference import contraction as infer
+from builder.xla_op import XlaOp
+
+__all__ = ["ragged_dot"]
+
+
+@lru_cache(maxsize=65536)
+def _plan(
+    lhs: Shape,
+    rhs: Shape,
+    group_sizes: Shape,
+    numbers: RaggedDotDimensionNumbers,
+    precision: tuple[Precision, Precision],
+    preferred_element_type: PrimitiveType | None,
+) -> tuple[ArrayShape, Mapping[str, Any]]:
+    shape = infer.ragged_dot(lhs, rhs, group_sizes, numbers, preferred_element_type)
+    return shape, MappingProxyType({"dimension_numbers": numbers, "precision": precision})
+
+
+@op("RaggedDot", opcode="ragged_dot", section="xla_builder.h (not in the document)")
+def ragged_dot(
+    lhs: XlaOp,
+    rhs: XlaOp,
+    group_sizes: XlaOp,
+    dimension_numbers: RaggedDotDimensionNumbersLike,
+    precision: PrecisionLike = None,
+    preferred_element_type: PrimitiveTypeLike | None = None,
+) -> XlaOp:
+    """A dot product along which one dimension is cut into groups of neighbours, of unequal sizes.
+
+    The sizes are known only when the program runs. What it means to be in a group depends on what
+    the ragged dimension is. Of matrices [m, k] and [k, n], with g groups:
+
+    - m, neither contracting nor batch: rhs is [g, k, n], a matrix for each group, and each row of
+      lhs is multiplied with that of its group. A row behind the last group gives zeros.
+    - k, contracting: the result is [g, m, n], one for each group, summed over it alone.
+    - a batch dimension: the result is that of `dot_general`; the groups change nothing.
+
+    A CPU computes the products of all rows with the matrices of all groups, and picks.
+
+    Args:
+        lhs, rhs: arrays of one element type.
+        group_sizes: integers, [g]; or [..., g], with other sizes for each index of the dimensions
+            of lhs that are further out: batch dimensions, and those before the ragged one that are
+            free, or contracting, as it is.
+        dimension_numbers: RaggedDotDimensionNumbers, or a triple of those of `dot_general`, the
+            ragged dimension of lhs and the group dimension of rhs.
+        precision: a Precision, or a pair of them for lhs and rhs; DEFAULT when not given.
+        preferred_element_type: the element type of the result: the operands' (when not given), or
+            a wider one of its kind, in which the sums are then made.
+
+    Returns:
+        The array of `dot_general` without the group dimension; if the ragged dimension is
+        contracting, with the groups in front.
+
+    Raises:
+        ShapeInferenceError: as in `dot_general`; there is not one ragged dimension, or the group
+            dimension that it needs; group_sizes is of another shape, or not of integers.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> x, sizes = b.parameter(xb.f32[11, 5]), b.parameter(xb.s32[3])
+        >>> w = b.parameter(xb.f32[3, 5, 7])
+        >>> numbers = xb.RaggedDotDimensionNumbers((([1], [1]), ([], [])), [0], [0])
+        >>> xb.ragged_dot(x, w, sizes, numbers).shape
+        f32[11,7]
+
+    Operation Semantics: xla_builder.h, RaggedDot.
+    """
+    need_op("ragged_dot", "lhs", lhs)
+    need_op("ragged_dot", "rhs", rhs)
+    need_op("ragged_dot", "group_sizes", group_sizes)
+    if preferred_element_type is not None:
+        preferred_element_type = pt.as_primitive_type(preferred_element_type)
+    shape, attributes = _plan(
+        lhs.shape,
+        rhs.shape,
+        group_sizes.shape,
+        RaggedDotDimensionNumbers.of(dimension_numbers),
+        Precision.pair("ragged_dot", precision),
+        preferred_element_type,
+    )
+    return record("ragged_dot", shape, (lhs, rhs, group_sizes), attributes)

@@ -1,0 +1,398 @@
+"""What is done in windows that move over an array.
+
+Operation Semantics: ReduceWindow, SelectAndScatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from builder import shape_inference
+from builder.attributes.window import Padding, PaddingLike, padding_argument
+from builder.computation import XlaComputation
+from builder.errors import shown
+from builder.nested import as_computation
+from builder.ops.operands import Number, is_number, need_op, number_as
+from builder.ops.reduction.reductions import folded_operands, reducer_and_inits
+from builder.ops.registry import op
+from builder.recording import record, resolve_builder, undone_on_error
+from builder.shape import ProgramShape, Shape, intern_array
+from builder.shape_inference.check import Check, integers
+from builder.xla_op import XlaOp
+
+__all__ = [
+    "reduce_window",
+    "reduce_window_with_general_padding",
+    "select_and_scatter",
+    "select_and_scatter_with_general_padding",
+]
+
+Pairs = tuple[tuple[int, int], ...]
+Window = tuple[tuple[int, ...], tuple[int, ...], Padding | Pairs, tuple[int, ...], tuple[int, ...]]
+"""Window dimensions, strides, padding, base and window dilations, as they were given."""
+
+
+def _window_attributes(base: Shape, window: Window) -> dict[str, Any]:
+    """The window that inference has found right, all lists filled up."""
+    check = Check("window", base=base)
+    return shape_inference.reduction.window_over(check, "base", *window)._asdict()
+
+
+@lru_cache(maxsize=65536)
+def _reduce_window_plan(
+    op: str,
+    operands: tuple[Shape, ...],
+    init_values: tuple[Shape, ...],
+    computation: ProgramShape,
+    window: Window,
+) -> tuple[Shape, Mapping[str, Any]]:
+    """The result's shape, and the attributes but for the computation."""
+    infer = shape_inference.reduction.reduce_window
+    shape = infer(operands, init_values, computation, *window, op=op)
+    return shape, MappingProxyType(_window_attributes(operands[0], window))
+
+
+@lru_cache(maxsize=65536)
+def _select_and_scatter_plan(
+    op: str,
+    operand: Shape,
+    source: Shape,
+    init_value: Shape,
+    select: ProgramShape,
+    scatter: ProgramShape,
+    window: Window,
+) -> tuple[Shape, Mapping[str, Any]]:
+    """The result's shape, and the attributes but for the computations."""
+    infer = shape_inference.reduction.select_and_scatter
+    shape = infer(operand, select, *window[:3], source, init_value, scatter, op=op)
+    attributes = _window_attributes(operand, window)
+    del attributes["base_dilations"], attributes["window_dilations"]
+    return shape, MappingProxyType(attributes)
+
+
+def _integers(op: str, name: str, values: Iterable[int] | None) -> tuple[int, ...]:
+    return () if values is None else integers(op, name, values)
+
+
+@op("ReduceWindow", opcode="reduce_window", section="ReduceWindow")
+def reduce_window(
+    operands: XlaOp | Sequence[XlaOp],
+    init_values: XlaOp | Number | Sequence[XlaOp | Number],
+    computation: XlaComputation | Callable[..., Any],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None,
+    padding: PaddingLike,
+    *,
+    base_dilations: Sequence[int] | None = None,
+    window_dilations: Sequence[int] | None = None,
+) -> XlaOp:
+    """The elements of one or more arrays folded together in each place of a moving window.
+
+    What is padded, and the holes that a base dilation makes, count as the init value or not at
+    all. The order in which elements are folded is not defined.
+
+    Args:
+        operands: an array, or N arrays of the same sizes and of any element types.
+        init_values: for each operand the scalar to begin with; a Python number stands for a
+            constant of the operand's type.
+        computation: a reducer ``(accumulated, value) -> new``, as `reduce` takes it.
+        window_dimensions: the sizes of the window, one for each dimension.
+        window_strides: how far the window moves along each dimension; None for 1.
+        padding: `Padding.SAME`, `Padding.VALID` or their names, or for each dimension a pair
+            (low, high): how many elements are added before the first and after the last, or
+            taken away if negative.
+        base_dilations: how far the elements of the operand are moved apart: 2 puts a hole between
+            each two; None for 1.
+        window_dilations: how far the elements of the window lie apart; None for 1.
+
+    Returns:
+        An array with one element for each place of the window, so many along each dimension as
+        fit; for several operands a tuple of those.
+
+    Raises:
+        ShapeInferenceError: sizes differ; a list is not as long as the operand has dimensions; a
+            size, stride or dilation is not positive; the padding takes away more than there is; an
+            init value is no scalar of its operand's type; counts differ.
+        SignatureError: the computation is no reducer for these operands.
+        ConstantError: the type can't hold a number.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 6])
+        >>> xb.reduce_window(x, float("-inf"), xb.max, [2, 3], [2, 3], xb.Padding.VALID).shape
+        f32[2,2]
+        >>> xb.reduce_window(x, 0.0, xb.add, [3, 3], None, [(1, 1), (0, 2)]).shape
+        f32[4,6]
+
+    Operation Semantics: ReduceWindow.
+    """
+    return _reduce_window(
+        "reduce_window",
+        operands,
+        init_values,
+        computation,
+        window_dimensions,
+        window_strides,
+        padding,
+        base_dilations,
+        window_dilations,
+    )
+
+
+@op(
+    "ReduceWindowWithGeneralPadding",
+    opcode="reduce_window",
+    section="ReduceWindow (XlaBuilder's ReduceWindowWithGeneralPadding)",
+)
+def reduce_window_with_general_padding(
+    operands: XlaOp | Sequence[XlaOp],
+    init_values: XlaOp | Number | Sequence[XlaOp | Number],
+    computation: XlaComputation | Callable[..., Any],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None,
+    base_dilations: Sequence[int] | None,
+    window_dilations: Sequence[int] | None,
+    padding: Sequence[Sequence[int]],
+) -> XlaOp:
+    """`reduce_window` with all that can be said of the window, in the order of the document.
+
+    Args:
+        operands, init_values, computation: as in `reduce_window`.
+        window_dimensions, window_strides, base_dilations, window_dilations: as in `reduce_window`.
+        padding: for each dimension a pair (low, high).
+
+    Returns:
+        An array with one element for each place of the window; for several operands a tuple.
+
+    Raises:
+        ShapeInferenceError, SignatureError, ConstantError: as in `reduce_window`.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 6])
+        >>> xb.reduce_window_with_general_padding(
+        ...     x, 0.0, xb.add, [2, 2], [1, 1], [2, 1], [1, 3], [(0, 0), (1, -1)]
+        ... ).shape
+        f32[6,3]
+
+    Operation Semantics: ReduceWindow.
+    """
+    op = "reduce_window_with_general_padding"
+    return _reduce_window(
+        op,
+        operands,
+        init_values,
+        computation,
+        window_dimensions,
+        window_strides,
+        padding,
+        base_dilations,
+        window_dilations,
+    )
+
+
+def _padding(op: str, padding: Any) -> Padding | Pairs:
+    """The argument `padding`; the general forms take no SAME or VALID."""
+    if type(padding) is XlaOp:  # whose elements, if it is a tuple, would be recorded
+        Check(op).fail(
+            f"padding must be numbers that are known now, got {shown(padding)}",
+            fix="write xb.Padding.SAME, xb.Padding.VALID or pairs of numbers",
+        )
+    found = padding_argument(op, padding)
+    if isinstance(found, Padding) and op.endswith("_with_general_padding"):
+        Check(op).fail(
+            f"padding must be a pair (low, high) for each dimension, got {found!r}",
+            fix=f"use xb.{op.removesuffix('_with_general_padding')}",
+        )
+    return found
+
+
+def _reduce_window(
+    op: str,
+    operands: Any,
+    init_values: Any,
+    computation: Any,
+    window_dimensions: Any,
+    window_strides: Any,
+    padding: Any,
+    base_dilations: Any,
+    window_dilations: Any,
+) -> XlaOp:
+    sizes = integers(op, "window_dimensions", window_dimensions)
+    strides = _integers(op, "window_strides", window_strides)
+    base = _integers(op, "base_dilations", base_dilations)
+    spread = _integers(op, "window_dilations", window_dilations)
+    arrays, builder = folded_operands(op, operands, init_values)
+    with undone_on_error(builder):
+        window = sizes, strides, _padding(op, padding), base, spread
+        applied, inits = reducer_and_inits(op, arrays, init_values, computation)
+        shape, attributes = _reduce_window_plan(
+            op,
+            tuple([a.shape for a in arrays]),
+            tuple([i.shape for i in inits]),
+            applied.program_shape,
+            window,
+        )
+    attributes = {**attributes, "to_apply": applied}
+    return record("reduce_window", shape, (*arrays, *inits), attributes)
+
+
+@op("SelectAndScatter", opcode="select_and_scatter", section="SelectAndScatter")
+def select_and_scatter(
+    operand: XlaOp,
+    select: XlaComputation | Callable[..., Any],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None,
+    padding: PaddingLike,
+    source: XlaOp,
+    init_value: XlaOp | Number,
+    scatter: XlaComputation | Callable[..., Any],
+) -> XlaOp:
+    """Selects an element of the operand in each place of a window, and adds to it.
+
+    In each place of the window one element of the operand is selected. What the source has for
+    that place is scattered to where the element stood, in an array of the operand's sizes that
+    begins as the init value everywhere. Where windows overlap, an element may be selected more
+    than once; in which order values are scattered is not defined.
+
+    With `max` as what is looked for, this is the gradient of a pooling.
+
+    Args:
+        operand: an array; the window moves over it.
+        select: ``(a, b) -> pred``, both scalars of the operand's type, a before b in row-major
+            order: whether a is selected of the two, for instance ``xb.ge``. It should be
+            transitive.
+        window_dimensions: the sizes of the window, one for each dimension.
+        window_strides: how far the window moves along each dimension; None for 1.
+        padding: `Padding.SAME`, `Padding.VALID` or their names, or for each dimension a pair
+            (low, high). What is padded is never selected.
+        source: an array of the operand's type with an element for each place of the window: of
+            the sizes that `reduce_window` would give.
+        init_value: a scalar of the operand's type, or a Python number.
+        scatter: ``(accumulated, value) -> new``, all scalars of the operand's type.
+
+    Returns:
+        An array of the operand's shape.
+
+    Raises:
+        ShapeInferenceError: a list is not as long as the operand has dimensions; a size or stride
+            is not positive; source or init value are of another type or of other sizes.
+        SignatureError: `select` or `scatter` is not of the signature above.
+        ConstantError: the type can't hold the number.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> x, gradient = b.parameter(xb.f32[4, 6]), b.parameter(xb.f32[2, 2])
+        >>> xb.select_and_scatter(
+        ...     x, xb.ge, [2, 3], [2, 3], xb.Padding.VALID, gradient, 0.0, xb.add
+        ... ).shape
+        f32[4,6]
+
+    Operation Semantics: SelectAndScatter.
+    """
+    return _select_and_scatter(
+        "select_and_scatter",
+        operand,
+        select,
+        window_dimensions,
+        window_strides,
+        padding,
+        source,
+        init_value,
+        scatter,
+    )
+
+
+@op(
+    "SelectAndScatterWithGeneralPadding",
+    opcode="select_and_scatter",
+    section="SelectAndScatter (XlaBuilder's SelectAndScatterWithGeneralPadding)",
+)
+def select_and_scatter_with_general_padding(
+    operand: XlaOp,
+    select: XlaComputation | Callable[..., Any],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None,
+    padding: Sequence[Sequence[int]],
+    source: XlaOp,
+    init_value: XlaOp | Number,
+    scatter: XlaComputation | Callable[..., Any],
+) -> XlaOp:
+    """`select_and_scatter` with the padding given as numbers.
+
+    Args:
+        operand, select, source, init_value, scatter: as in `select_and_scatter`.
+        window_dimensions, window_strides: as in `select_and_scatter`.
+        padding: for each dimension a pair (low, high).
+
+    Returns:
+        An array of the operand's shape.
+
+    Raises:
+        ShapeInferenceError, SignatureError, ConstantError: as in `select_and_scatter`.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> x, gradient = b.parameter(xb.f32[4, 6]), b.parameter(xb.f32[3, 2])
+        >>> xb.select_and_scatter_with_general_padding(
+        ...     x, xb.ge, [2, 3], [2, 3], [(1, 1), (0, 0)], gradient, 0.0, xb.add
+        ... ).shape
+        f32[4,6]
+
+    Operation Semantics: SelectAndScatter.
+    """
+    op = "select_and_scatter_with_general_padding"
+    return _select_and_scatter(
+        op,
+        operand,
+        select,
+        window_dimensions,
+        window_strides,
+        padding,
+        source,
+        init_value,
+        scatter,
+    )
+
+
+def _select_and_scatter(
+    op: str,
+    operand: Any,
+    select: Any,
+    window_dimensions: Any,
+    window_strides: Any,
+    padding: Any,
+    source: Any,
+    init_value: Any,
+    scatter: Any,
+) -> XlaOp:
+    base, values = need_op(op, "operand", operand), need_op(op, "source", source)
+    sizes = integers(op, "window_dimensions", window_dimensions)
+    strides = _integers(op, "window_strides", window_strides)
+    element_type = Check(op, operand=base.shape).array("operand").element_type
+    scalar = intern_array(element_type, ())
+    beside = [init_value] if type(init_value) is XlaOp else []
+    with undone_on_error(resolve_builder(op, base, values, *beside)):
+        places = _padding(op, padding)
+        selecting = as_computation(op, "select", select, (scalar, scalar))
+        scattering = as_computation(op, "scatter", scatter, (scalar, scalar))
+        if type(init_value) is not XlaOp:
+            if not is_number(init_value):
+                need_op(op, "init_value", init_value)
+            init_value = number_as(op, init_value, element_type, base)
+        shape, attributes = _select_and_scatter_plan(
+            op,
+            base.shape,
+            values.shape,
+            init_value.shape,
+            selecting.program_shape,
+            scattering.program_shape,
+            (sizes, strides, places, (), ()),
+        )
+    attributes = {**attributes, "select": selecting, "scatter": scattering}
+    return record("select_and_scatter", shape, (base, values, init_value), attributes)

@@ -1,0 +1,17 @@
+"""Shapes of reductions: of whole dimensions, of windows; sorting."""
+
+from builder.shape_inference.reduction.reductions import (
+    reduce as reduce,
+    reducer as reducer,
+)
+from builder.shape_inference.reduction.sorting import (
+    sort as sort,
+    sorted_dimension as sorted_dimension,
+    top_k as top_k,
+)
+from builder.shape_inference.reduction.windows import (
+    Window as Window,
+    reduce_window as reduce_window,
+    select_and_scatter as select_and_scatter,
+    window_over as window_over,
+)

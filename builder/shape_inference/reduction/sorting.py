@@ -1,0 +1,100 @@
+"""Shapes of sorts.
+
+Operation Semantics: Sort; xla_builder.h: TopK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from builder import primitive_type as pt
+from builder.errors import SignatureError
+from builder.shape import ProgramShape, Shape, TupleShape, intern_array
+from builder.shape_inference.check import Check
+from builder.shape_inference.reduction.windows import same_sizes
+
+__all__ = ["sort", "sorted_dimension", "top_k"]
+
+_MOST_INDICES = 2**31
+"""How many elements s32 indices can number."""
+
+
+def sort(operands: Sequence[Shape], comparator: ProgramShape, dimension: int = -1) -> Shape:
+    """Shape of a sort: the operand's, for several a tuple of theirs.
+
+    Example:
+        >>> import builder as xb
+        >>> keys, values = xb.f32[4, 6], xb.s32[4, 6]
+        >>> f32, s32 = xb.f32[()], xb.s32[()]
+        >>> less = xb.ProgramShape([f32, f32, s32, s32], xb.pred[()])
+        >>> xb.shape_inference.reduction.sort([keys, values], less, dimension=1)
+        (f32[4,6], s32[4,6])
+    """
+    check = Check.numbered("sort", "operand", operands)
+    if not operands:
+        check.fail("at least one operand is needed, got none")
+    arrays = check.arrays()
+    same_sizes(check, arrays)
+    sorted_dimension(check, dimension)
+    scalars = [intern_array(a.element_type, ()) for a in arrays for _ in range(2)]
+    wanted = ProgramShape(scalars, intern_array(pt.pred, ()))
+    if comparator != wanted:
+        inputs = ", ".join(map(str, scalars))
+        pairs = ", ".join(f"lhs {i}, rhs {i}" for i in range(len(arrays)))
+        check.fail(
+            f"comparator must be of signature ({inputs}) -> pred[] ({pairs}), got {comparator}",
+            error=SignatureError,
+            fix="give one pred back: whether the elements on the left come before those on the "
+            "right",
+        )
+    shapes = [intern_array(a.element_type, a.dimensions, a.dynamic_dimensions) for a in arrays]
+    return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+
+
+def sorted_dimension(check: Check, dimension: int) -> int:
+    """The dimension of operand 0 that `dimension` means: below 0, counted from the last."""
+    rank = check.array("operand 0").rank
+    if not rank:
+        check.fail("a scalar has no dimension to sort along")
+    if not -rank <= dimension < rank:
+        check.fail(
+            f"dimension must be one of operand 0, 0 to {rank - 1}, or counted from the last, "
+            f"-1 to {-rank}, got {dimension}",
+            dimension=dimension,
+        )
+    return dimension % rank
+
+
+def top_k(operand: Shape, k: int) -> TupleShape:
+    """Shape of the largest or smallest elements of each row, and of their places.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.reduction.top_k(xb.f32[4, 6], 2)
+        (f32[4,2], s32[4,2])
+    """
+    check = Check("top_k", operand=operand)
+    array = check.array("operand")
+    if not array.rank:
+        check.fail("operand must have at least one dimension, got a scalar")
+    if not array.is_bounded:
+        check.fail(
+            "the places of elements can't be numbered where a size is unbounded",
+            fix="give the dimension a bound: f32[<=n] instead of f32[?]",
+        )
+    *outer, last = array.dimensions
+    if not 0 <= k <= last:
+        check.fail(
+            f"k must be a number of elements of the last dimension, 0 to {last}, got {k}",
+            dimension=array.rank - 1,
+        )
+    if last > _MOST_INDICES:
+        check.fail(
+            f"places are s32, so that the last dimension must not have more than {_MOST_INDICES} "
+            f"elements, got {last}",
+            dimension=array.rank - 1,
+        )
+    # XLA makes it of slices, which have a bounded size of at most 1 as a fixed one.
+    dynamic = [d and n != 1 for d, n in zip(array.dynamic_dimensions, outer, strict=False)]
+    sizes, marks = (*outer, k), (*dynamic, False)
+    return TupleShape([intern_array(t, sizes, marks) for t in (array.element_type, pt.s32)])

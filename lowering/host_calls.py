@@ -1,0 +1,226 @@
+"""Python functions that a running program calls.
+
+XLA hands a function NumPy arrays that lie in its own memory, takes whatever comes back without
+looking at shapes and types, dies of too few results, and makes a text of what the function raises.
+So each function is wrapped: arguments are copied, results are checked, and an exception is kept
+under a number, which XLA's report then holds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from builder.constant import scalar_array
+from builder.errors import ConstantError, shown
+from builder.shape import ArrayShape, Shape, TokenShape, TupleShape
+from lowering.arguments import describe
+from lowering.errors import ExecutionError
+from lowering.flattening import unflatten
+from lowering.pjrt import host_array
+
+__all__ = [
+    "PYTHON_CALL",
+    "PythonFunction",
+    "array_of",
+    "failure_of",
+    "guarded",
+    "python_callback",
+    "raise_failure",
+]
+
+PYTHON_CALL: Final = "xlabuilder.python_call"
+"""The target of custom calls that stand for calls of Python functions."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PythonFunction:
+    """A Python function that a module calls.
+
+    Attributes:
+        function: the function.
+        name: its name, for messages.
+        operands: the shapes of its arguments.
+        result: the shape of what it gives.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    operands: tuple[Shape, ...]
+    result: Shape
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for calls of one function with the same shapes."""
+        return id(self.function), self.operands, self.result
+
+    @property
+    def place(self) -> str:
+        """Where the function is written, for messages; nothing where that isn't known."""
+        code = getattr(self.function, "__code__", None)
+        if code is None:
+            return ""
+        return f" ({code.co_filename}:{code.co_firstlineno})"
+
+
+# Failures, on their way through XLA.
+
+_FAILURES: Final[dict[int, BaseException]] = {}
+_NUMBERS: Final = itertools.count()
+_LOCK: Final = threading.Lock()
+_MARK: Final = re.compile(r"xlabuilder-failure-(\d+)-(\d+)")
+
+
+class _FailureError(Exception):
+    """What XLA is told in place of an exception: the number that the exception is kept under."""
+
+
+def guarded(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """A function for XLA to call: what `function` raises is found again by `failure_of`."""
+
+    def call(*arguments: Any) -> tuple[Any, ...]:
+        try:
+            return function(*arguments)
+        except BaseException as error:
+            with _LOCK:
+                number = next(_NUMBERS)
+                _FAILURES[number] = error
+            # Not chained: XLA would write the whole of it into its report.
+            raise _FailureError(f"xlabuilder-failure-{os.getpid()}-{number}") from None
+
+    return call
+
+
+def failure_of(error: BaseException) -> BaseException | None:
+    """What a guarded function raised, if an error of jaxlib reports that; it is forgotten then."""
+    found = _MARK.search(str(error))
+    if found is None or int(found[1]) != os.getpid():
+        return None
+    with _LOCK:
+        return _FAILURES.pop(int(found[2]), None)
+
+
+def raise_failure(error: BaseException) -> None:
+    """Raises what a guarded function raised, if an error of jaxlib reports that."""
+    failed = failure_of(error)
+    if failed is not None:
+        raise failed from failed.__cause__
+
+
+# Values.
+
+
+def array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
+    """`value` as an array of exactly this type and these sizes, or what it is instead."""
+    if type(value) in (bool, int, float, complex):
+        if shape.rank:
+            return f"the Python number {shown(value)}"
+        try:
+            return scalar_array(value, shape.element_type, "")
+        except ConstantError as error:
+            reason = str(error).partition("\n")[0].partition(": ")[2]
+            return f"the Python number {shown(value)}: {reason}"
+    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+        array: Any = np.asarray(value)
+    else:
+        array = host_array(value)
+    if array is None:
+        return describe(value)
+    if array.dtype == shape.element_type.dtype and array.shape == shape.dimensions:
+        result: np.ndarray[Any, Any] = np.asarray(array, order="C")
+        return result
+    return describe(array)
+
+
+def _result_leaves(value: Any, shape: Shape) -> list[Any] | str:
+    """What a function gave as flat arrays, None for tokens; or what is wrong with it."""
+    flat: list[Any] = []
+    stack: list[tuple[Any, Shape, str]] = [(value, shape, "the result")]
+    while stack:
+        part, wanted, what = stack.pop()
+        if isinstance(wanted, TokenShape):
+            if part is not None:
+                return f"{what} must be None for a token, got {describe(part)}"
+            flat.append(None)
+        elif isinstance(wanted, TupleShape):
+            count = len(wanted.elements)
+            if not isinstance(part, (tuple, list)) or len(part) != count:
+                got = describe(part)
+                if isinstance(part, (tuple, list)):
+                    got = f"a {type(part).__name__} of {len(part)}"
+                return f"{what} must be a tuple of {count}, {wanted}, got {got}"
+            pairs = list(zip(part, wanted.elements, strict=True))
+            for index in range(count - 1, -1, -1):
+                stack.append((*pairs[index], f"element {index} of {what}"))
+        else:
+            array = array_of(part, wanted)
+            if isinstance(array, str):
+                return f"{what} must be {wanted}, got {array}"
+            flat.append(array)
+    return flat
+
+
+def python_callback(
+    called: PythonFunction, computation: str, place: str
+) -> Callable[..., tuple[Any, ...]]:
+    """What XLA calls for a call of a Python function.
+
+    Args:
+        called: the function, with the shapes of its arguments and its result.
+        computation: the name of the computation that calls it, for messages.
+        place: where the call was recorded, for messages.
+    """
+
+    def fail(reason: str, fix: str, cause: BaseException | None = None) -> ExecutionError:
+        shapes = {f"operand {i}": s for i, s in enumerate(called.operands)}
+        return ExecutionError(
+            f"{computation}: python_call{place} function {called.name}{called.place} {reason}\n"
+            f"fix: {fix}",
+            op="python_call",
+            shapes={**shapes, "result": called.result},
+            detail="" if cause is None else "".join(traceback.format_exception(cause)),
+        )
+
+    def call(*flat: Any) -> tuple[Any, ...]:
+        # Copied: the memory is XLA's, and has other values when the function has returned.
+        copies = iter([None if a is None else np.array(a) for a in flat])
+        arguments = [_as_tuples(unflatten(s, copies)) for s in called.operands]
+        try:
+            result = called.function(*arguments)
+        except Exception as error:
+            raise fail(
+                f"raised {type(error).__name__}{_line_of(error)}: {error}",
+                "see the error that this one comes from",
+                error,
+            ) from error
+        found = _result_leaves(result, called.result)
+        if isinstance(found, str):
+            raise fail(f"gave another result than was said: {found}", _RESULT_FIX)
+        return tuple(found)
+
+    return guarded(call)
+
+
+_RESULT_FIX: Final = (
+    "give NumPy arrays of these very types and sizes, for instance by "
+    "numpy.asarray(result, dtype).reshape(sizes)"
+)
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(_as_tuples(v) for v in value) if isinstance(value, list) else value
+
+
+def _line_of(error: BaseException) -> str:
+    """The line that an exception comes from; nothing where it is that of the call itself."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""

@@ -1,0 +1,39 @@
+"""Convolutions in StableHLO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from builder.attributes import ConvolutionDimensionNumbers
+from lowering.mlir_context import MlirContext
+from lowering.rules.contraction.dot_product import precision_text
+from lowering.rules.registry import direct
+
+
+@lru_cache(maxsize=65536)
+def _numbers_text(numbers: ConvolutionDimensionNumbers) -> str:
+    labels = numbers.labels(len(numbers.input_spatial_dimensions) + 2)
+    source, kernel, result = (f"[{', '.join(part)}]" for part in labels)
+    return f"#stablehlo.conv<{source}x{kernel}->{result}>"
+
+
+@direct("convolution")
+def convolution(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
+    pairs = attributes["padding"]
+    padding = f"dense<{[list(pair) for pair in pairs]}>" if pairs else "dense<>"
+    reversal = ", ".join(str(r).lower() for r in attributes["window_reversal"])
+    return {
+        "window_strides": mlir.i64_array(attributes["window_strides"]),
+        "padding": mlir.parsed(f"{padding} : tensor<{len(pairs)}x2xi64>"),
+        "lhs_dilation": mlir.i64_array(attributes["lhs_dilation"]),
+        "rhs_dilation": mlir.i64_array(attributes["rhs_dilation"]),
+        "window_reversal": mlir.parsed(f"array<i1{': ' if reversal else ''}{reversal}>"),
+        "dimension_numbers": mlir.parsed(_numbers_text(attributes["dimension_numbers"])),
+        "feature_group_count": mlir.i64(attributes["feature_group_count"]),
+        "batch_group_count": mlir.i64(attributes["batch_group_count"]),
+        "precision_config": mlir.parsed(precision_text(attributes["precision"])),
+    }

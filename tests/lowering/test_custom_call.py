@@ -1,0 +1,692 @@
+"""Custom calls run on CPU: C functions of the document's form, handlers of XLA's FFI, Python."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support import assert_identical, run, stablehlo_of_text, trusted_module
+
+import builder as xb
+import lowering
+from builder.primitive_type import ALL, PrimitiveType
+
+SOURCE = r"""
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+
+// The document's example; the elements that it leaves open are numbered.
+extern "C" void myfunc(void* out, void** in) {
+  float (&x)[2] = *static_cast<float (*)[2]>(in[0]);
+  float (&y)[2][3] = *static_cast<float (*)[2][3]>(in[1]);
+  float (&z)[3][3] = *static_cast<float (*)[3][3]>(out);
+  for (int i = 0; i < 9; i++) (&z[0][0])[i] = i + y[0][2] * x[0];
+  z[0][0] = x[1] + y[1][0];
+}
+
+extern "C" void two_results(void* out, const void** in) {
+  const float* x = static_cast<const float*>(in[0]);
+  void** results = static_cast<void**>(out);
+  for (int i = 0; i < 3; i++) static_cast<float*>(results[0])[i] = 2 * x[i];
+  *static_cast<int32_t*>(results[1]) = 7;
+}
+
+extern "C" void tuple_of_one(void* out, const void** in) {
+  void** results = static_cast<void**>(out);
+  *static_cast<float*>(results[0]) = -*static_cast<const float*>(in[0]);
+}
+
+extern "C" void returns_status(void* out, const void** in, void* status) {
+  *static_cast<float*>(out) = (status != nullptr) + *static_cast<const float*>(in[0]);
+}
+
+extern "C" void gets_opaque(void* out, const void** in, const char* opaque, size_t length,
+                            void* status) {
+  int32_t* result = static_cast<int32_t*>(out);
+  result[0] = static_cast<int32_t>(length);
+  for (size_t i = 0; i < length; i++) result[1 + i] = static_cast<unsigned char>(opaque[i]);
+}
+
+static ffi::Error Scale(float factor, ffi::AnyBuffer x, ffi::Result<ffi::AnyBuffer> y) {
+  const float* from = x.typed_data<float>();
+  float* to = y->typed_data<float>();
+  if (factor == 0) return ffi::Error::InvalidArgument("nothing is left");
+  for (size_t i = 0; i < x.element_count(); i++) to[i] = factor * from[i];
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(scale, Scale,
+                              ffi::Ffi::Bind()
+                                  .Attr<float>("factor")
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Ret<ffi::AnyBuffer>());
+
+static ffi::Error Attributes(bool flag, int64_t number, double real, int8_t small, uint64_t large,
+                             std::string_view text, ffi::Span<const int64_t> axes,
+                             ffi::Span<const float> weights, ffi::Span<const uint8_t> bytes,
+                             ffi::Dictionary nested, ffi::ResultBuffer<ffi::F64> out) {
+  double* to = out->typed_data();
+  *to++ = flag;
+  *to++ = static_cast<double>(number);
+  *to++ = real;
+  *to++ = small;
+  *to++ = static_cast<double>(large >> 32);
+  *to++ = text.size();
+  for (char c : text) *to++ = static_cast<unsigned char>(c);
+  *to++ = axes.size();
+  for (int64_t a : axes) *to++ = static_cast<double>(a);
+  *to++ = weights.size();
+  for (float w : weights) *to++ = w;
+  *to++ = bytes.size();
+  for (uint8_t b : bytes) *to++ = b;
+  *to++ = *nested.get<double>("alpha");
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(attributes, Attributes,
+                              ffi::Ffi::Bind()
+                                  .Attr<bool>("flag")
+                                  .Attr<int64_t>("number")
+                                  .Attr<double>("real")
+                                  .Attr<int8_t>("small")
+                                  .Attr<uint64_t>("large")
+                                  .Attr<std::string_view>("text")
+                                  .Attr<ffi::Span<const int64_t>>("axes")
+                                  .Attr<ffi::Span<const float>>("weights")
+                                  .Attr<ffi::Span<const uint8_t>>("bytes")
+                                  .Attr<ffi::Dictionary>("nested")
+                                  .Ret<ffi::Buffer<ffi::F64>>());
+
+static ffi::Error Pair(ffi::Buffer<ffi::S32> x, ffi::ResultBuffer<ffi::S32> sum,
+                       ffi::ResultBuffer<ffi::F32> half) {
+  int32_t total = 0;
+  for (size_t i = 0; i < x.element_count(); i++) total += x.typed_data()[i];
+  *sum->typed_data() = total;
+  *half->typed_data() = total / 2.0f;
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(pair, Pair,
+                              ffi::Ffi::Bind()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Ret<ffi::Buffer<ffi::S32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>());
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The functions above, compiled; those of both kinds are registered."""
+    compiler = shutil.which("g++")
+    assert compiler, "these tests compile C++: install g++"
+    folder = tmp_path_factory.mktemp("library")
+    source, target = Path(folder, "functions.cc"), Path(folder, "functions.so")
+    source.write_text(SOURCE)
+    flags = ["-std=c++17", "-O0", "-shared", "-fPIC", f"-I{jax.ffi.include_dir()}"]
+    subprocess.run([compiler, *flags, str(source), "-o", str(target)], check=True)
+    found = ctypes.CDLL(str(target))
+    for name in ("myfunc", "two_results", "tuple_of_one", "returns_status", "gets_opaque"):
+        lowering.register_custom_call_target(name, getattr(found, name))
+    lowering.register_custom_call_target("scale", found.scale, api="typed")
+    for name in ("attributes", "pair"):
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(found, name)), platform="cpu")
+    return found
+
+
+# The document's form: void f(void* out, void** in).
+
+
+def test_the_document_s_example(library: ctypes.CDLL) -> None:
+    b = xb.XlaBuilder("example")
+    x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[2, 3])
+    root = xb.custom_call("myfunc", [x, y], xb.f32[3, 3])
+    one, other = np.array([1, 2], np.float32), np.array([[10, 20, 30], [40, 50, 60]], np.float32)
+    got = run(b.build(root), one, other)
+    wanted = np.arange(9, dtype=np.float32).reshape(3, 3) + 30
+    wanted[0, 0] = 2 + 40
+    assert_identical(got, wanted)
+
+
+def test_arrays_come_row_by_row_however_they_were_made(library: ctypes.CDLL) -> None:
+    b = xb.XlaBuilder("transposed")
+    x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[3, 2])
+    turned = xb.transpose(y, [1, 0])
+    root = xb.transpose(xb.custom_call("myfunc", [x, turned], xb.f32[3, 3]), [1, 0])
+    one, other = np.array([1, 2], np.float32), np.array([[1, 4], [2, 5], [3, 6]], np.float32)
+    got = run(b.build(root), one, other)
+    wanted = np.arange(9, dtype=np.float32).reshape(3, 3) + 3
+    wanted[0, 0] = 2 + 4
+    assert_identical(got, wanted.T.copy())
+
+
+def test_several_results_and_a_tuple_of_one(library: ctypes.CDLL) -> None:
+    b = xb.XlaBuilder("results")
+    x = b.parameter(xb.f32[3])
+    both = xb.custom_call("two_results", x, "(f32[3], s32[])")
+    # The leaves of nested tuples come one after the other.
+    nested = xb.custom_call("two_results", x, "((f32[3]), (s32[]))")
+    alone = xb.custom_call("tuple_of_one", xb.slice(x, [1], [2], [1]), "(f32[1])")
+    parts = xb.tuple(both[0], both[1], nested, alone)
+    twice, seven, ((again,), (also,)), (minus,) = run(
+        b.build(parts), np.array([1, 2, 3], np.float32)
+    )
+    assert_identical(twice, np.array([2, 4, 6], np.float32))
+    assert_identical(again, twice)
+    assert (seven.item(), also.item(), minus.tolist()) == (7, 7, [-2.0])
+
+
+def test_tuple_operands_are_passed_leaf_by_leaf(library: ctypes.CDLL) -> None:
+    b = xb.XlaBuilder("leaves")
+    pair = b.parameter("(f32[2], (f32[2,3]))")
+    root = xb.custom_call("myfunc", pair, xb.f32[3, 3])
+    x, y = np.array([1, 2], np.float32), np.ones((2, 3), np.float32)
+    result = np.asarray(lowering.compile(b.build(root))((x, (y,))))
+    assert result[0, 0] == 3
+
+
+def test_further_forms(library: ctypes.CDLL) -> None:
+    b = xb.XlaBuilder("forms")
+    x = b.parameter(xb.f32[()])
+    status = xb.custom_call("returns_status", x, xb.f32[()], api_version=2)
+    text = xb.custom_call(
+        "gets_opaque",
+        x,
+        xb.s32[5],
+        opaque='a"é',
+        api_version="API_VERSION_STATUS_RETURNING_UNIFIED",
+    )
+    one, codes = run(b.build(xb.tuple(status, text)), np.float32(1.5))
+    assert one.item() == 2.5
+    assert codes.tolist() == [4, *'a"é'.encode()]
+
+
+def test_layouts(library: ctypes.CDLL) -> None:
+    """Column by column, as the caller asks for: the function sees the transposed matrix."""
+    b = xb.XlaBuilder("layouts")
+    x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[3, 2])
+    root = xb.custom_call(
+        "myfunc",
+        [x, y],
+        "f32[3,3]{0,1}",
+        operand_shapes_with_layout=["f32[2]", "f32[3,2]{0,1}"],
+    )
+    one, other = np.array([1, 2], np.float32), np.array([[1, 4], [2, 5], [3, 6]], np.float32)
+    got = run(b.build(xb.add(root, root)), one, other)
+    wanted = np.arange(9, dtype=np.float32).reshape(3, 3) + 3
+    wanted[0, 0] = 2 + 4
+    assert_identical(got, 2 * wanted.T)
+
+
+def test_a_ctypes_function_without_operands_and_in_a_loop() -> None:
+    calls: list[int] = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_int32), ctypes.c_void_p)
+    def count(out: Any, _: Any) -> None:
+        calls.append(1)
+        out[0] = len(calls)
+
+    lowering.register_custom_call_target("test.count", count)
+    b = xb.XlaBuilder("counting")
+
+    def body(state: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
+        i, total = state
+        return i + 1, total + b.custom_call("test.count", xb.s32[()], has_side_effect=True)
+
+    init = xb.tuple(b.constant(0, xb.s32), b.constant(0, xb.s32))
+    root = xb.while_(lambda state: state[0] < 100, body, init)
+    assert [int(v) for v in lowering.compile(b.build(root))()] == [100, 5050]
+    assert len(calls) == 100
+
+
+def test_aliased_results(library: ctypes.CDLL) -> None:
+    """The result lies over the operand; whoever else uses that keeps its value."""
+    b = xb.XlaBuilder("alias")
+    x = b.parameter(xb.f32[4])
+    scaled = xb.custom_call(
+        "scale",
+        x,
+        xb.f32[4],
+        attributes={"factor": np.float32(3)},
+        output_operand_aliasing=[((), (0, ()))],
+    )
+    result, kept = run(b.build(xb.tuple(scaled, x)), np.arange(4, dtype=np.float32))
+    assert result.tolist() == [0, 3, 6, 9]
+    assert kept.tolist() == [0, 1, 2, 3]
+
+
+# XLA's FFI.
+
+
+def test_typed_ffi(library: ctypes.CDLL) -> None:
+    b = xb.XlaBuilder("typed")
+    x = b.parameter(xb.f32[2, 3])
+    by_mapping = xb.custom_call("scale", x, xb.f32[2, 3], attributes={"factor": np.float32(2.5)})
+    by_text = xb.custom_call(
+        "scale", x, xb.f32[2, 3], opaque="{factor = -1.5 : f32}", api_version=4
+    )
+    n = b.parameter(xb.s32[4])
+    pair = xb.custom_call("pair", n, "(s32[], f32[])", api_version=4)
+    values, numbers = np.arange(6, dtype=np.float32).reshape(2, 3), np.arange(4, dtype=np.int32)
+    more, less, (total, half) = run(b.build(xb.tuple(by_mapping, by_text, pair)), values, numbers)
+    assert_identical(more, values * np.float32(2.5))
+    assert_identical(less, values * np.float32(-1.5))
+    assert (total.item(), half.item()) == (6, 3.0)
+
+
+def test_attributes_of_every_kind(library: ctypes.CDLL) -> None:
+    text = 'x{"}\\é\n'
+    given = {
+        "flag": True,
+        "number": -(2**53),
+        "real": 1e300,
+        "small": np.int8(-5),
+        "large": np.uint64(2**63),
+        "text": text,
+        "axes": (3, -1),
+        "weights": np.array([0.5, np.inf, -0.0], np.float32),
+        "bytes": np.array([200, 200], np.uint8),
+        "nested": {"alpha": 0.1},
+    }
+    data = text.encode()
+    wanted = [1, -(2.0**53), 1e300, -5, 2.0**31, len(data), *data, 2, 3, -1, 3, 0.5, np.inf, -0.0]
+    wanted += [2, 200, 200, 0.1]
+    b = xb.XlaBuilder("attributes")
+    root = b.custom_call("attributes", xb.f64[len(wanted)], attributes=given)
+    assert_identical(run(b.build(root)), np.array(wanted))
+
+
+def test_what_a_handler_reports(library: ctypes.CDLL) -> None:
+    b = xb.XlaBuilder("report")
+    x = b.parameter(xb.f32[1])
+    program = b.build(xb.custom_call("scale", x, xb.f32[1], attributes={"factor": np.float32(0)}))
+    with pytest.raises(RuntimeError, match="nothing is left"):
+        np.asarray(lowering.compile(program)(np.zeros(1, np.float32)))
+
+
+# Registration.
+
+NUMBERS = itertools.count()
+
+
+def call_of(name: str, **more: Any) -> xb.XlaComputation:
+    b = xb.XlaBuilder("caller")
+    return b.build(xb.custom_call(name, b.parameter(xb.f32[2]), xb.f32[2], **more))
+
+
+def test_nobody_has_registered() -> None:
+    with pytest.raises(lowering.CompileError) as caught:
+        lowering.compile(call_of("test.nobody"))
+    message = str(caught.value)
+    assert message.startswith("compile: caller: custom_call of 'test.nobody', recorded at ")
+    assert "test_custom_call.py" in message
+    assert message.endswith(
+        ": no function of that name is registered for cpu\n"
+        "fix: lowering.register_custom_call_target('test.nobody', function, 'cpu') before compiling"
+    )
+    assert caught.value.op == "custom_call"
+    with pytest.raises(lowering.CompileError) as caught:
+        lowering.compile(call_of("test.nobody", attributes={}))
+    assert str(caught.value).endswith(
+        "fix: jax.ffi.register_ffi_target('test.nobody', capsule, platform='cpu') before compiling"
+    )
+
+
+def test_registered_in_the_other_form(library: ctypes.CDLL) -> None:
+    with pytest.raises(lowering.CompileError, match=r"under that name is untyped\n.*ORIGINAL"):
+        lowering.compile(call_of("myfunc", attributes={}))
+    with pytest.raises(lowering.CompileError, match=r"under that name is typed\n.*TYPED_FFI"):
+        lowering.compile(call_of("scale"))
+
+
+def test_a_name_is_registered_once(library: ctypes.CDLL) -> None:
+    lowering.register_custom_call_target("myfunc", library.myfunc)
+    with pytest.raises(xb.OperandError, match="'myfunc' has another function on cpu already"):
+        lowering.register_custom_call_target("myfunc", library.two_results)
+    with pytest.raises(xb.OperandError, match="'pair' has another function on cpu already"):
+        lowering.register_custom_call_target("pair", library.myfunc)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "message"),
+    [
+        (("", None), {}, "name must be a string, not empty and not beginning with '$', got ''"),
+        (("$x", None), {}, "not beginning with '$', got '\\$x'"),
+        ((3, None), {}, "name must be a string"),
+        (("x", None, "tpu9"), {}, "platform must be 'cpu', 'gpu' or 'tpu', got 'tpu9'"),
+        (("x", None), {"api": 1}, "api must be 'untyped' or 'typed', got 1"),
+        (("x", None), {}, "function must be a C function of ctypes or a capsule, got None"),
+        (("x", print), {}, "fix: xb.python_call calls a Python function"),
+        (("x", 1234), {}, "got 1234\nfix: load the library with ctypes.CDLL"),
+    ],
+)
+def test_not_registered(arguments: Any, named: Any, message: str) -> None:
+    with pytest.raises(xb.OperandError, match=message.replace("$", r"\$").replace(r"\\$", r"\$")):
+        lowering.register_custom_call_target(*arguments, **named)
+
+
+# Python functions.
+
+
+def in_python(function: Any, shape: Any, *arguments: np.ndarray) -> Any:
+    """The result of a Python function in a program, as NumPy arrays."""
+    b = xb.XlaBuilder("python")
+    operands = [b.parameter(xb.array_shape(a.dtype, a.shape)) for a in arguments]
+    root = xb.python_call(function, operands, shape)
+    return jax.tree_util.tree_map(np.asarray, lowering.compile(b.build(root))(*arguments))
+
+
+def some(t: PrimitiveType, shape: tuple[int, ...]) -> np.ndarray:
+    """Bit patterns of all kinds, of one byte for each element."""
+    size = int(np.prod(shape))
+    raw = np.random.default_rng(3).integers(0, 256, size * t.byte_width, np.uint8)
+    if t is xb.pred:
+        return (raw % 2).astype(bool).reshape(shape)
+    if t.bits < 8:
+        return (raw % (1 << t.bits)).astype(np.uint8).view(t.dtype).reshape(shape)
+    return raw.view(t.dtype).reshape(shape)
+
+
+def test_every_type_goes_to_python_and_back() -> None:
+    seen: list[np.ndarray] = []
+    b = xb.XlaBuilder("types")
+    arguments, results = [], []
+    for t, shape in itertools.product(ALL, [(), (0, 3), (2, 3)]):
+        arguments.append(some(t, shape))
+        operand = b.parameter(xb.array_shape(t, shape))
+
+        def keep(x: np.ndarray) -> np.ndarray:
+            seen.append(x)
+            return x
+
+        # A result without elements is not computed at all, unless there is more to it.
+        results.append(xb.python_call(keep, operand, operand.shape, has_side_effect=True))
+    got = lowering.compile(b.build(xb.tuple(*results)))(*arguments)
+    assert len(seen) == len(arguments)
+    for wanted, one in zip(arguments, got, strict=True):
+        back = np.asarray(one)
+        assert (back.dtype, back.shape) == (wanted.dtype, wanted.shape)
+        if wanted.dtype.itemsize == 1 and not wanted.dtype.isbuiltin:
+            # Of less than 8 bits only the low ones are the element's.
+            bits = xb.as_primitive_type(wanted.dtype).bits
+            mask = (1 << min(bits, 8)) - 1
+            assert (back.view(np.uint8) & mask == wanted.view(np.uint8) & mask).all()
+        else:
+            assert back.tobytes() == wanted.tobytes()
+
+
+def test_a_large_array_tuples_and_tokens() -> None:
+    large = np.random.default_rng(0).normal(size=(300, 1000))
+    assert_identical(in_python(np.sort, xb.f64[300, 1000], large), np.sort(large))
+    b = xb.XlaBuilder("nested")
+    operand = b.parameter("(s32[2], (f32[3], token[]))")
+    got: list[Any] = []
+
+    def function(whole: Any, token: Any) -> Any:
+        got.append((whole, token))
+        first, (second, _) = whole
+        return second, ((None, first),), ()
+
+    root = xb.python_call(
+        function, [operand, b.create_token()], "(f32[3], ((token[], s32[2])), ())"
+    )
+    numbers, floats = np.array([1, 2], np.int32), np.array([1, 2, 3], np.float32)
+    result = lowering.compile(b.build(root))((numbers, (floats, None)))
+    ((first, (second, nothing)), token), *more = got
+    assert not more
+    assert (nothing, token) == (None, None)
+    assert_identical(first, numbers)
+    assert_identical(second, floats)
+    assert_identical(np.asarray(result[0]), floats)
+    assert result[1][0][0] is None
+    assert_identical(np.asarray(result[1][0][1]), numbers)
+    assert result[2] == ()
+
+
+def test_what_python_got_stays() -> None:
+    """The memory that XLA lends for the call has other values afterwards."""
+    kept: list[np.ndarray] = []
+
+    def body(state: xb.XlaOp) -> xb.XlaOp:
+        keep = xb.python_call(
+            lambda x: kept.append(x) or x, state, xb.s32[()], has_side_effect=True
+        )
+        return keep + 1
+
+    b = xb.XlaBuilder("kept")
+    lowering.compile(b.build(xb.while_(lambda s: s < 5, body, b.constant(0, xb.s32))))()
+    assert [int(x) for x in kept] == [0, 1, 2, 3, 4]
+
+
+def test_numbers_jax_arrays_and_views_as_results() -> None:
+    x = np.arange(6, dtype=np.int32).reshape(2, 3)
+    assert in_python(lambda v: 7, xb.s8[()], x).item() == 7
+    assert in_python(lambda v: float("inf"), xb.f16[()], x).item() == np.inf
+    assert_identical(in_python(lambda v: v.T, xb.s32[3, 2], x), x.T.copy())
+    assert_identical(in_python(lambda v: v[::-1, ::-1], xb.s32[2, 3], x), x[::-1, ::-1].copy())
+    assert_identical(in_python(lambda v: jax.device_put(v), xb.s32[2, 3], x), x)
+    assert in_python(lambda v: np.int64(3), xb.s64[()], x).dtype == np.int64
+
+
+def test_python_in_every_kind_of_control_flow() -> None:
+    calls: list[str] = []
+
+    def say(name: str) -> Any:
+        def function(x: np.ndarray) -> np.ndarray:
+            calls.append(name)
+            return x + x.dtype.type(1)
+
+        return lambda x: xb.python_call(function, x, x.shape, has_side_effect=True)
+
+    b = xb.XlaBuilder("flow")
+    x, choice = b.parameter(xb.f32[()]), b.parameter(xb.s32[()])
+    called = xb.call(say("call"), x)
+    branch = xb.conditional(choice, [say("zero"), say("one")], [called, called])
+    looped = xb.while_(lambda s: s < 10.0, say("loop"), branch)
+    run_it = lowering.compile(b.build(looped))
+    assert float(run_it(0.5, 1)) == 10.5
+    assert calls == ["call", "one", *["loop"] * 8]
+
+
+def test_without_arguments_and_without_results() -> None:
+    b = xb.XlaBuilder("nothing")
+    calls: list[int] = []
+    b.python_call(lambda: calls.append(1) or (), "()", has_side_effect=True)
+    five = b.python_call(lambda: np.float64(5), xb.f64[()])
+    assert float(lowering.compile(b.build(five))()) == 5.0
+    assert calls == [1]
+
+
+def test_a_function_may_be_called_in_several_programs_at_once() -> None:
+    both = threading.Barrier(2, timeout=60)
+
+    def meet(x: np.ndarray) -> np.ndarray:
+        both.wait()
+        return x * 2
+
+    b = xb.XlaBuilder("meeting")
+    x = b.parameter(xb.s32[()])
+    program = lowering.compile(b.build(xb.python_call(meet, x, x.shape)))
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda i=i: found.append(int(program(i)))) for i in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(found) == [2, 4]
+
+
+def fails(function: Any, shape: Any, **more: Any) -> lowering.ExecutionError:
+    b = xb.XlaBuilder("failing")
+    x = b.parameter(xb.f32[2])
+    program = lowering.compile(b.build(xb.python_call(function, x, shape, has_side_effect=True)))
+    with pytest.raises(lowering.ExecutionError) as caught:
+        program(np.zeros(2, np.float32))
+    return caught.value
+
+
+def divides(x: np.ndarray) -> np.ndarray:
+    return x + 1 // 0
+
+
+@pytest.mark.parametrize("shape", ["f32[2]", "()", "(f32[2], token[])"])
+def test_what_a_function_raises(shape: str) -> None:
+    error = fails(divides, shape)
+    message = str(error)
+    assert message.startswith("failing: python_call, recorded at ")
+    assert f"function divides ({__file__}:{divides.__code__.co_firstlineno}) raised " in message
+    line = divides.__code__.co_firstlineno + 1
+    assert f"raised ZeroDivisionError at {__file__}:{line}: integer division" in message
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert error.op == "python_call"
+
+
+def test_an_error_after_unfinished_work() -> None:
+    """Also where the program begins when its argument is computed at last."""
+    heavy = jax.jit(lambda x: (x @ x @ x)[:2, 0] * 0)
+    b = xb.XlaBuilder("late")
+    program = lowering.compile(
+        b.build(xb.python_call(divides, b.parameter(xb.f32[2]), "()", has_side_effect=True))
+    )
+    with pytest.raises(lowering.ExecutionError, match="ZeroDivisionError"):
+        program(heavy(np.ones((600, 600), np.float32)))
+
+
+class Stop(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, Stop])
+def test_what_is_no_ordinary_exception_comes_through_as_it_is(kind: type[BaseException]) -> None:
+    def stop(x: np.ndarray) -> np.ndarray:
+        raise kind("now")
+
+    b = xb.XlaBuilder("stopping")
+    x = b.parameter(xb.f32[2])
+    program = lowering.compile(b.build(xb.python_call(stop, x, x.shape)))
+    with pytest.raises(kind, match="now"):
+        program(np.zeros(2, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "message"),
+    [
+        (lambda x: None, "f32[2]", "the result must be f32[2], got None"),
+        (lambda x: (x,), "f32[2]", "the result must be f32[2], got a tuple"),
+        (lambda x: [x], "f32[2]", "the result must be f32[2], got a list"),
+        (lambda x: x.astype(float), "f32[2]", "the result must be f32[2], got f64[2]"),
+        (lambda x: x[:1], "f32[2]", "the result must be f32[2], got f32[1]"),
+        (lambda x: 3, "f32[2]", "the result must be f32[2], got the Python number 3"),
+        (lambda x: 3.5, "s32[]", "s32[], got the Python number 3.5: s32 can't hold"),
+        (lambda x: "abc", "s32[]", "the result must be s32[], got a str"),
+        (lambda x: np.array("abc"), "s32[]", "the result must be s32[], got an array <U3[]"),
+        (lambda x: np.array(x, object), "f32[2]", "got an array object[2]"),
+        (lambda x: x, "(f32[2], s32[])", "must be a tuple of 2, (f32[2], s32[]), got f32[2]"),
+        (lambda x: (x,), "(f32[2], s32[])", "a tuple of 2, (f32[2], s32[]), got a tuple of 1"),
+        (lambda x: (x, x), "(f32[2], s32[])", "element 1 of the result must be s32[], got f32[2]"),
+        (lambda x: (x, 0), "(f32[2], token[])", "must be None for a token, got an int"),
+        (lambda x: None, "()", "the result must be a tuple of 0, (), got None"),
+    ],
+)
+def test_a_wrong_result(function: Any, shape: str, message: str) -> None:
+    error = fails(function, shape)
+    assert f"gave another result than was said: {message}" in str(error) or message in str(error)
+    assert "fix: give NumPy arrays of these very types and sizes" in str(error)
+
+
+def test_a_failed_program_can_be_called_again() -> None:
+    answers = iter([None, 1.0])
+    b = xb.XlaBuilder("again")
+    program = lowering.compile(
+        b.build(b.python_call(lambda: next(answers), xb.f32[()], has_side_effect=True))
+    )
+    with pytest.raises(lowering.ExecutionError, match="got None"):
+        program()
+    assert float(program()) == 1.0
+
+
+def test_a_module_with_a_python_function_is_not_saved(tmp_path: Path) -> None:
+    b = xb.XlaBuilder("here")
+    x = b.parameter(xb.f32[2])
+    module = lowering.lower(b.build(xb.python_call(divides, x, x.shape)))
+    with pytest.raises(lowering.ModuleFileError) as caught:
+        module.save(tmp_path / "here.stablehlo")
+    assert "here calls the Python function divides (" in str(caught.value)
+    assert "which a file can't hold\nfix: let a registered function do it" in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_text_does_not_hold_a_python_function() -> None:
+    b = xb.XlaBuilder("elsewhere")
+    x = b.parameter(xb.f32[2])
+    computation = b.build(xb.python_call(divides, x, x.shape))
+    module = lowering.lower(computation)
+    texts = [module.text, module.bytecode, module.artifact()]
+    modules = [lowering.load_bytes(text) for text in texts]
+    modules.append(trusted_module(stablehlo_of_text(computation)))
+    for one in modules:
+        with pytest.raises(lowering.CompileError) as caught:
+            lowering.compile(one)
+        assert "python_call" in str(caught.value)
+        assert "calls the Python function divides, which the module does not hold" in str(
+            caught.value
+        )
+
+
+# Where XLA has no code for them.
+
+
+def reduced(call: Any) -> xb.XlaComputation:
+    b = xb.XlaBuilder("inside")
+    x = b.parameter(xb.f32[4])
+    return b.build(xb.reduce(x, 0.0, lambda p, q: call(p) + q, [0]))
+
+
+def mapped(call: Any) -> xb.XlaComputation:
+    b = xb.XlaBuilder("inside")
+    return b.build(xb.map([b.parameter(xb.f32[4])], call, [0]))
+
+
+def sorted_by(call: Any) -> xb.XlaComputation:
+    b = xb.XlaBuilder("inside")
+    return b.build(xb.sort([b.parameter(xb.f32[4])], lambda p, q: call(p) < q))
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(reduced, "reduce"), (mapped, "map"), (sorted_by, "sort")]
+)
+def test_calls_in_scalar_computations_are_refused(make: Any, name: str) -> None:
+    def python(p: xb.XlaOp) -> xb.XlaOp:
+        return xb.python_call(lambda v: v, p, p.shape)
+
+    def foreign(p: xb.XlaOp) -> xb.XlaOp:
+        return xb.custom_call("test.nobody", p, p.shape)
+
+    for call, what in ((python, "python_call"), (foreign, "custom_call")):
+        with pytest.raises(lowering.CompileError) as caught:
+            lowering.compile(make(call))
+        assert f"there is a {what} inside the computation of {name}, of which XLA's" in str(
+            caught.value
+        )
+
+
+def test_a_call_behind_a_call_is_refused() -> None:
+    @xb.computation(xb.f32[()])
+    def inner(p: xb.XlaOp) -> xb.XlaOp:
+        return xb.python_call(lambda v: v, p, p.shape)
+
+    @xb.computation(xb.f32[()])
+    def outer(p: xb.XlaOp) -> xb.XlaOp:
+        return xb.call(inner, p)
+
+    with pytest.raises(lowering.CompileError, match="python_call inside the computation of reduce"):
+        lowering.compile(reduced(lambda p: xb.call(outer, p)))

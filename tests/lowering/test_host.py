@@ -1,0 +1,329 @@
+"""Tokens, send and recv, and custom calls in StableHLO; what a CPU can't run is refused in words.
+
+Custom calls, infeeds and outfeeds that do run stand in test_custom_call.py and test_infeed.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support import run, stablehlo_of_text, trusted_module
+
+import builder as xb
+import lowering
+from lowering import jaxlib_api
+
+
+def operations(module: lowering.StablehloModule) -> list[str]:
+    """The operations of StableHLO, one a line, without what XLA writes and means nothing."""
+    found = []
+    for line in module.text.splitlines():
+        _, equals, text = line.strip().partition("= ")
+        if equals and text.lstrip('"').startswith("stablehlo."):
+            text = text.replace("create_token", "after_all").replace(' {xla_shape = "token[]"}', "")
+            text = text.replace(' {backend_config = ""}', "").replace('backend_config = "", ', "")
+            text = text.replace(", is_host_transfer = false", "")
+            found.append(" ".join(text.split()))
+    return found
+
+
+def in_both(computation: xb.XlaComputation) -> list[str]:
+    """The operations of the module, which are those that XLA makes of the HLO text."""
+    mine = operations(lowering.lower(computation))
+    assert mine == operations(trusted_module(stablehlo_of_text(computation)))
+    return mine
+
+
+# Tokens.
+
+
+def test_tokens_run() -> None:
+    b = xb.XlaBuilder("tokens")
+    given = b.parameter("(token[], f32[2])")
+    many = xb.after_all(*(b.create_token() for _ in range(5)), given[0])
+    root = xb.tuple(xb.tuple(many), given[1] + given[1], b.create_token())
+    program = lowering.compile(b.build(root))
+    (nothing,), doubled, none = program((None, np.array([1, 2], np.float32)))
+    assert (nothing, none) == (None, None)
+    assert np.asarray(doubled).tolist() == [2, 4]
+
+
+def test_tokens_in_stablehlo() -> None:
+    b = xb.XlaBuilder("tokens")
+    root = xb.after_all(b.create_token(), b.create_token())
+    assert in_both(b.build(root)) == [
+        *["stablehlo.after_all : !stablehlo.token"] * 2,
+        "stablehlo.after_all %0, %1 : !stablehlo.token",
+    ]
+
+
+def test_tokens_through_control_flow() -> None:
+    b = xb.XlaBuilder("flow")
+    state = xb.tuple(b.constant(0, xb.s32), b.parameter("token[]"), b.create_token())
+
+    def body(s: xb.XlaOp) -> tuple[xb.XlaOp, ...]:
+        i, one, other = s
+        return i + 1, xb.after_all(one, other), one
+
+    looped = xb.while_(lambda s: s[0] < 7, body, state)
+    chosen = xb.conditional(
+        looped[0] > 3, looped, lambda s: (s[1], s[0]), looped, lambda s: (s[2], s[0])
+    )
+    called = xb.call(lambda pair: xb.tuple(pair[1], xb.after_all(pair[0])), chosen)
+    program = lowering.compile(b.build(called))
+    number, token = program(None)
+    assert (int(number), token) == (7, None)
+
+
+def test_a_token_is_given_back_once() -> None:
+    b = xb.XlaBuilder("twice")
+    token = b.create_token()
+    with pytest.raises(lowering.CompileError, match="holds one token twice"):
+        lowering.compile(b.build(xb.tuple(token, token)))
+    b = xb.XlaBuilder("joined")
+    token = b.create_token()
+    program = lowering.compile(b.build(xb.tuple(token, xb.after_all(token))))
+    assert program() == (None, None)
+
+
+# Send and recv.
+
+
+def transfers() -> xb.XlaComputation:
+    b = xb.XlaBuilder("transfers")
+    x = b.parameter(xb.f32[2, 3])
+    last = xb.send(x, 1)
+    last = xb.send_with_token(x, last, 2)
+    last = xb.send_to_host(x, last, "f32[2,3]{0,1}", 3)
+    received = b.recv(xb.s32[4], 4)
+    more, last = xb.recv_with_token(last, xb.s8[()], 5)
+    most, last = xb.recv_from_host(last, xb.bf16[2, 0], 6)
+    return b.build(xb.tuple(received, more, most, last))
+
+
+def test_send_and_recv_in_stablehlo() -> None:
+    lines = operations(lowering.lower(transfers()))
+    theirs = operations(trusted_module(stablehlo_of_text(transfers())))
+
+    def unnumbered(all_lines: list[str]) -> list[str]:
+        return sorted(re.sub(r"%[\w#:]+", "%", line) for line in all_lines)
+
+    # XLA writes them in another order.
+    assert unnumbered(lines) == unnumbered(theirs)
+    said = [line for line in lines if "channel_handle" in line]
+    for line, (handle, kind) in zip(said, enumerate([1, 1, 2, 1, 1, 3], 1), strict=True):
+        assert f"handle = {handle}, type = {kind}>" in line
+        assert ("is_host_transfer = true" in line) is (kind != 1)
+    assert said[0].endswith("(tensor<2x3xf32>, !stablehlo.token) -> !stablehlo.token")
+    assert said[5].endswith("(!stablehlo.token) -> (tensor<2x0xbf16>, !stablehlo.token)")
+
+
+def test_saved_and_loaded() -> None:
+    module = lowering.lower(transfers())
+    assert lowering.load_bytes(module.artifact(version="minimum")).text == module.text
+
+
+@pytest.mark.parametrize("name", ["send", "recv", "send_to_host", "recv_from_host"])
+def test_send_and_recv_do_not_run_on_a_cpu(name: str) -> None:
+    b = xb.XlaBuilder("program")
+    x = b.parameter(xb.f32[2])
+    if name == "send":
+        xb.send(x, 1)
+    elif name == "recv":
+        b.recv(xb.f32[2], 1)
+    elif name == "send_to_host":
+        xb.send_to_host(x, b.create_token(), xb.f32[2], 1)
+    else:
+        xb.recv_from_host(b.create_token(), xb.f32[2], 1)
+    with pytest.raises(lowering.CompileError) as caught:
+        lowering.compile(b.build())
+    opcode = name[:4]
+    message = str(caught.value)
+    assert message.startswith(f"compile: program: {opcode}, recorded at {__file__}:")
+    assert "can't run on cpu: XLA has no code for it there\nfix: xb.collective_permute" in message
+    assert ("xb.outfeed" if opcode == "send" else "xb.infeed_with_token") in message
+    assert caught.value.op == opcode
+
+
+@pytest.mark.parametrize("opcode", ["send", "recv"])
+def test_sizes_that_are_not_fixed(opcode: str) -> None:
+    b = xb.XlaBuilder("bounded")
+    if opcode == "send":
+        xb.send(b.parameter("f32[<=2]"), 1)
+    else:
+        b.recv("f32[<=2]", 1)
+    with pytest.raises(lowering.LoweringError) as caught:
+        lowering.lower(b.build())
+    assert f"lower: {opcode}, recorded at {__file__}:" in str(caught.value)
+    assert "moves f32[<=2]: in StableHLO what is moved has static sizes" in str(caught.value)
+
+
+# Custom calls.
+
+
+def call(*operands: Any, shape: Any = xb.f32[4, 2], **more: Any) -> xb.XlaComputation:
+    b = xb.XlaBuilder("caller")
+    given = [b.parameter(o) for o in operands or [xb.f32[4, 2]]]
+    return b.build(xb.custom_call("f", given, shape, **more))
+
+
+def said(computation: xb.XlaComputation) -> str:
+    (line,) = in_both(computation)
+    return line
+
+
+def test_custom_calls_in_stablehlo() -> None:
+    arrow = "(tensor<4x2xf32>) -> tensor<4x2xf32>"
+    assert said(call()) == f"stablehlo.custom_call @f(%arg0) : {arrow}"
+    line = said(call(opaque='x"y', has_side_effect=True, api_version=3))
+    assert '{api_version = 3 : i32, backend_config = "x\\22y", has_side_effect = true}' in line
+    line = said(call(attributes={"b": 1, "a": [True, False]}))
+    assert (
+        "api_version = 4 : i32, backend_config = {a = array<i1: true, false>, b = 1 : i64}" in line
+    )
+    line = said(call(output_operand_aliasing=[((), (0, ()))]))
+    assert "<output_tuple_indices = [], operand_index = 0, operand_tuple_indices = []>" in line
+
+
+def test_results_and_operands_are_flat() -> None:
+    module = lowering.lower(
+        call(
+            "(f32[2], (s32[], token[]))",
+            "f32[3]",
+            shape="((s32[]), (f32[3], f32[2]))",
+            output_operand_aliasing=[((0, 0), (0, (1, 0))), ((1, 0), (1, ()))],
+        )
+    )
+    (line,) = operations(module)
+    assert line.startswith("stablehlo.custom_call @f(%arg0, %arg1, %arg2, %arg3) {")
+    assert line.endswith(") -> (tensor<i32>, tensor<3xf32>, tensor<2xf32>)")
+    assert "output_tuple_indices = [0], operand_index = 1" in line
+    assert "output_tuple_indices = [1], operand_index = 3" in line
+
+
+def test_layouts() -> None:
+    module = lowering.lower(
+        call(
+            "(f32[4,2], token[])",
+            shape="(f32[4,2,3]{1,0,2}, s32[])",
+            operand_shapes_with_layout=["(f32[4,2]{0,1}, token[])"],
+        )
+    )
+    (line,) = operations(module)
+    assert "operand_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<> : tensor<0xindex>]" in line
+    assert "result_layouts = [dense<[1, 0, 2]> : tensor<3xindex>, dense<> : tensor<0x" in line
+    (line,) = operations(lowering.lower(call(shape="f32[4,2]{0,1}")))
+    assert (
+        "operand_layouts = [dense<[1, 0]> : tensor<2xindex>], result_layouts = [dense<[0, 1]"
+        in (line)
+    )
+
+
+def test_a_called_computation_is_a_function() -> None:
+    @xb.computation(xb.f32[()], xb.f32[()])
+    def helper(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+        return a + b
+
+    module = lowering.lower(call(computation=helper))
+    assert "called_computations = [@helper]" in module.text
+    assert "func.func private @helper(" in module.text
+    # The same function may be called too, and is applied by a reducer besides.
+    b = xb.XlaBuilder("both")
+    x = b.parameter(xb.f32[4])
+    total = xb.reduce(x, 0.0, helper, [0])
+    again = xb.call(helper, total, total)
+    foreign = xb.custom_call("f", again, xb.f32[()], computation=helper)
+    text = lowering.lower(b.build(foreign)).text
+    assert text.count("func.func private @helper") == 1
+    assert jaxlib_api.hlo_text_to_stablehlo(str(call(computation=helper)))
+
+
+def test_bounded_sizes_are_said() -> None:
+    module = lowering.lower(call("f32[<=4]", shape="f32[<=8]"))
+    assert "(tensor<?xf32, #stablehlo.bounds<4>>) -> tensor<?xf32, #stablehlo.bounds<8>>" in (
+        module.text
+    )
+    with pytest.raises(lowering.CompileError):
+        lowering.compile(module)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: call(opaque="abc", api_version=4),
+            (
+                "is a typed FFI call, whose opaque must be the text of an MLIR dictionary, "
+                "got 'abc'\nfix: give attributes={name: value, ...} in place of opaque"
+            ),
+        ),
+        (lambda: call(opaque="1 : i32", api_version=4), "must be the text of an MLIR dictionary"),
+        (lambda: call(opaque="{a = 1", api_version=4), "must be the text of an MLIR dictionary"),
+        (
+            lambda: call(operand_shapes_with_layout=["f32[2,4]"]),
+            "is said to take f32[2,4] as operand 0, got f32[4,2]\nfix: let operand_shapes_with_lay",
+        ),
+        (
+            lambda: call(shape="(f32[4,2]{0,1})"),
+            "gives a tuple of one with a layout, (f32[4,2]{0,1}), which StableHLO can't say",
+        ),
+    ],
+)
+def test_what_stablehlo_can_not_say(
+    make: Callable[[], xb.XlaComputation], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(lowering.LoweringError) as caught:
+        lowering.lower(make())
+    assert str(caught.value).startswith(f"lower: custom_call, recorded at {__file__}:")
+    assert message in str(caught.value)
+    assert caught.value.op == "custom_call"
+    assert capfd.readouterr().err == ""
+
+
+def test_a_name_that_is_empty() -> None:
+    b = xb.XlaBuilder("nameless")
+    with pytest.raises(lowering.LoweringError, match="has an empty name, which MLIR can't say"):
+        lowering.lower(b.build(b.custom_call("", xb.f32[2])))
+
+
+@pytest.mark.parametrize("name", ["x.y", "a b", "é", 'qu"ote', "new\nline", "@at", "0"])
+def test_names(name: str) -> None:
+    b = xb.XlaBuilder("named")
+    with pytest.raises(lowering.CompileError) as caught:
+        lowering.compile(b.build(b.custom_call(name, xb.f32[2])))
+    assert f"custom_call of {name!r}, recorded at" in str(caught.value)
+
+
+def test_python_calls_in_stablehlo() -> None:
+    def double(v: np.ndarray) -> np.ndarray:
+        return v + v
+
+    b = xb.XlaBuilder("python")
+    x = b.parameter(xb.f32[2])
+    y = xb.python_call(double, xb.python_call(double, x, x.shape), x.shape)
+    z = xb.python_call(np.sum, y, xb.f32[()])
+    module = lowering.lower(b.build(xb.add(y, z)))
+    lines = [line for line in operations(module) if "custom_call" in line]
+    for line, index in zip(lines, (0, 0, 1), strict=True):
+        assert line.startswith("stablehlo.custom_call @xlabuilder.python_call(")
+        assert f"index = {index} : i64" in line
+    assert [f.function for f in module.functions] == [double, np.sum]
+    assert lowering.lower(module_twice()).bytecode == lowering.lower(module_twice()).bytecode
+
+
+def module_twice() -> xb.XlaComputation:
+    b = xb.XlaBuilder("same")
+    x = b.parameter(xb.f32[2])
+    return b.build(xb.python_call(np.sort, x, x.shape))
+
+
+def test_dead_code_beside_tokens() -> None:
+    """Nothing of the family keeps a program from running that does not use it."""
+    b = xb.XlaBuilder("beside")
+    x = b.parameter(xb.f32[2])
+    xb.after_all(b.create_token())
+    assert run(b.build(x + x), np.array([1, 2], np.float32)).tolist() == [2, 4]

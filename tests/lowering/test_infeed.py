@@ -1,0 +1,625 @@
+"""Infeed and outfeed run on CPU: fed and drained from Python, in order, in loops, in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support import assert_identical, stablehlo_of_text, trusted_module
+
+import builder as xb
+import lowering
+from builder.primitive_type import ALL
+
+f32, s32 = xb.f32[()], xb.s32[()]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """Each test takes all that it sends; programs do not wait for long."""
+    yield
+    for device in lowering.devices("cpu"):
+        assert lowering.clear_transfers(device) == (0, 0)
+
+
+@pytest.fixture
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lowering.infeed, "timeout", 0.02)
+
+
+def every_form(computation: xb.XlaComputation) -> list[lowering.StablehloModule]:
+    """The module lowered, the same read from a text, and that of the HLO text."""
+    module = lowering.lower(computation)
+    hlo = trusted_module(stablehlo_of_text(computation))
+    return [module, lowering.load_bytes(module.artifact()), hlo]
+
+
+def fed(computation: xb.XlaComputation, *values: Any, arguments: Any = ()) -> Any:
+    """The result of a program that reads these values, in each of its forms."""
+    results = []
+    for module in every_form(computation):
+        for value in values:
+            lowering.transfer_to_infeed(value)
+        result = lowering.compile(module)(*arguments)
+        results.append([np.asarray(r) for r in jax.tree_util.tree_leaves(result)])
+        assert lowering.clear_transfers() == (0, 0)
+    for other in results[1:]:
+        for mine, theirs in zip(results[0], other, strict=True):
+            assert_identical(mine, theirs)
+    return results[0]
+
+
+def some(t: xb.PrimitiveType, shape: tuple[int, ...], seed: int) -> np.ndarray:
+    values = np.random.default_rng(seed).integers(0, 2, shape)
+    return np.exp2(values).astype(t.dtype) if t is xb.f8e8m0fnu else values.astype(t.dtype)
+
+
+# Values.
+
+
+def test_every_type_and_size_in_and_out() -> None:
+    b = xb.XlaBuilder("types")
+    values = []
+    for t in ALL:
+        for shape in ((), (0, 3), (2, 3)):
+            values.append(some(t, shape, len(values)))
+            xb.outfeed(b.infeed(xb.array_shape(t, shape)))
+    program = lowering.compile(b.build())
+    for value in values:
+        lowering.transfer_to_infeed(value)
+    assert program() is None
+    for value in values:
+        shape = xb.array_shape(value.dtype, value.shape)
+        assert_identical(lowering.transfer_from_outfeed(shape), value)
+
+
+def test_a_large_value() -> None:
+    value = np.random.default_rng(5).normal(size=(1000, 500))
+    b = xb.XlaBuilder("large")
+    (got,) = fed(b.build(xb.transpose(b.infeed(xb.f64[1000, 500]), [1, 0])), value)
+    assert_identical(got, value.T.copy())
+
+
+def test_nested_tuples() -> None:
+    b = xb.XlaBuilder("nested")
+    flat, token = xb.infeed_with_token(b.create_token(), "(s32[], f32[2])")
+    nested, token = xb.infeed_with_token(token, "((s32[2], (f32[])), (), s8[])")
+    token = xb.outfeed_with_token(xb.tuple(nested, flat[1]), token)
+    program = b.build(xb.tuple(flat, nested, token))
+    two, three = np.array([2, 3], np.int32), np.array([0.5, 1], np.float32)
+    for module in every_form(program):
+        lowering.transfer_to_infeed((np.int32(1), three))
+        lowering.transfer_to_infeed(((two, (np.float32(4),)), (), np.int8(5)))
+        leaves = jax.tree_util.tree_leaves(lowering.compile(module)())
+        for got, wanted in zip(leaves, [1, three, two, 4, 5], strict=False):
+            assert np.array_equal(got, wanted)
+        shape = "(((s32[2], (f32[])), (), s8[]), f32[2])"
+        ((pair, (number,)), nothing, small), last = lowering.transfer_from_outfeed(shape)
+        assert_identical(pair, two)
+        assert_identical(last, three)
+        assert (number.item(), nothing, small.item()) == (4.0, (), 5)
+
+
+def test_an_empty_tuple_is_not_read() -> None:
+    b = xb.XlaBuilder("empty")
+    nothing = b.infeed("()")
+    token = xb.outfeed(nothing)
+    program = b.build(xb.tuple(nothing, token))
+    lowering.transfer_to_infeed(())
+    for module in every_form(program):
+        lowering.compile(module)()
+    assert lowering.transfer_from_outfeed("()") == ()
+    assert lowering.transfer_from_outfeed("((), ())") == ((), ())
+
+
+def test_tokens_among_the_data() -> None:
+    b = xb.XlaBuilder("tokens")
+    (value, token), after = xb.infeed_with_token(b.create_token(), "(s32[2], token[])")
+    last = xb.outfeed_with_token(xb.tuple(token, value), after)
+    program = lowering.compile(b.build(last))
+    lowering.transfer_to_infeed(np.array([3, 4], np.int32))
+    program()
+    assert lowering.transfer_from_outfeed("(s32[2])")[0].tolist() == [3, 4]
+
+
+def test_what_is_sent_is_a_copy() -> None:
+    value = np.array([1, 2], np.int32)
+    lowering.transfer_to_infeed(value)
+    value[:] = 9
+    b = xb.XlaBuilder("copy")
+    assert np.asarray(lowering.compile(b.build(b.infeed(xb.s32[2])))()).tolist() == [1, 2]
+
+
+def test_what_may_be_sent() -> None:
+    class Exporter:
+        """An object with dlpack."""
+
+        def __init__(self, array: np.ndarray) -> None:
+            self.array = array
+            self.__dlpack_device__ = array.__dlpack_device__
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.array.__dlpack__(**options)
+
+    given = np.arange(6, dtype=np.int32).reshape(2, 3)
+    values = [given, given.T.copy().T, jax.device_put(given), Exporter(given)]
+    b = xb.XlaBuilder("given")
+    program = lowering.compile(b.build(b.infeed(xb.s32[2, 3])))
+    for value in values:
+        lowering.transfer_to_infeed(value)
+        assert_identical(np.asarray(program()), given)
+
+
+# Order.
+
+
+def test_first_in_first_out() -> None:
+    b = xb.XlaBuilder("order")
+    root = xb.tuple(*(b.infeed(s32) for _ in range(20)))
+    assert [int(v) for v in fed(b.build(root), *np.arange(20, dtype=np.int32))] == [*range(20)]
+
+
+def test_tokens_order_what_has_no_other_connection() -> None:
+    """Against the order of recording of the values that they are given with."""
+    b = xb.XlaBuilder("tokens")
+    token, results = b.create_token(), []
+    for _ in range(50):
+        value, token = xb.infeed_with_token(token, f32)
+        token = xb.outfeed_with_token(value * 2.0, xb.after_all(token, token))
+        results.append(value)
+    program = lowering.compile(b.build(xb.tuple(*reversed(results))))
+    for number in range(50):
+        lowering.transfer_to_infeed(np.float32(number))
+    assert [float(v) for v in program()] == [*range(49, -1, -1)]
+    assert [float(lowering.transfer_from_outfeed(f32)) for _ in range(50)] == [*range(0, 100, 2)]
+
+
+def test_a_loop_of_a_thousand() -> None:
+    def body(state: xb.XlaOp) -> tuple[xb.XlaOp, ...]:
+        i, total, token = state
+        value, token = xb.infeed_with_token(token, s32)
+        return i + 1, total * 3 + value, xb.outfeed_with_token(total, token)
+
+    b = xb.XlaBuilder("loop")
+    init = xb.tuple(b.constant(0, xb.s32), b.constant(0, xb.s32), b.create_token())
+    root = xb.while_(lambda state: state[0] < 1000, body, init)
+    values = np.random.default_rng(2).integers(-9, 9, 1000).astype(np.int32)
+    totals = [0]
+    for value in values.tolist():
+        totals.append((totals[-1] * 3 + value + 2**31) % 2**32 - 2**31)
+    computation = b.build(root)
+    for module in every_form(computation):
+        for value in values:
+            lowering.transfer_to_infeed(value)
+        result = lowering.compile(module)()
+        assert int(jax.tree_util.tree_leaves(result)[1]) == totals[-1]
+        assert [int(lowering.transfer_from_outfeed(s32)) for _ in values] == totals[:-1]
+
+
+def test_the_document_s_example() -> None:
+    """Two loops that read; the second begins with what the first gave."""
+
+    def body(state: xb.XlaOp) -> xb.XlaOp:
+        return state * 10 + state.builder.infeed(s32)
+
+    b = xb.XlaBuilder("example")
+    result1 = xb.while_(lambda state: state < 100, body, b.constant(1, xb.s32))
+    result2 = xb.while_(lambda state: state < 100000, body, result1)
+    values = np.array([2, 3, 4, 5, 6], np.int32)
+    assert int(fed(b.build(result2), *values)[0]) == 123456
+
+
+def test_the_outer_builder_in_a_loop() -> None:
+    b = xb.XlaBuilder("outer")
+    start = b.infeed(s32)
+    looped = xb.while_(lambda s: s < 100, lambda s: s * 10 + b.infeed(s32), start)
+    assert int(fed(b.build(looped), *np.array([1, 2, 3], np.int32))[0]) == 123
+
+
+def test_the_trip_count_comes_from_the_infeed() -> None:
+    b = xb.XlaBuilder("until")
+    init = xb.tuple(b.constant(1, xb.s32), b.create_token(), b.constant(0, xb.s32))
+
+    def body(state: xb.XlaOp) -> tuple[xb.XlaOp, ...]:
+        value, token = xb.infeed_with_token(state[1], s32)
+        return value, token, state[2] + 1
+
+    program = b.build(xb.while_(lambda s: s[0] > 0, body, init)[2])
+    assert int(fed(program, *np.array([5, 4, 3, 0], np.int32))[0]) == 4
+
+
+def test_tokens_through_tuples_calls_branches_and_parameters() -> None:
+    def read(token: xb.XlaOp) -> xb.XlaOp:
+        return xb.infeed_with_token(token, s32)
+
+    def read_twice(token: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
+        first, token = xb.infeed_with_token(token, s32)
+        second, token = xb.infeed_with_token(token, s32)
+        return first * 10 + second, token
+
+    b = xb.XlaBuilder("through")
+    choice, start = b.parameter(xb.pred[()], "choice"), b.parameter("(token[])", "start")
+    called = xb.call(read, start[0])
+    packed = xb.optimization_barrier(xb.tuple(called, called[0]))[0]
+    chosen = xb.conditional(choice, packed[1], read, packed[1], read_twice)
+    after = xb.infeed_with_token(chosen[1], s32)
+    root = xb.tuple(called[0], chosen[0], after[0], xb.tuple(after[1]))
+    program = lowering.compile(b.build(root))
+    for picked, wanted in ((True, (1, 2, 3)), (False, (1, 23, 4))):
+        for value in range(1, 4 + (not picked)):
+            lowering.transfer_to_infeed(np.int32(value))
+        *values, last = program(picked, (None,))
+        assert tuple(int(v) for v in values) == wanted
+        assert last == (None,)
+
+
+# Order that is missing.
+
+
+def unordered(kind: str) -> xb.XlaComputation:
+    b = xb.XlaBuilder(kind)
+    token = b.create_token()
+    if kind == "one token":
+        xb.infeed_with_token(token, s32)
+        xb.infeed_with_token(token, s32)
+    elif kind == "two beginnings":
+        b.infeed(s32)
+        xb.infeed_with_token(token, s32)
+    elif kind == "a loop":
+        b.infeed(s32)
+        xb.while_(lambda s: s < 9, lambda s: s + b.infeed(s32), b.constant(0, xb.s32))
+    elif kind == "after a loop":
+        x = b.infeed(s32)
+        xb.while_(lambda s: s < 9, lambda s: s + b.infeed(s32), x)
+        b.infeed(s32)
+    elif kind == "a call":
+        first = xb.infeed_with_token(token, s32)
+        xb.call(lambda t: xb.infeed_with_token(t, s32), token)
+        xb.infeed_with_token(first[1], s32)
+    elif kind == "in a body":
+
+        def body(state: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
+            x, _ = xb.infeed_with_token(state[1], s32)
+            y, token = xb.infeed_with_token(state[1], s32)
+            return x + y, token
+
+        xb.while_(lambda s: s[0] < 9, body, xb.tuple(b.constant(0, xb.s32), token))
+    elif kind == "outfeeds":
+        x = b.parameter(s32)
+        xb.outfeed_with_token(x, token)
+        xb.outfeed(x)
+    return b.build()
+
+
+@pytest.mark.parametrize(
+    ("kind", "later", "before"),
+    [
+        ("one token", "infeed", "infeed"),
+        ("two beginnings", "infeed", "infeed"),
+        ("a loop", "while", "infeed"),
+        ("after a loop", "infeed", "while"),
+        ("a call", "call", "infeed"),
+        ("in a body", "infeed", "infeed"),
+        ("outfeeds", "outfeed", "outfeed"),
+    ],
+)
+def test_no_order(kind: str, later: str, before: str) -> None:
+    stream = "outfeed" if kind == "outfeeds" else "infeed"
+    with pytest.raises(lowering.LoweringError) as caught:
+        lowering.lower(unordered(kind))
+    message = str(caught.value)
+    assert f"{stream}s must be in one order, got {later} at {__file__}:" in message
+    assert f" that does not wait for {before} at {__file__}:" in message
+    assert f"fix: give it the token of the one before: xb.{stream}_with_token" in message
+    assert caught.value.op == stream
+
+
+def test_infeeds_and_outfeeds_need_no_order_among_each_other() -> None:
+    b = xb.XlaBuilder("apart")
+    xb.outfeed(b.parameter(s32))
+    program = lowering.compile(b.build(b.infeed(s32)))
+    lowering.transfer_to_infeed(np.int32(1))
+    assert int(program(2)) == 1
+    assert int(lowering.transfer_from_outfeed(s32)) == 2
+
+
+# Threads, devices.
+
+
+def in_threads(*functions: Callable[[], None]) -> None:
+    """Calls functions in threads of their own, and raises what any of them raised."""
+    failures: list[BaseException] = []
+
+    def call(function: Callable[[], None]) -> None:
+        try:
+            function()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=call, args=(f,)) for f in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def echo(count: int) -> xb.XlaComputation:
+    """Reads numbers, and writes each plus 1."""
+
+    def body(state: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
+        value, token = xb.infeed_with_token(state[1], s32)
+        return state[0] + 1, xb.outfeed_with_token(value + 1, token)
+
+    b = xb.XlaBuilder("echo")
+    init = xb.tuple(b.constant(0, xb.s32), b.create_token())
+    return b.build(xb.while_(lambda s: s[0] < count, body, init)[0])
+
+
+def test_fed_by_another_thread_while_it_runs() -> None:
+    """Each number is sent when the one before has come back."""
+    program = lowering.compile(echo(100))
+    number = [0]
+
+    def converse() -> None:
+        for _ in range(100):
+            lowering.transfer_to_infeed(np.int32(number[0] * 2 % 1001))
+            number[0] = int(lowering.transfer_from_outfeed(s32))
+
+    expected = 0
+    for _ in range(100):
+        expected = expected * 2 % 1001 + 1
+    in_threads(converse, lambda: np.asarray(program()))
+    assert number == [expected]
+
+
+def test_several_programs_wait_at_once() -> None:
+    """More than there are cores; others run beside them."""
+    program = lowering.compile(echo(1))
+    threads = [lambda: np.asarray(program()) for _ in range(8)]
+
+    def feed() -> None:
+        b = xb.XlaBuilder("beside")
+        x = b.parameter(s32)
+        assert int(lowering.compile(b.build(x + x))(4)) == 8
+        for value in range(8):
+            lowering.transfer_to_infeed(np.int32(value))
+        found = sorted(int(lowering.transfer_from_outfeed(s32)) for _ in range(8))
+        assert found == [*range(1, 9)]
+
+    in_threads(feed, *threads)
+
+
+def test_each_device_has_queues_of_its_own() -> None:
+    first, second = lowering.devices("cpu")[:2]
+    programs = [lowering.compile(echo(1), device) for device in (first, second)]
+    lowering.transfer_to_infeed(np.int32(10), first)
+    lowering.transfer_to_infeed(np.int32(20), "cpu:1")
+    for program in reversed(programs):
+        program()
+    assert int(lowering.transfer_from_outfeed(s32, second)) == 21
+    assert int(lowering.transfer_from_outfeed(s32, "cpu:0")) == 11
+
+
+def test_replicas_read_and_write_on_their_own_devices() -> None:
+    devices = lowering.devices("cpu")[:4]
+    b = xb.XlaBuilder("replicas")
+    value, token = xb.infeed_with_token(b.create_token(), s32)
+    xb.outfeed_with_token(value * 2, token)
+    program = lowering.compile(b.build(xb.all_reduce(value, xb.add)), "cpu", num_replicas=4)
+    for number, device in enumerate(devices):
+        lowering.transfer_to_infeed(np.int32(10**number), device)
+    assert [int(r) for r in program()] == [1111] * 4
+    got = [int(lowering.transfer_from_outfeed(s32, device)) for device in devices]
+    assert got == [2, 20, 200, 2000]
+
+
+def test_partitions_have_none() -> None:
+    with pytest.raises(lowering.CompileError, match="can't run where a replica is cut into part"):
+        lowering.compile(echo(1), "cpu", num_partitions=2)
+
+
+# What goes wrong.
+
+
+def reads(shape: Any) -> lowering.Executable:
+    b = xb.XlaBuilder("reads")
+    return lowering.compile(b.build(b.infeed(shape)))
+
+
+def test_nothing_was_sent(short_timeout: None) -> None:
+    with pytest.raises(lowering.ExecutionError) as caught:
+        reads("(s32[2,3], f32[])")()
+    message = str(caught.value)
+    assert message.startswith(f"reads: infeed, recorded at {__file__}:")
+    assert "of (s32[2,3], f32[]) waited on " in message
+    assert message.endswith(
+        " for 0.02 seconds, and nothing was sent\n"
+        "fix: lowering.transfer_to_infeed(value, device) before the program is called, or in "
+        "another thread; to wait longer, set lowering.infeed.timeout"
+    )
+    assert caught.value.op == "infeed"
+
+
+def test_a_replica_that_is_not_fed(short_timeout: None) -> None:
+    program = lowering.compile(echo(1), "cpu", num_replicas=2)
+    lowering.transfer_to_infeed(np.int32(1), "cpu:0")
+    with pytest.raises(lowering.ExecutionError, match="nothing was sent"):
+        program()
+    lowering.clear_transfers("cpu:0")
+
+
+def test_sixty_seconds_is_what_a_program_waits() -> None:
+    assert lowering.infeed.timeout == 60
+
+
+@pytest.mark.parametrize("seconds", [None, "1", float("nan"), -1, float("inf"), True, 10**30])
+def test_no_time(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lowering.infeed, "timeout", seconds)
+    with pytest.raises(lowering.ArgumentError, match="timeout is a number of seconds"):
+        lowering.transfer_from_outfeed(s32)
+    with pytest.raises(lowering.ArgumentError, match="infeed: timeout is a number of seconds"):
+        reads(s32)()
+
+
+@pytest.mark.parametrize(
+    ("value", "shape", "given"),
+    [
+        (np.int32(1), xb.s32[1], "s32[]"),
+        (np.float32(1), s32, "f32[]"),
+        (np.zeros((2, 3), np.int32), xb.s32[3, 2], "s32[2,3]"),
+        ((np.int32(1),) * 3, "(s32[], s32[])", "(s32[], s32[], s32[])"),
+        ((np.int32(1), np.int64(1)), "(s32[], s32[])", "(s32[], s64[])"),
+        (np.int32(1), "(s32[], s32[])", "s32[]"),
+    ],
+)
+def test_another_value_than_is_read(value: Any, shape: Any, given: str) -> None:
+    program = reads(shape)
+    lowering.transfer_to_infeed(value)
+    with pytest.raises(lowering.ExecutionError) as caught:
+        program()
+    wanted = shape if isinstance(shape, str) else str(shape)
+    assert f"must read {wanted}, got a value of {given} on " in str(caught.value)
+    assert "fix: send values of the shapes, and in the order" in str(caught.value)
+    # It is gone, and the program can be called again.
+    ones = [np.ones(s.dimensions, s.element_type.dtype) for s in leaves_of(shape)]
+    lowering.transfer_to_infeed(ones)
+    program()
+
+
+def leaves_of(shape: Any) -> list[Any]:
+    parsed = xb.parse_shape(shape) if isinstance(shape, str) else shape
+    return list(parsed.elements) if isinstance(parsed, xb.TupleShape) else [parsed]
+
+
+def endless() -> list[Any]:
+    whole: list[Any] = []
+    whole.append(whole)
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (1.5, "expected arrays, got float: 1.5\nfix: numpy.asarray(value, dtype)"),
+        ((np.int32(1), "x"), "expected arrays, got str: 'x'\nfix: give a NumPy array"),
+        (None, "expected arrays, got NoneType"),
+        (np.array(["a"]), "dtype"),
+        (np.ma.masked_array([1], [True]), "expected arrays, got MaskedArray"),
+        (endless(), "a tuple nested too deep, or one that holds itself"),
+    ],
+)
+def test_not_sent(value: Any, message: str) -> None:
+    with pytest.raises(lowering.ArgumentError) as caught:
+        lowering.transfer_to_infeed(value)
+    assert str(caught.value).startswith("transfer_to_infeed: ")
+    assert message in str(caught.value)
+    assert lowering.clear_transfers() == (0, 0)
+
+
+def test_a_tracer_is_not_sent() -> None:
+    with pytest.raises(lowering.ArgumentError, match="expected arrays, got"):
+        jax.jit(lambda x: lowering.transfer_to_infeed(x) or x)(np.ones(2, np.float32))
+
+
+def test_nothing_is_written(short_timeout: None) -> None:
+    for seconds in (None, 0, 0.01):
+        with pytest.raises(lowering.ExecutionError) as caught:
+            lowering.transfer_from_outfeed("(s32[2], f32[])", timeout=seconds)
+        message = str(caught.value)
+        assert message.startswith("transfer_from_outfeed: (s32[2], f32[]) was waited for on ")
+        assert f"for {0.02 if seconds is None else seconds:g} seconds, and no program" in message
+        assert "fix: call the program before, or in another thread" in message
+
+
+def test_another_value_than_is_asked_for() -> None:
+    b = xb.XlaBuilder("writes")
+    xb.outfeed(b.parameter(xb.s32[2]))
+    lowering.compile(b.build())(np.array([1, 2], np.int32))
+    for shape in (s32, xb.f32[2], "(s32[2], s32[2])"):
+        with pytest.raises(lowering.ExecutionError, match=r"is of s32\[2\], got .*\nfix: ask for"):
+            lowering.transfer_from_outfeed(shape)
+    assert lowering.transfer_from_outfeed(xb.s32[2]).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("shape", "error", "message"),
+    [
+        ("token[]", lowering.ArgumentError, "is of arrays of static sizes, got token"),
+        ("(s32[<=2])", lowering.ArgumentError, "is of arrays of static sizes, got"),
+        ("s32[?]", lowering.ArgumentError, "is of arrays of static sizes, got"),
+        ("s32[", xb.ShapeTextError, "shape text"),
+        (3, xb.OperandError, "expected a shape"),
+    ],
+)
+def test_not_asked_for(shape: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        lowering.transfer_from_outfeed(shape)
+
+
+def test_no_such_device() -> None:
+    for call in (
+        lambda: lowering.transfer_to_infeed(np.int32(1), "cpu:99"),
+        lambda: lowering.transfer_from_outfeed(s32, "cpu:99"),
+        lambda: lowering.clear_transfers("abacus"),
+    ):
+        with pytest.raises(lowering.DeviceError):
+            call()
+
+
+def test_what_is_left_can_be_thrown_away() -> None:
+    b = xb.XlaBuilder("left")
+    xb.outfeed(b.parameter(s32))
+    lowering.compile(b.build())(1)
+    for value in range(3):
+        lowering.transfer_to_infeed(np.int32(value))
+    assert lowering.clear_transfers() == (3, 1)
+
+
+def test_sizes_that_are_not_fixed() -> None:
+    b = xb.XlaBuilder("bounded")
+    with pytest.raises(
+        lowering.LoweringError, match=r"infeed, recorded at .* moves s32\[<=4\]: in"
+    ):
+        lowering.lower(b.build(b.infeed("s32[<=4]")))
+    b = xb.XlaBuilder("bounded")
+    with pytest.raises(lowering.LoweringError, match=r"outfeed, recorded at .* moves s32\[<=4\]"):
+        lowering.lower(b.build(xb.outfeed(b.parameter("s32[<=4]"))))
+
+
+def test_in_a_reducer_there_is_none() -> None:
+    b = xb.XlaBuilder("reducer")
+    total = xb.reduce(b.parameter(xb.s32[3]), 0, lambda p, q: p + q + q.builder.infeed(s32), [0])
+    with pytest.raises(lowering.CompileError, match="there is an infeed inside the computation of"):
+        lowering.compile(b.build(total))
+
+
+# Files.
+
+
+def test_the_module_says_infeed_and_outfeed(tmp_path: Path) -> None:
+    b = xb.XlaBuilder("said")
+    x = b.infeed("f32[2,3]{0,1}", "source")
+    xb.outfeed(x, "f32[2,3]{0,1}", "sink")
+    computation = b.build(x)
+    module = lowering.lower(computation)
+    lines = [line.strip() for line in module.text.splitlines()]
+    assert '%1:2 = "stablehlo.infeed"(%0) <{infeed_config = "source", layout = [[0, 1]]}>' in (
+        line.partition(" :")[0] for line in lines
+    )
+    assert any(
+        '"stablehlo.outfeed"(%1#0, %2) <{outfeed_config = "sink"}>' in line for line in lines
+    )
+    module.save(tmp_path / "said.stablehlo", version="minimum")
+    loaded = lowering.load(tmp_path / "said.stablehlo")
+    value = np.arange(6, dtype=np.float32).reshape(2, 3)
+    lowering.transfer_to_infeed(value)
+    assert_identical(np.asarray(lowering.compile(loaded)()), value)
+    assert_identical(lowering.transfer_from_outfeed(xb.f32[2, 3]), value)
+    assert loaded.text == module.text

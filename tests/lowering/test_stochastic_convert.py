@@ -1,0 +1,103 @@
+"""stochastic_convert_type executed on CPU, against exact fractions; and where it can't run."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from support import run
+
+import builder as xb
+import lowering
+from builder.primitive_type import ALL, PrimitiveType, from_name
+
+FLOATS = [t for t in ALL if t.is_floating]
+SIGNED = [t for t in ALL if t.is_integral and t.is_signed]
+
+
+def rounded(value: float, random: int, source: PrimitiveType, to: PrimitiveType) -> int:
+    """Up, away from zero, if the random bits as a fraction are less than the value's own."""
+    if math.isnan(value):
+        return 0
+    if not to.min < value < to.max:
+        return int(to.min if value < 0 else to.max)
+    whole = math.floor(abs(value))
+    fraction = (Fraction(abs(value)) - whole) * 2**source.bits
+    # Of 16 bits and more only as many bits of the fraction count as there are random ones.
+    up = random < (fraction if source.bits <= 8 else math.floor(fraction))
+    return int(math.copysign(1, value)) * (whole + up)
+
+
+def numbers(t: PrimitiveType, size: int) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(7)
+    drawn = np.concatenate([rng.standard_normal(size) * 3, rng.integers(-9, 9, size) / 4])
+    corners = [0.0, -0.0, 1.5, -2.25, 7, -8]
+    if t.bits >= 16:
+        corners += [math.nan, math.inf, -math.inf, 3e4, -3e4, 1e-7, -1e-7, 127.75]
+    return np.concatenate([corners, drawn]).astype(t.dtype)
+
+
+def random_bits(t: PrimitiveType, size: int) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(11)
+    bits = rng.integers(0, 2**t.bits - 1, size, np.uint64, endpoint=True)
+    bits[::7] = 0
+    bits[3::7] = 2**t.bits - 1
+    return bits.astype(from_name(f"u{t.bits}").dtype)
+
+
+@pytest.mark.parametrize("source", FLOATS, ids=str)
+def test_to_signed_integers(source: PrimitiveType) -> None:
+    values = numbers(source, 150)
+    random = random_bits(source, values.size)
+    b = xb.XlaBuilder()
+    x = b.parameter(source[values.size])
+    r = b.parameter(from_name(f"u{source.bits}")[values.size])
+    computation = b.build(xb.tuple(*(xb.stochastic_convert_type(x, r, t) for t in SIGNED)))
+    for t, got in zip(SIGNED, run(computation, values, random), strict=True):
+        pairs = zip(values.astype(np.float64).tolist(), random.tolist(), strict=True)
+        want = [rounded(value, int(bits), source, t) for value, bits in pairs]
+        assert got.dtype == t.dtype
+        assert got.astype(np.int64).tolist() == want, t
+
+
+@pytest.mark.parametrize("sizes", [(), (0, 3), (300, 1000)])
+def test_shapes_and_the_mean(sizes: tuple[int, ...]) -> None:
+    b = xb.XlaBuilder()
+    x, r = b.parameter(xb.f32[sizes]), b.parameter(xb.u32[sizes])
+    computation = b.build(xb.stochastic_convert_type(x, r, xb.s8))
+    random = random_bits(xb.f32, math.prod(sizes)).reshape(sizes)
+    got = run(computation, np.full(sizes, 2.25, np.float32), random)
+    assert got.shape == sizes
+    assert set(np.unique(got)) <= {2, 3}
+    if got.size > 1000:
+        # A seventh is never rounded up, a seventh always; a quarter of the others is.
+        assert abs(got.mean(dtype=np.float64) - (2 + (1 + 5 / 4) / 7)) < 0.01
+
+
+@pytest.mark.parametrize("t", [xb.bf16, xb.f16, xb.u8], ids=str)
+def test_what_the_cpu_has_no_code_for_is_lowered_and_refused_in_words(t: PrimitiveType) -> None:
+    b = xb.XlaBuilder("rounding")
+    x, r = b.parameter(xb.f32[3]), b.parameter(xb.u32[3])
+    module = lowering.lower(b.build(xb.stochastic_convert_type(x, r, t)))
+    assert "mhlo.stochastic_convert" in module.text
+    with pytest.raises(lowering.CompileError) as caught:
+        lowering.compile(module)
+    text = str(caught.value)
+    assert text.startswith("compile: rounding: stochastic_convert")
+    assert "can't run on cpu: XLA's compiler for it rounds at random to signed integers" in text
+    assert "fix: convert to signed integers" in text
+    assert caught.value.op == "stochastic_convert"
+
+
+def test_a_module_of_others_that_converts_to_signed_integers_is_run() -> None:
+    module = lowering.load_bytes(
+        """func.func @main(%x: tensor<2xf32>, %r: tensor<2xui32>) -> tensor<2xi8> {
+          %0 = "mhlo.stochastic_convert"(%x, %r) : (tensor<2xf32>, tensor<2xui32>) -> tensor<2xi8>
+          return %0 : tensor<2xi8>
+        }"""
+    )
+    values, random = np.full(2, 2.5, np.float32), np.array([0, 2**31], np.uint32)
+    assert np.asarray(lowering.compile(module)(values, random)).tolist() == [3, 2]

@@ -1,0 +1,257 @@
+"""What xla_builder.h declares, and what of it is here: the second table of docs/operations.md.
+
+The header is `xla/hlo/builder/xla_builder.h` of 2026, the newest there was. Overloads of one name
+are one row. tests/test_xla_builder_h.py checks that what is named here as ours exists, and that
+every operation of the table of operations is found here under its C++ name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["GROUPS", "Declared"]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One name that the header declares.
+
+    Attributes:
+        cpp: the name.
+        ours: what says the same here: names in `builder`, "b." for methods of XlaBuilder, "op."
+            for those of XlaOp; none where there is nothing.
+        note: why there is nothing, or what is different; a sentence, or empty.
+    """
+
+    cpp: str
+    ours: tuple[str, ...]
+    note: str = ""
+
+
+def _same(names: str) -> list[Declared]:
+    """Rows of functions that are called here as there, in snake_case."""
+    rows = []
+    for pair in names.split():
+        cpp, _, ours = pair.partition("=")
+        snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in cpp).lstrip("_")
+        rows.append(Declared(cpp, (ours or snake,)))
+    return rows
+
+
+def _as(ours: str, names: str, note: str = "") -> list[Declared]:
+    """Rows of functions that are one function here, or none."""
+    return [Declared(cpp, tuple(ours.split()), note) for cpp in names.split()]
+
+
+_DEVICE_LIST: Final = "Replica groups are given in any form, as lists or as a ReplicaGroups."
+
+_FUNCTIONS: Final = [
+    *_as(
+        "b.parameter",
+        "Parameter",
+        "Replication of leaf buffers is not asked for: no layer here reads it.",
+    ),
+    *_as(
+        "b.constant",
+        "ConstantLiteral ConstantR0 ConstantR1 ConstantR2 ConstantFromArray ConstantR2FromArray2D "
+        "ConstantR3FromArray3D ConstantR4FromArray4D",
+        "Of any rank, from numbers, lists and NumPy arrays.",
+    ),
+    *_as(
+        "b.constant",
+        "ConstantFromArrayWithLayout ConstantR2FromArray2DWithLayout "
+        "ConstantR3FromArray3DWithLayout ConstantR4FromArray4DWithLayout",
+        "Without the layout, which the compiler chooses for values inside a program.",
+    ),
+    *_same("Broadcast BroadcastInDim"),
+    *_as(
+        "",
+        "MhloDynamicBroadcastInDim MhloDynamicReshape",
+        "Experimental in XLA too, and meant "
+        "for export alone: no compiler takes them. Sizes known at run time are "
+        "set_dimension_size and dynamic_reshape.",
+    ),
+    *_as(
+        "",
+        "Copy",
+        "The header calls it internal to the compiler, and StableHLO has none; "
+        "optimization_barrier keeps a value apart.",
+    ),
+    *_same("Pad PadInDim DynamicReshape Reshape ReshapeWithInferredDimension Collapse Slice"),
+    *_same("SliceInDim DynamicSlice DynamicUpdateSlice ConcatInDim Select"),
+    *_as("tuple b.empty_tuple", "Tuple"),
+    *_same("GetTupleElement Eq EqTotalOrder Ne NeTotalOrder Ge GeTotalOrder Gt GtTotalOrder"),
+    *_same("Lt LtTotalOrder Le LeTotalOrder Compare Dot DotGeneral"),
+    *_as("", "RaggedAllToAll RaggedAllToAllWithDeviceList", "StableHLO has no such operation."),
+    *_same("RaggedDot Conv ConvWithGeneralPadding ConvWithGeneralDimensions ConvGeneral"),
+    *_same("ConvGeneralDilated"),
+    *_as(
+        "",
+        "DynamicConvForward DynamicConvInputGrad DynamicConvKernelGrad",
+        "Calls of custom "
+        "targets that XLA's own passes rewrite where sizes are dynamic; StableHLO has none, and "
+        "dynamic sizes go through conv_general_dilated.",
+    ),
+    *_same("Fft TriangularSolve Cholesky"),
+    *_as("b.infeed", "Infeed InfeedWithToken"),
+    *_as("outfeed", "Outfeed OutfeedWithToken"),
+    *_as("call b.call", "Call"),
+    *_same("CompositeCall CustomCall"),
+    *_as(
+        "custom_call",
+        "CustomCallWithComputationAndLayouts CustomCallWithComputation CustomCallWithLayout",
+    ),
+    *_as(
+        "",
+        "CustomCallWithConvDnums",
+        "A window and convolution numbers mean something to "
+        "cuDNN's targets alone, and StableHLO has no place for them; custom_call carries them as "
+        "attributes.",
+    ),
+    *_same("OptimizationBarrier Complex Conj Add Sub Mul Mulhi Div Rem Max Min And=and_ Or=or_"),
+    *_same("Xor Not=not_ PopulationCount ShiftLeft ShiftRightArithmetic ShiftRightLogical Reduce"),
+    *_same("Scan ReduceAll ReduceWindow ReduceWindowWithGeneralPadding CrossReplicaSum AllGather"),
+    *_as("all_gather", "AllGatherTuple"),
+    *_as("all_gather", "AllGatherWithDeviceList AllGatherTupleWithDeviceList", _DEVICE_LIST),
+    *_same("AllReduce"),
+    *_as("all_reduce", "AllReduceTuple"),
+    *_as("all_reduce", "AllReduceWithDeviceList AllReduceTupleWithDeviceList", _DEVICE_LIST),
+    *_same("ReduceScatter"),
+    *_as("reduce_scatter", "ReduceScatterWithDeviceList", _DEVICE_LIST),
+    *_same("AllToAll"),
+    *_as("all_to_all", "AllToAllWithDeviceList", _DEVICE_LIST),
+    *_same("AllToAllTuple"),
+    *_as("all_to_all_tuple", "AllToAllTupleWithDeviceList", _DEVICE_LIST),
+    *_same("CollectiveBroadcast"),
+    *_as("collective_broadcast", "CollectiveBroadcastWithDeviceList", _DEVICE_LIST),
+    *_same("CollectivePermute MultiCollectivePermute"),
+    *_as("b.replica_id", "ReplicaId"),
+    *_same("SelectAndScatter SelectAndScatterWithGeneralPadding Abs Atan2 Erf Exp Expm1 Floor"),
+    *_same("Ceil Round RoundNearestEven Log Log1p Logistic Sign Clz Cos Sin Tan Tanh Real Imag"),
+    *_same("Sqrt Cbrt Rsqrt Pow IsFinite"),
+    *_as("b.iota", "Iota"),
+    *_same("ConvertElementType BitcastConvertType StochasticConvertType Neg Transpose Rev Sort"),
+    *_same("TopK Clamp Map RngNormal RngUniform RngBitGenerator While=while_ Conditional"),
+    *_same("ReducePrecision Gather Scatter"),
+    *_as("send", "Send SendWithToken"),
+    *_as("recv b.recv", "Recv RecvWithToken"),
+    *_same("SendToHost RecvFromHost"),
+    *_as("b.create_token", "CreateToken"),
+    *_same("AfterAll BatchNormTraining BatchNormInference BatchNormGrad GetDimensionSize"),
+    *_same("SetDimensionSize RemoveDynamicDimension"),
+    *_as(
+        "custom_call",
+        "ConvertSpmdFullToShardShape ConvertSpmdShardToFullShape",
+        "Calls of the "
+        "targets SPMDFullToShardShape and SPMDShardToFullShape inside b.sharding(...).",
+    ),
+]
+
+_OPERATORS: Final = [
+    Declared("operator-", ("op.__sub__", "op.__neg__")),
+    Declared("operator+", ("op.__add__",)),
+    Declared("operator*", ("op.__mul__",)),
+    Declared("operator/", ("op.__truediv__",)),
+    Declared("operator%", ("op.__mod__",)),
+    Declared("operator~", ("op.__invert__",)),
+    Declared("operator&", ("op.__and__",)),
+    Declared("operator|", ("op.__or__",)),
+    Declared("operator^", ("op.__xor__",)),
+    Declared("operator<<", ("op.__lshift__",)),
+    Declared("operator>>", ("op.__rshift__",)),
+]
+
+_ELSEWHERE: Final = [
+    *_same("Acos Acosh Asin Asinh Atanh Cosh Sinh"),
+    *_as("", "ScaledDot", "Declared as a friend alone: the header offers no function to call."),
+    *_as("", "ConvKernelGrad", "Declared as a friend, and nowhere defined."),
+]
+
+_METADATA: Final = "An op keeps the line that recorded it, and its `name`; there is nothing to set."
+_ERRORS: Final = "Errors are raised on the line that records the op; nothing is deferred."
+_ORIGINAL: Final = "A debugging aid of XLA's own passes, which StableHLO has no place for."
+
+_METHODS: Final = [
+    Declared("XlaBuilder", ("XlaBuilder",)),
+    Declared("name", ("b.name",)),
+    *_as("", "SetOpMetadata SwapOpMetadata SetOneShotOpMetadata ClearOpMetadata", _METADATA),
+    *_as("b.sharding", "SetSharding SwapSharding ClearSharding sharding", "A context manager."),
+    *_as("", "SetOriginalValue ClearOriginalValue original_value", _ORIGINAL),
+    *_as(
+        "b.frontend_attributes",
+        "SetFrontendAttributes SwapFrontendAttributes ClearFrontendAttributes frontend_attributes",
+        "A context manager.",
+    ),
+    *_as(
+        "",
+        "set_die_immediately_on_error first_error GetCurrentStatus ReportError "
+        "ReportErrorOrReturn BuildAndNoteError",
+        _ERRORS,
+    ),
+    *_as("ConvolutionDimensionNumbers.default", "CreateDefaultConvDimensionNumbers"),
+    *_as("shape_inference", "Validate", "Inference checks dimension numbers where they are used."),
+    *_as(
+        "",
+        "CreateSubBuilder BuildSubComputation AddSubComputation",
+        "Computations given to ops "
+        "are callables, recorded by a builder of their own, or what another XlaBuilder built.",
+    ),
+    *_as("b.build", "Build"),
+    *_as(
+        "",
+        "BuildConstantSubGraph IsConstant",
+        "What is known before a program runs, the "
+        "compiler folds; walk `operands` to ask what a value depends on.",
+    ),
+    *_as("op.shape", "GetShape GetShapePtr GetOperandShapes"),
+    *_as("op.sharding", "GetOpSharding"),
+    *_as("XlaComputation.program_shape", "GetProgramShape", "Of the computation that was built."),
+    *_as(
+        "",
+        "SetUpAlias AddBufferDonor",
+        "Not yet: an executable leaves its arguments as they "
+        "are, and never takes over their memory.",
+    ),
+    *_as("op.frontend_attributes", "SetInstructionFrontendAttribute", "Settable."),
+    *_as("op.sharding", "SetInstructionSharding", "Settable."),
+    *_as("op.__repr__", "OpToString"),
+]
+
+_OTHERS: Final = [
+    Declared("XlaOp", ("XlaOp",)),
+    Declared("XlaOp::builder", ("op.builder",)),
+    *_as("", "XlaOp::valid XlaOp::IsUninitialized", "There are no invalid ops: what fails raises."),
+    Declared("XlaOp::IsIdenticalTo", (), "Python's `is`."),
+    Declared("XlaComputationId", ("XlaComputation",)),
+    *_as("b.sharding", "XlaScopedShardingAssignment"),
+    *_as("b.frontend_attributes", "XlaScopedFrontendAttributesAssignment"),
+    *_as("", "XlaScopedOpMetadataAssignment", _METADATA),
+    *_as("", "XlaScopedOriginalValueAssignment", _ORIGINAL),
+    *_as("b.partition_id", "internal::XlaBuilderFriend::BuildPartitionId"),
+    *[
+        Declared(
+            f"internal::XlaBuilderFriend::{name}",
+            (),
+            "Internal: what XLA's compiler makes of other ops, and what it reads back.",
+        )
+        for name in (
+            *("BuildAddDependency", "BuildAsyncStart", "BuildAsyncUpdate", "BuildAsyncDone"),
+            *("BuildAllGatherStart", "BuildAllGatherDone", "BuildAllReduceStart"),
+            *("BuildAllReduceDone", "BuildCollectivePermuteStart", "BuildCollectivePermuteDone"),
+            *("BuildCopyStart", "BuildCopyDone", "BuildFusion", "BuildBitcast", "BuildSend"),
+            *("BuildSendDone", "BuildRecv", "BuildRecvDone", "BuildDomain"),
+            *("BuildRngGetAndUpdateState", "GetInstruction", "GetInstructionByHandle"),
+            *("SetExecutionThread", "SetParameterReplication"),
+        )
+    ],
+]
+
+GROUPS: Final[tuple[tuple[str, list[Declared]], ...]] = (
+    ("Functions", _FUNCTIONS),
+    ("Operators", _OPERATORS),
+    ("Declared as friends, and elsewhere as functions (math.h) or not at all", _ELSEWHERE),
+    ("Methods of XlaBuilder", _METHODS),
+    ("Other classes", _OTHERS),
+)
+"""Every public name of the header, in its order."""

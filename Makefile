@@ -27,7 +27,7 @@ VERSIONS = import sys, jax, jaxlib, numpy; print("Python %d.%d.%d" % sys.version
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-newest lint format types bench docs clean moved
+.PHONY: help demo test test-newest lint format types bench docs platforms clean moved
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +62,10 @@ docs: $(STAMP) ## write the generated parts of the documentation
 	@$(VENV) tools/write_operations.py
 	@$(VENV) tools/write_readme.py
 	@$(VENV) tools/write_notebooks.py
+
+platforms: $(STAMP) $(STAMP_NEWEST) ## note in docs/platforms.json where each operation runs
+	@$(VENV) tools/write_platforms.py
+	@$(VENV_NEWEST) tools/write_platforms.py
 
 clean: ## remove the environments and all that was generated
 	rm -rf .venv .venv-newest build dist *.egg-info

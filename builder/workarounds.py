@@ -19,6 +19,7 @@ from builder.xla_op import XlaOp
 
 __all__ = [
     "TRANSCENDENTAL",
+    "carried_by",
     "channel_of",
     "counts_from_negative_zero",
     "explicit_groups",
@@ -278,10 +279,24 @@ def is_awkward_selection(op: XlaOp) -> bool:
     places, so that of equal ones it may select a later one. One of a scalar ends the process.
     """
     source = op.operands[0].shape
+    assert isinstance(source, ArrayShape)  # inference has said so
     if not source.dimensions:
         return True
     return (
         sum(size > 1 for size in op.attributes["window_dimensions"]) > 1
         and any(low or high for low, high in op.attributes["padding"])
-        and bool(source.is_static)
+        and source.is_static
     )
+
+
+def carried_by(element_type: PrimitiveType) -> PrimitiveType | None:
+    """The integers in which arrays are put together unharmed; None if as they are.
+
+    Small floats the CPU backend turns into larger ones and back, which changes NaNs; and of 2-bit
+    elements it dies.
+    """
+    if element_type.bits == 2:
+        return pt.s8 if element_type.is_signed else pt.u8
+    if element_type is pt.bf16:
+        return pt.u16
+    return pt.u8 if element_type.is_floating and element_type.bits == 8 else None

@@ -253,16 +253,17 @@ class Arguments:
             raise self.refused(leaf, describe(array), wrong)
         # From here on as for a parameter of these very sizes, then of the largest.
         given = intern_array(shape.element_type, array.shape)
-        exact = Leaf(given, target_of(given, self.sharding), leaf.number, leaf.name, leaf.path)
+        exact = Leaf(shape, target_of(given, self.sharding), leaf.number, leaf.name, leaf.path)
         if isinstance(array, jax.Array):
-            array = np.asarray(self._checked(array, exact))
+            array = self._checked(array, exact)
         elif array.dtype != exact.target.dtype:
             raise self.refused(leaf, describe(array), _conversion(array, exact.target))
         whole = Leaf(shape.at_bounds(), leaf.target, leaf.number, leaf.name, leaf.path)
         whole.layout = leaf.layout
         size = target_of(bounded.SIZE, self.sharding)
+        full = array if array.shape == shape.dimensions else bounded.fill_up(array, shape)
         return bounded.Filled(
-            self.argument(bounded.fill_up(array, shape), whole),
+            self.argument(full, whole),
             [
                 size.put(np.array(n, np.int32))
                 for n, dynamic in zip(array.shape, shape.dynamic_dimensions, strict=True)

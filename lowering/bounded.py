@@ -49,12 +49,11 @@ def too_large(shape: ArrayShape, sizes: Sequence[int]) -> str | None:
     return None
 
 
-def fill_up(array: np.ndarray[Any, Any], shape: ArrayShape) -> np.ndarray[Any, Any]:
-    """The array in the largest sizes of `shape`, with zeros where it has no elements."""
-    if array.shape == shape.dimensions:
-        return array
-    whole = np.zeros(shape.dimensions, array.dtype)
-    whole[tuple(slice(size) for size in array.shape)] = array
+def fill_up(array: Any, shape: ArrayShape) -> np.ndarray[Any, Any]:
+    """A host or device array in the largest sizes of `shape`, with zeros behind its elements."""
+    elements = np.asarray(array)
+    whole = np.zeros(shape.dimensions, elements.dtype)
+    whole[tuple(slice(size) for size in elements.shape)] = elements
     return whole
 
 
@@ -103,10 +102,14 @@ def cut_off(
 
 def _cut(array: jax.Array, sizes: list[int], target: Target) -> jax.Array:
     """The first elements of an array in each dimension, on the same device."""
-    device: Any = target.device
-    if device.platform == "cpu":
+    if is_host(target.device):
         # The host's memory is the device's: nothing is compiled, and once copied.
         shape = intern_array(target.shape.element_type, tuple(sizes))
         return Target(shape, target.sharding).put(np.asarray(array)[tuple(map(slice, sizes))])
     with jax.enable_x64(True):
         return jax.lax.slice(array, [0] * len(sizes), sizes)
+
+
+def is_host(device: Any) -> bool:
+    """Whether a device's memory is the host's."""
+    return bool(device.platform == "cpu")

@@ -177,8 +177,6 @@ class _Walker:
             raise self.error
 
 
-
-
 def _spoken(operation: ir.Operation) -> str:
     """The name of an operation of `_FOREIGN`, as it was recorded."""
     if STANDS_FOR in operation.attributes:

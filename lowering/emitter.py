@@ -32,7 +32,7 @@ class Emitter:
         functions: symbol names of the functions made for called computations.
         ip: where operations are inserted now.
         loc: the location of the op being lowered.
-        python_functions: the Python functions that are called, in the order of their numbers.
+        python_functions: the Python functions that are called, with their numbers, by `key`.
         has_streams: whether there is an infeed or outfeed.
     """
 
@@ -49,7 +49,7 @@ class Emitter:
         self.functions = functions
         self.ip = module_ip
         self.loc: ir.Location = mlir.unknown_location
-        self.python_functions: dict[Any, PythonFunction] = {}
+        self.python_functions: dict[Any, tuple[int, PythonFunction]] = {}
         self.has_streams = False
 
     def types(self, shape: Shape) -> list[ir.Type]:

@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +31,8 @@ from lowering.pjrt import host_array
 __all__ = [
     "PYTHON_CALL",
     "PythonFunction",
+    "SharedCallback",
+    "SharedFailure",
     "array_of",
     "failure_of",
     "guarded",
@@ -98,6 +100,75 @@ def guarded(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any
             raise _FailureError(f"xlabuilder-failure-{os.getpid()}-{number}") from None
 
     return call
+
+
+class SharedFailure:
+    """What went wrong first in a run on several devices.
+
+    There a failing function can't just raise: the other devices would wait for its device in the
+    next operation across them, and XLA would end the process. So zeros are given for its results,
+    and for those of all functions that are called afterwards, until the program has ended.
+
+    Attributes:
+        error: what was raised; None as long as nothing was.
+    """
+
+    __slots__ = ("calls", "error", "lock")
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self.calls = 0
+        self.lock = threading.Lock()
+
+    def taken(self) -> BaseException | None:
+        """What was raised; it is forgotten then."""
+        with self.lock:
+            error, self.error, self.calls = self.error, None, 0
+        return error
+
+
+_MOST_CALLS: Final = 100_000
+"""So many calls after a failure are those of a loop that ends with the right values alone."""
+
+
+class SharedCallback:
+    """A function for XLA to call on several devices: it does not raise.
+
+    Attributes:
+        function: the function.
+        results: the shapes of what it gives.
+        failure: of all functions of the program.
+    """
+
+    __slots__ = ("failure", "function", "results")
+
+    def __init__(
+        self,
+        function: Callable[..., tuple[Any, ...]],
+        results: Sequence[ArrayShape | TokenShape],
+        failure: SharedFailure,
+    ) -> None:
+        self.function: Final = function
+        self.results: Final = results
+        self.failure: Final = failure
+
+    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
+        failure = self.failure
+        if failure.error is None:
+            try:
+                return self.function(*arguments)
+            except BaseException as error:
+                with failure.lock:
+                    if failure.error is None:
+                        failure.error = error
+        with failure.lock:
+            failure.calls += 1
+            if failure.calls > _MOST_CALLS:
+                raise _FailureError("a loop does not end after a failure")
+        return tuple(
+            np.zeros(s.dimensions, s.element_type.dtype) if isinstance(s, ArrayShape) else None
+            for s in self.results
+        )
 
 
 def failure_of(error: BaseException) -> BaseException | None:
@@ -172,7 +243,7 @@ def _result_leaves(value: Any, shape: Shape) -> list[Any] | str:
 def python_callback(
     called: PythonFunction, computation: str, place: str
 ) -> Callable[..., tuple[Any, ...]]:
-    """What XLA calls for a call of a Python function.
+    """What is to be called for a call of a Python function; not guarded yet.
 
     Args:
         called: the function, with the shapes of its arguments and its result.
@@ -198,16 +269,23 @@ def python_callback(
             result = called.function(*arguments)
         except Exception as error:
             raise fail(
-                f"raised {type(error).__name__}{_line_of(error)}: {error}",
+                f"raised {type(error).__name__}{_line_of(error)}: {_text_of(error)}",
                 "see the error that this one comes from",
                 error,
             ) from error
-        found = _result_leaves(result, called.result)
+        try:
+            found = _result_leaves(result, called.result)
+        except Exception as error:  # whatever an object's __dlpack__ or __array__ may raise
+            raise fail(
+                f"gave a result that can't be read: {type(error).__name__}: {_text_of(error)}",
+                _RESULT_FIX,
+                error,
+            ) from error
         if isinstance(found, str):
             raise fail(f"gave another result than was said: {found}", _RESULT_FIX)
         return tuple(found)
 
-    return guarded(call)
+    return call
 
 
 _RESULT_FIX: Final = (
@@ -218,6 +296,14 @@ _RESULT_FIX: Final = (
 
 def _as_tuples(value: Any) -> Any:
     return tuple(_as_tuples(v) for v in value) if isinstance(value, list) else value
+
+
+def _text_of(error: BaseException) -> str:
+    """The text of an exception, which may itself fail."""
+    try:
+        return str(error)
+    except Exception:
+        return "(it can't be written)"
 
 
 def _line_of(error: BaseException) -> str:

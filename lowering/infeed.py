@@ -42,7 +42,11 @@ __all__ = [
 
 timeout: float = 60.0
 """How many seconds a program waits for a value that it reads, and `transfer_from_outfeed` for one
-that is written, before they fail. To be set as ``lowering.infeed.timeout = 5.0``."""
+that is written, before they fail. To be set as ``lowering.infeed.timeout = 5.0``. A program on
+several devices waits for 30 seconds at the most."""
+
+_MOST_TOGETHER: Final = 30.0
+"""XLA ends a process in which one device waits for another for 40 seconds."""
 
 Item = tuple[Shape, list[np.ndarray[Any, Any]]]
 """A value: its shape, and its arrays."""
@@ -271,7 +275,12 @@ def clear_transfers(device: DeviceLike = None) -> tuple[int, int]:
 
 
 def read(
-    device: jax.Device, shapes: Sequence[ArrayShape], computation: str, place: str
+    device: jax.Device,
+    shapes: Sequence[ArrayShape],
+    computation: str,
+    place: str,
+    *,
+    alone: bool = True,
 ) -> list[np.ndarray[Any, Any]]:
     """The next value sent to a device, for an infeed of these arrays; waits until there is one.
 
@@ -280,12 +289,15 @@ def read(
         shapes: the arrays that it reads.
         computation: its name, for messages.
         place: where the infeed was recorded, for messages.
+        alone: whether the program runs on this device only.
 
     Raises:
         ExecutionError: there was none in time, or one of another shape, which is gone then.
     """
     queues = _queues(device)
     seconds = _seconds("infeed", None)
+    if not alone:
+        seconds = min(seconds, _MOST_TOGETHER)
     wanted = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     with queues.changed:
         deadline = time.monotonic() + seconds

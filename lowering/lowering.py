@@ -97,7 +97,7 @@ def lower(computation: XlaComputation) -> StablehloModule:
         raise _unverified(computation, called, error) from None
     if emitter.has_streams:
         check_order(computation, called)
-    called_in_python = tuple(emitter.python_functions.values())
+    called_in_python = tuple(function for _, function in emitter.python_functions.values())
     return StablehloModule(module, computation.program_shape, called_in_python)
 
 

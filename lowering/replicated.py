@@ -19,7 +19,7 @@ from builder.shape import ProgramShape, TupleShape
 from lowering import jaxlib_api
 from lowering.arguments import DELETED, DELETED_FIX, Arguments, Leaf, describe
 from lowering.errors import ExecutionError
-from lowering.host_calls import raise_failure
+from lowering.host_calls import SharedCallback
 from lowering.legalize.agreement import Disagreement
 from lowering.pjrt import host_array, sharding_of
 from lowering.results import packer
@@ -73,9 +73,11 @@ class ReplicatedExecutable:
         "_calls_python",
         "_disagreements",
         "_execute",
+        "_failure",
         "_global",
         "_loaded",
         "_pack",
+        "_running",
         "devices",
         "name",
         "num_partitions",
@@ -108,6 +110,9 @@ class ReplicatedExecutable:
         self._execute = jaxlib_api.sharded_runner(loaded)
         self._pack = packer(program_shape.result)
         self._calls_python = bool(callbacks)
+        shared = [c.failure for c in callbacks if isinstance(c, SharedCallback)]
+        self._failure = shared[0] if shared else None
+        self._running = threading.Lock()
         self._disagreements = [c for c in callbacks if isinstance(c, Disagreement)]
 
     def _place(self, number: int) -> str:
@@ -140,18 +145,29 @@ class ReplicatedExecutable:
             ]
             aval = first.leaves[position].target.aval
             passed.append(jaxlib_api.assemble(aval, self._global, arrays))
-        try:
-            with _LAUNCH:
-                results, wait = self._execute(passed)
-            if self._calls_python:
-                self._wait(wait)
-        except RuntimeError as error:
-            raise_failure(error)
-            raise
+        if self._failure is None:
+            results = self._launch(passed)
+        else:
+            # One run at a time, whose failure it is.
+            with self._running:
+                try:
+                    results = self._launch(passed)
+                finally:
+                    failed = self._failure.taken()
+                    if failed is not None:
+                        raise failed from failed.__cause__
         return [
             self._pack([result[number] for result in results])
             for number in range(len(self.devices))
         ]
+
+    def _launch(self, passed: list[Any]) -> list[list[Any]]:
+        """Executes the program; waits for its end if Python functions are called."""
+        with _LAUNCH:
+            results, wait = self._execute(passed)
+        if self._calls_python:
+            self._wait(wait)
+        return results
 
     def _wait(self, wait: Callable[[], None]) -> None:
         """Waits for the end, and says what the devices disagreed about if they did."""
@@ -197,7 +213,12 @@ class ReplicatedExecutable:
                 columns.extend(map(list, zip(*rows, strict=True)))
             else:
                 for value in first.flattened_parameter(number, argument):
-                    columns.append(self._values(value, first.leaves[len(columns)]))
+                    leaf = first.leaves[len(columns)]
+                    if isinstance(value, tuple):
+                        # One for each device, or a part of the tuple that the parameter is? Lists
+                        # are the one, tuples the other.
+                        raise first.refused(leaf, describe(value), "give a list for the devices")
+                    columns.append(self._values(value, leaf))
         return columns
 
     def _values(self, value: Any, leaf: Leaf) -> list[Any]:
@@ -208,8 +229,8 @@ class ReplicatedExecutable:
                 raise self._wrong_length(leaf.number, leaf.name, leaf.path, value)
             return list(value)
         if isinstance(value, jax.Array):
-            if isinstance(value, jax.core.Tracer):
-                return [value] * count  # which is refused
+            if type(value) is not _JaxArray or not value.is_fully_addressable:
+                return [value] * count  # tracers, keys, arrays of other processes: are refused
             if value.is_deleted():
                 raise self._arguments[0].refused(leaf, DELETED, DELETED_FIX)
             value = np.asarray(value)

@@ -6,6 +6,8 @@ from scripts import ROOT, load_script
 
 import builder as xb
 
+for beside in ("write_platforms", "xla_builder_h"):  # which the writer imports
+    load_script(f"tools/{beside}.py")
 writer = load_script("tools/write_operations.py")
 
 
@@ -25,6 +27,18 @@ def test_a_signature_says_what_may_be_left_out() -> None:
 
     text = writer.signature_text("example", example, False)
     assert text == "xb.example(operand, *more, size, [kind])"
+
+
+def test_where_an_op_ran() -> None:
+    record = {
+        "cpu": {"1": {"a": "ran", "b": "ran", "c": "no"}, "2": {"a": "ran", "b": "no", "c": "no"}},
+        "gpu": {"2": {"a": "ran"}},
+    }
+    assert writer.platforms_text("a", record) == "cpu, gpu"
+    assert writer.platforms_text("b", record) == "cpu (jaxlib 1)"
+    assert writer.platforms_text("c", record) == "*refused on cpu*"
+    assert writer.platforms_text("d", record) == "*(not measured)*"
+    assert writer.refusals(record)[2:5] == ["- `b`: no (jaxlib 2)", "- `c`: no", ""]
 
 
 def test_an_op_called_in_two_forms_shows_both() -> None:

@@ -35,10 +35,24 @@ refuses stands in its docstring: `help(xb.{example})`.
 - **StableHLO**: the operation that the opcode becomes. *(rule)* means that it is created by a rule
   in `lowering/rules/FAMILY.py`, with regions or with others beside it; *(with exceptions)* that a
   few element types are written another way; *(none)* that no operation is left in the module.
+- **Ran on**: the platforms on which the example of its docstring was compiled and executed. This is
+  measured: tools/write_platforms.py does it, and adds what the machine it runs on has to
+  `docs/platforms.json`. What a platform can't run is recorded, inferred, lowered and verified like
+  all others, and refused by name where it is compiled; the notes below the tables say why.
+
+What of XLA's `xla_builder.h` is here, and what is not and why, stands at the end.
 """
 
 # What rules create under another name than the opcode's.
-RENAMED = {"call": ("func.call",), "conditional": ("stablehlo.if", "stablehlo.case")}
+RENAMED = {
+    "all_to_all_tuple": ("stablehlo.all_to_all",),
+    "call": ("func.call",),
+    "conditional": ("stablehlo.if", "stablehlo.case"),
+    "mulhi": ("stablehlo.multiply",),
+    "python_call": ("stablehlo.custom_call",),
+    "scan": ("stablehlo.while",),
+    "stochastic_convert": ("stablehlo.convert", "mhlo.stochastic_convert"),
+}
 NO_OPERATION = {"parameter", "tuple", "get_tuple_element"}
 
 
@@ -89,10 +103,75 @@ def stablehlo_text(opcode: str) -> str:
     return f"{', '.join(f'`{n}`' for n in names)} *(rule)*"
 
 
+Platforms = dict[str, dict[str, dict[str, str]]]
+
+
+def platforms_text(name: str, platforms: Platforms) -> str:
+    """Where an operation's example ran, as Markdown."""
+    found = []
+    for platform, versions in platforms.items():
+        answers = {v: ops[name] for v, ops in versions.items() if name in ops}
+        ran = [v for v, answer in answers.items() if answer == "ran"]
+        if ran and len(ran) == len(answers):
+            found.append(platform)
+        elif ran:
+            found.append(f"{platform} (jaxlib {', '.join(ran)})")
+        elif answers:
+            found.append(f"*refused on {platform}*")
+    return ", ".join(found) or "*(not measured)*"
+
+
+def refusals(platforms: Platforms) -> list[str]:
+    """Below the tables: what did not run where, and in which words it was refused."""
+    lines = ["## What did not run\n"]
+    for platform, versions in platforms.items():
+        said: dict[str, list[str]] = {}
+        for version, ops in versions.items():
+            for name, answer in ops.items():
+                if answer != "ran":
+                    said.setdefault(f"`{name}`: {answer}", []).append(version)
+        listed = ", ".join(versions)
+        lines.append(f"On {platform}, measured with jaxlib {listed}:\n")
+        lines += [
+            f"- {text}" + ("" if len(where) == len(versions) else f" (jaxlib {', '.join(where)})")
+            for text, where in sorted(said.items())
+        ] or ["- nothing"]
+        lines.append("")
+    return lines
+
+
+_HEADER_INTRODUCTION = """\
+Every public name of XLA's `xla/hlo/builder/xla_builder.h`, and what says the same here: a function
+of `builder`; after `b.` a method of XlaBuilder, after `op.` one of XlaOp."""
+
+
+def header_table() -> list[str]:
+    """What xla_builder.h declares, and what of it is here."""
+    from xla_builder_h import GROUPS
+
+    lines = [
+        "# xla_builder.h\n",
+        f"{_HEADER_INTRODUCTION}\n",
+    ]
+    for title, rows in GROUPS:
+        lines += [f"## {title}\n", "| C++ | Here | |", "| --- | --- | --- |"]
+        for row in rows:
+            ours = ", ".join(
+                f"`{o}`" if o.startswith(("b.", "op.")) else f"`xb.{o}`" for o in row.ours
+            )
+            lines.append(f"| `{row.cpp}` | {ours or 'no'} | {row.note} |")
+        lines.append("")
+    return lines
+
+
 def document() -> str:
     """The whole of docs/operations.md."""
+    from write_platforms import record
+
     import builder as xb
     import lowering  # noqa: F401  (enters the lowering rules)
+
+    platforms = record()
 
     families: dict[str, list[xb.OpInfo]] = {}
     for info in xb.OPERATIONS.values():
@@ -101,8 +180,8 @@ def document() -> str:
     for family in sorted(families):
         lines += [
             f"## {family}\n",
-            "| Operation | Opcode | C++ | Described under | StableHLO |",
-            "| --- | --- | --- | --- | --- |",
+            "| Operation | Opcode | C++ | Described under | StableHLO | Ran on |",
+            "| --- | --- | --- | --- | --- | --- |",
         ]
         for info in sorted(families[family], key=lambda one: one.name):
             cells = (
@@ -111,15 +190,18 @@ def document() -> str:
                 f"`{info.cpp_name}`",
                 info.section,
                 stablehlo_text(info.opcode),
+                platforms_text(info.name, platforms),
             )
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
-    lines.append(f"{len(xb.OPERATIONS)} operations in {len(families)} families.")
+    lines.append(f"{len(xb.OPERATIONS)} operations in {len(families)} families.\n")
+    lines += refusals(platforms)
+    lines += header_table()[:-1]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    sys.path.insert(0, str(ROOT))
+    sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
     TARGET.write_text(document(), encoding="utf-8")
 
 

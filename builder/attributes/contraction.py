@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.attributes.fields import set_integers
+from builder.attributes.fields import opened, set_integers
 from builder.errors import ShapeInferenceError, shown
 
 __all__ = [
@@ -51,16 +51,18 @@ class DotDimensionNumbers:
         if isinstance(value, DotDimensionNumbers):
             return value
         try:
-            (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch) = value
+            contracting, batch = opened(value)
+            lhs_contracting, rhs_contracting = opened(contracting)
+            lhs_batch, rhs_batch = opened(batch)
         except (TypeError, ValueError):
             raise ShapeInferenceError(
                 f"dot_general: dimension_numbers must be DotDimensionNumbers or a pair of pairs, "
-                f"got {value!r}\n"
+                f"got {shown(value)}\n"
                 f"fix: write ((lhs contracting, rhs contracting), (lhs batch, rhs batch)), for "
                 f"instance (([1], [0]), ([], []))",
                 op="dot_general",
             ) from None
-        return cls(lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)  # type: ignore[arg-type]  # made tuples there
+        return cls(lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
 
 
 DotDimensionNumbersLike = DotDimensionNumbers | Sequence[Sequence[Sequence[int]]]
@@ -104,7 +106,7 @@ class RaggedDotDimensionNumbers:
         if isinstance(value, RaggedDotDimensionNumbers):
             return value
         try:
-            numbers, ragged, group = value
+            numbers, ragged, group = opened(value)
         except (TypeError, ValueError):
             raise ShapeInferenceError(
                 f"ragged_dot: dimension_numbers must be RaggedDotDimensionNumbers or a triple "

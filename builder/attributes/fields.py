@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from builder.errors import ShapeInferenceError, shown
 
-__all__ = ["member", "set_integers"]
+__all__ = ["member", "opened", "set_integers"]
 
 E = TypeVar("E", bound=enum.Enum)
 
@@ -36,3 +36,14 @@ def member(enumeration: type[E], op: str, name: str, value: Any) -> E:
         f"fix: write xb.{enumeration.__name__}.{names[0]}, or the name as text",
         op=op,
     )
+
+
+def opened(value: Any) -> Any:
+    """`value`, which is going to be taken apart.
+
+    Raises:
+        TypeError: it is an op; one of a tuple would be taken apart, and its elements recorded.
+    """
+    if hasattr(value, "opcode"):
+        raise TypeError
+    return value

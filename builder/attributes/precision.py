@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from builder.errors import ShapeInferenceError
+from builder.errors import ShapeInferenceError, shown
 
 __all__ = ["DotAlgorithm", "Precision", "PrecisionLike"]
 
@@ -40,7 +40,7 @@ class Precision(enum.Enum):
                 return lhs, rhs
         raise ShapeInferenceError(
             f"{op}: precision must be a Precision, or a pair of them for lhs and rhs, "
-            f"got {value!r}\n"
+            f"got {shown(value)}\n"
             f"fix: write xb.Precision.HIGHEST",
             op=op,
         )
@@ -92,6 +92,6 @@ class DotAlgorithm(enum.Enum):
                 return algorithm
         raise ShapeInferenceError(
             f"dot_general: algorithm must be one of {', '.join(a.value for a in cls)}, "
-            f"got {value!r}",
+            f"got {shown(value)}",
             op="dot_general",
         )

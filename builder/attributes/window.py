@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, Final
 
+from builder.attributes.fields import opened
 from builder.errors import ShapeInferenceError, shown
 
 __all__ = ["Padding", "PaddingLike", "dilated", "explicit_padding", "padding_argument"]
 
 _MOST: Final = 2**63
+_MOST_PAIRS: Final = 1000
+"""More than any window has: an iterator without end is not read to the end."""
 
 
 class Padding(enum.Enum):
@@ -51,9 +55,10 @@ def padding_argument(
     if isinstance(value, str):
         if value.upper() in Padding.__members__:
             return Padding[value.upper()]
-    elif not isinstance(value, bytes) and isinstance(value, Iterable):
+    elif isinstance(value, Iterable):
         try:
-            pairs = tuple([(low, high) for low, high in value])
+            given = islice(opened(value), _MOST_PAIRS)
+            pairs = tuple([(low, high) for low, high in map(opened, given)])
         except (TypeError, ValueError):
             pass  # not iterable after all, or other than two numbers
         else:

@@ -100,6 +100,8 @@ def _like(shape: ArrayShape, sizes: list[int]) -> ArrayShape:
 
 @rule("all_to_all_tuple")
 def _all_to_all_tuple(printer: Printer, op: XlaOp, opcode: str, operands: str) -> Written:
+    if len(op.operands) == 1:
+        return "tuple", operands, ""  # XLA takes an all-to-all of one operand for the other form
     return "all-to-all", operands, _participants(op)
 
 

@@ -28,6 +28,7 @@ __all__ = [
 
 _get_shape = lru_cache(maxsize=65536)(infer.get_dimension_size)
 _set_shape = lru_cache(maxsize=65536)(infer.set_dimension_size)
+_reshape_shape = lru_cache(maxsize=65536)(infer.dynamic_reshape)
 
 
 @lru_cache(maxsize=65536)
@@ -86,11 +87,11 @@ def set_dimension_size(operand: XlaOp, size: XlaOp | Number, dimension: int) -> 
 
     Example:
         >>> import builder as xb
-        >>> v = xb.XlaBuilder().constant(range(1, 11), xb.f32)
+        >>> v = xb.XlaBuilder().parameter(xb.f32[10])
         >>> five = xb.set_dimension_size(v, 5, 0)
         >>> five.shape
         f32[<=10]
-        >>> xb.reduce(five, 0.0, xb.add, [0]).shape     # 1 + 2 + 3 + 4 + 5 when it runs
+        >>> xb.reduce(five, 0.0, xb.add, [0]).shape     # of five elements when it runs
         f32[]
 
     Operation Semantics: SetDimensionSize.
@@ -145,7 +146,7 @@ def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
         >>> xb.remove_dynamic_dimension(x, 0).shape
         f32[5,<=3]
 
-    Operation Semantics: SetDimensionSize, of which XlaBuilder makes this one.
+    Not in the document; XlaBuilder's RemoveDynamicDimension.
     """
     source = need_op("remove_dynamic_dimension", "operand", operand)
     number = integer("remove_dynamic_dimension", "dimension", dimension)
@@ -188,14 +189,16 @@ def dynamic_reshape(
         >>> xb.dynamic_reshape(x, [n * 3], [12], [True]).shape
         f32[<=12]
 
-    Operation Semantics: Reshape, as xla_builder.h has it for sizes known at run time (not in the
-    document).
+    Not in the document; XlaBuilder's DynamicReshape.
     """
     source = need_op("dynamic_reshape", "operand", operand)
     bounds = integers("dynamic_reshape", "new_size_bounds", new_size_bounds)
     marks = _marks(dims_are_dynamic)
     given = dim_sizes if isinstance(dim_sizes, (list, tuple)) else [dim_sizes]
     beside = [size for size in given if type(size) is XlaOp]
+    if len(beside) == len(given):
+        shape = _reshape_shape(source.shape, tuple([s.shape for s in beside]), bounds, marks)
+        return record("dynamic_reshape", shape, (source, *beside))
     with undone_on_error(resolve_builder("dynamic_reshape", source, *beside)):
         sizes = []
         for index, size in enumerate(given):
@@ -204,7 +207,7 @@ def dynamic_reshape(
                     need_op("dynamic_reshape", f"dim size {index}", size)
                 size = number_as("dynamic_reshape", size, pt.s32, source)
             sizes.append(size)
-        shape = infer.dynamic_reshape(source.shape, [s.shape for s in sizes], bounds, marks)
+        shape = _reshape_shape(source.shape, tuple([s.shape for s in sizes]), bounds, marks)
         return record("dynamic_reshape", shape, (source, *sizes))
 
 

@@ -49,6 +49,19 @@ __all__ = [
 _BUILDER_H = "xla_builder.h (not in the document)"
 
 
+def _kept(plan: Any, *arguments: Any) -> Any:
+    """What a cached plan gives; asked anew for arguments that can't be keys, which it refuses."""
+    try:
+        return plan(*arguments)
+    except TypeError as error:
+        if isinstance(error, OperandError):
+            raise
+        return plan.__wrapped__(*arguments)
+
+
+_after_all_shape = lru_cache(maxsize=4096)(shape_inference.host.after_all)
+
+
 @op("AfterAll", opcode="after_all", section="AfterAll")
 def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:
     """One token for several: what takes it happens after all that gave them.
@@ -81,8 +94,7 @@ def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:
             "at least one token is needed, got none",
             fix="a token after nothing is builder.create_token()",
         )
-    shape = shape_inference.host.after_all([t.shape for t in tokens])
-    return record("after_all", shape, tokens)
+    return record("after_all", _after_all_shape(tuple([t.shape for t in tokens])), tokens)
 
 
 # Infeed and outfeed.
@@ -300,7 +312,45 @@ def _channel(op: str, value: Any, kind: ChannelType) -> ChannelHandle:
     return channel
 
 
-@lru_cache(maxsize=4096)
+_KINDS = {
+    "send_to_host": ChannelType.DEVICE_TO_HOST,
+    "recv_from_host": ChannelType.HOST_TO_DEVICE,
+}
+
+_Plan = tuple[Any, Mapping[str, Any]]
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _send_plan(
+    op: str, operand: Shape, token: Shape, channel_handle: Any, shape_with_layout: Any
+) -> _Plan:
+    """The shape and the attributes of a send."""
+    channel = _channel(op, channel_handle, _KINDS.get(op, ChannelType.DEVICE_TO_DEVICE))
+    if op == "send":
+        shape = shape_inference.host.send(operand, channel)
+    elif op == "send_with_token":
+        shape = shape_inference.host.send_with_token(operand, token, channel)
+    else:
+        wanted = _shape_argument(op, "shape_with_layout", shape_with_layout)
+        shape = shape_inference.host.send_to_host(operand, token, wanted, channel)
+        return shape, _channel_attributes(channel, wanted, shape)
+    return shape, _channel_attributes(channel, operand, shape)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _recv_plan(op: str, token: Shape, shape: Any, channel_handle: Any) -> _Plan:
+    """The shape and the attributes of a recv."""
+    data = _shape_argument(op, "shape", shape)
+    channel = _channel(op, channel_handle, _KINDS.get(op, ChannelType.DEVICE_TO_DEVICE))
+    if op == "recv":
+        whole = shape_inference.host.recv(data, channel)
+    elif op == "recv_with_token":
+        whole = shape_inference.host.recv_with_token(token, data, channel)
+    else:
+        whole = shape_inference.host.recv_from_host(token, data, channel)
+    return whole, _channel_attributes(channel, data, whole)
+
+
 def _channel_attributes(channel: ChannelHandle, data: Shape, op_shape: Shape) -> Mapping[str, Any]:
     """The attributes of a transfer of data of this shape, with its layout."""
     attributes: dict[str, Any] = {
@@ -337,9 +387,7 @@ def send(operand: XlaOp, channel_handle: ChannelHandleLike) -> XlaOp:
     Operation Semantics: Send.
     """
     value = need_op("send", "operand", operand)
-    channel = _channel("send", channel_handle, ChannelType.DEVICE_TO_DEVICE)
-    shape = shape_inference.host.send(value.shape, channel)
-    attributes = _channel_attributes(channel, value.shape, shape)
+    shape, attributes = _kept(_send_plan, "send", value.shape, TOKEN_SHAPE, channel_handle, None)
     before = append(resolve_builder("send", value), "create_token", TOKEN_SHAPE)
     return record("send", shape, (value, before), attributes)
 
@@ -369,9 +417,9 @@ def send_with_token(operand: XlaOp, token: XlaOp, channel_handle: ChannelHandleL
     """
     value = need_op("send_with_token", "operand", operand)
     before = need_op("send_with_token", "token", token)
-    channel = _channel("send_with_token", channel_handle, ChannelType.DEVICE_TO_DEVICE)
-    shape = shape_inference.host.send_with_token(value.shape, before.shape, channel)
-    attributes = _channel_attributes(channel, value.shape, shape)
+    shape, attributes = _kept(
+        _send_plan, "send_with_token", value.shape, before.shape, channel_handle, None
+    )
     return record("send", shape, (value, before), attributes)
 
 
@@ -408,19 +456,15 @@ def send_to_host(
     """
     value = need_op("send_to_host", "operand", operand)
     before = need_op("send_to_host", "token", token)
-    wanted = _shape_argument("send_to_host", "shape_with_layout", shape_with_layout)
-    channel = _channel("send_to_host", channel_handle, ChannelType.DEVICE_TO_HOST)
-    shape = shape_inference.host.send_to_host(value.shape, before.shape, wanted, channel)
-    attributes = _channel_attributes(channel, wanted, shape)
+    shape, attributes = _kept(
+        _send_plan, "send_to_host", value.shape, before.shape, channel_handle, shape_with_layout
+    )
     return record("send", shape, (value, before), attributes)
 
 
 def recv(builder: XlaBuilder, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
     """What `XlaBuilder.recv` records in the innermost builder."""
-    data = _shape_argument("recv", "shape", shape)
-    channel = _channel("recv", channel_handle, ChannelType.DEVICE_TO_DEVICE)
-    whole = shape_inference.host.recv(data, channel)
-    attributes = _channel_attributes(channel, data, whole)
+    whole, attributes = _kept(_recv_plan, "recv", TOKEN_SHAPE, shape, channel_handle)
     before = append(builder, "create_token", TOKEN_SHAPE)
     received = append(builder, "recv", whole, (before,), attributes)
     return append(builder, "get_tuple_element", whole.elements[0], (received,), _FIRST)
@@ -450,10 +494,8 @@ def recv_with_token(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandl
     Operation Semantics: Recv (XlaBuilder's RecvWithToken).
     """
     before = need_op("recv_with_token", "token", token)
-    data = _shape_argument("recv_with_token", "shape", shape)
-    channel = _channel("recv_with_token", channel_handle, ChannelType.DEVICE_TO_DEVICE)
-    whole = shape_inference.host.recv_with_token(before.shape, data, channel)
-    return record("recv", whole, (before,), _channel_attributes(channel, data, whole))
+    whole, attributes = _kept(_recv_plan, "recv_with_token", before.shape, shape, channel_handle)
+    return record("recv", whole, (before,), attributes)
 
 
 @op("RecvFromHost", opcode="recv", section=_BUILDER_H)
@@ -480,10 +522,8 @@ def recv_from_host(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandle
     Operation Semantics: Recv (XlaBuilder's RecvFromHost).
     """
     before = need_op("recv_from_host", "token", token)
-    data = _shape_argument("recv_from_host", "shape", shape)
-    channel = _channel("recv_from_host", channel_handle, ChannelType.HOST_TO_DEVICE)
-    whole = shape_inference.host.recv_from_host(before.shape, data, channel)
-    return record("recv", whole, (before,), _channel_attributes(channel, data, whole))
+    whole, attributes = _kept(_recv_plan, "recv_from_host", before.shape, shape, channel_handle)
+    return record("recv", whole, (before,), attributes)
 
 
 # Custom calls.
@@ -558,9 +598,28 @@ def custom_call(
             "fix: without operands it is builder.custom_call(target_name, shape)",
             op="custom_call",
         )
+    shapes = tuple([a.shape for a in arguments])
+    if (
+        attributes is None
+        and operand_shapes_with_layout is None
+        and type(output_operand_aliasing) is tuple
+        and not output_operand_aliasing
+    ):
+        inferred, recorded = _kept(
+            _plain_plan,
+            target_name,
+            shapes,
+            shape,
+            opaque,
+            has_side_effect,
+            api_version,
+            computation,
+            schedule,
+        )
+        return record("custom_call", inferred, arguments, recorded)
     inferred, recorded = custom_call_plan(
         target_name,
-        tuple([a.shape for a in arguments]),
+        shapes,
         shape,
         opaque=opaque,
         has_side_effect=has_side_effect,
@@ -657,6 +716,30 @@ def custom_call_plan(
     )
 
 
+@lru_cache(maxsize=4096, typed=True)
+def _plain_plan(
+    target_name: Any,
+    operands: tuple[Shape, ...],
+    shape: Any,
+    opaque: Any,
+    has_side_effect: Any,
+    api_version: Any,
+    computation: Any,
+    schedule: Any,
+) -> _Plan:
+    """The plan of a custom call whose arguments can all be keys."""
+    return custom_call_plan(
+        target_name,
+        operands,
+        shape,
+        opaque=opaque,
+        has_side_effect=has_side_effect,
+        api_version=api_version,
+        computation=computation,
+        schedule=schedule,
+    )
+
+
 _CUSTOM_CALL_NAMES = tuple(custom_call_plan.__kwdefaults__ or ())
 
 
@@ -709,7 +792,9 @@ def python_call(
 
     Unless `has_side_effect` is said, the function must have no side effects, and give the same
     whenever it is called with the same: XLA may call it twice, or not at all. It may be called
-    from any thread. What it raises ends the run with a lowering.ExecutionError.
+    from any thread. What it raises ends the run with a lowering.ExecutionError. Where a program
+    runs on several devices it should give its result within half a minute: XLA ends a process
+    whose devices wait for each other for longer.
 
     The function belongs to this process: the module can't be saved to a file. Without operands it
     is ``builder.python_call(function, shape, ...)``.

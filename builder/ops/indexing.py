@@ -41,12 +41,17 @@ Starts = tuple[Any, ...]
 """Start indices as they were given: ops and numbers."""
 
 
+def _are_scalars(start_indices: tuple[Shape, ...]) -> bool:
+    """Whether start indices that inference has passed are scalars, and not one vector."""
+    return not start_indices or start_indices[0] is intern_array(start_indices[0].element_type, ())
+
+
 @lru_cache(maxsize=65536)
 def _dynamic_slice_plan(
     operand: Shape, start_indices: tuple[Shape, ...], sizes: tuple[int, ...]
-) -> tuple[ArrayShape, Mapping[str, Any]]:
+) -> tuple[ArrayShape, Mapping[str, Any], bool]:
     shape = infer.dynamic_slice(operand, start_indices, sizes)
-    return shape, MappingProxyType({"slice_sizes": sizes})
+    return shape, MappingProxyType({"slice_sizes": sizes}), _are_scalars(start_indices)
 
 
 @op("DynamicSlice", opcode="dynamic_slice", section="DynamicSlice")
@@ -89,16 +94,21 @@ def dynamic_slice(
         need_op("dynamic_slice", "operand", operand)
     starts = _given("dynamic_slice", start_indices)
     sizes = integers("dynamic_slice", "size_indices", size_indices)
-    shapes, are_scalars = _start_shapes("dynamic_slice", starts)
-    shape, attributes = _dynamic_slice_plan(operand.shape, shapes, sizes)
-    if are_scalars:
+    shapes, are_ops = _start_shapes("dynamic_slice", starts)
+    shape, attributes, are_scalars = _dynamic_slice_plan(operand.shape, shapes, sizes)
+    if are_ops and are_scalars:
         return record("dynamic_slice", shape, (operand, *starts), attributes)
     with undone_on_error(resolve_builder("dynamic_slice", operand, *_ops_of(starts))):
         scalars = _as_scalars("dynamic_slice", (operand,), starts, shapes, sizes)
         return record("dynamic_slice", shape, (operand, *scalars), attributes)
 
 
-_dynamic_update_slice_shape = lru_cache(maxsize=65536)(infer.dynamic_update_slice)
+@lru_cache(maxsize=65536)
+def _dynamic_update_slice_plan(
+    operand: Shape, update: Shape, start_indices: tuple[Shape, ...]
+) -> tuple[ArrayShape, bool]:
+    shape = infer.dynamic_update_slice(operand, update, start_indices)
+    return shape, _are_scalars(start_indices)
 
 
 @op("DynamicUpdateSlice", opcode="dynamic_update_slice", section="DynamicUpdateSlice")
@@ -136,9 +146,9 @@ def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: StartIndi
         need_op("dynamic_update_slice", "operand", operand)
         need_op("dynamic_update_slice", "update", update)
     starts = _given("dynamic_update_slice", start_indices)
-    shapes, are_scalars = _start_shapes("dynamic_update_slice", starts)
-    shape = _dynamic_update_slice_shape(operand.shape, update.shape, shapes)
-    if are_scalars:
+    shapes, are_ops = _start_shapes("dynamic_update_slice", starts)
+    shape, are_scalars = _dynamic_update_slice_plan(operand.shape, update.shape, shapes)
+    if are_ops and are_scalars:
         return record("dynamic_update_slice", shape, (operand, update, *starts))
     assert isinstance(update.shape, ArrayShape)  # inference has said so
     both, sizes = (operand, update), update.shape.dimensions
@@ -172,15 +182,11 @@ def _ops_of(starts: Starts) -> list[XlaOp]:
 
 
 def _start_shapes(op: str, starts: Starts) -> tuple[tuple[Shape, ...], bool]:
-    """The shapes of the start indices, and whether they are what is recorded: scalar ops."""
-    shapes, are_scalars = [], True
+    """The shapes of the start indices, and whether all of them are ops."""
     for start in starts:
         if type(start) is not XlaOp:
             return _shapes_beside_numbers(op, starts), False
-        shape = start.shape
-        shapes.append(shape)
-        are_scalars = are_scalars and isinstance(shape, ArrayShape) and not shape.rank
-    return tuple(shapes), are_scalars
+    return tuple([start.shape for start in starts]), True
 
 
 def _shapes_beside_numbers(op: str, starts: Starts) -> tuple[Shape, ...]:

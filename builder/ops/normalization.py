@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
@@ -32,24 +33,36 @@ def _attributes(epsilon: float, feature_index: int) -> Mapping[str, Any]:
     return MappingProxyType({"epsilon": epsilon, "feature_index": feature_index})
 
 
-def _operands(op: str, **values: Any) -> tuple[XlaOp, ...]:
-    """The values, by the names of the arguments, which must be XlaOps."""
-    return tuple([need_op(op, name, value) for name, value in values.items()])
+def _need_ops(op: str, names: str, values: tuple[XlaOp, ...]) -> None:
+    """Raises unless the values, with the names of the arguments, are XlaOps."""
+    for value in values:
+        if type(value) is not XlaOp:
+            for name, one in zip(names.split(), values, strict=True):
+                need_op(op, name, one)
 
 
 def _epsilon(op: str, value: Any) -> float:
     """`value` as the f32 that XLA keeps it as."""
-    if isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
+    if type(value) is float:
+        single = _single(value)
+    elif isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
         try:
-            with np.errstate(over="ignore"):
-                single = np.float32(value)
+            single = _single(float(value))
         except OverflowError:  # an int beyond all floats
-            single = np.float32(np.inf)
-        if np.isfinite(single):
-            return float(single)
-    raise ShapeInferenceError(
-        f"{op}: epsilon must be a finite number that an f32 can hold, got {shown(value)}", op=op
-    )
+            single = np.inf
+    else:
+        single = np.inf
+    if not isfinite(single):
+        raise ShapeInferenceError(
+            f"{op}: epsilon must be a finite number that an f32 can hold, got {shown(value)}", op=op
+        )
+    return single
+
+
+@lru_cache(maxsize=1024)
+def _single(value: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
 
 
 @op("BatchNormTraining", opcode="batch_norm_training", section="BatchNormTraining")
@@ -84,7 +97,8 @@ def batch_norm_training(
 
     Operation Semantics: BatchNormTraining.
     """
-    operands = _operands("batch_norm_training", operand=operand, scale=scale, offset=offset)
+    operands = (operand, scale, offset)
+    _need_ops("batch_norm_training", "operand scale offset", operands)
     number = integer("batch_norm_training", "feature_index", feature_index)
     attributes = _attributes(_epsilon("batch_norm_training", epsilon), number)
     shape = _training_shape(*[o.shape for o in operands], number)
@@ -129,14 +143,8 @@ def batch_norm_inference(
 
     Operation Semantics: BatchNormInference.
     """
-    operands = _operands(
-        "batch_norm_inference",
-        operand=operand,
-        scale=scale,
-        offset=offset,
-        mean=mean,
-        variance=variance,
-    )
+    operands = (operand, scale, offset, mean, variance)
+    _need_ops("batch_norm_inference", "operand scale offset mean variance", operands)
     number = integer("batch_norm_inference", "feature_index", feature_index)
     attributes = _attributes(_epsilon("batch_norm_inference", epsilon), number)
     shape = _inference_shape(*[o.shape for o in operands], number)
@@ -181,14 +189,8 @@ def batch_norm_grad(
 
     Operation Semantics: BatchNormGrad.
     """
-    operands = _operands(
-        "batch_norm_grad",
-        operand=operand,
-        scale=scale,
-        mean=mean,
-        variance=variance,
-        grad_output=grad_output,
-    )
+    operands = (operand, scale, mean, variance, grad_output)
+    _need_ops("batch_norm_grad", "operand scale mean variance grad_output", operands)
     number = integer("batch_norm_grad", "feature_index", feature_index)
     attributes = _attributes(_epsilon("batch_norm_grad", epsilon), number)
     shape = _grad_shape(*[o.shape for o in operands], number)

@@ -30,28 +30,29 @@ _UNIFORM: Final = MappingProxyType({"distribution": "rng_uniform"})
 
 def _drawn(
     op: str,
-    values: dict[str, XlaOp | Number],
+    names: tuple[str, str],
+    first: XlaOp | Number,
+    second: XlaOp | Number,
     shape: Shape,
     infer_shape: Callable[[Shape, Shape, Shape], ArrayShape],
     attributes: Mapping[str, str],
 ) -> XlaOp:
     """Records numbers of a distribution that two scalars describe, of which one may be a number."""
-    beside = next((v for v in values.values() if type(v) is XlaOp), None)
-    if beside is None:
-        name, value = next(iter(values.items()))
-        need_op(op, name, value)
-    assert beside is not None
-    if not shape.is_array:
-        infer_shape(beside.shape, beside.shape, shape)  # raises
+    if type(first) is XlaOp and type(second) is XlaOp:
+        result = infer_shape(first.shape, second.shape, shape)
+        return record("rng", result, (first, second), attributes)
+    beside = second if type(second) is XlaOp else need_op(op, names[0], first)
+    if not isinstance(shape, ArrayShape):
+        shape = infer_shape(beside.shape, beside.shape, shape)  # raises
     with undone_on_error(resolve_builder(op, beside)):
         scalars = []
-        for name, value in values.items():
+        for name, value in zip(names, (first, second), strict=True):
             if type(value) is not XlaOp and is_number(value):
                 value = number_as(op, value, shape.element_type, beside)
             scalars.append(need_op(op, name, value))
-        first, second = scalars
-        result = infer_shape(first.shape, second.shape, shape)
-        return record("rng", result, (first, second), attributes)
+        one, other = scalars
+        result = infer_shape(one.shape, other.shape, shape)
+        return record("rng", result, (one, other), attributes)
 
 
 @op("RngNormal", opcode="rng", section="RngNormal")
@@ -80,8 +81,8 @@ def rng_normal(mu: XlaOp | Number, sigma: XlaOp | Number, shape: ShapeLike) -> X
 
     Operation Semantics: RngNormal.
     """
-    values = {"mu": mu, "sigma": sigma}
-    return _drawn("rng_normal", values, shape_of(shape), _normal_shape, _NORMAL)
+    result = shape_of(shape)
+    return _drawn("rng_normal", ("mu", "sigma"), mu, sigma, result, _normal_shape, _NORMAL)
 
 
 @op("RngUniform", opcode="rng", section="RngUniform")
@@ -114,8 +115,8 @@ def rng_uniform(a: XlaOp | Number, b: XlaOp | Number, shape: ShapeLike) -> XlaOp
 
     Operation Semantics: RngUniform.
     """
-    values = {"a": a, "b": b}
-    return _drawn("rng_uniform", values, shape_of(shape), _uniform_shape, _UNIFORM)
+    result = shape_of(shape)
+    return _drawn("rng_uniform", ("a", "b"), a, b, result, _uniform_shape, _UNIFORM)
 
 
 @lru_cache(maxsize=65536)

@@ -304,6 +304,9 @@ def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> 
         check.fail(f"exponent_bits must be at least 1, got {exponent_bits}")
     if mantissa_bits < 0:
         check.fail(f"mantissa_bits must not be negative, got {mantissa_bits}")
+    for name, bits in (("exponent_bits", exponent_bits), ("mantissa_bits", mantissa_bits)):
+        if bits >= 2**31:
+            check.fail(f"{name} must fit 32 bits, got {bits}")
     return intern_array(array.element_type, array.dimensions, array.dynamic_dimensions)
 
 

@@ -186,8 +186,8 @@ def _agreed(rewriter: Rewriter, before: ir.Operation, condition: Value, index: i
 
 def _copied(text: str, before: ir.Operation, argument: Value) -> Value:
     """Copies the body of a function in front of an operation; gives what it returns."""
-    function = ir.Module.parse(text, before.context).body.operations[0]
-    block = function.regions[0].blocks[0]
+    module = ir.Module.parse(text, before.context)  # which holds what is taken of it
+    block = module.body.operations[0].regions[0].blocks[0]
     values: dict[Any, Value] = {block.arguments[0]: argument}
     ip = ir.InsertionPoint(before)
     for one in block.operations:
@@ -254,9 +254,9 @@ def _is_known(value: Value, known: set[Any]) -> bool:
         if one in seen:
             continue
         seen.add(one)
-        if len(seen) > _MOST_LOOKED_AT or not isinstance(one.owner, ir.Operation):
+        if len(seen) > _MOST_LOOKED_AT or isinstance(one.owner, ir.Block):
             return False
-        operation = one.owner
+        operation = one.owner.operation
         if operation.name in _VARYING or len(operation.regions):
             return False
         pending.extend(operation.operands)

@@ -1,8 +1,9 @@
 """Operations across devices that XLA's CPU backend lacks, or gets wrong.
 
 It has no collective_broadcast; it reduces with add, mul, min and max, and preds with and and or,
-and nothing else; arrays of 2-bit elements it gathers wrong, or dies of. The rewrites here use what
-it does have: gathering, and sums of bits of which all but one are zero.
+and nothing else; arrays of 2-bit elements it gathers wrong, or dies of; in small floats it changes
+NaNs. The rewrites here use what it does have: gathering, and sums of bits of which all but one are
+zero.
 
 Several operands of one operation are taken one by one, as XLA's partitioner needs it.
 """
@@ -22,15 +23,33 @@ _REDUCES: Final = ("add", "multiply", "maximum", "minimum")
 
 
 @rewrite("stablehlo.all_gather", "cpu")
-def all_gather(rewriter: Rewriter, operation: ir.Operation) -> None:
-    if any(_is_of_two_bits(o.type) for o in operation.operands) or len(operation.operands) > 1:
-        _one_by_one(rewriter, operation, _in_bytes)
-
-
 @rewrite("stablehlo.all_to_all", "cpu")
-def all_to_all(rewriter: Rewriter, operation: ir.Operation) -> None:
-    if any(_is_of_two_bits(o.type) for o in operation.operands) or len(operation.operands) > 1:
-        _one_by_one(rewriter, operation, _in_bytes)
+@rewrite("stablehlo.collective_permute", "cpu")
+def moved(rewriter: Rewriter, operation: ir.Operation) -> None:
+    if len(operation.operands) > 1 or _carrier(operation.operands[0].type) is not None:
+        _one_by_one(rewriter, operation, _carried)
+
+
+@rewrite("mhlo.all_to_all", "cpu")
+def exchanged(rewriter: Rewriter, operation: ir.Operation) -> None:
+    """The form of several operands, one for each of a group; of one, XLA dies."""
+    operands = list(operation.operands)
+    if len(operands) == 1:
+        if "split_dimension" not in operation.attributes:
+            rewriter.replace(operation, operands)
+        return
+    element = _carrier(operands[0].type)
+    if element is None:
+        return
+    make = _Maker(rewriter, operation)
+    values = [make.packed(operand, element) for operand in operands]
+    attributes = _attributes(operation, all_of_them=True)
+    made = make.operation(operation.name, [v.type for v in values], values, attributes)
+    results = [
+        make.unpacked(value, old.type)
+        for value, old in zip(made.results, operation.results, strict=True)
+    ]
+    rewriter.replace(operation, results)
 
 
 @rewrite("stablehlo.all_reduce", "cpu")
@@ -173,15 +192,34 @@ def _alone(make: _Maker, operation: ir.Operation, operand: Value) -> Value:
     return made.result
 
 
-def _in_bytes(make: _Maker, operation: ir.Operation, operand: Value) -> Value:
-    """The same operation with one operand, in 8 bits if its elements have 2."""
-    if not _is_of_two_bits(operand.type):
+def _carried(make: _Maker, operation: ir.Operation, operand: Value) -> Value:
+    """The same operation with one operand, in the type of its carrier if it needs one."""
+    element = _carrier(operand.type)
+    if element is None:
         return _alone(make, operation, operand)
-    result = ir.RankedTensorType(_result_of(operation, operand))
-    wide = make("stablehlo.convert", make.like(operand.type, _byte(operand.type)), [operand])
+    result = _result_of(operation, operand)
     attributes = _attributes(operation, all_of_them=True)
-    moved = make(operation.name, make.like(result, _byte(operand.type)), [wide], attributes)
-    return make("stablehlo.convert", result, [moved])
+    value = make.packed(operand, element)
+    return make.unpacked(
+        make(operation.name, make.like(result, element), [value], attributes), result
+    )
+
+
+def _carrier(mlir_type: ir.Type) -> str | None:
+    """In which integers the CPU backend moves elements unharmed; None if as they are.
+
+    Of 2 bits it takes the wrong ones, or dies; small floats it turns into larger ones and back,
+    which changes NaNs.
+    """
+    tensor = ir.RankedTensorType(mlir_type)
+    element = str(tensor.element_type)
+    if not tensor.has_static_shape:
+        return None
+    if element in ("i2", "ui2"):
+        return element.replace("2", "8")
+    if element.startswith("f8"):
+        return "ui8"
+    return "ui16" if element == "bf16" else None
 
 
 def _folded(make: _Maker, operation: ir.Operation, operand: Value) -> Value:
@@ -190,9 +228,9 @@ def _folded(make: _Maker, operation: ir.Operation, operand: Value) -> Value:
     tensor = ir.RankedTensorType(operand.type)
     sizes = [tensor.get_dim_size(d) for d in range(tensor.rank)]
     row, table = ([n, *sizes] for n in (1, count))
-    narrow = _is_of_two_bits(tensor)
-    element = _byte(tensor) if narrow else str(tensor.element_type)
-    value = make("stablehlo.convert", make.like(tensor, element), [operand]) if narrow else operand
+    carrier = _carrier(tensor)
+    element = carrier or str(tensor.element_type)
+    value = make.packed(operand, carrier) if carrier else operand
     value = make("stablehlo.reshape", make.tensor(row, element), [value])
     attributes = {**_attributes(operation), "all_gather_dim": make.i64(0)}
     gathered = make("stablehlo.all_gather", make.tensor(table, element), [value], attributes)
@@ -205,8 +243,8 @@ def _folded(make: _Maker, operation: ir.Operation, operand: Value) -> Value:
         }
         one = make("stablehlo.slice", make.tensor(row, element), [gathered], bounds)
         one = make("stablehlo.reshape", make.tensor(sizes, element), [one])
-        if narrow:
-            one = make("stablehlo.convert", tensor, [one])
+        if carrier:
+            one = make.unpacked(one, tensor)
         if total is None:
             total = one
             continue
@@ -270,11 +308,6 @@ def _result_of(operation: ir.Operation, operand: Value) -> ir.Type:
 
 def _is_of_two_bits(mlir_type: ir.Type) -> bool:
     return str(ir.RankedTensorType(mlir_type).element_type) in ("i2", "ui2")
-
-
-def _byte(mlir_type: ir.Type) -> str:
-    """8 bits with or without a sign, as the type's elements have one."""
-    return str(ir.RankedTensorType(mlir_type).element_type).replace("2", "8")
 
 
 def _table(rows: Sequence[Sequence[int]]) -> str:
@@ -369,6 +402,16 @@ class _Maker:
     def tensor(self, sizes: Sequence[int], element: str) -> ir.Type:
         text = "".join(f"{size}x" for size in sizes)
         return ir.Type.parse(f"tensor<{text}{element}>", self.context)
+
+    def packed(self, value: Value, element: str) -> Value:
+        """A value in the integers that carry it; see `_carrier`."""
+        how = "convert" if _is_of_two_bits(value.type) else "bitcast_convert"
+        return self(f"stablehlo.{how}", self.like(value.type, element), [value])
+
+    def unpacked(self, value: Value, result: ir.Type) -> Value:
+        """The value of type `result` that integers carry."""
+        how = "convert" if _is_of_two_bits(result) else "bitcast_convert"
+        return self(f"stablehlo.{how}", result, [value])
 
     def like(self, tensor: ir.Type, element: str) -> ir.Type:
         """A tensor type of the same sizes with other elements."""

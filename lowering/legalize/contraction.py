@@ -191,6 +191,8 @@ def ragged_dot(rewriter: Rewriter, operation: ir.Operation) -> None:
     NaN of it. Floats of at most 8 bits are computed in f32, which rounds once; one of them has no
     zero to begin with.
     """
+    if not _is_static(operation):
+        return  # it is refused
     write = _Writer(rewriter, operation)
     numbers, precision = _numbers(operation), _precision(operation)
     lhs, rhs, sizes = operation.operands
@@ -378,8 +380,8 @@ refuse(
 def bounded_convolution(rewriter: Rewriter, operation: ir.Operation) -> None:
     """Of the largest sizes, with zeros for what is not there, as for padding."""
     bounded = sorted(_bounded_labels(operation)[0])
-    if not set(bounded) - {"b", "f"}:
-        return
+    if not set(bounded) - {"b", "f"} or not _is_computable(operation):
+        return  # XLA follows the sizes of these; and what is not computable is refused
     write = _Writer(rewriter, operation)
     value, rhs = operation.operands
     sources, _, targets = _labels(operation)

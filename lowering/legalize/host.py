@@ -12,7 +12,13 @@ from jaxlib.mlir import ir
 from builder.shape import ArrayShape
 from lowering import infeed, jaxlib_api
 from lowering.errors import CompileError, recorded_at
-from lowering.host_calls import PYTHON_CALL, PythonFunction, guarded, python_callback
+from lowering.host_calls import (
+    PYTHON_CALL,
+    PythonFunction,
+    SharedCallback,
+    guarded,
+    python_callback,
+)
 from lowering.legalize.registry import STANDS_FOR, Rewriter, Value, refuse, rewrite
 from lowering.types import attribute_text, shape_of_type
 
@@ -43,9 +49,10 @@ def _infeed(rewriter: Rewriter, operation: ir.Operation) -> None:
         return
     shapes = [_array(t) for t in data]
     name, place = rewriter.name, recorded_at(operation.location)
+    alone = len(rewriter.devices) == 1
 
     def read(device: Any, _arguments: Sequence[Any]) -> tuple[Any, ...]:
-        return (*infeed.read(device, shapes, name, place), None)
+        return (*infeed.read(device, shapes, name, place, alone=alone), None)
 
     call = _call(rewriter, operation, [*data, token], "infeed", read)
     rewriter.replace(operation, list(call.results))
@@ -142,7 +149,7 @@ def _call(
         def call(*arguments: Any) -> tuple[Any, ...]:
             return function(devices[int(np.asarray(arguments[0]))], arguments[1:])
 
-    made = _callback(rewriter, operation, results, operands, stands_for, guarded(call))
+    made = _callback(rewriter, operation, results, operands, stands_for, call)
     made.attributes["has_side_effect"] = ir.BoolAttr.get(True)
     return made
 
@@ -155,8 +162,12 @@ def _callback(
     stands_for: str,
     function: Callable[..., tuple[Any, ...]],
 ) -> ir.Operation:
-    """A custom call of a guarded Python function before `operation`."""
-    index = rewriter.add_callback(function)
+    """A custom call of a Python function before `operation`; what it raises is kept."""
+    if len(rewriter.devices) > 1:
+        shapes = [shape_of_type(t) for t in results]
+        index = rewriter.add_callback(SharedCallback(function, shapes, rewriter.failure))
+    else:
+        index = rewriter.add_callback(guarded(function))
     attributes: dict[str, ir.Attribute] = {
         "call_target_name": ir.StringAttr.get(jaxlib_api.CALLBACK_TARGET),
         "api_version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4),

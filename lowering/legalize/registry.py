@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jaxlib.mlir import ir
 
-if TYPE_CHECKING:
-    from lowering.host_calls import PythonFunction
+from lowering.host_calls import PythonFunction, SharedFailure
 
 __all__ = [
     "REFUSALS",
@@ -46,6 +45,7 @@ class Rewriter:
         devices: these devices, the partitions of replica 0, those of replica 1, and so on.
         functions: the Python functions that came along with the module.
         callbacks: the Python functions that the module calls, in the order of their indices.
+        failure: what goes wrong in them on several devices.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Rewriter:
     devices: Sequence[Any] = ()
     functions: Sequence[PythonFunction] = ()
     callbacks: list[Callable[..., Any]] = field(default_factory=list)
+    failure: SharedFailure = field(default_factory=SharedFailure)
 
     def create(
         self,

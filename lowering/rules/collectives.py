@@ -8,7 +8,7 @@ from jaxlib.mlir import ir
 
 from builder.attributes import ChannelHandle, ReplicaGroups
 from builder.shape import ArrayShape, TupleShape, intern_array, leaves
-from builder.workarounds import channel_of, explicit_groups, is_empty_exchange
+from builder.workarounds import carried_by, channel_of, explicit_groups, is_empty_exchange
 from builder.xla_op import XlaOp
 from lowering.flattening import unflatten
 from lowering.mlir_context import MlirContext
@@ -107,10 +107,16 @@ def all_to_all_tuple(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     assert isinstance(op.shape, TupleShape)  # inference has said so
     one = op.shape.elements[0]
     assert isinstance(one, ArrayShape)
-    row = intern_array(one.element_type, (1, *one.dimensions), (False, *one.dynamic_dimensions))
-    table = intern_array(
-        one.element_type, (count, *one.dimensions), (False, *one.dynamic_dimensions)
-    )
+    if count == 1:
+        return operands  # a group of one, in which everybody keeps what is his
+    carrier = carried_by(one.element_type)
+    how = "convert" if one.element_type.bits == 2 else "bitcast_convert"
+    plain = one if carrier is None else one.with_element_type(carrier)
+    if carrier is not None:
+        operands = [ctx.value(f"stablehlo.{how}", plain, [operand]) for operand in operands]
+    dynamic = (False, *one.dynamic_dimensions)
+    row = intern_array(plain.element_type, (1, *one.dimensions), dynamic)
+    table = intern_array(plain.element_type, (count, *one.dimensions), dynamic)
     rows = [ctx.value("stablehlo.reshape", row, [operand]) for operand in operands]
     joined = ctx.value("stablehlo.concatenate", table, rows, {"dimension": mlir.i64(0)})
     attributes = _participants(mlir, op)
@@ -126,7 +132,10 @@ def all_to_all_tuple(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         }
         cut = {name: mlir.i64_array(values) for name, values in bounds.items()}
         taken = ctx.value("stablehlo.slice", row, [exchanged], cut)
-        results.append(ctx.value("stablehlo.reshape", one, [taken]))
+        value = ctx.value("stablehlo.reshape", plain, [taken])
+        if carrier is not None:
+            value = ctx.value(f"stablehlo.{how}", one, [value])
+        results.append(value)
     return results
 
 

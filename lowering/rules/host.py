@@ -238,8 +238,9 @@ def python_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         given["function"], given["name"], tuple(o.shape for o in op.operands), op.shape
     )
     # The same call, in a reducer for instance, may be emitted more than once.
-    ctx.python_functions.setdefault(record.key, record)
-    names = {"index": list(ctx.python_functions).index(record.key), "name": given["name"]}
+    known = ctx.python_functions
+    index, _ = known.setdefault(record.key, (len(known), record))
+    names = {"index": index, "name": given["name"]}
     attributes = {
         "call_target_name": ctx.mlir.string(PYTHON_CALL),
         "api_version": ctx.mlir.i32(int(CustomCallApiVersion.API_VERSION_TYPED_FFI)),

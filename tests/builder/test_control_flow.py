@@ -118,6 +118,17 @@ class TestCall:
             xb.call(3, b.parameter(xb.f32[2]))  # type: ignore[arg-type]
 
 
+def test_optimization_barrier(b: xb.XlaBuilder) -> None:
+    for text in ("f32[<=3,?]", "token[]", "(s4[2], (token[]))"):
+        op = xb.optimization_barrier(b.parameter(text))
+        assert str(op.shape) == text
+        assert op.opcode == "optimization_barrier"
+    with pytest.raises(
+        xb.OperandError, match="optimization_barrier: operand must be an XlaOp, got"
+    ):
+        xb.optimization_barrier([b.parameter(xb.f32[2])])  # type: ignore[arg-type]
+
+
 class TestCompositeCall:
     def test_callable(self, b: xb.XlaBuilder) -> None:
         x = b.parameter(xb.f32[3])

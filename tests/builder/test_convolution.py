@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -656,3 +657,36 @@ def test_messages_name_the_function_that_was_called() -> None:
         assert str(error.value).startswith(f"{name}: the kernel's input features times feature_gr")
         assert error.value.op == name
         assert error.value.dimension == 1
+
+
+def test_a_tuple_is_not_taken_apart() -> None:
+    """Its elements would be recorded, and be no numbers."""
+    x, kernel, pair = operands("f32[2,3,9]", "f32[4,3,3]", "(f32[], f32[])")
+    before = len(x.builder.ops)
+    for arguments in (
+        {"padding": pair},
+        {"padding": [pair]},
+        {"window_strides": pair},
+        {"window_reversal": pair},
+        {"window_reversal": [pair]},
+        {"dimension_numbers": pair},
+        {"precision": pair},
+    ):
+        with pytest.raises(xb.XlaError):
+            dilated_with(**({"window_strides": [1], "padding": VALID} | arguments))(x, kernel)
+    with pytest.raises(xb.ShapeInferenceError, match="must be DotDimensionNumbers"):
+        xb.dot_general(x, kernel, pair)  # type: ignore[arg-type]
+    with pytest.raises(xb.ShapeInferenceError, match="must be DotDimensionNumbers"):
+        xb.dot_general(x, kernel, [pair, pair])  # type: ignore[arg-type]
+    assert len(x.builder.ops) == before
+
+
+def test_what_has_no_end_is_not_read_to_it() -> None:
+    x, kernel = operands("f32[2,3,9]", "f32[4,3,3]")
+    with pytest.raises(xb.ShapeInferenceError, match="padding must have a pair"):
+        xb.conv(x, kernel, [1], itertools.repeat((0, 0)))  # type: ignore[arg-type]
+    with pytest.raises(xb.ShapeInferenceError, match="window_reversal must"):
+        xb.conv_general_dilated(
+            *(x, kernel, [1], VALID, None, None, "bf0_oi0->bf0"),
+            window_reversal=range(10**12),  # type: ignore[arg-type]
+        )

@@ -578,6 +578,8 @@ class TestConversion:
             ("s32[3]", 5, 10, "operand must be of floating-point type, got s32"),
             ("f32[3]", 0, 10, "exponent_bits must be at least 1, got 0"),
             ("f32[3]", 5, -1, "mantissa_bits must not be negative, got -1"),
+            ("f32[3]", 2**31, 2, "exponent_bits must fit 32 bits, got 2147483648"),
+            ("f32[3]", 5, 2**40, "mantissa_bits must fit 32 bits, got 1099511627776"),
             ("f32[3]", 1.5, 1, "exponent_bits must be a whole number, got 1.5"),
         ],
     )
@@ -586,6 +588,55 @@ class TestConversion:
     ) -> None:
         with pytest.raises(xb.ShapeInferenceError, match=f"reduce_precision: {message}"):
             xb.reduce_precision(parameter(shape), exponent, mantissa)
+
+
+class TestOfTwoOps:
+    """Ops that record others: total orders, and what XlaBuilder writes as a combination."""
+
+    @pytest.mark.parametrize(
+        ("name", "direction"),
+        [
+            ("eq_total_order", "EQ"),
+            ("ne_total_order", "NE"),
+            ("ge_total_order", "GE"),
+            ("gt_total_order", "GT"),
+            ("le_total_order", "LE"),
+            ("lt_total_order", "LT"),
+        ],
+    )
+    def test_total_orders(self, name: str, direction: str) -> None:
+        b = xb.XlaBuilder()
+        x, v = b.parameter(xb.bf16[2, 3]), b.parameter(xb.bf16[3])
+        op = getattr(xb, name)(x, v, broadcast_dimensions=[1])
+        assert op.shape is xb.pred[2, 3]
+        assert op.attributes["comparison_direction"] == direction
+        assert op.attributes["compare_type"] == "TOTALORDER"
+        with pytest.raises(xb.ShapeInferenceError, match=f"^{name}: .*\n  lhs bf16"):
+            getattr(xb, name)(x, b.parameter(xb.bf16[4]), broadcast_dimensions=[1])
+        with pytest.raises(xb.ShapeInferenceError, match=f"^{name}: operands must have one eleme"):
+            getattr(xb, name)(x, b.parameter(xb.f32[2, 3]))
+
+    @pytest.mark.parametrize(
+        ("name", "taken", "refused"),
+        [
+            ("atan", FLOAT | COMPLEX, xb.s32),
+            ("square", INTEGER | FLOAT | COMPLEX, None),
+            ("reciprocal", FLOAT | COMPLEX, xb.pred),
+            ("conj", COMPLEX | {xb.f32, xb.f64}, xb.s8),
+        ],
+    )
+    def test_combinations(self, name: str, taken: set[Any], refused: Any) -> None:
+        function = getattr(xb, name)
+        for t in sorted(taken, key=str):
+            shape = function(parameter(t[2, 3])).shape
+            assert shape.dimensions == (2, 3)
+            if name != "conj":
+                assert shape.element_type is t
+        if refused is not None:
+            with pytest.raises(xb.ShapeInferenceError, match=f"got {refused}"):
+                function(parameter(refused[3]))
+        with pytest.raises(xb.XlaError, match="must be an array, got a token"):
+            function(parameter("token[]"))
 
 
 class TestStochasticConvert:

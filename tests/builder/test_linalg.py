@@ -129,9 +129,11 @@ def solve(a: str, b: str, left_side: Any = True, **more: Any) -> xb.XlaOp:
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "cholesky: type": (
         lambda: xb.cholesky(*parameters("s32[3,3]")),
-        "cholesky: a must be of floating-point or complex type, got s32\n"
-        "  a s32[3,3]\n"
-        "fix: convert it with xb.convert_element_type",
+        (
+            "cholesky: a must be of floating-point or complex type, got s32\n"
+            "  a s32[3,3]\n"
+            "fix: convert it with xb.convert_element_type"
+        ),
     ),
     "cholesky: rank": (
         lambda: xb.cholesky(*parameters("f32[3]")),
@@ -155,9 +157,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "triangular_solve: types": (
         lambda: solve("f32[3,3]", "f64[3,3]"),
-        "triangular_solve: operands must have one element type, got f32, f64\n"
-        "  a f32[3,3]\n"
-        "  b f64[3,3]\n",
+        (
+            "triangular_solve: operands must have one element type, got f32, f64\n"
+            "  a f32[3,3]\n"
+            "  b f64[3,3]\n"
+        ),
     ),
     "triangular_solve: type": (
         lambda: solve("u8[3,3]", "u8[3,3]"),
@@ -173,10 +177,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "triangular_solve: a vector": (
         lambda: solve("f32[3,3]", "f32[3]"),
-        "triangular_solve: a and b must be of the same rank, got 2 and 1\n"
-        "  a f32[3,3]\n"
-        "  b f32[3]\n"
-        "fix: a vector is a matrix with one column: reshape it to [n, 1]",
+        (
+            "triangular_solve: a and b must be of the same rank, got 2 and 1\n"
+            "  a f32[3,3]\n"
+            "  b f32[3]\n"
+            "fix: a vector is a matrix with one column: reshape it to [n, 1]"
+        ),
     ),
     "triangular_solve: rank": (
         lambda: solve("f32[3,3]", "f32[5,3,3]"),
@@ -192,11 +198,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "triangular_solve: batch": (
         lambda: solve("f32[1,2,3,3]", "f32[1,5,3,3]"),
-        "triangular_solve: a and b must have equal batch dimensions, got dimension 1 of a (size 2) "
-        "and of b (size 5)\n"
-        "  a f32[1,2,3,3]\n"
-        "  b f32[1,5,3,3]\n"
-        "fix: nothing is broadcast here; use xb.broadcast_in_dim",
+        (
+            "triangular_solve: a and b must have equal batch dimensions, "
+            "got dimension 1 of a (size 2) and of b (size 5)\n"
+            "  a f32[1,2,3,3]\n"
+            "  b f32[1,5,3,3]\n"
+            "fix: nothing is broadcast here; use xb.broadcast_in_dim"
+        ),
     ),
     "triangular_solve: unbounded batch": (
         lambda: solve("f32[?,3,3]", "f32[2,3,3]"),
@@ -216,14 +224,18 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "triangular_solve: transpose_a": (
         lambda: solve("f32[3,3]", "f32[3,3]", transpose_a="TRANSPOSE_INVALID"),
-        "triangular_solve: transpose_a must be one of NO_TRANSPOSE, TRANSPOSE, ADJOINT, "
-        "got 'TRANSPOSE_INVALID'\n"
-        "fix: write xb.Transpose.NO_TRANSPOSE, or the name as text",
+        (
+            "triangular_solve: transpose_a must be one of NO_TRANSPOSE, TRANSPOSE, ADJOINT, "
+            "got 'TRANSPOSE_INVALID'\n"
+            "fix: write xb.Transpose.NO_TRANSPOSE, or the name as text"
+        ),
     ),
     "triangular_solve: transpose_a of another kind": (
         lambda: solve("f32[3,3]", "f32[3,3]", transpose_a=xb.FftType.FFT),
-        "triangular_solve: transpose_a must be one of NO_TRANSPOSE, TRANSPOSE, ADJOINT, "
-        "got FftType.FFT\n",
+        (
+            "triangular_solve: transpose_a must be one of NO_TRANSPOSE, TRANSPOSE, ADJOINT, "
+            "got FftType.FFT\n"
+        ),
     ),
     "fft: no length": (
         lambda: xb.fft(*parameters("c64[3]"), FFT, []),
@@ -239,9 +251,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "fft: real": (
         lambda: xb.fft(*parameters("f32[8]"), FFT, [8]),
-        "fft: operand must be of complex type for FFT, got f32\n"
-        "  operand f32[8]\n"
-        "fix: transform real numbers with xb.FftType.RFFT",
+        (
+            "fft: operand must be of complex type for FFT, got f32\n"
+            "  operand f32[8]\n"
+            "fix: transform real numbers with xb.FftType.RFFT"
+        ),
     ),
     "fft: inverse of real": (
         lambda: xb.fft(*parameters("f64[5]"), IRFFT, [8]),
@@ -249,9 +263,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "fft: complex": (
         lambda: xb.fft(*parameters("c64[8]"), RFFT, [8]),
-        "fft: operand must be of type f32 or f64 for RFFT, got c64\n"
-        "  operand c64[8]\n"
-        "fix: transform complex numbers with xb.FftType.FFT",
+        (
+            "fft: operand must be of type f32 or f64 for RFFT, got c64\n"
+            "  operand c64[8]\n"
+            "fix: transform complex numbers with xb.FftType.FFT"
+        ),
     ),
     "fft: half": (
         lambda: xb.fft(*parameters("f16[8]"), RFFT, [8]),
@@ -291,8 +307,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "fft: type": (
         lambda: xb.fft(*parameters("c64[8]"), "fft", [8]),
-        "fft: fft_type must be one of FFT, IFFT, RFFT, IRFFT, got 'fft'\n"
-        "fix: write xb.FftType.FFT, or the name as text",
+        (
+            "fft: fft_type must be one of FFT, IFFT, RFFT, IRFFT, got 'fft'\n"
+            "fix: write xb.FftType.FFT, or the name as text"
+        ),
     ),
     "fft: a number as length": (
         lambda: xb.fft(*parameters("c64[8]"), FFT, 8),

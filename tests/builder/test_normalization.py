@@ -95,11 +95,13 @@ X, V = "f32[2,3,4]", "f32[3]"
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "batch_norm_training: complex": (
         lambda: training("c64[2,3]", "c64[3]", "c64[3]", 1),
-        "batch_norm_training: operand must be of floating-point type, got c64\n"
-        "  operand c64[2,3]\n"
-        "  scale   c64[3]\n"
-        "  offset  c64[3]\n"
-        "fix: convert it with xb.convert_element_type",
+        (
+            "batch_norm_training: operand must be of floating-point type, got c64\n"
+            "  operand c64[2,3]\n"
+            "  scale   c64[3]\n"
+            "  offset  c64[3]\n"
+            "fix: convert it with xb.convert_element_type"
+        ),
     ),
     "batch_norm_training: feature_index": (
         lambda: training(X, V, V, 3),
@@ -123,18 +125,24 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "batch_norm_training: rank of scale": (
         lambda: training(X, "f32[1,3]", V, 1),
-        "batch_norm_training: scale must be a vector of one number for each feature, f32[3], "
-        "got f32[1,3]\n",
+        (
+            "batch_norm_training: scale must be a vector of one number for each feature, f32[3], "
+            "got f32[1,3]\n"
+        ),
     ),
     "batch_norm_training: size of offset": (
         lambda: training(X, V, "f32[4]", 1),
-        "batch_norm_training: offset must be a vector of one number for each feature, f32[3], "
-        "got f32[4]\n",
+        (
+            "batch_norm_training: offset must be a vector of one number for each feature, f32[3], "
+            "got f32[4]\n"
+        ),
     ),
     "batch_norm_training: bounded": (
         lambda: training("f32[2,<=3]", "f32[2]", V, 1),
-        "batch_norm_training: scale must be a vector of one number for each feature, f32[<=3], "
-        "got f32[2]\n",
+        (
+            "batch_norm_training: scale must be a vector of one number for each feature, f32[<=3], "
+            "got f32[2]\n"
+        ),
     ),
     "batch_norm_training: tuple": (
         lambda: infer.batch_norm_training(
@@ -144,13 +152,17 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "batch_norm_inference: mean": (
         lambda: inference(X, V, V, "f32[]", V, feature_index=1),
-        "batch_norm_inference: mean must be a vector of one number for each feature, f32[3], "
-        "got f32[]\n",
+        (
+            "batch_norm_inference: mean must be a vector of one number for each feature, f32[3], "
+            "got f32[]\n"
+        ),
     ),
     "batch_norm_inference: variance": (
         lambda: inference(X, V, V, V, "f32[2]", feature_index=1),
-        "batch_norm_inference: variance must be a vector of one number for each feature, f32[3], "
-        "got f32[2]\n",
+        (
+            "batch_norm_inference: variance must be a vector of one number for each feature, "
+            "f32[3], got f32[2]\n"
+        ),
     ),
     "batch_norm_inference: scale": (
         lambda: inference(X, "f32[2]", V, V, V, feature_index=1),
@@ -174,12 +186,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "batch_norm_grad: sizes": (
         lambda: grad(X, V, V, V, grad_output="f32[2,3,5]", feature_index=1),
-        "batch_norm_grad: grad_output must have the sizes of operand, f32[2,3,4], got f32[2,3,5]\n"
-        "  operand     f32[2,3,4]\n"
-        "  scale       f32[3]\n"
-        "  mean        f32[3]\n"
-        "  variance    f32[3]\n"
-        "  grad_output f32[2,3,5]",
+        (
+            "batch_norm_grad: grad_output must have the sizes of operand, f32[2,3,4], "
+            "got f32[2,3,5]\n"
+            "  operand     f32[2,3,4]\n"
+            "  scale       f32[3]\n"
+            "  mean        f32[3]\n"
+            "  variance    f32[3]\n"
+            "  grad_output f32[2,3,5]"
+        ),
     ),
     "batch_norm_grad: rank": (
         lambda: grad(X, V, V, V, grad_output="f32[2,3]", feature_index=1),
@@ -195,8 +210,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "batch_norm_grad: scale": (
         lambda: grad(X, "f32[1]", V, V, grad_output=X, feature_index=1),
-        "batch_norm_grad: scale must be a vector of one number for each feature, f32[3], "
-        "got f32[1]\n",
+        (
+            "batch_norm_grad: scale must be a vector of one number for each feature, f32[3], "
+            "got f32[1]\n"
+        ),
     ),
     "batch_norm_grad: mean": (
         lambda: grad(X, V, "f32[4]", V, grad_output=X, feature_index=1),

@@ -89,10 +89,12 @@ def test_a_number_beside_an_op() -> None:
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "rng_normal: type": (
         lambda: xb.rng_normal(*scalars("s32", "s32"), xb.s32[2]),
-        "rng_normal: shape must be of floating-point type, got s32[2]\n"
-        "  mu    s32[]\n"
-        "  sigma s32[]\n"
-        "fix: draw floating-point numbers, and convert them with xb.convert_element_type",
+        (
+            "rng_normal: shape must be of floating-point type, got s32[2]\n"
+            "  mu    s32[]\n"
+            "  sigma s32[]\n"
+            "fix: draw floating-point numbers, and convert them with xb.convert_element_type"
+        ),
     ),
     "rng_normal: complex": (
         lambda: xb.rng_normal(*scalars("c64", "c64"), xb.c64[2]),
@@ -108,10 +110,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rng_normal: types": (
         lambda: xb.rng_normal(*scalars("f64", "f32"), xb.f64[3]),
-        "rng_normal: sigma must be of the element type of the result, f64, got f32\n"
-        "  mu    f64[]\n"
-        "  sigma f32[]\n"
-        "fix: convert it with xb.convert_element_type; nothing is promoted silently",
+        (
+            "rng_normal: sigma must be of the element type of the result, f64, got f32\n"
+            "  mu    f64[]\n"
+            "  sigma f32[]\n"
+            "fix: convert it with xb.convert_element_type; nothing is promoted silently"
+        ),
     ),
     "rng_normal: a tuple's shape": (
         lambda: xb.rng_normal(*scalars("f32", "f32"), "(f32[2], s32[])"),
@@ -123,8 +127,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rng_normal: numbers alone": (
         lambda: xb.rng_normal(0.0, 1.0, xb.f32[2]),
-        "rng_normal: mu must be an XlaOp, got float: 0.0\n"
-        "fix: record it with builder.constant(value)",
+        (
+            "rng_normal: mu must be an XlaOp, got float: 0.0\n"
+            "fix: record it with builder.constant(value)"
+        ),
     ),
     "rng_normal: no number": (
         lambda: xb.rng_normal(scalars("f32")[0], "1", xb.f32[2]),  # type: ignore[arg-type]
@@ -136,17 +142,21 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rng_normal: bounded": (
         lambda: xb.rng_normal(*scalars("f32", "f32"), "f32[<=3]"),
-        "rng_normal: shape must have fixed sizes, got f32[<=3]\n"
-        "  mu    f32[]\n"
-        "  sigma f32[]\n"
-        "fix: draw the largest size, and make it smaller with xb.set_dimension_size",
+        (
+            "rng_normal: shape must have fixed sizes, got f32[<=3]\n"
+            "  mu    f32[]\n"
+            "  sigma f32[]\n"
+            "fix: draw the largest size, and make it smaller with xb.set_dimension_size"
+        ),
     ),
     "rng_uniform: complex": (
         lambda: xb.rng_uniform(*scalars("c64", "c64"), xb.c64[2]),
-        "rng_uniform: shape must be of boolean, integral or floating-point type, got c64[2]\n"
-        "  a c64[]\n"
-        "  b c64[]\n"
-        "fix: draw the two parts, and make complex numbers of them with xb.complex",
+        (
+            "rng_uniform: shape must be of boolean, integral or floating-point type, got c64[2]\n"
+            "  a c64[]\n"
+            "  b c64[]\n"
+            "fix: draw the two parts, and make complex numbers of them with xb.complex"
+        ),
     ),
     "rng_uniform: a": (
         lambda: xb.rng_uniform(*scalars("s32[1]", "s32"), xb.s32[2]),
@@ -170,15 +180,19 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rng_bit_generator: algorithm": (
         lambda: xb.rng_bit_generator("PHILOX", *scalars("u64[2]"), xb.u32[2]),
-        "rng_bit_generator: algorithm must be one of RNG_DEFAULT, RNG_THREE_FRY, RNG_PHILOX, "
-        "got 'PHILOX'\n"
-        "fix: write xb.RandomAlgorithm.RNG_DEFAULT, or the name as text",
+        (
+            "rng_bit_generator: algorithm must be one of RNG_DEFAULT, RNG_THREE_FRY, RNG_PHILOX, "
+            "got 'PHILOX'\n"
+            "fix: write xb.RandomAlgorithm.RNG_DEFAULT, or the name as text"
+        ),
     ),
     "rng_bit_generator: signed state": (
         lambda: xb.rng_bit_generator("RNG_PHILOX", *scalars("s64[2]"), xb.u32[2]),
-        "rng_bit_generator: initial_state must be of unsigned integral type, got s64[2]\n"
-        "  initial_state s64[2]\n"
-        "fix: xb.bitcast_convert_type makes unsigned integers of the same bits",
+        (
+            "rng_bit_generator: initial_state must be of unsigned integral type, got s64[2]\n"
+            "  initial_state s64[2]\n"
+            "fix: xb.bitcast_convert_type makes unsigned integers of the same bits"
+        ),
     ),
     "rng_bit_generator: state": (
         lambda: xb.rng_bit_generator("RNG_PHILOX", *scalars("f32[2]"), xb.u32[2]),
@@ -198,9 +212,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rng_bit_generator: pred": (
         lambda: xb.rng_bit_generator("RNG_THREE_FRY", *scalars("u64[2]"), xb.pred[2]),
-        "rng_bit_generator: shape must be of integral or floating-point type, got pred[2]\n"
-        "  initial_state u64[2]\n"
-        "fix: compare bits, for instance bits < n, for preds",
+        (
+            "rng_bit_generator: shape must be of integral or floating-point type, got pred[2]\n"
+            "  initial_state u64[2]\n"
+            "fix: compare bits, for instance bits < n, for preds"
+        ),
     ),
     "rng_bit_generator: a tuple's shape": (
         lambda: xb.rng_bit_generator("RNG_THREE_FRY", *scalars("u64[2]"), "(u32[2])"),

@@ -149,12 +149,17 @@ REFUSED: dict[str, Case] = {
         "sort: operand 1 must be an XlaOp, got float: 1.0",
     ),
     "comparator of one": (
-        lambda x: xb.sort([x, x], xb.lt),
+        lambda x: xb.sort([x, x], comparator_of(xb.f32)),
         xb.SignatureError,
         (
             "sort: comparator must be of signature (f32[], f32[], f32[], f32[]) -> pred[] "
             "(lhs 0, rhs 0, lhs 1, rhs 1), got "
         ),
+    ),
+    "function of one": (
+        lambda x: xb.sort([x, x], xb.lt),
+        xb.SignatureError,
+        "sort: comparator is called with 4 arguments (f32[], f32[], f32[], f32[]), got a callable",
     ),
     "comparator of several": (
         lambda x: xb.sort(x, lambda a, b, c, d: a < b),

@@ -11,7 +11,11 @@ import pytest
 from scripts import load_script
 
 HERE = Path(__file__).parent
-FILES = ("xlabuilder_cases.jsonl.gz", "xlabuilder_killers.jsonl.gz")
+FILES = (
+    "xlabuilder_cases.jsonl.gz",
+    "xlabuilder_killers.jsonl.gz",
+    "xlabuilder_bounded.jsonl.gz",
+)
 
 
 runner = load_script("tests/conformance/run_cases.py")
@@ -51,7 +55,7 @@ def test_op_agrees(file: str, op: str) -> None:
 
 def test_the_whole_table_is_there() -> None:
     totals = [sum(len(c) for (f, _), c in BY_OP.items() if f == file) for file in FILES]
-    assert totals == [7556, 939]
+    assert totals == [7556, 939, 2685]
     assert len({op for file, op in BY_OP if file == FILES[0]}) == 139
 
 

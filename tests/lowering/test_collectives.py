@@ -444,7 +444,7 @@ def test_reducers_are_applied_in_the_order_of_the_group() -> None:
     b = xb.XlaBuilder("ordered")
     x = b.parameter(xb.f64[2])
     root = xb.tuple(
-        xb.all_reduce(x, mixed, GROUPS), xb.reduce_scatter(x, mixed, 0, 2, [[1, 0]] + others_of(2))
+        xb.all_reduce(x, mixed, GROUPS), xb.reduce_scatter(x, mixed, 0, 2, [[1, 0], *others_of(2)])
     )
     got = run_replicated(b.build(root), rows, num_replicas=N)
     pairs = [[1, 0], *others_of(2)]
@@ -654,65 +654,83 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         lambda x: xb.all_reduce(x, xb.add, [[0, 1]]),
         {},
         "all_reduce",
-        "has groups of 2 replicas in all, and the program is compiled for num_replicas=1\n"
-        "fix: lowering.compile(computation, num_replicas=2)",
+        (
+            "has groups of 2 replicas in all, and the program is compiled for num_replicas=1\n"
+            "fix: lowering.compile(computation, num_replicas=2)"
+        ),
     ),
     "gathering on one device": (
         lambda x: xb.all_gather(x, 0, 8),
         {},
         "all_gather",
-        "has groups of 8 replicas in all, and the program is compiled for num_replicas=1\n"
-        "fix: lowering.compile(computation, num_replicas=8)",
+        (
+            "has groups of 8 replicas in all, and the program is compiled for num_replicas=1\n"
+            "fix: lowering.compile(computation, num_replicas=8)"
+        ),
     ),
     "scattering on one device": (
         lambda x: xb.reduce_scatter(x, xb.add, 0, 4),
         {},
         "reduce_scatter",
-        "has groups of 4 replicas in all, and the program is compiled for num_replicas=1\n"
-        "fix: lowering.compile(computation, num_replicas=4)",
+        (
+            "has groups of 4 replicas in all, and the program is compiled for num_replicas=1\n"
+            "fix: lowering.compile(computation, num_replicas=4)"
+        ),
     ),
     "too many replicas": (
         lambda x: xb.all_to_all(x, 0, 0, 2, [[0, 1]]),
         {"num_replicas": 8},
         "all_to_all",
-        "has groups of 2 replicas in all, and the program is compiled for num_replicas=8\n"
-        "fix: lowering.compile(computation, num_replicas=2)",
+        (
+            "has groups of 2 replicas in all, and the program is compiled for num_replicas=8\n"
+            "fix: lowering.compile(computation, num_replicas=2)"
+        ),
     ),
     "a source that is not there": (
         lambda x: xb.collective_permute(x, [(0, 1), (5, 0)]),
         {"num_replicas": 4},
         "collective_permute",
-        "sends between replicas up to number 5, and the program is compiled for num_replicas=4\n"
-        "fix: lowering.compile(computation, num_replicas=6)",
+        (
+            "sends between replicas up to number 5, and the program is compiled for num_replicas=4\n"
+            "fix: lowering.compile(computation, num_replicas=6)"
+        ),
     ),
     "partitions": (
         lambda x: xb.collective_permute(x, [(0, 1)], channel_id=1),
         {"num_replicas": 8},
         "collective_permute",
-        "sends between partitions up to number 1, and the program is compiled for "
-        "num_replicas=8, num_partitions=1\nfix: lowering.compile(computation, num_partitions=2)",
+        (
+            "sends between partitions up to number 1, and the program is compiled for "
+            "num_replicas=8, num_partitions=1\nfix: lowering.compile(computation, num_partitions=2)"
+        ),
     ),
     "devices": (
         lambda x: xb.all_reduce(x, xb.add, [[0, 1, 2, 3]], use_global_device_ids=True),
         {"num_replicas": 2},
         "all_reduce",
-        "has groups of 4 devices in all, and the program is compiled for num_replicas=2, "
-        "num_partitions=1\nfix: lowering.compile(computation, num_replicas=4), or as many "
-        "replicas and partitions as make 4 devices",
+        (
+            "has groups of 4 devices in all, and the program is compiled for num_replicas=2, "
+            "num_partitions=1\nfix: lowering.compile(computation, num_replicas=4), or as many "
+            "replicas and partitions as make 4 devices"
+        ),
     ),
     "replicas with partitions": (
         lambda x: xb.all_gather(x, 0, 4, [[0], [1]], channel_id=1),
         {"num_replicas": 2, "num_partitions": 2},
         "all_gather",
-        "counts on 4 participants in each group, and the program is compiled for "
-        "num_replicas=2, num_partitions=2\nfix: lowering.compile(computation, num_replicas=2)",
+        (
+            "counts on 4 participants in each group, and the program is compiled for "
+            "num_replicas=2, num_partitions=2\nfix: lowering.compile(computation, num_replicas=2)"
+        ),
     ),
     "broadcast": (
         lambda x: xb.collective_broadcast(x, [[0, 1], [2, 3]]),
         {"num_replicas": 2},
         "collective_broadcast",
-        "has groups of 4 replicas in all, and the program is compiled for num_replicas=2\n"
-        "fix: lowering.compile(computation, num_replicas=4)",
+        (
+            "has groups of 4 replicas in all, and the program is compiled for num_replicas=2\n"
+            "fix: lowering.compile(computation, num_replicas=4)"
+        ),
     ),
 }
 
@@ -745,7 +763,7 @@ def test_one_device_alone() -> None:
         xb.all_reduce(x, xb.add),
         xb.all_reduce(x, xb.sub),
         xb.all_gather(x, 0, 1),
-        xb.reduce_scatter(x, xb.add, 0, 1, [[0]]),
+        xb.reduce_scatter(x, xb.max, 0, 1, [[0]]),
         xb.all_to_all(x, 0, 0, 1),
         xb.collective_permute(x, [(0, 0)]),
         xb.collective_permute(x, []),

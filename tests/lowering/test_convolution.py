@@ -501,7 +501,12 @@ def test_bounded_sizes() -> None:
 
 @pytest.mark.parametrize(
     ("lhs", "rhs", "groups"),
-    [("f32[2,3,8]", "f32[2,3,<=3]", 1), ("f32[<=4,3,8]", "f32[2,3,3]", 2)],
+    [
+        ("f32[2,3,8]", "f32[2,3,<=3]", 1),
+        ("f32[2,3,<=8]", "f32[2,3,<=3]", 1),
+        ("f32[<=4,3,8]", "f32[2,3,3]", 2),
+        ("f32[<=4,3,<=8]", "f32[2,3,3]", 2),
+    ],
 )
 def test_bounded_sizes_that_xla_has_no_convolution_of(lhs: str, rhs: str, groups: int) -> None:
     b = xb.XlaBuilder("refused")

@@ -18,6 +18,7 @@ from support import assert_identical, run, stablehlo_of_text, trusted_module
 import builder as xb
 import lowering
 from builder.primitive_type import ALL, PrimitiveType
+from lowering import host_calls
 
 SOURCE = r"""
 #include <cstdint>
@@ -577,6 +578,32 @@ def test_what_is_no_ordinary_exception_comes_through_as_it_is(kind: type[BaseExc
         program(np.zeros(2, np.float32))
 
 
+class Unreadable:
+    """Fails in every way in which it can be looked at."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise SystemError("no dlpack")
+
+    def __repr__(self) -> str:
+        raise ValueError("no text")
+
+
+class WordlessError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def wordless(x: np.ndarray) -> np.ndarray:
+    raise WordlessError
+
+
+def test_what_can_hardly_be_told() -> None:
+    assert "gave a result that can't be read: SystemError: no dlpack" in str(
+        fails(lambda x: Unreadable(), "f32[2]")
+    )
+    assert "raised WordlessError at " in str(fails(wordless, "f32[2]"))
+
+
 @pytest.mark.parametrize(
     ("function", "shape", "message"),
     [
@@ -601,6 +628,58 @@ def test_a_wrong_result(function: Any, shape: str, message: str) -> None:
     error = fails(function, shape)
     assert f"gave another result than was said: {message}" in str(error) or message in str(error)
     assert "fix: give NumPy arrays of these very types and sizes" in str(error)
+
+
+def test_one_of_several_replicas_fails() -> None:
+    """The others wait for it in an operation across them, and would wait for ever."""
+    fail = [True]
+
+    def function(number: np.ndarray) -> np.ndarray:
+        if fail[0] and number == 1:
+            raise ValueError("not I")
+        return number + np.uint32(1)
+
+    b = xb.XlaBuilder("replicas")
+    called = xb.python_call(function, b.replica_id(), xb.u32[()])
+    total = xb.all_reduce(called, xb.add)
+    # Whatever is called afterwards is not called any more.
+    later = xb.python_call(lambda v: v * 1.5, total, xb.u32[()])
+    program = lowering.compile(b.build(xb.tuple(total, later)), "cpu", num_replicas=2)
+    with pytest.raises(lowering.ExecutionError, match=r"ValueError.*not I") as caught:
+        program()
+    assert isinstance(caught.value.__cause__, ValueError)
+    fail[0] = False
+    with pytest.raises(lowering.ExecutionError, match="gave another result than was said"):
+        program()
+
+
+def test_replicas_and_partitions_call_python() -> None:
+    b = xb.XlaBuilder("many")
+    x = b.parameter(xb.f32[()])
+    computation = b.build(xb.python_call(lambda v: v * 2, x, xb.f32[()]))
+    for where in ({"num_replicas": 2}, {"num_partitions": 2}):
+        program = lowering.compile(computation, "cpu", **where)
+        assert [float(r) for r in program([np.float32(1), np.float32(2)])] == [2, 4]
+
+
+def test_a_loop_that_only_the_right_values_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeros, given after a failure on one of several devices, do not end it: at some time it is
+    ended."""
+
+    monkeypatch.setattr(host_calls, "_MOST_CALLS", 1000)
+
+    def function(number: np.ndarray) -> np.ndarray:
+        raise ValueError("never")
+
+    b = xb.XlaBuilder("endless")
+
+    def body(state: xb.XlaOp) -> xb.XlaOp:
+        return xb.python_call(function, state, state.shape, has_side_effect=True)
+
+    root = xb.while_(lambda s: s < 7, body, b.constant(0, xb.s32))
+    program = lowering.compile(b.build(root), "cpu", num_replicas=2)
+    with pytest.raises(lowering.ExecutionError, match=r"ValueError.*never"):
+        program()
 
 
 def test_a_failed_program_can_be_called_again() -> None:

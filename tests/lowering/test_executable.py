@@ -384,16 +384,15 @@ def test_what_can_not_be_compiled(capfd):
         lowering.compile(module, "abacus")
 
 
-def test_dynamic_sizes_at_the_entry():
-    bounded = "tensor<?xf32, #stablehlo.bounds<5>>"
+def test_unbounded_sizes_at_the_entry():
     module = lowering.load_bytes(
-        f"func.func @main(%a: {bounded}) -> {bounded} {{ return %a : {bounded} }}"
+        "func.func @main(%a: tensor<?xf32>) -> tensor<?xf32> { return %a : tensor<?xf32> }"
     )
     with pytest.raises(CompileError) as caught:
         lowering.compile(module)
     assert str(caught.value) == (
-        "compile: parameter arg0 of main must have static sizes, got f32[<=5]\n"
-        "fix: pass the array in its largest size, and the size beside it as an s32[]"
+        "compile: parameter arg0 of main must have sizes that are fixed or bounded, got f32[?]\n"
+        "fix: give each size a bound: f32[<=n] instead of f32[?]"
     )
 
 

@@ -455,6 +455,41 @@ def test_a_replica_that_is_not_fed(short_timeout: None) -> None:
     lowering.clear_transfers("cpu:0")
 
 
+def test_others_do_not_wait_for_a_replica_that_is_not_fed(short_timeout: None) -> None:
+    """Of devices that wait for each other too long XLA ends the process."""
+    b = xb.XlaBuilder("together")
+    total = xb.all_reduce(b.infeed(s32), xb.add)
+    program = lowering.compile(b.build(total), "cpu", num_replicas=2)
+    lowering.transfer_to_infeed(np.int32(1), "cpu:0")
+    with pytest.raises(lowering.ExecutionError, match=r"waited on cpu:1 for 0\.02 seconds"):
+        program()
+    for number, device in enumerate(lowering.devices("cpu")[:2]):
+        lowering.transfer_to_infeed(np.int32(number + 1), device)
+    assert [int(r) for r in program()] == [3, 3]
+
+
+def test_a_program_on_several_devices_waits_for_half_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Clock:
+        """Time goes by without anybody waiting for it."""
+
+        def __init__(self) -> None:
+            self.now = 0.0
+
+        def monotonic(self) -> float:
+            self.now += 10
+            return self.now
+
+    monkeypatch.setattr(lowering.infeed, "time", Clock())
+    monkeypatch.setattr(threading.Condition, "wait", lambda self, timeout=None: False)
+    shapes = [s32]
+    device = lowering.devices("cpu")[0]
+    for alone, seconds in ((True, 60), (False, 30)):
+        with pytest.raises(lowering.ExecutionError, match=f"for {seconds} seconds"):
+            lowering.infeed.read(device, shapes, "program", "", alone=alone)
+
+
 def test_sixty_seconds_is_what_a_program_waits() -> None:
     assert lowering.infeed.timeout == 60
 

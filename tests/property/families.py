@@ -59,7 +59,8 @@ def windows(draw: Draw, rank: int) -> dict[str, list[Any]]:
 def window_text(window: dict[str, list[Any]]) -> str:
     pads = [f"{low}_{high}" for low, high in window["pad"]]
     parts = {**window, "pad": pads}
-    return f"window={{{' '.join(f'{name}={times(values)}' for name, values in parts.items())}}}"
+    said = " ".join(f"{name}={times(values)}" for name, values in parts.items() if values)
+    return f"window={{{said}}}"
 
 
 @st.composite

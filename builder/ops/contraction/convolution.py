@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from builder import primitive_type as pt
 from builder.attributes import (
@@ -37,6 +40,9 @@ __all__ = [
     "conv_with_general_dimensions",
     "conv_with_general_padding",
 ]
+
+
+_BUILDER_H = "xla_builder.h (not in the document)"
 
 
 @lru_cache(maxsize=65536)
@@ -116,20 +122,19 @@ def _reversal(op: str, values: Iterable[bool] | None) -> tuple[bool, ...]:
     if values is None:
         return ()
     try:
-        found = None if isinstance(values, (str, bytes, XlaOp)) else tuple(values)
+        # More than any window has: a long range is not read to the end.
+        found = None if isinstance(values, (str, XlaOp)) else tuple(islice(values, 1000))
     except TypeError:
         found = None
-    if found is None or not all(v in (0, 1) and _is_whole(v) for v in found):
+    if found is None or not all(
+        isinstance(v, (bool, np.bool_)) or (type(v) is int and v in (0, 1)) for v in found
+    ):
         raise ShapeInferenceError(
             f"{op}: window_reversal must be a sequence of bools, one for each spatial dimension, "
             f"got {shown(values)}",
             op=op,
         )
     return tuple(map(bool, found))
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, bool) or hasattr(value, "__index__") or hasattr(value, "__bool__")
 
 
 def _record(
@@ -290,9 +295,7 @@ def conv_with_general_padding(
     )
 
 
-@op(
-    "ConvWithGeneralDimensions", opcode="convolution", section="xla_builder.h (not in the document)"
-)
+@op("ConvWithGeneralDimensions", opcode="convolution", section=_BUILDER_H)
 def conv_with_general_dimensions(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -328,7 +331,7 @@ def conv_with_general_dimensions(
         >>> xb.conv_with_general_dimensions(x, kernel, [2, 2], xb.Padding.SAME, numbers).shape
         f32[8,16,16,16]
 
-    Operation Semantics: xla_builder.h, ConvWithGeneralDimensions.
+    Not in the document; XlaBuilder's ConvWithGeneralDimensions.
     """
     return _record(
         "conv_with_general_dimensions",
@@ -346,7 +349,7 @@ def conv_with_general_dimensions(
     )
 
 
-@op("ConvGeneral", opcode="convolution", section="xla_builder.h (not in the document)")
+@op("ConvGeneral", opcode="convolution", section=_BUILDER_H)
 def conv_general(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -381,7 +384,7 @@ def conv_general(
         >>> xb.conv_general(x, kernel, [1], [(4, 0)], "b0f_0io->b0f").shape
         f32[8,32,16]
 
-    Operation Semantics: xla_builder.h, ConvGeneral.
+    Not in the document; XlaBuilder's ConvGeneral.
     """
     return _record(
         "conv_general",
@@ -399,7 +402,7 @@ def conv_general(
     )
 
 
-@op("ConvGeneralDilated", opcode="convolution", section="xla_builder.h (not in the document)")
+@op("ConvGeneralDilated", opcode="convolution", section=_BUILDER_H)
 def conv_general_dilated(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -458,8 +461,8 @@ def conv_general_dilated(
         >>> y.shape
         f32[8,4,15]
 
-    Operation Semantics: xla_builder.h, ConvGeneralDilated; what the arguments mean is told at
-    ConvWithGeneralPadding.
+    Not in the document; XlaBuilder's ConvGeneralDilated. The arguments are those that the document
+    describes under ConvWithGeneralPadding.
     """
     return _record(
         "conv_general_dilated",

@@ -90,7 +90,7 @@ def ragged_dot(
         >>> xb.ragged_dot(x, w, sizes, numbers).shape
         f32[11,7]
 
-    Operation Semantics: xla_builder.h, RaggedDot.
+    Not in the document; XlaBuilder's RaggedDot.
     """
     need_op("ragged_dot", "lhs", lhs)
     need_op("ragged_dot", "rhs", rhs)

@@ -1,0 +1,265 @@
+"""Batch normalization executed on CPU, against the document's formulas in double precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import run
+
+import builder as xb
+from builder.primitive_type import ALL, PrimitiveType
+
+FLOATS = [t for t in ALL if t.is_floating and t is not xb.f8e8m0fnu]
+WIDE = [xb.f32, xb.f64]
+EPSILON = float(np.float32(0.001))
+# Shapes with the dimension of the features.
+SHAPES = [((4, 3, 5), 1), ((7,), 0), ((2, 1, 2, 3), 3), ((3, 200), 0), ((5, 1), 1)]
+
+
+def drawn(t: PrimitiveType, shape: tuple[int, ...], seed: int, center: float = 0) -> np.ndarray:
+    return (np.random.default_rng(seed).normal(size=shape) + center).astype(t.dtype)
+
+
+class Arrays:
+    """An operand, a gradient and four vectors, as arrays and as parameters."""
+
+    def __init__(
+        self,
+        b: xb.XlaBuilder,
+        t: PrimitiveType,
+        shape: tuple[int, ...],
+        feature: int,
+        center: float = 1,
+    ) -> None:
+        count = (shape[feature],)
+        rng = np.random.default_rng(5)
+        self.feature = feature
+        self.operand = drawn(t, shape, 1, center)
+        self.scale, self.variance = (rng.uniform(0.5, 2, count).astype(t.dtype) for _ in range(2))
+        self.offset, self.mean = drawn(t, count, 2), drawn(t, count, 3)
+        self.gradient = drawn(t, shape, 4)
+        self.all = (
+            *(self.operand, self.scale, self.offset),
+            *(self.mean, self.variance, self.gradient),
+        )
+        self.ops = [b.parameter(xb.array_shape(t, a.shape)) for a in self.all]
+
+    def training(self) -> xb.XlaOp:
+        return xb.batch_norm_training(*self.ops[:3], EPSILON, self.feature)
+
+    def inference(self) -> xb.XlaOp:
+        return xb.batch_norm_inference(*self.ops[:5], EPSILON, self.feature)
+
+    def grad(self) -> xb.XlaOp:
+        x, scale, _, mean, variance, gradient = self.ops
+        return xb.batch_norm_grad(x, scale, mean, variance, gradient, EPSILON, self.feature)
+
+    def wide(self) -> list[np.ndarray]:
+        return [a.astype(np.float64) for a in self.all]
+
+
+def others(x: np.ndarray, feature: int) -> tuple[int, ...]:
+    return tuple(d for d in range(x.ndim) if d != feature)
+
+
+def along(x: np.ndarray, vector: np.ndarray, feature: int) -> np.ndarray:
+    """The vector in the place of the features of x."""
+    return vector.reshape([-1 if d == feature else 1 for d in range(x.ndim)])
+
+
+def normalized(
+    x: np.ndarray,
+    scale: np.ndarray,
+    offset: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    feature: int,
+) -> np.ndarray:
+    g, b, m, v = (along(x, one, feature) for one in (scale, offset, mean, variance))
+    return g * (x - m) / np.sqrt(v + EPSILON) + b
+
+
+def trained(
+    x: np.ndarray, scale: np.ndarray, offset: np.ndarray, feature: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The document's algorithm."""
+    axes = others(x, feature)
+    mean = x.mean(axes)
+    variance = ((x - along(x, mean, feature)) ** 2).mean(axes)
+    return normalized(x, scale, offset, mean, variance, feature), mean, variance
+
+
+def gradients(
+    x: np.ndarray,
+    scale: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    gradient: np.ndarray,
+    feature: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The document's formulas: c, d and the three gradients."""
+    axes = others(x, feature)
+    g, m, v = (along(x, one, feature) for one in (scale, mean, variance))
+    c = along(x, (gradient * (x - m) / (v + EPSILON)).mean(axes), feature)
+    d = along(x, gradient.mean(axes), feature)
+    of_operand = g / np.sqrt(v + EPSILON) * (gradient - d - c * (x - m))
+    of_scale = (gradient * (x - m) / np.sqrt(v + EPSILON)).sum(axes)
+    return of_operand, of_scale, gradient.sum(axes)
+
+
+def assert_near(got: Any, want: np.ndarray, size: float | None = None) -> None:
+    """Within some roundings at the largest number (or at `size`, which sums went through).
+
+    Of 16 bits and less it is computed in f32 and rounded once, so that half a step is enough: a
+    little more, for what lies in the middle.
+    """
+    t = xb.as_primitive_type(got.dtype)
+    assert got.shape == want.shape
+    if not got.size:
+        return
+    error = np.abs(got.astype(np.float64) - want)
+    if t.bits >= 32:
+        step = 2.0 ** (-24 if t is xb.f32 else -53)
+        assert error.max() <= 16 * step * max(np.abs(want).max(), size or 0)
+        return
+    rounded = want.astype(got.dtype).astype(np.float64)
+    assert (error <= np.abs(rounded - want) + 2e-5 * max(1, np.abs(want).max())).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: str(s[0]))
+def test_every_type(shape: tuple[tuple[int, ...], int]) -> None:
+    b = xb.XlaBuilder("types")
+    sizes, feature = shape
+    # All types of one shape, the widest of the others.
+    types = FLOATS if shape is SHAPES[0] else WIDE
+    sets = [Arrays(b, t, sizes, feature) for t in types]
+    root = xb.tuple(*(xb.tuple(a.training(), a.inference(), a.grad()) for a in sets))
+    arguments = [array for a in sets for array in a.all]
+    for a, (training, inference, grad) in zip(sets, run(b.build(root), *arguments), strict=True):
+        x, scale, offset, mean, variance, gradient = a.wide()
+        assert all(r.dtype == a.operand.dtype for r in (*training, inference, *grad))
+        for got, want in zip(training, trained(x, scale, offset, feature), strict=True):
+            assert_near(got, want)
+        assert_near(inference, normalized(x, scale, offset, mean, variance, feature))
+        wanted = gradients(x, scale, mean, variance, gradient, feature)
+        for got, want in zip(grad, wanted, strict=True):
+            assert_near(got, want, 10 * np.abs(gradient).sum() / max(1, scale.size))
+
+
+@pytest.mark.parametrize("t", [xb.bf16, xb.f16, xb.f8e5m2, xb.f32], ids=str)
+def test_large(t: PrimitiveType) -> None:
+    """More elements of a feature than f16 can count, and sums that it can't hold."""
+    b = xb.XlaBuilder("large")
+    a = Arrays(b, t, (70, 2, 1000), 1)
+    root = xb.tuple(a.training(), a.inference(), a.grad())
+    training, inference, grad = run(b.build(root), *a.all)
+    x, scale, offset, mean, variance, gradient = a.wide()
+    for got, want in zip(training, trained(x, scale, offset, 1), strict=True):
+        assert_near(got, want)
+    assert_near(inference, normalized(x, scale, offset, mean, variance, 1))
+    wanted = gradients(x, scale, mean, variance, gradient, 1)
+    assert_near(grad[0], wanted[0])
+    for got, want in zip(grad[1:], wanted[1:], strict=True):
+        # Of 70,000 numbers of up to 10, added in f32.
+        rounded = want.astype(t.dtype).astype(np.float64)
+        assert (np.abs(got.astype(np.float64) - want) <= np.abs(rounded - want) + 0.05).all()
+
+
+def test_a_mean_that_is_large_beside_the_variance() -> None:
+    """The mean of the squares, less the square of the mean, would be wrong, or negative."""
+    b = xb.XlaBuilder("far")
+    x = np.random.default_rng(8).normal(size=(1000, 4)).astype(np.float32)
+    x[:, 1] += 1000
+    x[:, 2] += 100_000
+    x[:, 3] = 1000.1
+    ones = np.ones(4, np.float32)
+    op, v = b.parameter(xb.f32[1000, 4]), b.parameter(xb.f32[4])
+    root = xb.batch_norm_training(op, v, v, EPSILON, 1)
+    result, mean, variance = run(b.build(root), x, ones)
+    want = trained(x.astype(np.float64), ones, ones, 1)
+    np.testing.assert_allclose(mean, want[1], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(variance, want[2], rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(result, want[0], rtol=0, atol=1e-4)
+
+
+def test_empty() -> None:
+    b = xb.XlaBuilder("empty")
+    none, nothing = Arrays(b, xb.f32, (4, 0), 1), Arrays(b, xb.f32, (0, 3), 1)
+    sets = (none, nothing)
+    root = xb.tuple(*(xb.tuple(a.training(), a.inference(), a.grad()) for a in sets))
+    got = run(b.build(root), *none.all, *nothing.all)
+    for (training, inference, grad), a in zip(got, sets, strict=True):
+        for result in (training[0], inference, grad[0]):
+            assert result.shape == a.operand.shape
+        for vector in (*training[1:], *grad[1:]):
+            assert vector.shape == a.scale.shape
+    # There is no mean of nothing; the sum of nothing is 0.
+    training, _, grad = got[1]
+    assert np.isnan(training[1]).all()
+    assert np.isnan(training[2]).all()
+    assert grad[1].tolist() == grad[2].tolist() == [0, 0, 0]
+
+
+def test_the_gradient_is_that_of_training() -> None:
+    """Against jax's derivative of the document's algorithm, in f64."""
+    b = xb.XlaBuilder("derivative")
+    a = Arrays(b, xb.f64, (6, 3, 4), 1)
+    trained_here = a.training()
+    x, scale, _offset, _, _, gradient = a.ops
+    root = xb.batch_norm_grad(
+        x, scale, trained_here[1], trained_here[2], gradient, EPSILON, feature_index=1
+    )
+
+    def loss(x: Any, scale: Any, offset: Any) -> Any:
+        mean = x.mean((0, 2), keepdims=True)
+        variance = ((x - mean) ** 2).mean((0, 2), keepdims=True)
+        y = scale[:, None] * (x - mean) / jnp.sqrt(variance + EPSILON) + offset[:, None]
+        return (y * a.gradient).sum()
+
+    with jax.enable_x64(True):
+        wanted = jax.grad(loss, (0, 1, 2))(a.operand, a.scale, a.offset)
+        wanted = [np.asarray(w) for w in wanted]
+    for got, want in zip(run(b.build(root), *a.all), wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 2.0**-149, 0.1])
+def test_epsilon(epsilon: float) -> None:
+    """The f32 nearest to it, to the last bit."""
+    b = xb.XlaBuilder("epsilon")
+    x = np.array([[1.0, 2], [3, 6]])
+    op, v = b.parameter(xb.f64[2, 2]), b.parameter(xb.f64[2])
+    zeros, ones = np.zeros(2), np.ones(2)
+    w = b.parameter(xb.f64[2])
+    got = run(b.build(xb.batch_norm_inference(op, v, w, w, v, epsilon, 0)), x, ones, zeros)
+    want = x / np.sqrt(1 + np.float64(np.float32(epsilon)))
+    np.testing.assert_allclose(got, want, rtol=1e-15)
+
+
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_bounded_sizes(dimension: int) -> None:
+    """Of a batch that is smaller than it might be, and of fewer features."""
+    b = xb.XlaBuilder("bounded")
+    a = Arrays(b, xb.f32, (6, 3), 1, center=50)
+    size = b.parameter(xb.s32[()])
+    a.ops[0] = xb.set_dimension_size(a.ops[0], size, dimension)
+    a.ops[5] = xb.set_dimension_size(a.ops[5], size, dimension)
+    root = xb.tuple(a.training(), a.inference(), a.grad())
+    training, inference, grad = run(b.build(root), *a.all, np.int32(2))
+    kept = slice(2) if dimension == 0 else (slice(None), slice(2))
+    features = slice(None) if dimension == 0 else slice(2)
+    x, scale, offset, mean, variance, gradient = a.wide()
+    x, gradient = x[kept], gradient[kept]
+    scale, offset, mean, variance = (v[features] for v in (scale, offset, mean, variance))
+    for got, want in zip(training, trained(x, scale, offset, 1), strict=True):
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+    wanted = normalized(x, scale, offset, mean, variance, 1)
+    np.testing.assert_allclose(inference, wanted, rtol=1e-5)
+    for got, want in zip(grad, gradients(x, scale, mean, variance, gradient, 1), strict=True):
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-5)

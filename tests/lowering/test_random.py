@@ -1,0 +1,378 @@
+"""Random numbers executed on CPU: bits against the published algorithms, numbers by their
+distributions."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from support import run
+
+import builder as xb
+import lowering
+from builder.primitive_type import ALL, PrimitiveType
+
+INTEGERS = [t for t in ALL if t.is_integral]
+FLOATS = [t for t in ALL if t.is_floating]
+SOME_FLOATS = [xb.f4e2m1fn, xb.f8e4m3fn, xb.f8e5m2fnuz, xb.bf16, xb.f16, xb.f32, xb.f64]
+LOW, WORD, LONG = np.uint64(2**32 - 1), np.uint64(32), 2**64
+
+Words = list[np.ndarray]
+"""Arrays of 32-bit words, kept in 64 bits: one array for each place in a block."""
+
+
+def philox(counter: Words, key: Words) -> Words:
+    """Philox 4x32-10: of counters of four words and keys of two."""
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        first, second = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [
+            (second >> WORD) ^ c[1] ^ k[0],
+            second & LOW,
+            (first >> WORD) ^ c[3] ^ k[1],
+            first & LOW,
+        ]
+        k = [(k[0] + np.uint64(0x9E3779B9)) & LOW, (k[1] + np.uint64(0xBB67AE85)) & LOW]
+    return c
+
+
+def threefry(counter: Words, key: Words) -> Words:
+    """Threefry 2x32-20: of counters and keys of two words."""
+    keys = [*key, np.uint64(0x1BD11BDA) ^ key[0] ^ key[1]]
+    x, y = ((c + k) & LOW for c, k in zip(counter, key, strict=True))
+    for number in range(20):
+        turn = np.uint64((13, 15, 26, 6, 17, 29, 16, 24)[number % 8])
+        x = (x + y) & LOW
+        y = (((y << turn) | (y >> (WORD - turn))) & LOW) ^ x
+        if number % 4 == 3:
+            group = number // 4 + 1
+            x = (x + keys[group % 3]) & LOW
+            y = (y + keys[(group + 1) % 3] + np.uint64(group)) & LOW
+    return [x, y]
+
+
+def words(*numbers: int) -> Words:
+    return [np.array([n], np.uint64) for n in numbers]
+
+
+# The known answers that came with the article's code.
+PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
+ONES = (2**32 - 1,) * 6
+
+
+@pytest.mark.parametrize(
+    ("numbers", "answer"),
+    [
+        ((0,) * 6, (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        (ONES, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (PI, (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
+    ],
+)
+def test_known_answers_of_philox(numbers: tuple[int, ...], answer: tuple[int, ...]) -> None:
+    found = philox(words(*numbers[:4]), words(*numbers[4:]))
+    assert tuple(int(w[0]) for w in found) == answer
+
+
+@pytest.mark.parametrize(
+    ("numbers", "answer"),
+    [
+        ((0,) * 4, (0x6B200159, 0x99BA4EFE)),
+        (ONES[:4], (0x1CB996FC, 0xBB002BE7)),
+        (PI[:4], (0xC4923A9C, 0x483DF7A0)),
+    ],
+)
+def test_known_answers_of_threefry(numbers: tuple[int, ...], answer: tuple[int, ...]) -> None:
+    found = threefry(words(*numbers[:2]), words(*numbers[2:]))
+    assert tuple(int(w[0]) for w in found) == answer
+
+
+def split(numbers: list[int]) -> Words:
+    """The low and the high words of 64-bit numbers."""
+    array = np.array([n % LONG for n in numbers], np.uint64)
+    return [array & LOW, array >> WORD]
+
+
+def halved(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """The shape of the blocks of Threefry, and the dimension that their two words lie along.
+
+    That is the first dimension of even size; or, if there is none, the largest one, one longer.
+    """
+    sizes = list(shape) or [1]
+    place = next((d for d, n in enumerate(sizes) if n % 2 == 0), sizes.index(max(sizes)))
+    sizes[place] = (sizes[place] + 1) // 2
+    return tuple(sizes), place
+
+
+def generated(
+    algorithm: str, state: list[int], shape: tuple[int, ...], bits: int
+) -> tuple[list[int], np.ndarray]:
+    """The state afterwards, and the bits, as XLA's CPU backend has them.
+
+    The state is a key and a counter. Each block is made of the counter's next value; 32-bit words
+    follow each other, an element of 64 bits is two of them, the low one first, and a narrower one
+    the low bits of one.
+    """
+    key, counter = state[0], state[1]
+    count = int(np.prod(shape))
+    if algorithm == "RNG_THREE_FRY":
+        blocks, place = halved(shape) if bits < 64 else (shape, 0)
+        used = int(np.prod(blocks))
+        x, y = threefry(split([counter + i for i in range(used)]), split([key]))
+        if bits == 64:
+            made = (x | y << WORD).reshape(shape)
+        else:
+            both = np.stack([x.reshape(blocks), y.reshape(blocks)], place + 1)
+            sizes = [2 * n if d == place else n for d, n in enumerate(blocks)]
+            made = both.reshape(sizes)[tuple(slice(n) for n in shape or (1,))].reshape(shape)
+        after = [key, (counter + used) % LONG]
+    else:
+        # Where the state has no high half of the counter, the key stands there too.
+        counter += (state[2] if len(state) == 3 else key) * LONG
+        used = -(-count * (2 if bits == 64 else 1) // 4)
+        values = [counter + i for i in range(used)]
+        counters = [*split(values), *split([v // LONG for v in values])]
+        flat = np.stack(philox(counters, split([key])), -1).reshape(-1)
+        if bits == 64:
+            flat = flat[::2] | flat[1::2] << WORD
+        made = flat[:count].reshape(shape)
+        after = [key, (counter + used) % LONG, (counter + used) // LONG % LONG][: len(state)]
+    mask = np.uint64(2**bits - 1)
+    return after, made & mask
+
+
+STATES = {
+    2: [[1, 2], [2**64 - 1, 2**64 - 2], [0, 2**32 - 1], [0, 0]],
+    3: [[1, 2, 3], [5, 2**64 - 1, 7], [5, 2**64 - 1, 2**64 - 1]],
+}
+SHAPES: list[tuple[int, ...]] = [(), (7,), (2, 4), (3, 5), (5, 3), (3, 4, 5), (0, 3), (5000,)]
+# What bits are asked for as; all types of a width give the same unsigned integers.
+WIDTHS = [xb.u2, xb.s4, xb.f8e4m3fn, xb.bf16, xb.f64]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "length"),
+    [
+        ("RNG_THREE_FRY", 2),
+        ("RNG_PHILOX", 2),
+        ("RNG_PHILOX", 3),
+        ("RNG_DEFAULT", 2),
+        ("RNG_DEFAULT", 3),
+    ],
+)
+def test_bits_are_those_of_the_algorithm(algorithm: str, length: int) -> None:
+    b = xb.XlaBuilder("bits")
+    state = b.parameter(xb.u64[length])
+    # The default is one of the others: a few shapes show which.
+    shapes, types = (SHAPES, WIDTHS) if algorithm != "RNG_DEFAULT" else (SHAPES[1:3], [xb.f64])
+    asked = [*((s, xb.u32) for s in shapes), *(((4, 3), t) for t in types)]
+    results = [xb.rng_bit_generator(algorithm, state, xb.array_shape(t, s)) for s, t in asked]
+    computation = b.build(xb.tuple(*results))
+    executable = lowering.compile(computation)
+    for number, before in enumerate(STATES[length]):
+        given = np.array(before, np.uint64)
+        # The first by both routes; they are one program.
+        got = executable(given) if number else run(computation, given)
+        for (shape, t), (after, made) in zip(asked, got, strict=True):
+            want_after, want = generated(algorithm, before, shape, t.bits)
+            assert np.asarray(after).tolist() == want_after
+            assert made.dtype == f"uint{t.bits}"
+            assert made.shape == shape
+            assert np.array_equal(np.asarray(made).astype(np.uint64), want)
+
+
+def test_the_state_afterwards_goes_on_with_what_follows() -> None:
+    b = xb.XlaBuilder("on")
+    state = b.parameter(xb.u64[3])
+    after, first = xb.rng_bit_generator("RNG_PHILOX", state, xb.u32[8])
+    _, second = xb.rng_bit_generator("RNG_PHILOX", after, xb.u32[8])
+    _, both = xb.rng_bit_generator("RNG_PHILOX", state, xb.u32[16])
+    got = run(b.build(xb.tuple(first, second, both)), np.array([7, 8, 9], np.uint64))
+    assert np.array_equal(np.concatenate(got[:2]), got[2])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "shape"),
+    [
+        ("RNG_PHILOX", xb.u32[4]),
+        ("RNG_DEFAULT", xb.u64[1]),
+        ("RNG_PHILOX", xb.u64[2, 1]),
+        ("RNG_THREE_FRY", xb.u64[()]),
+        ("RNG_THREE_FRY", xb.u64[3]),
+        ("RNG_THREE_FRY", xb.u8[2]),
+    ],
+)
+def test_other_states_are_recorded_and_not_run(algorithm: str, shape: xb.ArrayShape) -> None:
+    b = xb.XlaBuilder("states")
+    computation = b.build(xb.rng_bit_generator(algorithm, b.parameter(shape), xb.u32[2]))
+    assert "stablehlo.rng_bit_generator" in lowering.lower(computation).text
+    with pytest.raises(lowering.CompileError) as caught:
+        lowering.compile(computation)
+    assert "can't run on cpu: XLA takes a state of u64[2] for RNG_THREE_FRY, of" in str(
+        caught.value
+    )
+    assert "fix: give such a state; xb.bitcast_convert_type makes u64[2]" in str(caught.value)
+
+
+def test_a_state_of_other_words() -> None:
+    """What the refusal says to do."""
+    b = xb.XlaBuilder("words")
+    state = xb.bitcast_convert_type(b.parameter(xb.u32[2, 2]), xb.u64)
+    root = xb.rng_bit_generator("RNG_THREE_FRY", state, xb.u32[3])
+    after, made = run(b.build(root), np.array([[1, 0], [2, 0]], np.uint32))
+    want_after, want = generated("RNG_THREE_FRY", [1, 2], (3,), 32)
+    assert after.tolist() == want_after
+    assert made.tolist() == want.tolist()
+
+
+COUNT = 20_000
+LEAST = 1e-9
+"""What a test of a distribution must give: a right one falls below it once in 10**9 runs."""
+
+
+def draw(kind: str, cases: list[tuple[PrimitiveType, Any, Any]]) -> list[np.ndarray]:
+    """COUNT numbers of each case, between its two numbers or with its mean and deviation."""
+    b = xb.XlaBuilder(kind)
+    arguments, results = [], []
+    for t, first, second in cases:
+        arguments += [np.array(v).astype(t.dtype) for v in (first, second)]
+        scalars = [b.parameter(xb.array_shape(t, ())) for _ in range(2)]
+        results.append(getattr(xb, kind)(*scalars, xb.array_shape(t, (COUNT // 100, 100))))
+    got = run(b.build(xb.tuple(*results)), *arguments)
+    assert all(r.dtype == t.dtype for r, (t, _, _) in zip(got, cases, strict=True))
+    return [r.reshape(-1) for r in got]
+
+
+def test_uniform_integers() -> None:
+    cases: list[tuple[PrimitiveType, Any, Any]] = []
+    for t in INTEGERS:
+        cases += [(t, t.min, t.max), (t, max(t.min, -3), min(t.max, 5))]
+    cases += [(xb.s8, 0, 1), (xb.u64, 0, 1)]
+    for got, (t, low, high) in zip(draw("rng_uniform", cases), cases, strict=True):
+        numbers = got.astype(object) if t.bits == 64 else got.astype(np.int64)
+        assert min(numbers) >= low
+        assert max(numbers) < high
+        # Into at most 16 classes of nearly equal size.
+        size = high - low
+        classes = min(size, 16)
+        edges = [low + size * i // classes for i in range(classes + 1)]
+        at = np.searchsorted(np.array(edges[1:], object), numbers, side="right")
+        expected = [COUNT * (b - a) / size for a, b in itertools.pairwise(edges)]
+        found = np.bincount(at, minlength=classes)
+        if classes > 1:
+            assert scipy.stats.chisquare(found, expected).pvalue > LEAST, t
+        else:
+            assert (numbers == low).all()
+
+
+def test_uniform_preds() -> None:
+    """From false to true, without true; and where the two are equal nothing is said."""
+    (got,) = draw("rng_uniform", [(xb.pred, False, True)])
+    assert not got.any()
+
+
+ENDS = {
+    "from 0 to 1": (0, 1),
+    "from below to above 0": (-3, 5),
+    "up to 0": (-1, 0),
+    "narrow": (1000, 1001),
+    "wide": (-3e38, 3e38),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_uniform_floats(name: str) -> None:
+    low, high = ENDS[name]
+    cases = []
+    for t in FLOATS if name == "from 0 to 1" else SOME_FLOATS:
+        if t is xb.f8e8m0fnu or low < t.min or high > t.max:
+            continue
+        ends = np.array([low, high]).astype(t.dtype).astype(np.float64)
+        if ends[0] < ends[1]:
+            cases.append((t, *ends))
+    assert len(cases) >= 2
+    for got, (t, first, last) in zip(draw("rng_uniform", cases), cases, strict=True):
+        numbers = got.astype(np.float64)
+        assert (numbers >= first).all()
+        # Of bf16 from 0 to 1, 40 would be 1 if they were only rounded.
+        assert (numbers < last).all()
+        if t in (xb.f32, xb.f64):
+            uniform = scipy.stats.uniform(first, last - first)
+            if np.isfinite(last - first):
+                assert scipy.stats.kstest(numbers, uniform.cdf).pvalue > LEAST
+        if (last - first) / max(abs(first), abs(last)) >= 1 and t.bits >= 8:
+            # Rounding moves the mean by less than a step.
+            middle, step = (first + last) / 2, (last - first) * 2.0 ** -{8: 4}.get(t.bits, 8)
+            assert abs(numbers.mean() - middle) < (last - first) * 0.02 + step
+
+
+def test_uniform_powers_of_two() -> None:
+    (got,) = draw("rng_uniform", [(xb.f8e8m0fnu, 1, 8)])
+    found, counts = np.unique(got.astype(np.float64), return_counts=True)
+    assert found.tolist() == [1, 2, 4]
+    assert (counts > COUNT / 20).all()
+
+
+def test_equal_ends() -> None:
+    cases = [(t, 1, 1) for t in SOME_FLOATS]
+    for got in draw("rng_uniform", cases):
+        assert (got.astype(np.float64) == 1).all()
+
+
+def test_normal() -> None:
+    cases = [(t, *p) for t in FLOATS if t is not xb.f8e8m0fnu for p in ((0, 1), (2, 0.5))]
+    for got, (t, mean, deviation) in zip(draw("rng_normal", cases), cases, strict=True):
+        numbers = got.astype(np.float64)
+        # Six deviations of the mean of as many numbers, and what rounding adds.
+        assert abs(numbers.mean() - mean) < 6 * deviation / np.sqrt(COUNT) + 0.02
+        assert abs(numbers.std() - deviation) < 0.03 + (t.bits < 8) * 0.1
+        if t.bits >= 32:
+            distribution = scipy.stats.norm(mean, deviation)
+            assert scipy.stats.kstest(numbers, distribution.cdf).pvalue > LEAST
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (2, 3, 4), (1000, 1000)])
+def test_shapes(shape: tuple[int, ...]) -> None:
+    b = xb.XlaBuilder("shapes")
+    one = b.parameter(xb.f32[()])
+    results = [
+        xb.rng_uniform(0.0, one, xb.array_shape(xb.f32, shape)),
+        xb.rng_normal(0.0, one, xb.array_shape(xb.f32, shape)),
+        xb.rng_uniform(0, b.constant(10, xb.s8), xb.array_shape(xb.s8, shape)),
+    ]
+    got = run(b.build(xb.tuple(*results)), np.float32(1))
+    assert [r.shape for r in got] == [shape] * 3
+    if np.prod(shape) > 1:
+        # Rows are not repeated.
+        assert len(np.unique(got[0])) > got[0].size * 0.9
+
+
+def test_numbers_are_others_each_time() -> None:
+    b = xb.XlaBuilder("again")
+    one = b.parameter(xb.f32[()])
+    both = [xb.rng_normal(0.0, one, xb.f32[100]) for _ in range(2)]
+    executable = lowering.compile(b.build(xb.tuple(*both)))
+    first, second = executable(np.float32(1)), executable(np.float32(1))
+    drawn = [np.asarray(r).tobytes() for r in (*first, *second)]
+    assert len(set(drawn)) == 4
+
+
+@pytest.mark.parametrize("element_type", ["i1", "i4", "ui8", "i16", "f8E5M2"])
+def test_types_that_xla_dies_of_in_a_file(element_type: str) -> None:
+    """A module from elsewhere is helped in the same way."""
+    tensor = f"tensor<5x{element_type}>"
+    module = lowering.load_bytes(
+        f"""
+        func.func @main(%a: tensor<{element_type}>, %b: tensor<{element_type}>) -> {tensor} {{
+          %shape = stablehlo.constant dense<5> : tensor<1xi64>
+          %0 = stablehlo.rng %a, %b, %shape, distribution = UNIFORM
+            : (tensor<{element_type}>, tensor<{element_type}>, tensor<1xi64>) -> {tensor}
+          return %0 : {tensor}
+        }}""".encode()
+    )
+    dtype = module.program_shape.result.element_type.dtype
+    got = np.asarray(lowering.compile(module)(np.array(0).astype(dtype), np.array(1).astype(dtype)))
+    assert (got.astype(np.float64) < 1).all()
+    assert (got.astype(np.float64) >= 0).all()

@@ -1,0 +1,290 @@
+"""sort and top_k executed on CPU, against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support import assert_identical, run
+
+import builder as xb
+import lowering
+from builder.primitive_type import ALL, PrimitiveType
+
+
+def parameter_like(b: xb.XlaBuilder, array: np.ndarray) -> xb.XlaOp:
+    return b.parameter(xb.array_shape(xb.as_primitive_type(array.dtype), array.shape))
+
+
+def evaluate(function: Callable[..., Any], *arguments: np.ndarray) -> Any:
+    b = xb.XlaBuilder("sorted")
+    return run(b.build(function(*(parameter_like(b, a) for a in arguments))), *arguments)
+
+
+def any_values(t: PrimitiveType, count: int) -> np.ndarray:
+    """Any bits: infinities, signed zeros and NaNs of every payload among them, and many twice."""
+    rng = np.random.default_rng(count)
+    if t is xb.pred:
+        return rng.integers(0, 2, count).astype(bool)
+    if t.is_complex:
+        parts = [any_values(t.real_type, count) for _ in range(2)]
+        parts[0][::2] = parts[0][0]  # so that imaginary parts decide
+        x = np.empty(count, t.dtype)
+        x.real, x.imag = parts
+        return x
+    if t.is_integral:
+        low, high = max(t.min, -50), min(t.max, 50)
+        x = rng.integers(low, high, count, endpoint=True).astype(t.dtype)
+        x[: count // 8], x[count // 8 : count // 4] = t.min, t.max
+        return x
+    word = f"u{t.byte_width}"
+    bits = rng.integers(0, 1 << min(t.bits, 63), count, dtype=np.uint64).astype(word)
+    if t.bits > 8:
+        special = np.array([np.inf, -np.inf, 0.0, -0.0, 1.0], t.dtype).view(word)
+        bits[::3] = special[rng.integers(0, 5, bits[::3].size)]
+        # The exponent's bits all set: NaNs of every payload and either sign.
+        sign = rng.integers(0, 2, bits[1::5].size).astype(word) << (8 * t.byte_width - 1)
+        bits[1::5] = bits[1::5] >> np.uint8(2) | special[0] | sign
+    return bits.view(t.dtype)
+
+
+def keys(x: np.ndarray) -> np.ndarray:
+    """Numbers that are ordered as the elements are: floating point in its total order."""
+    t = xb.as_primitive_type(x.dtype)
+    if t.is_complex:
+        parts = [keys(np.ascontiguousarray(part)) for part in (x.real, x.imag)]
+        return parts[0] * (1 << 70) + parts[1]
+    if not t.is_floating:
+        return x.astype(np.int64).astype(object) if t is not xb.u64 else x.astype(object)
+    bits = np.ascontiguousarray(x).view(f"u{t.byte_width}").astype(object)
+    if t is xb.f8e8m0fnu:  # no sign
+        return bits
+    top = 1 << (t.bits - 1)
+    places = np.where(bits >= top, top - 1 - bits, bits)
+    if t.name.endswith("fnuz"):  # the one NaN has the bits that are -0 in other types
+        places = np.where(bits == top, -top - 1, places)
+    return places
+
+
+def order(x: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Where the elements of each row are found, in order; equal ones as they stand."""
+    return np.argsort(keys(x), axis=axis, kind="stable")
+
+
+@pytest.mark.parametrize("t", ALL, ids=str)
+def test_every_type(t: PrimitiveType) -> None:
+    """Alone and with their places, along both dimensions, by either comparator, in any bits."""
+    x = any_values(t, 7 * 30).reshape(7, 30)
+    at = np.arange(x.size, dtype=np.int32).reshape(x.shape)
+
+    def descending(a: xb.XlaOp, b: xb.XlaOp, i: xb.XlaOp, j: xb.XlaOp) -> xb.XlaOp:
+        if t.is_complex:
+            return i > j
+        return xb.gt_total_order(a, b)
+
+    def program(p: xb.XlaOp, i: xb.XlaOp) -> xb.XlaOp:
+        return xb.tuple(
+            xb.sort(p, is_stable=True),
+            xb.sort([p, i], dimension=0, is_stable=True),
+            xb.sort([p, i], descending, is_stable=True),
+        )
+
+    alone, columns, rows = evaluate(program, x, at)
+    assert_identical(alone, np.take_along_axis(x, order(x), 1))
+    down = order(x, 0)
+    assert_identical(columns[0], np.take_along_axis(x, down, 0))
+    assert_identical(columns[1], np.take_along_axis(at, down, 0))
+    across = np.argsort(-(at if t.is_complex else keys(x)), axis=1, kind="stable")
+    assert_identical(rows[0], np.take_along_axis(x, across, 1))
+    assert_identical(rows[1], np.take_along_axis(at, across, 1))
+
+
+def test_the_document_s_three_operands() -> None:
+    operands = (
+        np.array([3, 1], np.int32),
+        np.array([42, 50], np.int32),
+        np.array([-3.0, 1.1], np.float32),
+    )
+
+    def program(*ops: xb.XlaOp) -> xb.XlaOp:
+        return xb.sort(ops, lambda a, b, c, d, e, f: a < b)
+
+    got = evaluate(program, *operands)
+    assert [g.tolist() for g in got[:2]] == [[1, 3], [50, 42]]
+    assert_identical(got[2], np.array([1.1, -3.0], np.float32))
+
+
+def test_operands_of_many_types_go_together() -> None:
+    """Those that are sorted in other types, and those that are not, by two keys."""
+    types = [xb.s2, xb.bf16, xb.f32, xb.pred, xb.f8e4m3, xb.u2, xb.c64, xb.s4, xb.f64, xb.u64]
+    count = 200
+    arrays = [any_values(t, count) for t in types]
+
+    def program(*ops: xb.XlaOp) -> xb.XlaOp:
+        def before(*pairs: xb.XlaOp) -> xb.XlaOp:
+            (a, b), (c, d) = pairs[:2], pairs[2:4]
+            return (a > b) | ((a == b) & xb.lt_total_order(c, d))
+
+        return xb.sort(ops, before, is_stable=True)
+
+    places = np.lexsort((keys(arrays[1]).astype(np.int64), -arrays[0].astype(np.int64)))
+    for got, x in zip(evaluate(program, *arrays), arrays, strict=True):
+        assert_identical(got, x[places])
+
+
+def test_a_comparator_that_calls_another_computation() -> None:
+    t = xb.bf16
+    x = any_values(t, 50)
+
+    def program(p: xb.XlaOp) -> xb.XlaOp:
+        return xb.sort(p, lambda a, b: xb.call(xb.lt_total_order, a, b))
+
+    assert_identical(evaluate(program, x), x[order(x)])
+
+
+def test_stable_and_not() -> None:
+    """What is equal keeps its order if that is asked for; else it may not, but nothing is lost."""
+    x = np.random.default_rng(1).integers(0, 4, 5000).astype(np.int32)
+    at = np.arange(x.size, dtype=np.int32)
+
+    def program(p: xb.XlaOp, i: xb.XlaOp) -> xb.XlaOp:
+        return xb.tuple(*(xb.sort([p, i], is_stable=stable) for stable in (True, False)))
+
+    (first, places), (second, others) = evaluate(program, x, at)
+    assert_identical(first, np.sort(x))
+    assert_identical(places, np.argsort(x, kind="stable").astype(np.int32))
+    assert_identical(second, first)
+    assert_identical(np.sort(others), at)
+    assert_identical(x[others], second)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dimension"),
+    [((0,), 0), ((1,), 0), ((3, 0), 0), ((3, 0), 1), ((1, 4), 0), ((2, 1), -1)],
+)
+def test_along_sizes_of_0_and_1(shape: tuple[int, ...], dimension: int) -> None:
+    x = np.arange(int(np.prod(shape)))[::-1].reshape(shape)
+    arrays = [x.astype(t.dtype) for t in (xb.f32, xb.s2, xb.bf16)]
+
+    def program(*ops: xb.XlaOp) -> xb.XlaOp:
+        return xb.tuple(
+            xb.sort(ops, dimension=dimension), *(xb.sort(p, dimension=dimension) for p in ops)
+        )
+
+    together, *alone = evaluate(program, *arrays)
+    for got in (together, alone):
+        for g, a in zip(got, arrays, strict=True):
+            assert_identical(g, a)
+
+
+@pytest.mark.parametrize("dimension", range(3))
+def test_three_dimensions(dimension: int) -> None:
+    x = np.random.default_rng(2).normal(size=(4, 5, 6))
+    got = evaluate(lambda p: xb.sort(p, dimension=dimension - 3), x)
+    assert_identical(got, np.sort(x, axis=dimension))
+
+
+def test_a_million() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=1_000_000).astype(np.float32)
+    n = rng.integers(-(2**62), 2**62, (1000, 1000))
+    few = rng.integers(0, 100, 1_000_000).astype(np.uint8)
+    at = np.arange(few.size, dtype=np.int32)
+
+    def program(p: xb.XlaOp, q: xb.XlaOp, f: xb.XlaOp, i: xb.XlaOp) -> xb.XlaOp:
+        return xb.tuple(xb.sort(p), xb.sort(q, dimension=0), xb.sort([f, i], is_stable=True))
+
+    floats, columns, (small, places) = evaluate(program, x, n, few, at)
+    assert_identical(floats, np.sort(x))
+    assert_identical(columns, np.sort(n, axis=0))
+    assert_identical(small, np.sort(few))
+    assert_identical(places, np.argsort(few, kind="stable").astype(np.int32))
+
+
+def test_complex_numbers_as_numpy_orders_them() -> None:
+    rng = np.random.default_rng(4)
+    x = (rng.integers(-3, 4, 100) + 1j * rng.integers(-3, 4, 100)).astype(np.complex64)
+    assert_identical(evaluate(xb.sort, x), np.sort(x))
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 5])
+def test_of_bounded_size(size: int) -> None:
+    """What is beyond the size has no part in it."""
+    x = np.array([[5, 1, 4], [2, 9, 3], [7, 0, 8], [-9, -9, -9], [-8, -8, -8]], np.float32)
+
+    def program(p: xb.XlaOp, n: xb.XlaOp) -> xb.XlaOp:
+        some = xb.set_dimension_size(p, n, 0)
+        return xb.tuple(
+            xb.sort(some, dimension=0), xb.top_k(some, 2), xb.top_k(some, 1, largest=False)
+        )
+
+    sort, (values, places), (least, at) = evaluate(program, x, np.int32(size))
+    some = x[:size]
+    assert_identical(sort, np.sort(some, axis=0))
+    down = np.argsort(-some, axis=1, kind="stable")[:, :2]
+    assert_identical(values, np.take_along_axis(some, down, 1))
+    assert_identical(places, down.astype(np.int32))
+    assert_identical(least, some.min(1, keepdims=True))
+    assert at.tolist() == some.argmin(1)[:, None].tolist()
+
+
+# top_k.
+
+
+@pytest.mark.parametrize("t", ALL, ids=str)
+def test_top_k_of_every_type(t: PrimitiveType) -> None:
+    x = any_values(t, 4 * 60).reshape(4, 60)
+
+    def program(p: xb.XlaOp) -> xb.XlaOp:
+        return xb.tuple(xb.top_k(p, 9), xb.top_k(p, 9, largest=False), xb.top_k(p, 60))
+
+    largest, smallest, every = evaluate(program, x)
+    for (values, places), sign, k in ((largest, -1, 9), (smallest, 1, 9), (every, -1, 60)):
+        want = np.argsort(sign * keys(x), axis=1, kind="stable")[:, :k]
+        assert_identical(values, np.take_along_axis(x, want, 1))
+        assert_identical(places, want.astype(np.int32))
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "k"), [((5,), 5), ((5,), 0), ((0,), 0), ((0, 3), 2), ((2, 3, 4), 3), ((2, 1), 1)]
+)
+def test_top_k_of_any_rank(shape: tuple[int, ...], k: int, largest: bool) -> None:
+    x = np.random.default_rng(5).permutation(int(np.prod(shape))).reshape(shape)
+    for t in (xb.s32, xb.f32, xb.f8e5m2):
+        y = x.astype(t.dtype)
+        values, places = evaluate(lambda p: xb.top_k(p, k, largest=largest), y)
+        want = np.argsort(-x if largest else x, axis=-1)[..., :k]
+        assert_identical(values, np.take_along_axis(y, want, -1))
+        assert_identical(places, want.astype(np.int32))
+
+
+def test_top_k_of_a_million() -> None:
+    x = np.random.default_rng(6).permutation(1_000_000).astype(np.float32)
+    (values, places), (least, at) = evaluate(
+        lambda p: xb.tuple(xb.top_k(p, 20), xb.top_k(p, 20, largest=False)), x
+    )
+    down = np.argsort(x)
+    assert_identical(values, x[down[: -20 - 1 : -1]])
+    assert_identical(places, down[: -20 - 1 : -1].astype(np.int32))
+    assert_identical(least, x[down[:20]])
+    assert_identical(at, down[:20].astype(np.int32))
+
+
+def test_top_k_the_same_as_jax() -> None:
+    x = np.random.default_rng(7).integers(-5, 6, (6, 50)).astype(np.float32)
+    values, places = evaluate(lambda p: xb.top_k(p, 7), x)
+    reference = jax.lax.top_k(x, 7)
+    assert_identical(values, np.asarray(reference[0]))
+    assert_identical(places, np.asarray(reference[1]))
+
+
+def test_the_largest_are_one_operation_of_chlo() -> None:
+    b = xb.XlaBuilder()
+    x = b.parameter(xb.f32[3, 8])
+    text = lowering.lower(b.build(xb.tuple(xb.top_k(x, 2), xb.sort(x)))).text
+    assert "chlo.top_k" in text
+    assert text.count("stablehlo.sort") == 1

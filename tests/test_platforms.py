@@ -1,0 +1,46 @@
+"""docs/platforms.json says where each operation ran; the CPU is asked again here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import jaxlib
+from scripts import ROOT, load_script
+
+import builder as xb
+
+tool = load_script("tools/write_platforms.py")
+
+
+def test_every_operation_is_measured() -> None:
+    for platform, versions in tool.record().items():
+        for version, answers in versions.items():
+            assert set(answers) == set(xb.OPERATIONS), f"{platform}, {version}: make platforms"
+
+
+def test_what_is_noted_of_the_cpu_is_so() -> None:
+    """Every example is compiled and executed, in a process that has eight devices."""
+    done = subprocess.run(
+        [sys.executable, "tools/write_platforms.py", "--measure", "cpu"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (answers,) = json.loads(done.stdout)["cpu"].values()
+    noted = tool.record()["cpu"]
+    # Of a version that was not measured, what the newest one does.
+    assert answers == noted.get(jaxlib.__version__, noted[max(noted)])
+
+
+def test_a_process_that_dies_or_answers_nothing_is_noticed() -> None:
+    assert sum(answer == tool.RAN for answer in tool.record()["cpu"]["0.10.2"].values()) > 140
+
+
+def test_arguments_are_ones_as_nested_as_the_parameters() -> None:
+    shape = xb.parse_shape("(f32[2], (s4[], token[]))")
+    array, (number, token) = tool.argument_of(shape)
+    assert array.tolist() == [1, 1]
+    assert (number.dtype, number.shape, token) == (xb.s4.dtype, (), None)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from builder import primitive_type as pt
-from builder.errors import ConstantError, OperandError
+from builder.errors import ConstantError, OperandError, shown
 from builder.primitive_type import Kind, PrimitiveType
 from builder.shape import ArrayShape, intern_array
 
@@ -154,7 +154,9 @@ def as_constant_array(
     value: Any, element_type: Any = None
 ) -> tuple[np.ndarray[Any, Any], ArrayShape]:
     """`value` as a read-only array in native byte order, and its shape (see `constant`)."""
-    wanted = None if element_type is None else pt.as_primitive_type(element_type)
+    wanted = None
+    if element_type is not None:
+        wanted = pt.element_type_argument("constant", "element_type", element_type)
     if isinstance(value, (np.ndarray, np.generic)):
         return _from_array(value, wanted)
     if isinstance(value, numbers.Number):
@@ -174,7 +176,7 @@ def as_constant_array(
         return _from_array(np.asarray(value), wanted)
     raise OperandError(
         f"constant: expected a NumPy array, a Python number or nested lists of numbers, "
-        f"got {type(value).__name__}: {value!r}",
+        f"got {type(value).__name__}: {shown(value)}",
         op="constant",
     )
 
@@ -232,13 +234,14 @@ def _from_lists(
     flat = array.ravel().tolist()
     if any(isinstance(v, (list, tuple)) or v is None for v in flat):
         raise ConstantError(
-            f"constant: nested lists must have equal lengths and hold numbers, got {value!r}",
+            f"constant: nested lists must have equal lengths and hold numbers, got {shown(value)}",
             op="constant",
         )
     for item in flat:
         if not isinstance(item, (numbers.Number, np.generic)):
             raise OperandError(
-                f"constant: nested lists must hold numbers, got {type(item).__name__}: {item!r}",
+                f"constant: nested lists must hold numbers, "
+                f"got {type(item).__name__}: {shown(item)}",
                 op="constant",
             )
     if wanted is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from builder.computation import XlaComputation
 from builder.nested import build, record_callable
-from builder.shape import ShapeLike, shape_of
+from builder.shape import ShapeLike, shape_argument
 
 __all__ = ["computation"]
 
@@ -35,7 +35,7 @@ def computation(*shapes: ShapeLike) -> Callable[[Callable[..., Any]], XlaComputa
         >>> affine.program_shape
         (x: f32[32,784], w: f32[784,10], bias: f32[10]) -> f32[32,10]
     """
-    resolved = [shape_of(s) for s in shapes]
+    resolved = [shape_argument("computation", f"shape {i}", s) for i, s in enumerate(shapes)]
 
     def record(function: Callable[..., Any]) -> XlaComputation:
         return build(record_callable("computation", "function", function, resolved))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from builder.caller import caller_frame
 
@@ -67,6 +67,12 @@ class XlaError(Exception):
         self.location = _caller()
         if self.location is not None:
             self.add_note(f"at {self.location}")
+
+    def in_argument(self, op: str, name: str) -> Self:
+        """This error, which names from now on the op and the argument that it is about."""
+        self.args = (f"{op}: {name}: {self}",)
+        self.op = op
+        return self
 
 
 class ShapeInferenceError(XlaError, ValueError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from builder.errors import ShapeInferenceError
+from builder.errors import ShapeInferenceError, shown
 
 __all__ = ["Layout"]
 
@@ -39,22 +39,23 @@ class Layout:
     is_default: bool
 
     def __init__(self, minor_to_major: Iterable[int]) -> None:
-        if not isinstance(minor_to_major, Iterable):
+        try:
+            order = tuple(minor_to_major)
+        except TypeError:
             raise ShapeInferenceError(
                 "layout: minor_to_major is a sequence of dimension numbers, "
-                f"got {minor_to_major!r}",
+                f"got {shown(minor_to_major)}",
                 op="layout",
-            )
-        order = tuple(minor_to_major)
+            ) from None
         rank = len(order)
         if any(isinstance(d, bool) or not isinstance(d, int) for d in order) or sorted(
             order
         ) != list(range(rank)):
             raise ShapeInferenceError(
                 f"layout: minor_to_major must be a permutation of the dimensions "
-                f"0 to {rank - 1}, got {{{','.join(map(str, order))}}}"
+                f"0 to {rank - 1}, got {{{','.join(map(shown, order))}}}"
                 if rank
-                else f"layout: minor_to_major must hold dimension numbers, got {order}",
+                else f"layout: minor_to_major must hold dimension numbers, got {shown(order)}",
                 op="layout",
             )
         self.minor_to_major = order

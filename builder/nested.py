@@ -131,10 +131,11 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
         if result is None:
             fix = "\nfix: return the result"
         elif isinstance(result, (bool, int, float)):
-            kind = "True" if isinstance(result, bool) else f"{result!r}, element_type"
+            kind = "True" if isinstance(result, bool) else f"{shown(result)}, element_type"
             fix = f"\nfix: return x.builder.constant({kind}), where x is an argument"
         raise OperandError(
-            f"{op}: {role} must return an XlaOp, or several in a tuple, got {result!r}{fix}", op=op
+            f"{op}: {role} must return an XlaOp, or several in a tuple, got {shown(result)}{fix}",
+            op=op,
         )
     return builder.adopt(op, result)
 

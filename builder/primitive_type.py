@@ -14,12 +14,19 @@ from typing import TYPE_CHECKING, Any, Final
 import ml_dtypes
 import numpy as np
 
-from builder.errors import PrimitiveTypeError, shown
+from builder.errors import OperandError, PrimitiveTypeError, XlaError, shown
 
 if TYPE_CHECKING:
     from builder.shape import ArrayShape, DimensionLike
 
-__all__ = ["Kind", "PrimitiveType", "as_primitive_type", "from_dtype", "from_name"]
+__all__ = [
+    "Kind",
+    "PrimitiveType",
+    "as_primitive_type",
+    "element_type_argument",
+    "from_dtype",
+    "from_name",
+]
 
 
 class Kind(enum.Enum):
@@ -118,7 +125,10 @@ class PrimitiveType:
 
     def __iter__(self) -> Any:
         # Without this, `list(f32)` would index f32[0], f32[1], ... for ever.
-        raise TypeError(f"the primitive type {self.name} is not iterable")
+        raise OperandError(
+            f"the primitive type {self.name} is not iterable\n"
+            f"fix: values are written [...]; the shape of a scalar is {self.name}[()]"
+        )
 
     def __repr__(self) -> str:
         return self.name
@@ -207,7 +217,7 @@ def from_name(name: str) -> PrimitiveType:
     found = _BY_NAME.get(name)
     if found is None:
         raise PrimitiveTypeError(
-            f"unknown primitive type {name!r}; the types are: {', '.join(_BY_NAME)}"
+            f"unknown primitive type {shown(name)}; the types are: {', '.join(_BY_NAME)}"
         )
     return found
 
@@ -251,3 +261,11 @@ def as_primitive_type(value: PrimitiveTypeLike) -> PrimitiveType:
     if isinstance(value, str):
         return from_name(value)
     return from_dtype(value)
+
+
+def element_type_argument(op: str, name: str, value: Any) -> PrimitiveType:
+    """What `value`, given for argument `name` of an op, stands for in `as_primitive_type`."""
+    try:
+        return as_primitive_type(value)
+    except XlaError as error:
+        raise error.in_argument(op, name) from None

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from builder import primitive_type as pt
-from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, shown
+from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, XlaError, shown
 from builder.layout import Layout
 from builder.primitive_type import PrimitiveType, PrimitiveTypeLike
 
@@ -35,6 +35,7 @@ __all__ = [
     "bounded",
     "leaves",
     "parse_shape",
+    "shape_argument",
     "shape_of",
     "tuple_shape",
     "without_layout",
@@ -137,6 +138,8 @@ class ArrayShape:
 
     def with_element_type(self, element_type: PrimitiveType) -> ArrayShape:
         """The same sizes with elements of another type; the layout is kept."""
+        if not isinstance(element_type, PrimitiveType):
+            element_type = pt.element_type_argument("shape", "element_type", element_type)
         return intern_array(element_type, self.dimensions, self.dynamic_dimensions, self.layout)
 
     def at_bounds(self) -> ArrayShape:
@@ -163,7 +166,12 @@ class ArrayShape:
 
     def dimension_text(self, dimension: int) -> str:
         """One dimension as it stands in the shape's text: "3", "<=3" or "?"."""
-        size = self.dimensions[dimension]
+        try:
+            size = self.dimensions[dimension]
+        except (IndexError, TypeError):
+            raise ShapeInferenceError(
+                f"dimension_text: dimension must be one of {self}, got {shown(dimension)}"
+            ) from None
         if not self.dynamic_dimensions[dimension]:
             return str(size)
         return "?" if size == UNBOUNDED else f"<={size}"
@@ -202,10 +210,14 @@ class TupleShape:
     element_type: Final = pt.TUPLE
 
     def __new__(cls, elements: Iterable[Shape]) -> TupleShape:
-        parts = tuple(elements)
+        try:
+            each = iter(elements)
+        except TypeError:
+            raise OperandError(f"a tuple shape is made of shapes, got {shown(elements)}") from None
+        parts = tuple(each)
         for part in parts:
             if not isinstance(part, (ArrayShape, TupleShape, TokenShape)):
-                raise OperandError(f"a tuple shape is made of shapes, got {part!r}")
+                raise OperandError(f"a tuple shape is made of shapes, got {shown(part)}")
         found = _INTERNED_TUPLES.get(parts)
         if found is not None:
             return found
@@ -305,7 +317,7 @@ def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, b
         number = text[2:] if dynamic else text
         if not (number.isdecimal() and number.isascii()):
             raise ShapeInferenceError(
-                f"shape: {size!r} is not a dimension; a dimension is a size, '<=n' or '?'"
+                f"shape: {shown(size)} is not a dimension; a dimension is a size, '<=n' or '?'"
             )
         bound = int(number)
     else:
@@ -331,7 +343,7 @@ def _whole(size: Any, element_type: PrimitiveType) -> int:
     except TypeError:
         raise ShapeInferenceError(
             f"shape: a dimension of {element_type}[...] is a whole number, bounded(n), "
-            f"'<=n' or '?', got {size!r}"
+            f"'<=n' or '?', got {shown(size)}"
         ) from None
 
 
@@ -362,15 +374,23 @@ def array_shape(
     element = pt.as_primitive_type(element_type)
     if not element.is_array_element:
         raise ShapeInferenceError(f"shape: {element} is not an element type of arrays")
-    if isinstance(dimensions, str) or not isinstance(dimensions, Iterable):
+    try:
+        wanted = None if isinstance(dimensions, str) else list(dimensions)
+    except TypeError:
+        wanted = None
+    if wanted is None:
         raise ShapeInferenceError(
-            f"shape: dimensions are a sequence of sizes, got {dimensions!r}\n"
-            f"fix: write [{dimensions!r}]"
+            f"shape: dimensions are a sequence of sizes, got {shown(dimensions)}\n"
+            f"fix: write [{shown(dimensions)}]"
         )
-    wanted = list(dimensions)
     given = [False] * len(wanted)
     if dynamic_dimensions is not None:
-        given = [bool(d) for d in dynamic_dimensions]
+        try:
+            given = [bool(d) for d in dynamic_dimensions]
+        except (TypeError, ValueError):
+            raise ShapeInferenceError(
+                f"shape: dynamic_dimensions are a sequence of bools, got {shown(dynamic_dimensions)}"
+            ) from None
         if len(given) != len(wanted):
             raise ShapeInferenceError(
                 f"shape: {len(given)} dynamic_dimensions for {len(wanted)} dimensions"
@@ -402,9 +422,13 @@ def tuple_shape(elements: Iterable[ShapeLike]) -> TupleShape:
         >>> xb.tuple_shape([xb.s32[()], "f32[2]"])
         (s32[], f32[2])
     """
-    if isinstance(elements, str) or not isinstance(elements, Iterable):
-        raise OperandError(f"tuple_shape: expected a sequence of shapes, got {elements!r}")
-    return TupleShape(shape_of(e) for e in elements)
+    try:
+        each = None if isinstance(elements, str) else iter(elements)
+    except TypeError:
+        each = None
+    if each is None:
+        raise OperandError(f"tuple_shape: expected a sequence of shapes, got {shown(elements)}")
+    return TupleShape(shape_of(e) for e in each)
 
 
 def leaves(shape: Shape) -> Iterator[ArrayShape | TokenShape]:
@@ -478,6 +502,14 @@ def nested_text(shape: Shape, leaf_text: Callable[[ArrayShape | TokenShape], str
 class ProgramShape:
     """The signature of a computation: its parameters' shapes and names, and the result's shape.
 
+    Args:
+        parameters, result: shapes, or what stands for them.
+        parameter_names: strings; "p0", "p1", ... when none are given.
+
+    Raises:
+        OperandError: they are not that.
+        ShapeInferenceError: there are other names than parameters.
+
     Attributes:
         parameters: the parameter shapes in the order of their numbers.
         parameter_names: their names.
@@ -493,15 +525,18 @@ class ProgramShape:
     def __init__(
         self, parameters: Iterable[Shape], result: Shape, parameter_names: Iterable[str] = ()
     ) -> None:
-        self.parameters = tuple(parameters)
+        self.parameters = tuple_shape(parameters).elements
         self.parameter_names = tuple(parameter_names) or tuple(
             f"p{i}" for i in range(len(self.parameters))
         )
-        self.result = result
+        self.result = shape_of(result)
         # Signatures are keys of caches; shapes are interned, so this looks one level deep.
         self._hash = hash((self.parameters, self.result))
         if len(self.parameter_names) != len(self.parameters):
-            raise ValueError("as many parameter names as parameters are needed")
+            raise ShapeInferenceError(
+                f"program shape: as many names as parameters are needed, "
+                f"got {len(self.parameter_names)} for {len(self.parameters)}"
+            )
 
     def __eq__(self, other: object) -> bool:
         """Equal signatures take and give the same shapes; names do not count."""
@@ -663,7 +698,7 @@ def parse_shape(text: str) -> Shape:
         (s32[], f32[2,<=3]{1,0})
     """
     if not isinstance(text, str):
-        raise OperandError(f"parse_shape: expected a shape's text, got {text!r}")
+        raise OperandError(f"parse_shape: expected a shape's text, got {shown(text)}")
     parser = _Parser(text)
     shape = parser.shape()
     if parser.token:
@@ -695,6 +730,14 @@ def shape_of(value: ShapeLike) -> Shape:
         f"expected a shape such as f32[2, 3], its text 'f32[2,3]', or a sequence of shapes, "
         f"got {shown(value)}"
     )
+
+
+def shape_argument(op: str, name: str, value: Any) -> Shape:
+    """What `value`, given for argument `name` of an op, stands for in `shape_of`."""
+    try:
+        return shape_of(value)
+    except XlaError as error:
+        raise error.in_argument(op, name) from None
 
 
 def shapes_text(shapes: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from builder import primitive_type as pt
 from builder.attributes import ChannelHandle, ReplicaGroups
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape
+from builder.shape import ArrayShape, TupleShape
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -36,8 +37,8 @@ __all__ = [
     "is_narrow_stochastic_convert",
     "is_of_two_bits",
     "is_pred_sum",
-    "is_sorted_top_k",
     "is_signed_integral",
+    "is_sorted_top_k",
     "may_divide_by_zero",
     "sorted_as",
     "stride_within",
@@ -161,19 +162,18 @@ def is_signed_integral(element_type: PrimitiveType) -> bool:
 def is_empty_scan(op: XlaOp) -> bool:
     """A scan of no steps, which XLA refuses: it takes the slice of the first one beforehand."""
     dimension, carries = op.attributes["scan_dimension"], op.attributes["num_carries"]
-    for one in op.operands[: len(op.operands) - carries]:
-        return bool(one.shape.dimensions[dimension] == 0)
-    return any(
-        one.dimensions[dimension] == 0
-        for one in op.shape.elements[: len(op.shape.elements) - carries]
-    )
+    assert isinstance(op.shape, TupleShape)  # inference has said so
+    outputs = op.shape.elements[: len(op.shape.elements) - carries]
+    cut = [*(o.shape for o in op.operands[: len(op.operands) - carries]), *outputs]
+    return any(isinstance(s, ArrayShape) and s.dimensions[dimension] == 0 for s in cut)
 
 
-def is_empty_exchange(op: XlaOp) -> bool:
-    """An all_gather or reduce_scatter along dimensions without elements, which StableHLO refuses,
-    though there is nothing to exchange."""
+def is_empty_exchange(op: XlaOp, position: int) -> bool:
+    """An operand of all_gather or reduce_scatter that has no elements along the dimension, which
+    StableHLO refuses, though there is nothing to exchange."""
     name = "all_gather_dim" if op.opcode == "all_gather" else "scatter_dimension"
-    return all(o.shape.dimensions[op.attributes[name]] == 0 for o in op.operands)
+    shape = op.operands[position].shape
+    return isinstance(shape, ArrayShape) and shape.dimensions[op.attributes[name]] == 0
 
 
 def is_of_two_bits(op: XlaOp) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from builder.computation import XlaComputation
 from builder.errors import BuilderError, OperandError, shown
 from builder.recording import append
-from builder.shape import TOKEN_SHAPE, ShapeLike, TupleShape, shape_of, without_layout
+from builder.shape import TOKEN_SHAPE, ShapeLike, TupleShape, shape_argument, without_layout
 from builder.xla_op import XlaOp
 
 if TYPE_CHECKING:
@@ -140,9 +140,9 @@ class XlaBuilder:
         Operation Semantics: Parameter.
         """
         self.check_open("parameter")
-        resolved = shape_of(shape)
+        resolved = shape_argument("parameter", "shape", shape)
         if name is not None and not isinstance(name, str):
-            raise OperandError(f"parameter: name is a string, got {name!r}", op="parameter")
+            raise OperandError(f"parameter: name is a string, got {shown(name)}", op="parameter")
         if number is None:
             number = next(
                 i for i in itertools.count(len(self.parameters)) if i not in self.parameters
@@ -249,7 +249,8 @@ class XlaBuilder:
         """
         from builder.shape_inference import reshaping
 
-        inferred, dimension = reshaping.iota(shape_of(shape), iota_dimension)
+        wanted = shape_argument("iota", "shape", shape)
+        inferred, dimension = reshaping.iota(wanted, iota_dimension)
         target = self.innermost()
         target.check_open("iota")
         return append(target, "iota", inferred, (), {"iota_dimension": dimension})
@@ -438,7 +439,7 @@ class XlaBuilder:
 
         if not isinstance(computation, XlaComputation):
             raise OperandError(
-                f"call: computation must be an XlaComputation, got {computation!r}", op="call"
+                f"call: computation must be an XlaComputation, got {shown(computation)}", op="call"
             )
         shape = control_flow.call(computation.program_shape, ())
         target = self.innermost()
@@ -477,17 +478,18 @@ class XlaBuilder:
         """
         if not isinstance(attributes, Mapping):
             raise OperandError(
-                f"frontend_attributes: they map strings to strings, got {attributes!r}"
+                f"frontend_attributes: they map strings to strings, got {shown(attributes)}"
             )
         for key, value in attributes.items():
             if not (isinstance(key, str) and isinstance(value, str)):
                 raise OperandError(
-                    f"frontend_attributes: they map strings to strings, got {key!r}: {value!r}"
+                    f"frontend_attributes: they map strings to strings, "
+                    f"got {shown(key)}: {shown(value)}"
                 )
             if not _KEY.fullmatch(key):
                 raise OperandError(
                     f"frontend_attributes: HLO takes keys of the letters A-Z and a-z, digits, "
-                    f"'_', '.' and '-', of which the first is a letter or '_', got {key!r}"
+                    f"'_', '.' and '-', of which the first is a letter or '_', got {shown(key)}"
                 )
         target = self.innermost()
         before = target.current_frontend_attributes
@@ -515,7 +517,7 @@ class XlaBuilder:
         """
         if sharding is not None and not (isinstance(sharding, str) and _is_in_braces(sharding)):
             raise OperandError(
-                f"sharding: it is a string in braces, in XLA's text form, got {sharding!r}\n"
+                f"sharding: it is a string in braces, in XLA's text form, got {shown(sharding)}\n"
                 f"fix: for instance '{{replicated}}', '{{maximal device=0}}' or "
                 f"'{{devices=[2,1]<=[2]}}'"
             )
@@ -593,7 +595,7 @@ class XlaBuilder:
             root = self.ops[-1]
         elif not isinstance(root, XlaOp):
             raise BuilderError(
-                f"build: the root is an XlaOp, got {root!r}\n"
+                f"build: the root is an XlaOp, got {shown(root)}\n"
                 f"fix: several results are given as one tuple: xb.tuple(a, b)",
                 op="build",
             )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from builder.errors import OperandError, ShapeInferenceError
+from builder.errors import OperandError, ShapeInferenceError, shown
 from builder.shape import Shape, TupleShape
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class XlaOp:
         """Element `index` of a tuple, as `get_tuple_element` gives it."""
         if not isinstance(self.shape, TupleShape):
             raise ShapeInferenceError(
-                f"get_tuple_element: op[{index!r}] takes an element of a tuple, "
+                f"get_tuple_element: op[{shown(index)}] takes an element of a tuple, "
                 f"got {self.shape}\n"
                 f"fix: use xb.slice or xb.slice_in_dim for a part of an array",
                 op="get_tuple_element",

@@ -141,7 +141,7 @@ def devices_for(
         if count == 1:
             return [device(first)]
         start = device(first)
-        there = jax.local_devices(backend=start.platform)
+        there: list[jax.Device] = jax.local_devices(backend=start.platform)
         found = there[there.index(start) :][:count]
         if len(found) == count:
             return found

@@ -106,7 +106,8 @@ class ReplicatedExecutable:
             for number, device in enumerate(self.devices)
         )
         # What is passed together. That the arrays differ is no business of jax's.
-        self._global = NamedSharding(Mesh(np.array(self.devices), ("device",)), PartitionSpec())
+        everywhere: Any = PartitionSpec
+        self._global = NamedSharding(Mesh(np.array(self.devices), ("device",)), everywhere())
         self._execute = jaxlib_api.sharded_runner(loaded)
         self._pack = packer(program_shape.result)
         self._calls_python = bool(callbacks)

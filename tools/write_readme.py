@@ -121,6 +121,8 @@ def with_outputs(text: str) -> str:
 
 def main() -> None:
     sys.path.insert(0, str(ROOT))
+    # The part about several devices; the tests have as many.
+    os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
     README.write_text(with_outputs(README.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from builder.errors import ShapeInferenceError, shown
 
@@ -94,6 +96,9 @@ class ChannelType(enum.IntEnum):
         return f"ChannelType.{self.name}"
 
 
+_TYPES: Final = frozenset(ChannelType)
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelHandle:
     """A channel: only operations of the same channel talk to each other.
@@ -121,7 +126,9 @@ class ChannelHandle:
             )
         object.__setattr__(self, "handle", number)
         kind: Any = self.type
-        if isinstance(kind, bool) or kind not in tuple(ChannelType):
+        if type(kind) is not ChannelType and (
+            isinstance(kind, bool) or not isinstance(kind, (int, np.integer)) or kind not in _TYPES
+        ):
             raise ShapeInferenceError(
                 f"channel_id: a channel's type must be one of "
                 f"{', '.join(map(repr, ChannelType))}, got {shown(kind)}",

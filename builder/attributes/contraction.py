@@ -42,8 +42,12 @@ class DotDimensionNumbers:
         set_integers(self, "dot_general", *self.__slots__)
 
     @classmethod
-    def of(cls, value: DotDimensionNumbersLike) -> DotDimensionNumbers:
+    def of(cls, value: DotDimensionNumbersLike, op: str = "dot_general") -> DotDimensionNumbers:
         """`value` itself, or those that ``((lhs, rhs contracting), (lhs, rhs batch))`` stands for.
+
+        Args:
+            value: one or the other.
+            op: for messages.
 
         Raises:
             ShapeInferenceError: it is neither.
@@ -56,11 +60,11 @@ class DotDimensionNumbers:
             lhs_batch, rhs_batch = opened(batch)
         except (TypeError, ValueError):
             raise ShapeInferenceError(
-                f"dot_general: dimension_numbers must be DotDimensionNumbers or a pair of pairs, "
+                f"{op}: dimension_numbers must be DotDimensionNumbers or a pair of pairs, "
                 f"got {shown(value)}\n"
                 f"fix: write ((lhs contracting, rhs contracting), (lhs batch, rhs batch)), for "
                 f"instance (([1], [0]), ([], []))",
-                op="dot_general",
+                op=op,
             ) from None
         return cls(lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
 
@@ -92,7 +96,7 @@ class RaggedDotDimensionNumbers:
     rhs_group_dimensions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        numbers = DotDimensionNumbers.of(self.dot_dimension_numbers)
+        numbers = DotDimensionNumbers.of(self.dot_dimension_numbers, "ragged_dot")
         object.__setattr__(self, "dot_dimension_numbers", numbers)
         set_integers(self, "ragged_dot", "lhs_ragged_dimensions", "rhs_group_dimensions")
 

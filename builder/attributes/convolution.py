@@ -16,6 +16,9 @@ __all__ = ["ConvolutionDimensionNumbers", "ConvolutionDimensionNumbersLike"]
 _OP: Final = "conv_general_dilated"
 _TEXT: Final = re.compile(r"([bf0-9]+)_([io0-9]+)->([bf0-9]+)")
 
+_MOST_SPATIAL: Final = 1000
+"""More than any array has."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionDimensionNumbers:
@@ -69,13 +72,29 @@ class ConvolutionDimensionNumbers:
         """Those of `conv`, for `spatial` spatial dimensions.
 
         Batch, features and then the spatial dimensions; output features first in the kernel.
+
+        Raises:
+            ShapeInferenceError: no number of dimensions.
         """
-        places = tuple(range(2, 2 + spatial))
+        from builder.shape_inference.check import integer  # inference builds on this module
+
+        count = integer(_OP, "spatial", spatial)
+        if not 0 <= count <= _MOST_SPATIAL:
+            raise ShapeInferenceError(
+                f"{_OP}: spatial must be from 0 to {_MOST_SPATIAL}, got {count}", op=_OP
+            )
+        places = tuple(range(2, 2 + count))
         return cls(0, 1, places, 1, 0, places, 0, 1, places)
 
     @classmethod
-    def of(cls, value: ConvolutionDimensionNumbersLike) -> ConvolutionDimensionNumbers:
+    def of(
+        cls, value: ConvolutionDimensionNumbersLike, op: str = _OP
+    ) -> ConvolutionDimensionNumbers:
         """`value` itself, or those that a text like ``"b01f_01io->b01f"`` stands for.
+
+        Args:
+            value: one or the other.
+            op: for messages.
 
         Raises:
             ShapeInferenceError: it is neither.
@@ -85,11 +104,11 @@ class ConvolutionDimensionNumbers:
         found = _of_text(value) if isinstance(value, str) else None
         if found is None:
             raise ShapeInferenceError(
-                f"{_OP}: dimension_numbers must be ConvolutionDimensionNumbers or a text that "
+                f"{op}: dimension_numbers must be ConvolutionDimensionNumbers or a text that "
                 f"names each dimension of the input, the kernel and the output once, "
                 f"got {shown(value)}\n"
                 f'fix: write for instance "b01f_01io->b01f"',
-                op=_OP,
+                op=op,
             )
         return found
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.errors import ShapeInferenceError
+from builder.errors import ShapeInferenceError, shown
 
 __all__ = ["PaddingConfig", "PaddingConfigDimension", "PaddingConfigLike"]
 
@@ -56,7 +56,7 @@ class PaddingConfig:
         if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
             raise ShapeInferenceError(
                 f"pad: padding_config must be a PaddingConfig or a sequence of triples "
-                f"(low, high, interior), got {given!r}",
+                f"(low, high, interior), got {shown(given)}",
                 op="pad",
             )
         object.__setattr__(self, "dimensions", tuple(_padding_dimension(d) for d in given))
@@ -71,7 +71,7 @@ def _padding_dimension(value: Any) -> PaddingConfigDimension:
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 3:
         return PaddingConfigDimension(*value)
     raise ShapeInferenceError(
-        f"pad: the padding of a dimension is three numbers, got {value!r}\n"
+        f"pad: the padding of a dimension is three numbers, got {shown(value)}\n"
         f"fix: write (low, high, interior), for instance (1, 1, 0)",
         op="pad",
     )

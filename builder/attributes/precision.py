@@ -20,6 +20,9 @@ class Precision(enum.Enum):
     HIGH = "HIGH"
     HIGHEST = "HIGHEST"
 
+    # Every dot product looks up a pair: an enumeration's own hash is ten times as slow.
+    __hash__ = object.__hash__
+
     def __repr__(self) -> str:
         return f"Precision.{self.name}"
 
@@ -28,26 +31,27 @@ class Precision(enum.Enum):
         """The precisions of both operands: `value` twice if it is one, DEFAULT if it is None.
 
         Raises:
-            ShapeInferenceError: it is neither a Precision nor a pair of them.
+            ShapeInferenceError: it is neither a Precision, nor its name, nor a pair of them.
         """
         if value is None:
             return _DEFAULT_PAIR
-        if isinstance(value, Precision):
-            return value, value
+        given = value
+        if isinstance(value, (Precision, str)):
+            value = (value, value)
         if isinstance(value, Sequence) and len(value) == 2:
-            lhs, rhs = value
+            lhs, rhs = (cls.__members__.get(one) if isinstance(one, str) else one for one in value)
             if isinstance(lhs, Precision) and isinstance(rhs, Precision):
                 return lhs, rhs
         raise ShapeInferenceError(
             f"{op}: precision must be a Precision, or a pair of them for lhs and rhs, "
-            f"got {shown(value)}\n"
-            f"fix: write xb.Precision.HIGHEST",
+            f"got {shown(given)}\n"
+            f"fix: write xb.Precision.HIGHEST, or the name as text",
             op=op,
         )
 
 
-PrecisionLike = Precision | Sequence[Precision] | None
-"""A Precision for both operands, a pair for the two, or None for the default."""
+PrecisionLike = Precision | str | Sequence[Precision | str] | None
+"""A Precision or its name for both operands, a pair for the two, or None for the default."""
 
 
 _DEFAULT_PAIR = (Precision.DEFAULT, Precision.DEFAULT)

@@ -34,42 +34,38 @@ def _all_reduce(printer: Printer, op: XlaOp, opcode: str, operands: str) -> Writ
     return opcode, operands, f"{_participants(op)}, to_apply={applied}"
 
 
-def _empty(printer: Printer, op: XlaOp) -> Written:
-    """The result of an exchange of arrays without elements."""
-    if isinstance(op.shape, TupleShape):
-        parts = [filled(printer, op, s, 0) for s in op.shape.elements if isinstance(s, ArrayShape)]
-        return "tuple", ", ".join(parts), ""
-    return "copy", filled(printer, op, array(op), 0), ""
+def _parts(printer: Printer, op: XlaOp, opcode: str, rest: str) -> Written:
+    """One instruction for each array, and zeros for what is empty."""
+    shape = op.attributes.get("shape_with_layout", op.shape)
+    parts = []
+    for position, operand in enumerate(op.operands):
+        one = shape.elements[position] if isinstance(shape, TupleShape) else shape
+        assert isinstance(one, ArrayShape)  # inference has said so
+        if is_empty_exchange(op, position):
+            parts.append(filled(printer, op, one, 0))
+        else:
+            name = f"part{position}"
+            parts.append(printer.helper(op, name, one, opcode, printer.operand(operand), rest))
+    return "tuple" if isinstance(shape, TupleShape) else "copy", ", ".join(parts), ""
 
 
 @rule("all_gather")
 def _all_gather(printer: Printer, op: XlaOp, opcode: str, operands: str) -> Written:
-    if is_empty_exchange(op):
-        return _empty(printer, op)
-    return (
-        opcode,
-        operands,
-        f"{_participants(op)}, dimensions={{{op.attributes['all_gather_dim']}}}",
-    )
+    rest = f"{_participants(op)}, dimensions={{{op.attributes['all_gather_dim']}}}"
+    if any(is_empty_exchange(op, position) for position in range(len(op.operands))):
+        return _parts(printer, op, opcode, rest)
+    return opcode, operands, rest
 
 
 @rule("reduce_scatter")
 def _reduce_scatter(printer: Printer, op: XlaOp, opcode: str, operands: str) -> Written:
-    if is_empty_exchange(op):
-        return _empty(printer, op)
     dimension = op.attributes["scatter_dimension"]
     applied = printer.called(op.attributes["to_apply"])
     rest = f"{_participants(op)}, dimensions={{{dimension}}}, to_apply={applied}"
-    if len(op.operands) == 1:
-        return opcode, operands, rest
     # One for each array: StableHLO, which this is read into, has no other.
-    assert isinstance(op.shape, TupleShape)  # inference has said so
-    shape = op.attributes.get("shape_with_layout", op.shape)
-    parts = [
-        printer.helper(op, f"part{i}", element, opcode, printer.operand(operand), rest)
-        for i, (operand, element) in enumerate(zip(op.operands, shape.elements, strict=True))
-    ]
-    return "tuple", ", ".join(parts), ""
+    if len(op.operands) > 1 or is_empty_exchange(op, 0):
+        return _parts(printer, op, opcode, rest)
+    return opcode, operands, rest
 
 
 @rule("all_to_all")

@@ -29,7 +29,7 @@ from builder.ops.elementwise import add, or_
 from builder.ops.operands import need_op, need_ops
 from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
-from builder.shape import ArrayShape, Shape, ShapeLike, TupleShape, intern_array, shape_of
+from builder.shape import ArrayShape, Shape, ShapeLike, TupleShape, intern_array, shape_argument
 from builder.shape_inference.check import Check, integer, integers
 from builder.xla_op import XlaOp
 
@@ -128,7 +128,9 @@ def _all_reduce(
     groups, channel, of_devices = _participants(
         name, replica_groups, channel_id, use_global_device_ids
     )
-    laid_out = None if shape_with_layout is None else shape_of(shape_with_layout)
+    laid_out = None
+    if shape_with_layout is not None:
+        laid_out = shape_argument(name, "shape_with_layout", shape_with_layout)
     applied = as_computation(name, "computation", computation, _scalars(name, whole))
     _all_reduce_shape(whole, applied.program_shape, groups, channel, laid_out, of_devices, op=name)
     attributes: dict[str, Any] = {

@@ -509,7 +509,8 @@ def _conditional_arguments(
         for name, value in (("branch_computations", computations), ("branch_operands", operands)):
             if not isinstance(value, _SEQUENCES):
                 raise OperandError(
-                    f"conditional: {name} must be a list or tuple, got {value!r}", op="conditional"
+                    f"conditional: {name} must be a list or tuple, got {shown(value)}",
+                    op="conditional",
                 )
         return False, index, list(computations), list(operands)
     got = [type(a).__name__ for a in arguments] + [f"{n}=" for n in named]

@@ -74,7 +74,8 @@ def set_dimension_size(operand: XlaOp, size: XlaOp | Number, dimension: int) -> 
 
     Args:
         operand: an array.
-        size: a scalar s32, or a number: at least 0 and at most the dimension's size or bound.
+        size: a scalar s32, or a number: at least 0 and at most the dimension's size or bound. What
+            is beyond these when it runs is taken for them.
         dimension: one of the operand's dimensions, of size at most 2**31 - 1.
 
     Returns:

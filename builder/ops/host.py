@@ -25,7 +25,7 @@ from builder.errors import OperandError, ShapeInferenceError, shown
 from builder.ops.operands import need_op, need_ops
 from builder.ops.registry import op
 from builder.recording import append, record, resolve_builder
-from builder.shape import TOKEN_SHAPE, Shape, ShapeLike, TupleShape, shape_of
+from builder.shape import TOKEN_SHAPE, Shape, ShapeLike, TupleShape, shape_argument
 from builder.shape_inference.check import Check
 from builder.xla_op import XlaOp
 
@@ -100,13 +100,6 @@ def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:
 # Infeed and outfeed.
 
 
-def _shape_argument(op: str, name: str, value: Any) -> Shape:
-    try:
-        return shape_of(value)
-    except OperandError as error:
-        raise OperandError(f"{op}: {name}: {error}", op=op) from None
-
-
 def _config_argument(op: str, name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise OperandError(f"{op}: {name} must be a string, got {shown(value)}", op=op)
@@ -147,7 +140,7 @@ def _infeed_plan(
 
 def infeed(builder: XlaBuilder, shape: ShapeLike, config: str = "") -> XlaOp:
     """What `XlaBuilder.infeed` records in the innermost builder."""
-    data = _shape_argument("infeed", "shape", shape)
+    data = shape_argument("infeed", "shape", shape)
     config = _config_argument("infeed", "config", config)
     whole, attributes = _infeed_plan("infeed", TOKEN_SHAPE, data, config)
     _check_infeed_sharding("infeed", builder, data)
@@ -200,7 +193,7 @@ def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str = "") -> XlaOp
     Operation Semantics: Infeed (XlaBuilder's InfeedWithToken).
     """
     before = need_op("infeed_with_token", "token", token)
-    data = _shape_argument("infeed_with_token", "shape", shape)
+    data = shape_argument("infeed_with_token", "shape", shape)
     config = _config_argument("infeed_with_token", "config", config)
     whole, attributes = _infeed_plan("infeed_with_token", before.shape, data, config)
     builder = resolve_builder("infeed_with_token", before)
@@ -252,7 +245,7 @@ def outfeed(
 
 
 def _outfeed_shape(op: str, operand: XlaOp, given: ShapeLike | None) -> Shape:
-    return operand.shape if given is None else _shape_argument(op, "shape_with_layout", given)
+    return operand.shape if given is None else shape_argument(op, "shape_with_layout", given)
 
 
 @op("OutfeedWithToken", opcode="outfeed", section=_BUILDER_H)
@@ -331,7 +324,7 @@ def _send_plan(
     elif op == "send_with_token":
         shape = shape_inference.host.send_with_token(operand, token, channel)
     else:
-        wanted = _shape_argument(op, "shape_with_layout", shape_with_layout)
+        wanted = shape_argument(op, "shape_with_layout", shape_with_layout)
         shape = shape_inference.host.send_to_host(operand, token, wanted, channel)
         return shape, _channel_attributes(channel, wanted, shape)
     return shape, _channel_attributes(channel, operand, shape)
@@ -340,7 +333,7 @@ def _send_plan(
 @lru_cache(maxsize=4096, typed=True)
 def _recv_plan(op: str, token: Shape, shape: Any, channel_handle: Any) -> _Plan:
     """The shape and the attributes of a recv."""
-    data = _shape_argument(op, "shape", shape)
+    data = shape_argument(op, "shape", shape)
     channel = _channel(op, channel_handle, _KINDS.get(op, ChannelType.DEVICE_TO_DEVICE))
     if op == "recv":
         whole = shape_inference.host.recv(data, channel)
@@ -700,12 +693,12 @@ def custom_call_plan(
                 op=op,
             )
         layouts = tuple(
-            _shape_argument(op, "operand_shapes_with_layout", s) for s in operand_shapes_with_layout
+            shape_argument(op, "operand_shapes_with_layout", s) for s in operand_shapes_with_layout
         )
     return _custom_call_plan(
         target_name,
         operands,
-        _shape_argument(op, "shape", shape),
+        shape_argument(op, "shape", shape),
         opaque if dictionary is None else dictionary,
         bool(has_side_effect),
         version,
@@ -845,7 +838,7 @@ def python_call_plan(
             op="python_call",
         )
     _flag("python_call", "has_side_effect", has_side_effect)
-    result = _shape_argument("python_call", "shape", shape)
+    result = shape_argument("python_call", "shape", shape)
     inferred = shape_inference.host.python_call([o.shape for o in operands], result)
     attributes = {
         "function": function,

@@ -53,6 +53,13 @@ def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
     """`values`, which must be a sequence of XlaOps; a single XlaOp stands for itself alone."""
     if type(values) is XlaOp:
         return (values,)
+    if type(values) is list or type(values) is tuple:
+        # What is given nearly always, in a quarter of the time.
+        for value in values:
+            if type(value) is not XlaOp:
+                break
+        else:
+            return tuple(values)
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
         raise OperandError(
             f"{op}: {name} must be a sequence of XlaOps, "

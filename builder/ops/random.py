@@ -14,7 +14,7 @@ from builder.attributes import RandomAlgorithm, RandomAlgorithmLike
 from builder.ops.operands import Number, is_number, need_op, number_as
 from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
-from builder.shape import ArrayShape, Shape, ShapeLike, TupleShape, shape_of
+from builder.shape import ArrayShape, Shape, ShapeLike, TupleShape, shape_argument
 from builder.shape_inference import random as infer
 from builder.xla_op import XlaOp
 
@@ -81,7 +81,7 @@ def rng_normal(mu: XlaOp | Number, sigma: XlaOp | Number, shape: ShapeLike) -> X
 
     Operation Semantics: RngNormal.
     """
-    result = shape_of(shape)
+    result = shape_argument("rng_normal", "shape", shape)
     return _drawn("rng_normal", ("mu", "sigma"), mu, sigma, result, _normal_shape, _NORMAL)
 
 
@@ -115,7 +115,7 @@ def rng_uniform(a: XlaOp | Number, b: XlaOp | Number, shape: ShapeLike) -> XlaOp
 
     Operation Semantics: RngUniform.
     """
-    result = shape_of(shape)
+    result = shape_argument("rng_uniform", "shape", shape)
     return _drawn("rng_uniform", ("a", "b"), a, b, result, _uniform_shape, _UNIFORM)
 
 
@@ -168,5 +168,6 @@ def rng_bit_generator(
     """
     method = RandomAlgorithm.of(algorithm)
     state = need_op("rng_bit_generator", "initial_state", initial_state)
-    result, attributes = _bits_plan(method, state.shape, shape_of(shape))
+    wanted = shape_argument("rng_bit_generator", "shape", shape)
+    result, attributes = _bits_plan(method, state.shape, wanted)
     return record("rng_bit_generator", result, (state,), attributes)

@@ -1,8 +1,17 @@
-"""Shape inference: pure functions from shapes to the shape of an op's result.
+"""Shape inference: functions from shapes and attributes to the shape of an op's result.
 
-Usable without a builder: ``shape_inference.elementwise.binary("add", f32[2, 3], f32[3], (1,))``.
-One module for each family of ops; each function raises a ShapeInferenceError when the operands
-break a rule of the op.
+They need no builder, record nothing and remember nothing:
+
+    >>> import builder as xb
+    >>> infer = xb.shape_inference
+    >>> infer.contraction.dot_general(xb.f32[32, 784], "f32[784,10]", (([1], [0]), ([], [])))
+    f32[32,10]
+
+One module for each family of ops, one function for each op, or for all ops that follow one rule
+(`elementwise.unary`, `elementwise.binary`). Arguments are those of the op, with shapes in the place
+of ops and a ProgramShape in the place of a computation; a shape may be given as text, and what else
+the op takes in the forms that the op takes. A rule that is broken raises the ShapeInferenceError
+that the op raises. docs/shape_inference.md shows more.
 """
 
 from builder.shape_inference import (
@@ -20,3 +29,10 @@ from builder.shape_inference import (
     reshaping as reshaping,
 )
 from builder.shape_inference.check import Check as Check
+from builder.shape_inference.plain_forms import take_plain_forms
+
+for _family in (
+    *(collectives, contraction, control_flow, dynamic, elementwise, host, indexing, linalg),
+    *(normalization, random, reduction, reshaping),
+):
+    take_plain_forms(_family)

@@ -59,6 +59,13 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
     Raises:
         ShapeInferenceError: it is no sequence of whole numbers.
     """
+    if type(values) is list or type(values) is tuple:
+        # What is given nearly always, in half the time.
+        for value in values:
+            if type(value) is not int or not _LOWEST <= value <= _HIGHEST:
+                break
+        else:
+            return tuple(values)
     if isinstance(values, (str, bytes)) or hasattr(values, "opcode"):
         raise ShapeInferenceError(
             f"{op}: {name} must be a sequence of whole numbers, got {shown(values)}", op=op

@@ -45,12 +45,24 @@ _ID = intern_array(pt.u32, ())
 
 
 def replica_id() -> ArrayShape:
-    """Shape of a replica's number: a scalar u32."""
+    """Shape of a replica's number: a scalar u32.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.collectives.replica_id()
+        u32[]
+    """
     return _ID
 
 
 def partition_id() -> ArrayShape:
-    """Shape of a partition's number: a scalar u32."""
+    """Shape of a partition's number: a scalar u32.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.collectives.partition_id()
+        u32[]
+    """
     return _ID
 
 

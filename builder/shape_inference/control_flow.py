@@ -36,6 +36,11 @@ def same_shape(a: Shape, b: Shape) -> bool:
 
     Sizes and element types are equal throughout; whether a dimension is dynamic is not asked, as
     XLA does not ask.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.control_flow.same_shape("f32[<=3]", "f32[3]")
+        True
     """
     if a is b:
         return True
@@ -57,12 +62,24 @@ def same_shape(a: Shape, b: Shape) -> bool:
 
 
 def tuple(elements: Sequence[Shape]) -> TupleShape:
-    """Shape of a tuple of these elements."""
+    """Shape of a tuple of these elements.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.control_flow.tuple(["f32[3]", "s32[]"])
+        (f32[3], s32[])
+    """
     return TupleShape(elements)
 
 
 def get_tuple_element(tuple_data: Shape, index: int) -> Shape:
-    """Shape of element `index` of a tuple."""
+    """Shape of element `index` of a tuple.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.control_flow.get_tuple_element("(f32[3], s32[])", 1)
+        s32[]
+    """
     check = Check("get_tuple_element", tuple_data=tuple_data)
     if not isinstance(tuple_data, TupleShape):
         check.fail("tuple_data must be a tuple")
@@ -77,12 +94,25 @@ def get_tuple_element(tuple_data: Shape, index: int) -> Shape:
 
 
 def optimization_barrier(operand: Shape) -> Shape:
-    """Shape of the operand, whatever it is."""
+    """Shape of the operand, whatever it is.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.control_flow.optimization_barrier("(f32[3], s32[])")
+        (f32[3], s32[])
+    """
     return operand
 
 
 def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call") -> Shape:
-    """Shape of the result of a computation called with these operands."""
+    """Shape of the result of a computation called with these operands.
+
+    Example:
+        >>> import builder as xb
+        >>> norm = xb.ProgramShape([xb.f32[3]], xb.f32[()])
+        >>> xb.shape_inference.control_flow.call(norm, ["f32[3]"])
+        f32[]
+    """
     check = Check.numbered(op, "operand", operands)
     count = len(computation.parameters)
     if count != len(operands):
@@ -193,7 +223,7 @@ def scan(
     Example:
         >>> import builder as xb
         >>> f32 = xb.f32[()]
-        >>> step = xb.ProgramShape([f32, f32], xb.tuple_shape(f32, f32))
+        >>> step = xb.ProgramShape([f32, f32], xb.tuple_shape([f32, f32]))
         >>> xb.shape_inference.control_flow.scan([xb.f32[5]], [f32], step, 0)
         (f32[5], f32[])
     """
@@ -226,7 +256,15 @@ def scan(
 
 
 def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
-    """Shape of a loop's result: that of `init`, T; condition is T -> pred[], body is T -> T."""
+    """Shape of a loop's result: that of `init`, T; condition is T -> pred[], body is T -> T.
+
+    Example:
+        >>> import builder as xb
+        >>> i = xb.s32[()]
+        >>> goes_on, step = xb.ProgramShape([i], xb.pred[()]), xb.ProgramShape([i], i)
+        >>> xb.shape_inference.control_flow.while_(goes_on, step, i)
+        s32[]
+    """
     check = Check("while_", init=init)
     for role, signature, result in (("condition", condition, _PRED), ("body", body, init)):
         expected = f"of signature ({init}) -> {result}, for init {init}"
@@ -255,6 +293,13 @@ def conditional(
 
     `branch_index` is a scalar s32; when `predicated`, a scalar pred, and the branches are two: true
     and false. A size of the result is dynamic if it is in any branch.
+
+    Example:
+        >>> import builder as xb
+        >>> branch = xb.ProgramShape([xb.f32[3]], xb.f32[()])
+        >>> operands = ["f32[3]", "f32[3]"]
+        >>> xb.shape_inference.control_flow.conditional("s32[]", [branch, branch], operands)
+        f32[]
     """
     check = Check.numbered("conditional", "branch operand", operands)
     check.shapes = {"pred" if predicated else "branch_index": branch_index, **check.shapes}

@@ -107,6 +107,8 @@ def unary(opcode: str, operand: Shape, op: str = "") -> ArrayShape:
     """
     check = Check(op or opcode, operand=operand)
     array = check.array("operand")
+    if opcode not in UNARY_TYPES:
+        check.fail(f"opcode must be one of {', '.join(UNARY_TYPES)}, got {opcode!r}")
     allowed, rule = UNARY_TYPES[opcode]
     check.element_type("operand", allowed, rule)
     return unary_result(opcode, array)
@@ -139,6 +141,8 @@ def binary(
     check = Check(op or opcode, lhs=lhs, rhs=rhs)
     left, right = check.array("lhs"), check.array("rhs")
     element_type = check.same_element_type()
+    if opcode not in BINARY_TYPES:
+        check.fail(f"opcode must be one of {', '.join(BINARY_TYPES)}, got {opcode!r}")
     allowed, rule = BINARY_TYPES[opcode]
     if element_type not in allowed:
         check.fail(f"operands must be of {rule} type, got {element_type}")
@@ -185,6 +189,11 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
 
     `min` and `max` have the operand's shape or are scalars. A scalar operand fits array bounds,
     as in XLA; the result then has the bounds' sizes, bounded ones fixed.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.elementwise.clamp("s32[]", "s32[3]", "s32[]")
+        s32[3]
     """
     check = Check("clamp", min=min, operand=operand, max=max)
     check.arrays()
@@ -218,6 +227,11 @@ def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
     """Shape of ``select(pred, on_true, on_false)``: that of the two values.
 
     A scalar `pred` fits any shape, tuples too; a scalar value fits beside an array.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.elementwise.select("pred[]", "f32[4]", "f32[4]")
+        f32[4]
     """
     check = Check("select", pred=pred, on_true=on_true, on_false=on_false)
     if on_true.is_tuple or on_false.is_tuple:
@@ -249,7 +263,13 @@ def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
 
 
 def convert_element_type(operand: Shape, new_element_type: PrimitiveType) -> ArrayShape:
-    """Shape of a conversion: the operand's sizes with the new element type."""
+    """Shape of a conversion: the operand's sizes with the new element type.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.elementwise.convert_element_type("s32[3]", xb.f32)
+        f32[3]
+    """
     check = Check("convert_element_type", operand=operand)
     array = check.array("operand")
     if not new_element_type.is_array_element:
@@ -262,6 +282,11 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
 
     Narrower elements add a most minor dimension that counts them; wider ones take it away, and
     it must have exactly the size that fills one of them.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.elementwise.bitcast_convert_type("f32[10]", xb.f16)
+        f16[10,2]
     """
     check = Check("bitcast_convert_type", operand=operand)
     array = check.array("operand")
@@ -296,7 +321,13 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
 
 
 def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> ArrayShape:
-    """Shape of the operand, which must be floating point, rounded to fewer bits."""
+    """Shape of the operand, which must be floating point, rounded to fewer bits.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.elementwise.reduce_precision("f32[3]", 5, 10)
+        f32[3]
+    """
     check = Check("reduce_precision", operand=operand)
     array = check.array("operand")
     check.element_type("operand", _FLOATING, "floating-point")
@@ -348,6 +379,13 @@ def map(
 
     `dimensions` must be all of them, in order; the result has the computation's element type. A
     scalar beside arrays of its own type is broadcast to them.
+
+    Example:
+        >>> import builder as xb
+        >>> f32 = xb.f32[()]
+        >>> add = xb.ProgramShape([f32, f32], f32)
+        >>> xb.shape_inference.elementwise.map(["f32[4]", "f32[4]"], add, [0])
+        f32[4]
     """
     check = Check.numbered("map", "operand", operands)
     check.that(bool(operands), "at least one operand is needed")

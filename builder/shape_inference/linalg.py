@@ -121,6 +121,8 @@ def fft(operand: Shape, fft_type: FftType, fft_length: Sequence[int]) -> ArraySh
     sizes, marks = list(array.dimensions), list(array.dynamic_dimensions)
     last = array.rank - 1
     wanted = [*fft_length[:-1], length if fft_type is FftType.RFFT else half]
+    if fft_type is FftType.IRFFT and not length and sizes[last] == 1:
+        wanted[-1] = 1  # one element is ``0 // 2 + 1`` too
     for place, size in enumerate(wanted, array.rank - count):
         if sizes[place] != size and not (place == last and sizes[place] == UNBOUNDED):
             check.fail(

@@ -9,13 +9,13 @@ be understood is refused in words.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from types import ModuleType
 from typing import Any, Final
 
 from builder.errors import OperandError, XlaError, shown
-from builder.primitive_type import as_primitive_type
+from builder.primitive_type import PrimitiveType, as_primitive_type
 from builder.shape import ProgramShape, Shape, shape_of
 from builder.shape_inference.check import flag, integer, integers
 
@@ -34,12 +34,19 @@ def _shape(op: str, name: str, value: Any) -> Shape:
         raise OperandError(f"{op}: {name} must be a shape, got {shown(value)}", op=op) from None
 
 
+def _each(op: str, name: str, values: Any, what: str, convert: Converter) -> list[Any]:
+    """The values of a sequence, each converted."""
+    try:
+        found = None if isinstance(values, (str, bytes)) else list(values)
+    except TypeError:
+        found = None
+    if found is None:
+        raise OperandError(f"{op}: {name} must be a sequence of {what}, got {shown(values)}", op=op)
+    return [convert(op, f"{name} {i}", value) for i, value in enumerate(found)]
+
+
 def _shapes(op: str, name: str, values: Any) -> list[Shape]:
-    if isinstance(values, Shape):
-        return [values]
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise OperandError(f"{op}: {name} must be a sequence of shapes, got {shown(values)}", op=op)
-    return [_shape(op, f"{name} {i}", v) for i, v in enumerate(values)]
+    return [values] if isinstance(values, Shape) else _each(op, name, values, "shapes", _shape)
 
 
 def _program_shape(op: str, name: str, value: Any) -> ProgramShape:
@@ -53,17 +60,31 @@ def _program_shape(op: str, name: str, value: Any) -> ProgramShape:
 
 
 def _program_shapes(op: str, name: str, values: Any) -> list[ProgramShape]:
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise OperandError(
-            f"{op}: {name} must be a sequence of ProgramShapes, got {shown(values)}", op=op
-        )
-    return [_program_shape(op, f"{name} {i}", v) for i, v in enumerate(values)]
+    return _each(op, name, values, "ProgramShapes", _program_shape)
 
 
 def _flags(op: str, name: str, values: Any) -> list[bool]:
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise OperandError(f"{op}: {name} must be a sequence of bools, got {shown(values)}", op=op)
-    return [flag(op, f"each of {name}", v) for v in values]
+    return _each(op, name, values, "bools", flag)
+
+
+def _pair(op: str, name: str, value: Any) -> tuple[int, ...]:
+    pair = integers(op, name, value)
+    if len(pair) != 2:
+        raise OperandError(f"{op}: {name} must be two numbers, got {shown(value)}", op=op)
+    return pair
+
+
+def _pairs(op: str, name: str, values: Any) -> list[tuple[int, ...]]:
+    return _each(op, name, values, "pairs of numbers", _pair)
+
+
+def _element_type(op: str, name: str, value: Any) -> PrimitiveType:
+    try:
+        return as_primitive_type(value)
+    except XlaError:
+        raise OperandError(
+            f"{op}: {name} must be an element type, got {shown(value)}", op=op
+        ) from None
 
 
 def _text(op: str, name: str, value: Any) -> str:
@@ -79,11 +100,12 @@ _CONVERTERS: Final[dict[str, Converter]] = {
     "Sequence[ProgramShape]": _program_shapes,
     "int": integer,
     "Sequence[int]": integers,
+    "Sequence[tuple[int, int]]": _pairs,
     "tuple[int, ...]": integers,
     "bool": flag,
     "Sequence[bool]": _flags,
     "str": _text,
-    "PrimitiveType": lambda op, name, value: as_primitive_type(value),
+    "PrimitiveType": _element_type,
 }
 
 
@@ -91,14 +113,35 @@ def _optional(convert: Converter) -> Converter:
     return lambda op, name, value: None if value is None else convert(op, name, value)
 
 
+def _bundle(kind: type[Any]) -> Converter:
+    """A bundle of attributes: itself, or one of the other forms that make one."""
+    made: Callable[..., Any] = getattr(kind, "of", kind)
+    names_op = made is not kind and len(inspect.signature(made).parameters) > 1
+
+    def convert(op: str, name: str, value: Any) -> Any:
+        if isinstance(value, kind):
+            return value
+        found = None
+        try:
+            found = made(op, value) if names_op else made(value)
+        except XlaError:
+            raise
+        except (TypeError, ValueError):
+            pass
+        if found is None:
+            raise OperandError(f"{op}: {name} must be a {kind.__name__}, got {shown(value)}", op=op)
+        return found
+
+    return convert
+
+
 def _converter(annotation: str, names: dict[str, Any]) -> Converter | None:
     """How an argument of this annotation is put in order; None where the function does it."""
     plain = annotation.removesuffix(" | None")
     convert = _CONVERTERS.get(plain)
-    made = getattr(names.get(plain), "of", None)
-    if convert is None and made is not None:
-        # A bundle: itself, or one of its other forms.
-        convert = lambda op, name, value: made(value)  # noqa: E731
+    kind = names.get(plain)
+    if convert is None and isinstance(kind, type):
+        convert = _bundle(kind)
     if convert is not None and plain != annotation:
         return _optional(convert)
     return convert

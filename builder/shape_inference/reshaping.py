@@ -299,7 +299,13 @@ def transpose(operand: Shape, permutation: Sequence[int]) -> ArrayShape:
 
 
 def rev(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
-    """Shape of the operand reversed along some dimensions: its own."""
+    """Shape of the operand reversed along some dimensions: its own.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.reshaping.rev("f32[2,3]", [1])
+        f32[2,3]
+    """
     check = Check("rev", operand=operand)
     array = check.array("operand")
     check.dimensions_in_range(dimensions, of="operand", name="dimensions")

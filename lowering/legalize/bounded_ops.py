@@ -6,8 +6,8 @@ one that forgets padding, or that counts indices from the bound. They are done h
 others: on arrays of the largest sizes, in which what is beyond the sizes was made harmless, and
 whose results then get their sizes.
 
-The rules are asked for operations with an operand of a bounded size, in the order of the program.
-One that has nothing to say leaves the operation as it is.
+The rules are asked for operations with an operand of a bounded size, or that make one, in the
+order of the program. One that has nothing to say leaves the operation as it is.
 """
 
 from __future__ import annotations
@@ -208,6 +208,19 @@ class _Window:
     @property
     def is_plain(self) -> bool:
         return (self.base_dilation, self.dilation, self.low, self.high) == (1, 1, 0, 0)
+
+
+@_bounded("set_dimension_size")
+def _set_dimension_size(words: _Sizes, operation: ir.Operation) -> None:
+    """A size beyond the bound, or below 0, is held within them: XLA 0.10 may die of it."""
+    operand, size = operation.operands
+    if isinstance(size, ir.OpResult) and size.owner.name == "stablehlo.constant":
+        return
+    bound = array_of(operand).dimensions[
+        int(ir.IntegerAttr(operation.attributes["dimension"]).value)
+    ]
+    if bound >= 0:
+        operation.operands[1] = words.held(size, words.integer(bound))
 
 
 @_bounded("bitcast_convert")

@@ -302,7 +302,8 @@ def _attributes(operation: ir.Operation, *, all_of_them: bool = False) -> dict[s
 def _result_of(operation: ir.Operation, operand: Value) -> ir.Type:
     for one, result in zip(operation.operands, operation.results, strict=True):
         if one == operand:
-            return result.type
+            found: ir.Type = result.type
+            return found
     raise AssertionError("an operand of another operation")
 
 
@@ -393,7 +394,7 @@ class _Maker:
     def parsed(self, text: str) -> Any:
         return ir.Attribute.parse(text, self.context)
 
-    def i64(self, value: int) -> ir.Attribute:
+    def i64(self, value: int) -> Any:
         return self.parsed(f"{value} : i64")
 
     def i64_array(self, values: Sequence[int]) -> ir.Attribute:

@@ -49,58 +49,19 @@ class _Writer(Words):
         self, name: str, shape: ArrayShape, operands: Sequence[Value], **attributes: str
     ) -> Value:
         """The result of a new operation, whose attributes are given as MLIR text."""
-        return self(name, shape, operands, self._parsed(attributes))
+        return self(name, shape, operands, self._all_parsed(attributes))
 
-    def _parsed(self, attributes: dict[str, str]) -> dict[str, ir.Attribute]:
-        context = self.before.context
-        return {key: ir.Attribute.parse(text, context) for key, text in attributes.items()}
+    def _all_parsed(self, attributes: dict[str, str]) -> dict[str, ir.Attribute]:
+        return {key: self.parsed(text) for key, text in attributes.items()}
 
     def filled(self, shape: ArrayShape, number: int) -> Value:
         """An array of one number throughout."""
         return self.spread(self.number(number, shape.element_type), shape)
 
-    def counted(self, shape: ArrayShape, dimension: int) -> Value:
-        """0, 1, 2, ... along a dimension."""
-        return self.text("iota", shape, [], iota_dimension=f"{dimension} : i64")
-
-    def compared(self, direction: str, lhs: Value, rhs: Value) -> Value:
-        return self.text(
-            "compare",
-            array_of(lhs).with_element_type(pt.pred),
-            [lhs, rhs],
-            comparison_direction=f"#stablehlo<comparison_direction {direction}>",
-            compare_type="#stablehlo<comparison_type SIGNED>",
-        )
-
     def where(self, chosen: Value, value: Value) -> Value:
         """The value where `chosen` says so, else 0."""
         shape = array_of(value)
         return self("select", shape, [chosen, value, self.filled(shape, 0)])
-
-    def size(self, value: Value, dimension: int) -> Value:
-        """The size that a dimension has when the program runs."""
-        shape = intern_array(pt.s32, ())
-        return self.text("get_dimension_size", shape, [value], dimension=f"{dimension} : i64")
-
-    def whole(self, value: Value, dimension: int) -> Value:
-        """The value with the bound of a dimension as its size."""
-        shape = array_of(value)
-        dynamic = list(shape.dynamic_dimensions)
-        dynamic[dimension] = False
-        fixed = intern_array(shape.element_type, shape.dimensions, tuple(dynamic))
-        bound = self.number(shape.dimensions[dimension], pt.s32)
-        return self._with_size(fixed, value, dimension, bound)
-
-    def cut(self, value: Value, dimension: int, size: Value) -> Value:
-        """The value with another size of a dimension, of which it has the bound now."""
-        shape = array_of(value)
-        dynamic = list(shape.dynamic_dimensions)
-        dynamic[dimension] = True
-        bounded = intern_array(shape.element_type, shape.dimensions, tuple(dynamic))
-        return self._with_size(bounded, value, dimension, size)
-
-    def _with_size(self, shape: ArrayShape, value: Value, dimension: int, size: Value) -> Value:
-        return self.text("set_dimension_size", shape, [value, size], dimension=f"{dimension} : i64")
 
     def folded(
         self, name: str, shape: ArrayShape, value: Value, opcode: str, **attributes: str
@@ -111,7 +72,7 @@ class _Writer(Words):
             f"stablehlo.{name}",
             [mlir_type(shape, self.before.context)],
             [value, self.number(0, shape.element_type)],
-            self._parsed(attributes),
+            self._all_parsed(attributes),
             before=self.before,
             regions=1,
         )
@@ -386,8 +347,7 @@ def bounded_convolution(rewriter: Rewriter, operation: ir.Operation) -> None:
     value, rhs = operation.operands
     sources, _, targets = _labels(operation)
     sizes = {name: write.size(value, sources.index(name)) for name in bounded}
-    for name in bounded:
-        value = write.whole(value, sources.index(name))
+    value = write.at_bounds(value)
     shape = array_of(value)
     counts = shape.with_element_type(pt.s32)
     for name in bounded:
@@ -397,12 +357,14 @@ def bounded_convolution(rewriter: Rewriter, operation: ir.Operation) -> None:
     result = array_of(operation.results[0])
     whole = intern_array(result.element_type, result.dimensions)
     value = write("convolution", whole, [value, rhs], attributes_of(operation))
+    found: list[Value | None] = [None] * len(targets)
     for name in bounded:
         if name != "f":
             size = sizes[name]
             if name != "b":
                 size = _window_count(write, operation, int(name), size)
-            value = write.cut(value, targets.index(name), size)
+            found[targets.index(name)] = size
+    value = write.sized(value, found)
     rewriter.replace(operation, [value])
 
 

@@ -61,7 +61,11 @@ def legalize_bounded(rewriter: Rewriter, module: ir.Operation) -> None:
     found: list[ir.Operation] = []
 
     def note(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name in BOUNDED and any(not _is_static(o.type) for o in operation.operands):
+        name = operation.name
+        if name in BOUNDED and (
+            name == "stablehlo.set_dimension_size"
+            or any(not _is_static(operand.type) for operand in operation.operands)
+        ):
             found.append(operation)
         return ir.WalkResult.ADVANCE
 

@@ -64,7 +64,9 @@ def make_manual(rewriter: Rewriter, module: ir.Operation) -> None:
             )
             marked = []
             for one in given:
-                entries = {entry.name: entry.attr for entry in ir.DictAttr(one)}
+                fields = ir.DictAttr(one)
+                named = [fields[position] for position in range(len(fields))]
+                entries = {entry.name: entry.attr for entry in named}
                 if _SHARDING in entries:
                     raise _is_cut(rewriter, "")
                 if is_entry:

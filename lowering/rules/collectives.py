@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jaxlib.mlir import ir
 
 from builder.attributes import ChannelHandle, ReplicaGroups
-from builder.shape import ArrayShape, TupleShape, intern_array, leaves
+from builder.shape import ArrayShape, TupleShape, intern_array
 from builder.workarounds import carried_by, channel_of, explicit_groups, is_empty_exchange
 from builder.xla_op import XlaOp
 from lowering.flattening import unflatten
@@ -57,36 +57,41 @@ def all_reduce(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     return unflatten(op.shape, iter(operation.results))
 
 
-def _empty(ctx: Emitter, op: XlaOp) -> Value:
-    """The result of an exchange of arrays without elements."""
-    arrays = [s for s in leaves(op.shape) if isinstance(s, ArrayShape)]
-    return unflatten(op.shape, iter([filled(ctx, shape, 0) for shape in arrays]))
+def _parts(ctx: Emitter, op: XlaOp, operands: list[Value], one: Any) -> Value:
+    """What `one` makes of each operand and the shape of its result; nothing of what is empty."""
+    shapes = op.shape.elements if isinstance(op.shape, TupleShape) else (op.shape,)
+    values = []
+    for position, (shape, operand) in enumerate(zip(shapes, operands, strict=True)):
+        assert isinstance(shape, ArrayShape)  # inference has said so
+        if is_empty_exchange(op, position):
+            values.append(filled(ctx, shape, 0))
+        else:
+            values.append(one(shape, operand))
+    return values if isinstance(op.shape, TupleShape) else values[0]
 
 
 @rule("all_gather")
 def all_gather(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    if is_empty_exchange(op):
-        return _empty(ctx, op)
     attributes = _participants(ctx.mlir, op)
     attributes["all_gather_dim"] = ctx.mlir.i64(op.attributes["all_gather_dim"])
-    operation = ctx.create("stablehlo.all_gather", op.shape, operands, attributes)
-    return unflatten(op.shape, iter(operation.results))
+    name = "stablehlo.all_gather"
+    if any(is_empty_exchange(op, position) for position in range(len(operands))):
+        return _parts(ctx, op, operands, lambda s, v: ctx.value(name, s, [v], attributes))
+    return ctx.value(name, op.shape, operands, attributes)
 
 
 @rule("reduce_scatter")
 def reduce_scatter(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """One operation for each array: StableHLO's takes one."""
-    if is_empty_exchange(op):
-        return _empty(ctx, op)
     attributes = _participants(ctx.mlir, op)
     attributes["scatter_dimension"] = ctx.mlir.i64(op.attributes["scatter_dimension"])
-    shapes = op.shape.elements if isinstance(op.shape, TupleShape) else (op.shape,)
-    values = []
-    for shape, operand in zip(shapes, operands, strict=True):
+
+    def one(shape: ArrayShape, operand: Value) -> Value:
         operation = ctx.create("stablehlo.reduce_scatter", shape, [operand], attributes, regions=1)
         ctx.emit_region(operation.regions[0], op.attributes["to_apply"])
-        values.append(operation.result)
-    return values if isinstance(op.shape, TupleShape) else values[0]
+        return operation.result
+
+    return _parts(ctx, op, operands, one)
 
 
 @rule("all_to_all")

@@ -100,8 +100,7 @@ def scan(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
             )
     carries = op.attributes["num_carries"]
     inits = operands[len(operands) - carries :]
-    shapes = op.shape.elements[: len(op.shape.elements) - carries]
-    outputs = [filled(ctx, shape, 0) for shape in shapes]
+    outputs = [filled(ctx, shape, 0) for shape in _outputs(op)]
     if is_empty_scan(op):
         return [*outputs, *inits]
     inputs = op.operands[: len(operands) - carries]
@@ -126,11 +125,17 @@ _COUNT: Final = intern_array(pt.s32, ())
 
 def _steps(op: XlaOp) -> int:
     """How often the computation of a scan is applied."""
-    carries, dimension = op.attributes["num_carries"], op.attributes["scan_dimension"]
-    assert isinstance(op.shape, TupleShape)
-    sliced = [o.shape for o in op.operands[: len(op.operands) - carries]]
-    sliced += op.shape.elements[: len(op.shape.elements) - carries]
-    return int(sliced[0].dimensions[dimension])
+    inputs = [o.shape for o in op.operands[: len(op.operands) - op.attributes["num_carries"]]]
+    cut = [*(s for s in inputs if isinstance(s, ArrayShape)), *_outputs(op)]
+    dimension: int = op.attributes["scan_dimension"]
+    return cut[0].dimensions[dimension]
+
+
+def _outputs(op: XlaOp) -> list[ArrayShape]:
+    """The shapes of a scan's outputs."""
+    assert isinstance(op.shape, TupleShape)  # inference has said so
+    count = len(op.shape.elements) - op.attributes["num_carries"]
+    return [s for s in op.shape.elements[:count] if isinstance(s, ArrayShape)]
 
 
 def _scan_goes_on(ctx: Emitter, op: XlaOp, state: list[Value]) -> list[Value]:
@@ -138,10 +143,9 @@ def _scan_goes_on(ctx: Emitter, op: XlaOp, state: list[Value]) -> list[Value]:
 
 
 def _scan_step(ctx: Emitter, op: XlaOp, state: list[Value]) -> list[Value]:
-    assert isinstance(op.shape, TupleShape)
     carries, dimension = op.attributes["num_carries"], op.attributes["scan_dimension"]
     inputs = op.operands[: len(op.operands) - carries]
-    outputs = op.shape.elements[: len(op.shape.elements) - carries]
+    outputs = _outputs(op)
     count = state[0]
     values, old = state[1 : 1 + len(inputs)], state[1 + len(inputs) :]
     index = count
@@ -165,7 +169,6 @@ def _scan_step(ctx: Emitter, op: XlaOp, state: list[Value]) -> list[Value]:
     root = flatten([ctx.emit_ops(computation, [*arguments, *old[len(outputs) :]])])
     new = []
     for value, result, shape in zip(old, root, outputs, strict=False):
-        assert isinstance(shape, ArrayShape)
         part = _one_step(shape, dimension)
         update = ctx.value("stablehlo.reshape", part, [result])
         places = [value, update, *place(part)]

@@ -95,6 +95,7 @@ def test_transpose_by_name(transpose: xb.Transpose) -> None:
         ("f32[4,0]", "RFFT", [4, 0], "c64[4,0]"),
         ("f32[0,4]", "RFFT", [0, 4], "c64[0,3]"),
         ("c64[4,0]", "IRFFT", [4, 0], "f32[4,0]"),
+        ("c64[4,1]", "IRFFT", [0], "f32[4,0]"),
         # Bounded sizes stay bounded; a size that was not known is said by the length.
         ("f32[<=3,<=8]", "RFFT", [8], "c64[<=3,<=5]"),
         ("c64[<=5]", "IRFFT", [8], "f32[<=8]"),
@@ -298,8 +299,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "fft: dimension 0 of operand must be of size 1 for IRFFT with fft_length [1], got 0\n",
     ),
     "fft: nothing from something": (
-        lambda: xb.fft(*parameters("c64[1]"), IRFFT, [0]),
-        "fft: dimension 0 of operand must be of size 0 for IRFFT with fft_length [0], got 1\n",
+        lambda: xb.fft(*parameters("c64[2]"), IRFFT, [0]),
+        "fft: dimension 0 of operand must be of size 0 for IRFFT with fft_length [0], got 2\n",
     ),
     "fft: too large": (
         lambda: xb.fft(*parameters("c64[2147483648,2]"), IRFFT, [2**62]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ OFFERED = [
 
 def test_every_op_of_the_families_that_stand_is_asked() -> None:
     """An op that `builder` stops offering must not drop out of the comparison unseen."""
-    assert len({op for _, op in OFFERED}) >= 85
+    assert len({op for _, op in OFFERED}) >= 117
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,17 @@ def test_op_agrees(file: str, op: str) -> None:
     )
 
 
+def test_every_op_of_the_document_is_offered() -> None:
+    core = {
+        case["op"]
+        for (file, _), cases in BY_OP.items()
+        for case in cases
+        if file == FILES[0] and case["scope"] == "core"
+    }
+    assert len(core) == 99
+    assert core <= {op for _, op in OFFERED}
+
+
 def test_the_whole_table_is_there() -> None:
     totals = [sum(len(c) for (f, _), c in BY_OP.items() if f == file) for file in FILES]
     assert totals == [7556, 939, 2685]
@@ -61,6 +73,19 @@ def test_the_whole_table_is_there() -> None:
 
 def test_every_op_has_an_adapter() -> None:
     assert {op for _, op in BY_OP} <= set(runner.ADAPTERS)
+
+
+def test_every_decision_stands_in_the_readme_with_its_reason() -> None:
+    rows = [line for line in (HERE / "README.md").read_text().splitlines() if "| `" in line]
+    told = set()
+    for row in rows:
+        op = ""
+        for name in re.findall(r"`([A-Za-z]*\.[0-9a-f]{10})`", row.split("|")[1]):
+            op = name.partition(".")[0] or op
+            told.add(f"{op}.{name.partition('.')[2]}")
+    assert told == set(runner.DECIDED)
+    known = {case["id"] for cases in BY_OP.values() for case in cases if "id" in case}
+    assert told <= known
 
 
 GOOD = {

@@ -420,6 +420,23 @@ def test_tuples() -> None:
                 assert_same_bits(one, wanted)
 
 
+def test_tuples_of_which_some_are_empty() -> None:
+    rows = numbers(xb.f32, (2, 2))
+    b = xb.XlaBuilder("some")
+    x = parameter_like(b, rows[0])
+    empty = xb.slice_in_dim(x, 0, 0, 1, 0)
+    pairs = [[0, 1], [2, 3], [4, 5], [6, 7]]
+    root = xb.tuple(
+        xb.all_gather([x, empty], 0, 2, pairs), xb.reduce_scatter([empty, x], xb.add, 0, 2, pairs)
+    )
+    got = run_replicated(b.build(root), rows, num_replicas=N)
+    wholes, parts = gathered(rows, 0, pairs), scattered(rows, np.add, 0, pairs)
+    for ((whole, none), (nothing, part)), theirs, other in zip(got, wholes, parts, strict=True):
+        assert_same_bits(whole, theirs)
+        assert_same_bits(part, other)
+        assert none.shape == nothing.shape == (0, 2)
+
+
 def test_all_to_all_tuple_sends_each_to_its_own() -> None:
     rows = [np.array([10 * n, 10 * n + 1, 10 * n + 2, 10 * n + 3], np.int64) for n in range(N)]
     b = xb.XlaBuilder("each")
@@ -691,8 +708,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {"num_replicas": 4},
         "collective_permute",
         (
-            "sends between replicas up to number 5, and the program is compiled for num_replicas=4\n"
-            "fix: lowering.compile(computation, num_replicas=6)"
+            "sends between replicas up to number 5, and the program is compiled for "
+            "num_replicas=4\nfix: lowering.compile(computation, num_replicas=6)"
         ),
     ),
     "partitions": (

@@ -114,13 +114,16 @@ def test_several_dimensions_and_sizes_set_anew() -> None:
 def test_a_size_out_of_bounds_gives_none_or_all(size: int) -> None:
     def program(x: xb.XlaOp, n: xb.XlaOp) -> list[xb.XlaOp]:
         cut = xb.set_dimension_size(x, n, 0)
-        return [cut, xb.reduce(cut, 0, xb.add, [0])]
+        largest = xb.get_tuple_element(xb.top_k(cut, 1), 1)
+        return [cut, xb.reduce(cut, 0, xb.add, [0]), xb.get_dimension_size(cut, 0), largest]
 
     x = np.arange(5, dtype=np.int32)
     want = x if size > 0 else x[:0]
-    cut, total = Both(built(program, xb.s32[5], xb.s32[()]))(x, np.int32(size))
+    cut, total, known, largest = Both(built(program, xb.s32[5], xb.s32[()]))(x, np.int32(size))
     assert_identical(cut, want)
     assert total == want.sum()
+    assert known == len(want)
+    assert largest.shape == (1,)
 
 
 def test_dynamic_reshape() -> None:

@@ -346,6 +346,12 @@ def test_irfft_takes_what_is_no_transform_of_real_numbers() -> None:
         assert_near(got, scipy.fft.irfftn(x, length, axes), 16)
 
 
+def test_an_inverse_of_no_length() -> None:
+    b = xb.XlaBuilder("nothing")
+    x = numbers(xb.c64, 3, 1)
+    assert run(b.build(xb.fft(parameter_like(b, x), "IRFFT", [0])), x).shape == (3, 0)
+
+
 @pytest.mark.parametrize(
     ("shape", "fft_type", "fft_length"),
     [

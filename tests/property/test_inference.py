@@ -50,8 +50,9 @@ STRICTER: Final = [
     # Batching dimensions have equal sizes in operand and indices, and are looked up one by one.
     (r"gather|scatter", r"batching"),
     (r"gather", r"slice size of a collapsed dimension must be 1, got 0"),
-    # Each vector of a normalization has one number for each feature.
-    (r"batch_norm_\w+", r"one number for each feature|feature_index must be a dimension"),
+    # Each vector of a normalization has one number for each feature, also mean and variance.
+    (r"batch_norm_inference", r"(mean|variance) must be a vector of one number for each feature"),
+    (r"batch_norm_\w+", r"feature_index must be a dimension"),
     # Nothing is left over of a transform of no length.
     (r"fft", r"must be of size 0 for IRFFT|which are not negative"),
 ]

@@ -163,11 +163,15 @@ def _record(
         padding_argument(name, padding),
         () if lhs_dilation is None else integers(name, "lhs_dilation", lhs_dilation),
         () if rhs_dilation is None else integers(name, "rhs_dilation", rhs_dilation),
-        None if dimension_numbers is None else ConvolutionDimensionNumbers.of(dimension_numbers),
+        None
+        if dimension_numbers is None
+        else ConvolutionDimensionNumbers.of(dimension_numbers, name),
         integer(name, "feature_group_count", feature_group_count),
         integer(name, "batch_group_count", batch_group_count),
         Precision.pair(name, precision),
-        None if preferred_element_type is None else pt.as_primitive_type(preferred_element_type),
+        None
+        if preferred_element_type is None
+        else pt.element_type_argument(name, "preferred_element_type", preferred_element_type),
         _reversal(name, window_reversal),
     )
     return record("convolution", shape, (lhs, rhs), attributes)

@@ -109,7 +109,9 @@ def dot(
         need_op("dot", "rhs", rhs)
     pair = _DEFAULT if precision is None else Precision.pair("dot", precision)
     if preferred_element_type is not None:
-        preferred_element_type = pt.as_primitive_type(preferred_element_type)
+        preferred_element_type = pt.element_type_argument(
+            "dot", "preferred_element_type", preferred_element_type
+        )
     shape, attributes = _dot_plan(lhs.shape, rhs.shape, pair, preferred_element_type)
     return record("dot_general", shape, (lhs, rhs), attributes)
 
@@ -161,7 +163,9 @@ def dot_general(
     numbers = DotDimensionNumbers.of(dimension_numbers)
     pair = _DEFAULT if precision is None else Precision.pair("dot_general", precision)
     if preferred_element_type is not None:
-        preferred_element_type = pt.as_primitive_type(preferred_element_type)
+        preferred_element_type = pt.element_type_argument(
+            "dot_general", "preferred_element_type", preferred_element_type
+        )
     if algorithm is not None:
         algorithm = DotAlgorithm.of(algorithm)
         if pair != _DEFAULT:

@@ -96,7 +96,9 @@ def ragged_dot(
     need_op("ragged_dot", "rhs", rhs)
     need_op("ragged_dot", "group_sizes", group_sizes)
     if preferred_element_type is not None:
-        preferred_element_type = pt.as_primitive_type(preferred_element_type)
+        preferred_element_type = pt.element_type_argument(
+            "ragged_dot", "preferred_element_type", preferred_element_type
+        )
     shape, attributes = _plan(
         lhs.shape,
         rhs.shape,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builder.errors import OperandError
+from builder.errors import OperandError, shown
 from builder.ops.elementwise.common import COMPARISON_SECTION, record_compare
 from builder.ops.operands import Number
 from builder.ops.registry import op
@@ -414,6 +414,7 @@ def compare(
     """
     if not isinstance(direction, str):
         raise OperandError(
-            f"compare: direction is a string such as 'LT', got {direction!r}", op="compare"
+            f"compare: direction is a string such as 'LT', got {shown(direction)}", op="compare"
         )
-    return record_compare("compare", direction, lhs, rhs, broadcast_dimensions, bool(total_order))
+    is_total = flag("compare", "total_order", total_order)
+    return record_compare("compare", direction, lhs, rhs, broadcast_dimensions, is_total)

@@ -44,9 +44,12 @@ def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
     Operation Semantics: ConvertElementType.
     """
     source = need_op("convert_element_type", "operand", operand)
-    wanted = pt.as_primitive_type(new_element_type)
-    shape = shape_inference.elementwise.convert_element_type(source.shape, wanted)
+    wanted = pt.element_type_argument("convert_element_type", "new_element_type", new_element_type)
+    shape = _convert_shape(source.shape, wanted)
     return record("convert", shape, (source,))
+
+
+_convert_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.convert_element_type)
 
 
 @op("BitcastConvertType", opcode="bitcast_convert", section="BitcastConvertType")
@@ -73,9 +76,12 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
     Operation Semantics: BitcastConvertType.
     """
     source = need_op("bitcast_convert_type", "operand", operand)
-    wanted = pt.as_primitive_type(new_element_type)
-    shape = shape_inference.elementwise.bitcast_convert_type(source.shape, wanted)
+    wanted = pt.element_type_argument("bitcast_convert_type", "new_element_type", new_element_type)
+    shape = _bitcast_shape(source.shape, wanted)
     return record("bitcast_convert", shape, (source,))
+
+
+_bitcast_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.bitcast_convert_type)
 
 
 @op("StochasticConvertType", opcode="stochastic_convert", section=BUILDER_H)
@@ -115,7 +121,9 @@ def stochastic_convert_type(
     """
     source = need_op("stochastic_convert_type", "operand", operand)
     bits = need_op("stochastic_convert_type", "random", random)
-    wanted = pt.as_primitive_type(new_element_type)
+    wanted = pt.element_type_argument(
+        "stochastic_convert_type", "new_element_type", new_element_type
+    )
     shape = _stochastic_shape(source.shape, bits.shape, wanted)
     return record("stochastic_convert", shape, (source, bits))
 

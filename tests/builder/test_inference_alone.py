@@ -1,0 +1,142 @@
+"""Shape inference without a builder: documented, with plain arguments, and with wrong ones."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import builder as xb
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "shape_inference.md"
+FAMILIES = (
+    *("collectives", "contraction", "control_flow", "dynamic", "elementwise", "host"),
+    *("indexing", "linalg", "normalization", "random", "reduction", "reshaping"),
+)
+# What inference functions take; functions of other things are helpers of the library.
+PLAIN = ("Shape", "Sequence[Shape]", "ProgramShape", "Sequence[ProgramShape]", "str")
+NEEDS_NOTHING = {"replica_id", "partition_id"}
+
+
+def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for family in FAMILIES:
+        module = getattr(xb.shape_inference, family)
+        for name, value in vars(module).items():
+            if name.startswith("_") or not inspect.isfunction(value):
+                continue
+            annotations = [a for n, a in value.__annotations__.items() if n != "return"]
+            helper = "ArrayShape" in annotations or "Shape" not in value.__annotations__["return"]
+            if helper or not value.__module__.startswith(module.__name__):
+                continue
+            if (annotations and annotations[0] in PLAIN) or name in NEEDS_NOTHING:
+                yield f"{family}.{name}", value
+
+
+FUNCTIONS = dict(public_functions())
+
+
+def test_every_family_is_there() -> None:
+    assert {name.split(".")[0] for name in FUNCTIONS} == set(FAMILIES)
+    assert len(FUNCTIONS) > 60
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_has_an_example(name: str) -> None:
+    examples = doctest.DocTestParser().get_examples(FUNCTIONS[name].__doc__ or "")
+    own = name.split(".")[1]
+    assert any(own in e.source for e in examples)
+    assert any(e.want for e in examples)
+
+
+def test_the_examples_of_the_document_run() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    test = doctest.DocTestParser().get_doctest(
+        "\n".join(line for line in text.splitlines() if not line.startswith("```")),
+        {},
+        "shape_inference.md",
+        str(DOCUMENT),
+        0,
+    )
+    report: list[str] = []
+    runner = doctest.DocTestRunner()
+    runner.run(test, out=report.append)
+    assert not report, "".join(report)
+    assert runner.tries > 12
+
+
+WRONG: list[Any] = [
+    *(None, "f32[2]", "x", 3, -1, 1.5, [], [1, 2], ["a"], [None], object(), 2**70, True, {}, b"q"),
+    *([[1]], xb.f32, xb.f32[2], [xb.f32[2]], xb.TOKEN_SHAPE, xb.parse_shape("(f32[2])")),
+    *(xb.ProgramShape([], xb.f32[()]), float("nan"), abs, range(3), ((0, 1), (2, 3))),
+]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_wrong_arguments_get_errors_of_the_library(name: str) -> None:
+    function = FUNCTIONS[name]
+    parameters = inspect.signature(function).parameters.values()
+    draw = random.Random(name)
+    refused = 0
+    for _ in range(300):
+        given = {
+            p.name: draw.choice(WRONG)
+            for p in parameters
+            if p.default is p.empty or draw.random() < 0.3
+        }
+        try:
+            function(**given)
+        except xb.XlaError:
+            refused += 1
+    assert (
+        refused
+        or name in ("control_flow.tuple", "control_flow.optimization_barrier")
+        or (not parameters)
+    )
+
+
+@pytest.mark.parametrize(
+    ("plain", "strict"),
+    [
+        (
+            lambda infer: infer.reshaping.transpose("f32[2,3]", range(1, -1, -1)),
+            lambda infer: infer.reshaping.transpose(xb.f32[2, 3], (1, 0)),
+        ),
+        (
+            lambda infer: infer.reshaping.pad("f32[3]", "f32[]", [(1, 0, 2)]),
+            lambda infer: infer.reshaping.pad(
+                xb.f32[3], xb.f32[()], xb.PaddingConfig([xb.PaddingConfigDimension(1, 0, 2)])
+            ),
+        ),
+        (
+            lambda infer: infer.elementwise.convert_element_type(
+                operand="s32[3]", new_element_type="f32"
+            ),
+            lambda infer: infer.elementwise.convert_element_type(xb.s32[3], xb.f32),
+        ),
+        (
+            lambda infer: infer.reshaping.concatenate(("f32[3]", xb.f32[1]), dimension=0),
+            lambda infer: infer.reshaping.concatenate([xb.f32[3], xb.f32[1]], 0),
+        ),
+    ],
+)
+def test_plain_forms_mean_the_same(plain: Any, strict: Any) -> None:
+    assert plain(xb.shape_inference) is strict(xb.shape_inference)
+
+
+def test_what_is_wrong_is_said() -> None:
+    infer = xb.shape_inference
+    for call, message in (
+        (lambda: infer.reshaping.rev(7, [0]), "rev: operand must be a shape, got 7"),
+        (lambda: infer.reshaping.rev("f32[", [0]), "rev: operand must be a shape, got 'f32['"),
+        (lambda: infer.reshaping.concatenate(7, 0), "concatenate: operands must be a sequence of"),
+        (lambda: infer.control_flow.call(7, []), "call: computation must be a ProgramShape, got 7"),
+        (lambda: infer.elementwise.unary("sum", "f32[]"), "sum: opcode must be one of abs"),
+    ):
+        with pytest.raises(xb.XlaError) as caught:
+            call()
+        assert str(caught.value).startswith(message)

@@ -9,11 +9,15 @@ Shapes and Layout: Minor-to-major dimension ordering.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from builder.errors import ShapeInferenceError, shown
 
-__all__ = ["Layout"]
+__all__ = ["MOST_DIMENSIONS", "Layout"]
+
+MOST_DIMENSIONS: Final = 65536
+"""More than any array has: of a range or an iterator that goes on no more is read than this."""
 
 
 class Layout:
@@ -40,7 +44,9 @@ class Layout:
 
     def __init__(self, minor_to_major: Iterable[int]) -> None:
         try:
-            order = tuple(minor_to_major)
+            if hasattr(minor_to_major, "opcode"):
+                raise TypeError  # of a tuple each element would be recorded
+            order = tuple(islice(minor_to_major, MOST_DIMENSIONS))
         except TypeError:
             raise ShapeInferenceError(
                 "layout: minor_to_major is a sequence of dimension numbers, "

@@ -148,6 +148,15 @@ def _spoken(opcode: str) -> str:
     """The public name of an op, as the user wrote it: "mul" for the opcode "multiply"."""
     from builder.ops.registry import OPERATIONS  # the table is filled by the rooms above
 
+    # Several ops may have one opcode: the one that was called is the outermost of our frames.
+    called = None
+    frame: FrameType | None = _getframe(1)
+    while frame is not None and INSIDE[frame.f_code.co_filename]:
+        if frame.f_code.co_name in OPERATIONS:
+            called = frame.f_code.co_name
+        frame = frame.f_back
+    if called is not None:
+        return called
     if opcode in OPERATIONS:
         return opcode
     return next((name for name, info in OPERATIONS.items() if info.opcode == opcode), opcode)

@@ -14,11 +14,12 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from builder import primitive_type as pt
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, XlaError, shown
-from builder.layout import Layout
+from builder.layout import MOST_DIMENSIONS, Layout
 from builder.primitive_type import PrimitiveType, PrimitiveTypeLike
 
 __all__ = [
@@ -375,10 +376,10 @@ def array_shape(
     if not element.is_array_element:
         raise ShapeInferenceError(f"shape: {element} is not an element type of arrays")
     try:
-        wanted = None if isinstance(dimensions, str) else list(dimensions)
+        wanted = None if isinstance(dimensions, str) else list(islice(dimensions, MOST_DIMENSIONS))
     except TypeError:
         wanted = None
-    if wanted is None:
+    if wanted is None or len(wanted) == MOST_DIMENSIONS:
         raise ShapeInferenceError(
             f"shape: dimensions are a sequence of sizes, got {shown(dimensions)}\n"
             f"fix: write [{shown(dimensions)}]"
@@ -386,10 +387,11 @@ def array_shape(
     given = [False] * len(wanted)
     if dynamic_dimensions is not None:
         try:
-            given = [bool(d) for d in dynamic_dimensions]
+            given = [bool(d) for d in islice(dynamic_dimensions, MOST_DIMENSIONS)]
         except (TypeError, ValueError):
             raise ShapeInferenceError(
-                f"shape: dynamic_dimensions are a sequence of bools, got {shown(dynamic_dimensions)}"
+                f"shape: dynamic_dimensions are a sequence of bools, "
+                f"got {shown(dynamic_dimensions)}"
             ) from None
         if len(given) != len(wanted):
             raise ShapeInferenceError(
@@ -423,7 +425,9 @@ def tuple_shape(elements: Iterable[ShapeLike]) -> TupleShape:
         (s32[], f32[2])
     """
     try:
-        each = None if isinstance(elements, str) else iter(elements)
+        # An op is iterable as well, and would record what it gives.
+        is_other = isinstance(elements, str) or hasattr(elements, "opcode")
+        each = None if is_other else iter(elements)
     except TypeError:
         each = None
     if each is None:

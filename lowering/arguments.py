@@ -16,7 +16,7 @@ from jax.sharding import SingleDeviceSharding
 
 from builder import primitive_type as pt
 from builder.constant import scalar_array
-from builder.errors import ConstantError
+from builder.errors import ConstantError, shown
 from builder.shape import (
     ArrayShape,
     ProgramShape,
@@ -108,7 +108,12 @@ class Arguments:
                 found.append(Leaf(leaf, target, number, parameter_name, path))
         for position, one in enumerate(found):
             if one.target.shape.layout is not None and one.layout is not None:
-                one.layout = jaxlib_api.parameter_layouts(loaded)[position]
+                layouts = jaxlib_api.parameter_layouts(loaded)
+                if layouts is None:
+                    zeros = np.zeros(one.target.dimensions, one.target.dtype)
+                    one.layout = _layout_of(self._put_in_layout(zeros, one))
+                else:
+                    one.layout = layouts[position]
         self.leaves: Final = tuple(found)
 
     def in_order(self, args: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
@@ -223,12 +228,12 @@ class Arguments:
             return self._checked(value, leaf)
         if type(value) in (bool, int, float, complex):
             if target.dimensions:
-                raise self.refused(leaf, f"the Python number {value!r}", self._numpy_fix(leaf))
+                raise self.refused(leaf, f"the Python number {shown(value)}", self._numpy_fix(leaf))
             try:
                 return target.put(scalar_array(value, target.shape.element_type, self.name))
             except ConstantError as error:
                 reason = str(error).split(": ", 2)[-1]
-                raise self.refused(leaf, f"the Python number {value!r}: {reason}") from None
+                raise self.refused(leaf, f"the Python number {shown(value)}: {reason}") from None
         array = host_array(value)
         if array is None:
             fix = self._numpy_fix(leaf)
@@ -239,7 +244,11 @@ class Arguments:
             raise self.refused(leaf, describe(value), fix)
         if array.dtype != target.dtype or array.shape != target.dimensions:
             raise self.refused(leaf, describe(array), _conversion(array, target))
-        if target.shape.layout is not None and leaf.layout != target.default:
+        if (
+            target.shape.layout is not None
+            and leaf.layout is not None
+            and leaf.layout != target.default
+        ):
             return self._put_in_layout(array, leaf)
         return target.put(array)
 

@@ -75,7 +75,7 @@ class _Walker:
         name = operation.name
         refusal = self.refusals.get(name)
         if refusal is not None and not (refusal.unless and refusal.unless(operation)):
-            spoken = name.partition(".")[2]
+            spoken = _spoken(operation)
             self.fail(
                 f"{spoken}{recorded_at(operation.location)} can't run on {self.platform}: "
                 f"{refusal.reason}",
@@ -178,10 +178,21 @@ class _Walker:
 
 
 def _spoken(operation: ir.Operation) -> str:
-    """The name of an operation of `_FOREIGN`, as it was recorded."""
+    """The name of an operation as it was recorded."""
     if STANDS_FOR in operation.attributes:
         return ir.StringAttr(operation.attributes[STANDS_FOR]).value
-    return str(operation.name.partition(".")[2])
+    name = operation.name.partition(".")[2]
+    if name in _HOST_TRANSFERS and _is_host_transfer(operation):
+        return _HOST_TRANSFERS[name]
+    return str(name)
+
+
+_HOST_TRANSFERS: Final = {"send": "send_to_host", "recv": "recv_from_host"}
+
+
+def _is_host_transfer(operation: ir.Operation) -> bool:
+    flag = "is_host_transfer"
+    return flag in operation.attributes and ir.BoolAttr(operation.attributes[flag]).value
 
 
 def _foreign_in(region: str, what: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ import jax
 
 from builder import primitive_type as pt
 from builder.computation import XlaComputation
-from builder.errors import OperandError
+from builder.errors import OperandError, shown
 from builder.shape import ArrayShape, ProgramShape, TupleShape, leaves
 from builder.xla_op import XlaOp
 from lowering import bounded, jaxlib_api
@@ -237,7 +237,8 @@ def compile(
         if isinstance(computation, XlaOp):
             hint = "\nfix: build the computation first: op.builder.build(op)"
         raise OperandError(
-            f"compile: expected an XlaComputation or a StablehloModule, got {computation!r}{hint}",
+            f"compile: expected an XlaComputation or a StablehloModule, "
+            f"got {shown(computation)}{hint}",
             op="compile",
         )
     targets = find_devices(device, devices, num_replicas, num_partitions)

@@ -9,9 +9,11 @@ under a number, which XLA's report then holds.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import re
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,6 +35,7 @@ __all__ = [
     "PythonFunction",
     "SharedCallback",
     "SharedFailure",
+    "Waits",
     "array_of",
     "failure_of",
     "guarded",
@@ -102,8 +105,53 @@ def guarded(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any
     return call
 
 
+_MOST_TOGETHER: Final = 30.0
+"""XLA ends a process in which one device waits for another for 60 seconds."""
+
+
+class Waits:
+    """How long the devices of a program have waited for the host, of which others wait for them.
+
+    A device that has called nothing for a while may be waiting for the others, in an operation
+    across them. What counts is therefore how long one has waited, all in all, since each other
+    called its last function. A run on one device is not bounded.
+    """
+
+    __slots__ = ("ended", "lock", "waited")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.ended: dict[Any, float] = {}
+        # Of two devices how long the first has waited since a function of the second ended.
+        self.waited: dict[tuple[Any, Any], float] = {}
+
+    def left(self, device: Any) -> float:
+        """For how many seconds a device may wait now."""
+        with self.lock:
+            spent = [s for (one, _), s in self.waited.items() if one == device]
+        return max(_MOST_TOGETHER - max(spent, default=0.0), 0.0)
+
+    def add(self, device: Any, seconds: float, devices: Sequence[Any]) -> None:
+        """Notes that a function of one of `devices` ends, in which it waited for so long."""
+        now = time.monotonic()
+        with self.lock:
+            for other in devices:
+                if other != device:
+                    since = min(seconds, now - self.ended.get(other, -math.inf))
+                    pair = device, other
+                    self.waited[pair] = self.waited.get(pair, 0.0) + since
+                    self.waited.pop((other, device), None)
+            self.ended[device] = now
+
+    def clear(self) -> None:
+        """Forgets all: the run has ended."""
+        with self.lock:
+            self.ended.clear()
+            self.waited.clear()
+
+
 class SharedFailure:
-    """What went wrong first in a run on several devices.
+    """What went wrong first in a run on several devices, and how long they have waited.
 
     There a failing function can't just raise: the other devices would wait for its device in the
     next operation across them, and XLA would end the process. So zeros are given for its results,
@@ -111,17 +159,20 @@ class SharedFailure:
 
     Attributes:
         error: what was raised; None as long as nothing was.
+        waits: how long the devices have waited for values that they read.
     """
 
-    __slots__ = ("calls", "error", "lock")
+    __slots__ = ("calls", "error", "lock", "waits")
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
         self.calls = 0
         self.lock = threading.Lock()
+        self.waits = Waits()
 
     def taken(self) -> BaseException | None:
-        """What was raised; it is forgotten then."""
+        """What was raised, when a run has ended; it is forgotten then."""
+        self.waits.clear()
         with self.lock:
             error, self.error, self.calls = self.error, None, 0
         return error

@@ -8,6 +8,7 @@ has the program call Python for each infeed and outfeed.
 from __future__ import annotations
 
 import collections
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -42,11 +43,8 @@ __all__ = [
 
 timeout: float = 60.0
 """How many seconds a program waits for a value that it reads, and `transfer_from_outfeed` for one
-that is written, before they fail. To be set as ``lowering.infeed.timeout = 5.0``. A program on
-several devices waits for 30 seconds at the most."""
-
-_MOST_TOGETHER: Final = 30.0
-"""XLA ends a process in which one device waits for another for 40 seconds."""
+that is written, before they fail. To be set as ``lowering.infeed.timeout = 5.0``. One of several
+devices that run a program waits for 30 seconds at the most while another does not go on."""
 
 Item = tuple[Shape, list[np.ndarray[Any, Any]]]
 """A value: its shape, and its arrays."""
@@ -280,7 +278,7 @@ def read(
     computation: str,
     place: str,
     *,
-    alone: bool = True,
+    most: float = math.inf,
 ) -> list[np.ndarray[Any, Any]]:
     """The next value sent to a device, for an infeed of these arrays; waits until there is one.
 
@@ -289,15 +287,16 @@ def read(
         shapes: the arrays that it reads.
         computation: its name, for messages.
         place: where the infeed was recorded, for messages.
-        alone: whether the program runs on this device only.
+        most: how many seconds it may wait, whatever `timeout` says.
 
     Raises:
         ExecutionError: there was none in time, or one of another shape, which is gone then.
     """
     queues = _queues(device)
     seconds = _seconds("infeed", None)
-    if not alone:
-        seconds = min(seconds, _MOST_TOGETHER)
+    note, fix = "", "; to wait longer, set lowering.infeed.timeout"
+    if most < seconds:
+        seconds, note, fix = most, ", no longer as other devices may wait for it", ""
     wanted = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     with queues.changed:
         deadline = time.monotonic() + seconds
@@ -306,9 +305,9 @@ def read(
             if remaining <= 0:
                 raise ExecutionError(
                     f"{computation}: infeed{place} of {wanted} waited on {device} for "
-                    f"{seconds:g} seconds, and nothing was sent\n"
+                    f"{seconds:.3g} seconds{note}, and nothing was sent\n"
                     f"fix: lowering.transfer_to_infeed(value, device) before the program is "
-                    f"called, or in another thread; to wait longer, set lowering.infeed.timeout",
+                    f"called, or in another thread{fix}",
                     op="infeed",
                     shapes={"shape": wanted},
                 )

@@ -379,9 +379,12 @@ def layout_text(layout: Any) -> str:
     return str(layout)
 
 
-def parameter_layouts(loaded: Any) -> list[Any]:
-    """The layouts that a LoadedExecutable takes its arguments in."""
-    return list(loaded.get_parameter_layouts())
+def parameter_layouts(loaded: Any) -> list[Any] | None:
+    """The layouts that a LoadedExecutable takes its arguments in; None if it does not tell."""
+    try:
+        return list(loaded.get_parameter_layouts())
+    except RuntimeError:  # 0.10, where an argument is a token
+        return None
 
 
 def result_handler(aval: Any, sharding: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from jaxlib.mlir import ir
 
 from builder.computation import XlaComputation, called_in
-from builder.errors import OperandError
+from builder.errors import OperandError, shown
 from builder.shape import ArrayShape, TupleShape, leaves
 from builder.unique_names import UniqueNames
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
@@ -105,7 +105,7 @@ def _need_computation(value: object) -> None:
     if isinstance(value, XlaComputation):
         return
     fix = "\nfix: build it first: op.builder.build(op)" if isinstance(value, XlaOp) else ""
-    raise OperandError(f"lower: expected an XlaComputation, got {value!r}{fix}", op="lower")
+    raise OperandError(f"lower: expected an XlaComputation, got {shown(value)}{fix}", op="lower")
 
 
 def _constant_bytes(computations: tuple[XlaComputation, ...]) -> int:

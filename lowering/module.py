@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, ShapeTextError
+from builder.errors import OperandError, ShapeTextError, shown
 from builder.shape import (
     ArrayShape,
     ProgramShape,
@@ -199,7 +199,7 @@ class StablehloModule:
             )
         if version is not None and suffix != ".stablehlo":
             raise VersionError(
-                f"{name}: {_SUFFIXES[suffix]} has no StableHLO version, got {version!r}\n"
+                f"{name}: {_SUFFIXES[suffix]} has no StableHLO version, got {shown(version)}\n"
                 f"fix: save as .stablehlo, or leave the version out",
                 version=version,
                 op="save",
@@ -233,7 +233,7 @@ def _checked_version(version: Any) -> str:
     pattern = r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}"
     if not isinstance(version, str) or not re.fullmatch(pattern, version):
         raise VersionError(
-            f"version: a StableHLO version is three numbers such as '1.9.0', got {version!r}\n"
+            f"version: a StableHLO version is three numbers such as '1.9.0', got {shown(version)}\n"
             f"{span}",
             version=version,
         )

@@ -43,7 +43,7 @@ def devices(platform: str | None = None) -> tuple[jax.Device, ...]:
         return tuple(jax.local_devices(backend=platform))
     except RuntimeError as error:
         raise DeviceError(
-            f"device: there is no platform {platform!r} here\nfix: use one of {_known()}",
+            f"device: there is no platform {shown(platform)} here\nfix: use one of {_known()}",
             detail=str(error),
         ) from None
 
@@ -96,18 +96,19 @@ def device(which: DeviceLike = None) -> jax.Device:
         return which
     if not isinstance(which, str):
         raise DeviceError(
-            f"device: expected a jax.Device or a name such as 'cpu' or 'gpu:1', got {which!r}"
+            f"device: expected a jax.Device or a name such as 'cpu' or 'gpu:1', got {shown(which)}"
         )
     platform, colon, number = which.strip().lower().partition(":")
     if not platform or (colon and not (number.isascii() and number.isdecimal())):
         raise DeviceError(
-            f"device: a device is named 'cpu' or 'gpu:1', got {which!r}\nfix: use one of {_known()}"
+            f"device: a device is named 'cpu' or 'gpu:1', got {shown(which)}\n"
+            f"fix: use one of {_known()}"
         )
     found = devices(platform)
     position = int(number) if colon else 0
     if position >= len(found):
         raise DeviceError(
-            f"device: there is no device {which!r}, {platform} has {len(found)}\n"
+            f"device: there is no device {shown(which)}, {platform} has {len(found)}\n"
             f"fix: use one of {_known()}"
         )
     return found[position]

@@ -141,8 +141,8 @@ def refusals(platforms: Platforms) -> list[str]:
 
 
 _HEADER_INTRODUCTION = """\
-Every public name of XLA's `xla/hlo/builder/xla_builder.h`, and what says the same here: a function
-of `builder`; after `b.` a method of XlaBuilder, after `op.` one of XlaOp."""
+Every public name of XLA's `xla_builder.h`, and what says the same here: a function of `builder`;
+after `b.` a method of XlaBuilder, after `op.` one of XlaOp."""
 
 
 def header_table() -> list[str]:

@@ -27,6 +27,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 TARGET: Final = ROOT / "docs" / "platforms.json"
 RAN: Final = "ran"
+FAULT: Final = "a fault: "
 _SECONDS: Final = 300
 """How long an example may take before it counts as one that hangs."""
 
@@ -128,6 +129,8 @@ def measure_one(info: Any, platform: str) -> str:
     except XlaError as error:
         first = str(error).splitlines()[0].removeprefix("compile: computation: ")
         return re.sub(r", recorded at [^:]*:\d+,?", "", first)
+    except Exception as error:  # no error of the library's: a fault, which is not to be noted
+        return f"{FAULT}{type(error).__name__}: {error}"
     return RAN
 
 
@@ -172,6 +175,9 @@ def measure(platform: str) -> dict[str, str]:
         waiting = [name for name in waiting if name not in found]
         if waiting:
             found[waiting.pop(0)] = ended
+    faults = [f"{name}: {answer}" for name, answer in found.items() if answer.startswith(FAULT)]
+    if faults:
+        sys.exit("\n".join(faults))
     return {name: found[name] for name in sorted(found)}
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from builder.attributes.fields import listed
 from builder.errors import ShapeInferenceError, shown
 
 __all__ = [
@@ -42,12 +43,9 @@ class ReplicaGroups:
         from builder.shape_inference.check import integers  # inference builds on this module
 
         given: Any = self.groups
-        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        groups = listed(given)
+        if groups is None or any(isinstance(g, str) or not isinstance(g, Iterable) for g in groups):
             _refuse("replica_groups", given)
-        groups = tuple(given)
-        for group in groups:
-            if isinstance(group, (str, bytes)) or not isinstance(group, Iterable):
-                _refuse("replica_groups", given)
         object.__setattr__(
             self, "groups", tuple(integers("replica_groups", "a group", g) for g in groups)
         )
@@ -70,7 +68,7 @@ class ReplicaGroups:
             raise ShapeInferenceError(f"{op}: {text}", op=op) from None
 
 
-def _refuse(op: str, given: Any) -> None:
+def _refuse(op: str, given: Any) -> NoReturn:
     raise ShapeInferenceError(
         f"{op}: replica_groups must be a sequence of groups, which are sequences of whole "
         f"numbers, got {shown(given)}\n"
@@ -134,7 +132,7 @@ class ChannelHandle:
                 f"{', '.join(map(repr, ChannelType))}, got {shown(kind)}",
                 op="channel_id",
             )
-        object.__setattr__(self, "type", ChannelType(kind))
+        object.__setattr__(self, "type", ChannelType(int(kind)))
 
     @classmethod
     def of(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, TypeVar
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 from builder.errors import ShapeInferenceError, shown
 
-__all__ = ["member", "opened", "set_integers"]
+__all__ = ["listed", "member", "opened", "set_integers"]
 
 E = TypeVar("E", bound=enum.Enum)
+
+_MOST: Final = 2**20
 
 
 def set_integers(bundle: Any, op: str, *names: str) -> None:
@@ -36,6 +39,16 @@ def member(enumeration: type[E], op: str, name: str, value: Any) -> E:
         f"fix: write xb.{enumeration.__name__}.{names[0]}, or the name as text",
         op=op,
     )
+
+
+def listed(values: Any) -> tuple[Any, ...] | None:
+    """The values of a sequence; None for what is none: a text, an op, an array of rank 0."""
+    try:
+        # More than anything has: a range or an iterator that goes on is not read further.
+        found = () if isinstance(values, (str, bytes)) else tuple(islice(opened(values), _MOST))
+    except TypeError:
+        return None
+    return None if isinstance(values, (str, bytes)) or len(found) == _MOST else found
 
 
 def opened(value: Any) -> Any:

@@ -6,12 +6,13 @@ import enum
 import math
 import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from builder.attributes.fields import listed, opened
 from builder.errors import ShapeInferenceError, shown
 
 __all__ = [
@@ -126,22 +127,24 @@ class OutputOperandAliasing:
         Raises:
             ShapeInferenceError: they are neither.
         """
-        if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        given = None if isinstance(values, Mapping) else listed(values)
+        if given is None:
             _refuse_aliasing(op, values)
         found = []
-        for value in values:
+        for value in given:
             if isinstance(value, OutputOperandAliasing):
                 found.append(value)
                 continue
             try:
-                output, (number, operand) = value
+                output, pair = opened(value)
+                number, operand = opened(pair)
             except (TypeError, ValueError):
                 _refuse_aliasing(op, values)
             found.append(cls(output, number, operand))
         return tuple(found)
 
 
-def _refuse_aliasing(op: str, values: Any) -> None:
+def _refuse_aliasing(op: str, values: Any) -> NoReturn:
     raise ShapeInferenceError(
         f"{op}: output_operand_aliasing must be a sequence of OutputOperandAliasing, or of pairs "
         f"(output_index, (operand_number, operand_index)), got {shown(values)}\n"

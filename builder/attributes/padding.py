@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from builder.attributes.fields import listed
 from builder.errors import ShapeInferenceError, shown
 
 __all__ = ["PaddingConfig", "PaddingConfigDimension", "PaddingConfigLike"]
@@ -53,13 +54,14 @@ class PaddingConfig:
 
     def __post_init__(self) -> None:
         given: Any = self.dimensions
-        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        dimensions = listed(given)
+        if dimensions is None:
             raise ShapeInferenceError(
                 f"pad: padding_config must be a PaddingConfig or a sequence of triples "
                 f"(low, high, interior), got {shown(given)}",
                 op="pad",
             )
-        object.__setattr__(self, "dimensions", tuple(_padding_dimension(d) for d in given))
+        object.__setattr__(self, "dimensions", tuple(map(_padding_dimension, dimensions)))
 
     def __str__(self) -> str:
         return f"[{', '.join(map(str, self.dimensions))}]"

@@ -9,7 +9,7 @@ ReduceScatter, ReplicaId.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +21,7 @@ from builder.attributes import (
     ReplicaGroups,
     ReplicaGroupsLike,
 )
+from builder.attributes.fields import listed
 from builder.computation import XlaComputation
 from builder.errors import ShapeInferenceError, shown
 from builder.layout import Layout
@@ -561,25 +562,17 @@ _ALL = ReplicaGroups()
 
 def _pairs(name: str, values: Any) -> tuple[tuple[int, int], ...]:
     """`source_target_pairs` as a tuple of pairs."""
-    try:
-        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise ValueError
-        pairs = []
-        for pair in values:
-            if isinstance(pair, (str, bytes)) or not isinstance(pair, Iterable):
-                raise ValueError
-            source, target = integers(name, "a pair", pair)
-            pairs.append((source, target))
-    except ValueError as error:
-        if isinstance(error, ShapeInferenceError):
-            raise
+    given = listed(values)
+    pairs = [] if given is None else [listed(pair) or () for pair in given]
+    if given is None or any(len(pair) != 2 for pair in pairs):
         raise ShapeInferenceError(
             f"{name}: source_target_pairs must be a sequence of pairs (source, target), "
             f"got {shown(values)}\n"
             f"fix: for instance [(0, 1), (1, 0)]",
             op=name,
-        ) from None
-    return tuple(pairs)
+        )
+    numbers = [integers(name, "a pair", pair) for pair in pairs]
+    return tuple((source, target) for source, target in numbers)
 
 
 def _layout(name: str, layout: Any) -> Layout | None:

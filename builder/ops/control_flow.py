@@ -46,6 +46,12 @@ Applied = XlaComputation | Callable[..., Any]
 _SEQUENCES = (list, builtins.tuple)
 
 
+_tuple_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.tuple)
+_barrier_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.optimization_barrier)
+_call_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.call)
+_composite_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.composite_call)
+
+
 @op("Tuple", opcode="tuple", section="Tuple")
 def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
     """Several values as one.
@@ -78,7 +84,7 @@ def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
             op="tuple",
         )
     ops = need_ops("tuple", "element", elements)
-    return record("tuple", shape_inference.control_flow.tuple([o.shape for o in ops]), ops)
+    return record("tuple", _tuple_shape(builtins.tuple([o.shape for o in ops])), ops)
 
 
 @op("GetTupleElement", opcode="get_tuple_element", section="GetTupleElement")
@@ -133,7 +139,7 @@ def optimization_barrier(operand: XlaOp) -> XlaOp:
     Operation Semantics: OptimizationBarrier.
     """
     source = need_op("optimization_barrier", "operand", operand)
-    shape = shape_inference.control_flow.optimization_barrier(source.shape)
+    shape = _barrier_shape(source.shape)
     return record("optimization_barrier", shape, (source,))
 
 
@@ -202,7 +208,7 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
     if isinstance(recorded, Recorded):
         arguments = (*arguments, *append_captures(recorded))
     applied = build(recorded) if isinstance(recorded, Recorded) else recorded
-    shape = shape_inference.control_flow.call(applied.program_shape, [a.shape for a in arguments])
+    shape = _call_shape(applied.program_shape, builtins.tuple([a.shape for a in arguments]))
     return record("call", shape, arguments, {"to_apply": applied})
 
 
@@ -251,6 +257,10 @@ def composite_call(
             op="composite_call",
         )
     text = composite_attributes_text(attributes)
+    if not isinstance(name, str):
+        raise OperandError(
+            f"composite_call: name must be a string, got {shown(name)}", op="composite_call"
+        )
     number = 0 if version is None else integer("composite_call", "version", version)
     shapes = [a.shape for a in arguments]
     recorded = _record("composite_call", "computation", computation, shapes, arguments)
@@ -258,10 +268,8 @@ def composite_call(
         if isinstance(recorded, Recorded):
             arguments = (*arguments, *append_captures(recorded))
         applied = build(recorded) if isinstance(recorded, Recorded) else recorded
-        shapes = [a.shape for a in arguments]
-        shape = shape_inference.control_flow.composite_call(
-            applied.program_shape, shapes, name, number
-        )
+        given = builtins.tuple([a.shape for a in arguments])
+        shape = _composite_shape(applied.program_shape, given, name, number)
     said = {"to_apply": applied, "name": name, "composite_attributes": text, "version": number}
     return record("composite", shape, arguments, said)
 

@@ -26,7 +26,7 @@ from builder.ops.operands import need_op, need_ops
 from builder.ops.registry import op
 from builder.recording import append, record, resolve_builder
 from builder.shape import TOKEN_SHAPE, Shape, ShapeLike, TupleShape, shape_argument
-from builder.shape_inference.check import Check
+from builder.shape_inference.check import Check, flag
 from builder.xla_op import XlaOp
 
 if TYPE_CHECKING:
@@ -202,8 +202,15 @@ def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str = "") -> XlaOp
 
 
 @lru_cache(maxsize=4096)
-def _outfeed_attributes(shape_with_layout: Shape, config: str) -> Mapping[str, Any]:
-    return MappingProxyType({"outfeed_shape": shape_with_layout, "outfeed_config": config})
+def _outfeed_plan(
+    op: str, operand: Shape, token: Shape, shape_with_layout: Shape, config: str
+) -> tuple[Shape, Mapping[str, Any]]:
+    if op == "outfeed":
+        shape = shape_inference.host.outfeed(operand, shape_with_layout)
+    else:
+        shape = shape_inference.host.outfeed_with_token(operand, token, shape_with_layout)
+    attributes = {"outfeed_shape": shape_with_layout, "outfeed_config": config}
+    return shape, MappingProxyType(attributes)
 
 
 @op("Outfeed", opcode="outfeed", section=_BUILDER_H)
@@ -236,10 +243,10 @@ def outfeed(
     value = need_op("outfeed", "operand", operand)
     wanted = _outfeed_shape("outfeed", value, shape_with_layout)
     config = _config_argument("outfeed", "outfeed_config", outfeed_config)
-    shape = shape_inference.host.outfeed(value.shape, wanted)
+    shape, attributes = _outfeed_plan("outfeed", value.shape, TOKEN_SHAPE, wanted, config)
     builder = resolve_builder("outfeed", value)
     before = _last_token(builder, "outfeed")
-    token = record("outfeed", shape, (value, before), _outfeed_attributes(wanted, config))
+    token = record("outfeed", shape, (value, before), attributes)
     builder.last_tokens["outfeed"] = token
     return token
 
@@ -286,8 +293,10 @@ def outfeed_with_token(
     before = need_op("outfeed_with_token", "token", token)
     wanted = _outfeed_shape("outfeed_with_token", value, shape_with_layout)
     config = _config_argument("outfeed_with_token", "outfeed_config", outfeed_config)
-    shape = shape_inference.host.outfeed_with_token(value.shape, before.shape, wanted)
-    return record("outfeed", shape, (value, before), _outfeed_attributes(wanted, config))
+    shape, attributes = _outfeed_plan(
+        "outfeed_with_token", value.shape, before.shape, wanted, config
+    )
+    return record("outfeed", shape, (value, before), attributes)
 
 
 # Send and recv.
@@ -658,7 +667,7 @@ def custom_call_plan(
     op = "custom_call"
     _config_argument(op, "target_name", target_name)
     _config_argument(op, "opaque", opaque)
-    _flag(op, "has_side_effect", has_side_effect)
+    side_effect = flag(op, "has_side_effect", has_side_effect)
     if computation is not None and not isinstance(computation, XlaComputation):
         raise OperandError(
             f"{op}: computation must be an XlaComputation, got {shown(computation)}", op=op
@@ -700,7 +709,7 @@ def custom_call_plan(
         operands,
         shape_argument(op, "shape", shape),
         opaque if dictionary is None else dictionary,
-        bool(has_side_effect),
+        side_effect,
         version,
         layouts,
         computation,
@@ -736,11 +745,6 @@ def _plain_plan(
 _CUSTOM_CALL_NAMES = tuple(custom_call_plan.__kwdefaults__ or ())
 
 
-def _flag(op: str, name: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise OperandError(f"{op}: {name} must be a bool, got {shown(value)}", op=op)
-
-
 @lru_cache(maxsize=4096)
 def _custom_call_plan(
     target_name: str,
@@ -771,6 +775,9 @@ def _custom_call_plan(
     if computation is not None:
         attributes["to_apply"] = computation
     return inferred, MappingProxyType(attributes)
+
+
+_python_call_shape = lru_cache(maxsize=4096)(shape_inference.host.python_call)
 
 
 @op("(none)", opcode="python_call", section="CustomCall, of a Python function")
@@ -837,12 +844,12 @@ def python_call_plan(
             f"python_call: function must be a Python callable, got {shown(function)}{fix}",
             op="python_call",
         )
-    _flag("python_call", "has_side_effect", has_side_effect)
+    side_effect = flag("python_call", "has_side_effect", has_side_effect)
     result = shape_argument("python_call", "shape", shape)
-    inferred = shape_inference.host.python_call([o.shape for o in operands], result)
+    inferred = _python_call_shape(tuple([o.shape for o in operands]), result)
     attributes = {
         "function": function,
         "name": str(getattr(function, "__qualname__", type(function).__name__)),
-        "has_side_effect": has_side_effect,
+        "has_side_effect": side_effect,
     }
-    return inferred, attributes
+    return inferred, MappingProxyType(attributes)

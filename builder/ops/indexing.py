@@ -172,7 +172,8 @@ def _given(op: str, start_indices: Any) -> Starts:
     except TypeError:
         raise OperandError(
             f"{op}: start_indices must be a sequence of XlaOps, or a vector, "
-            f"got {type(start_indices).__name__}: {shown(start_indices, 80)}",
+            f"got {type(start_indices).__name__}: {shown(start_indices, 80)}\n"
+            f"fix: write one index for each dimension, for instance [i, 0]",
             op=op,
         ) from None
 

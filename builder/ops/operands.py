@@ -69,7 +69,7 @@ def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
     try:
         return tuple(need_op(op, f"{name} {i}", v) for i, v in enumerate(values))
     except TypeError as error:
-        if isinstance(error, OperandError):
+        if isinstance(error, OperandError) and error.op is not None:
             raise
         # An array of rank 0 says that it is iterable, and is not.
         raise OperandError(

@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from builder.attributes import PaddingConfig, PaddingConfigLike
+from builder.attributes import PaddingConfig, PaddingConfigDimension, PaddingConfigLike
 from builder.ops.operands import (
     broadcast_to,
     dimensions_attribute,
@@ -341,9 +341,9 @@ def concatenate(operands: Sequence[XlaOp], dimension: int) -> XlaOp:
 
 @lru_cache(maxsize=65536)
 def _pad_plan(
-    operand: Shape, padding_value: Shape, config: PaddingConfig
+    operand: Shape, padding_value: Shape, config: PaddingConfig, name: str
 ) -> tuple[ArrayShape, Attributes]:
-    shape = infer.pad(operand, padding_value, config)
+    shape = infer.pad(operand, padding_value, config, name)
     return shape, MappingProxyType({"padding_config": config})
 
 
@@ -382,12 +382,16 @@ def pad(
     config = padding_config
     if not isinstance(config, PaddingConfig):
         config = PaddingConfig(config)  # type: ignore[arg-type]  # makes a tuple of it
-    with undone_on_error(resolve_builder("pad", source)):
+    return _pad("pad", source, padding_value, config)
+
+
+def _pad(name: str, source: XlaOp, padding_value: Any, config: PaddingConfig) -> XlaOp:
+    with undone_on_error(resolve_builder(name, source)):
         if type(padding_value) is not XlaOp and is_number(padding_value):
-            element_type = Check("pad", operand=source.shape).array("operand").element_type
-            padding_value = number_as("pad", padding_value, element_type, source)
-        value = need_op("pad", "padding_value", padding_value)
-        shape, attributes = _pad_plan(source.shape, value.shape, config)
+            element_type = Check(name, operand=source.shape).array("operand").element_type
+            padding_value = number_as(name, padding_value, element_type, source)
+        value = need_op(name, "padding_value", padding_value)
+        shape, attributes = _pad_plan(source.shape, value.shape, config, name)
         return record("pad", shape, (source, value), attributes)
 
 
@@ -428,13 +432,11 @@ def pad_in_dim(
     check = Check("pad_in_dim", operand=source.shape)
     rank = check.array("operand").rank
     place = check.dimension(integer("pad_in_dim", "dimno", dimno), "operand", "dimno")
-    config = [(0, 0, 0)] * rank
-    config[place] = (
-        integer("pad_in_dim", "pad_lo", pad_lo),
-        integer("pad_in_dim", "pad_hi", pad_hi),
-        0,
+    config = [PaddingConfigDimension()] * rank
+    config[place] = PaddingConfigDimension(
+        integer("pad_in_dim", "pad_lo", pad_lo), integer("pad_in_dim", "pad_hi", pad_hi)
     )
-    return pad(source, padding_value, config)
+    return _pad("pad_in_dim", source, padding_value, PaddingConfig(tuple(config)))
 
 
 def _slice_attributes(

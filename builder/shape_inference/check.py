@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, NoReturn
 
 import numpy as np
 
 from builder.errors import ShapeInferenceError, SignatureError, shown
+from builder.layout import MOST_DIMENSIONS
 from builder.primitive_type import PrimitiveType
 from builder.shape import (
     MAX_ELEMENTS,
@@ -28,8 +30,6 @@ __all__ = ["Check", "flag", "integer", "integers"]
 
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
-_MOST_NUMBERS = 65536
-"""More dimensions than any array has: a longer range, which costs nothing to write, is not read."""
 
 
 def integer(op: str, name: str, value: Any) -> int:
@@ -70,20 +70,21 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
         raise ShapeInferenceError(
             f"{op}: {name} must be a sequence of whole numbers, got {shown(values)}", op=op
         )
-    if isinstance(values, range) and values[_MOST_NUMBERS:]:
-        raise ShapeInferenceError(
-            f"{op}: {name} must be a sequence of whole numbers, one for each dimension, "
-            f"got {shown(values)}",
-            op=op,
-        )
     try:
-        found = tuple(values)
+        plain = type(values) is tuple or type(values) is list
+        found = tuple(values if plain else islice(values, MOST_DIMENSIONS))
     except TypeError:
         raise ShapeInferenceError(
             f"{op}: {name} must be a sequence of whole numbers, got {shown(values)}\n"
             f"fix: write {name}=[{shown(values)}]",
             op=op,
         ) from None
+    if not plain and len(found) == MOST_DIMENSIONS:
+        raise ShapeInferenceError(
+            f"{op}: {name} must be a sequence of whole numbers, one for each dimension, "
+            f"got {shown(values)}",
+            op=op,
+        )
     for value in found:
         if type(value) is not int or not _LOWEST <= value <= _HIGHEST:
             return tuple(integer(op, f"each of {name}", v) for v in found)

@@ -111,7 +111,7 @@ def all_gather(
         f32[8,3]
     """
     check = Check("all_gather", operand=operand)
-    _at_least_one(check, shard_count, "shard_count")
+    _number_of_replicas(check, shard_count, "shard_count")
     results = []
     for name, array in _elements(check):
         _dimension(check, array, name, all_gather_dim, "all_gather_dim")
@@ -144,7 +144,7 @@ def reduce_scatter(
     """
     check = Check("reduce_scatter", operand=operand)
     arrays = _same_type(check)
-    _at_least_one(check, shard_count, "shard_count")
+    _number_of_replicas(check, shard_count, "shard_count")
     results = []
     for (name, array), _ in zip(_elements(check), arrays, strict=True):
         _dimension(check, array, name, scatter_dimension, "scatter_dimension")
@@ -176,7 +176,7 @@ def all_to_all(
         f32[16,4]
     """
     check = Check("all_to_all", operand=operand)
-    _at_least_one(check, split_count, "split_count")
+    _number_of_replicas(check, split_count, "split_count")
     array = check.array("operand")
     if any(
         dynamic and size != UNBOUNDED
@@ -334,9 +334,15 @@ def _like(operand: Shape, results: list[ArrayShape]) -> Shape:
     return TupleShape(results) if isinstance(operand, TupleShape) else results[0]
 
 
-def _at_least_one(check: Check, count: int, name: str) -> None:
+_MOST_REPLICAS = 2**20
+"""More than any program runs on; a group of all is written out, number by number."""
+
+
+def _number_of_replicas(check: Check, count: int, name: str) -> None:
     if count < 1:
         check.fail(f"{name} must be 1 or more, got {count}")
+    if count > _MOST_REPLICAS:
+        check.fail(f"{name} must be at most {_MOST_REPLICAS}, got {count}")
 
 
 def _dimension(check: Check, array: ArrayShape, of: str, number: int, name: str) -> None:

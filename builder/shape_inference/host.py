@@ -259,6 +259,12 @@ def custom_call(
             f"operand_shapes_with_layout must have one shape for each operand: {len(operands)}, "
             f"got {len(operand_shapes_with_layout)}"
         )
+    for number, laid_out in enumerate(operand_shapes_with_layout or ()):
+        if not same_shape(operands[number], laid_out):
+            check.fail(
+                f"operand_shapes_with_layout must be the operands' shapes but for layouts, "
+                f"got {laid_out} for operand {number}"
+            )
     result = without_layout(shape)
     taken: set[tuple[int, ...]] = set()
     for alias in output_operand_aliasing:

@@ -116,14 +116,14 @@ def _optional(convert: Converter) -> Converter:
 def _bundle(kind: type[Any]) -> Converter:
     """A bundle of attributes: itself, or one of the other forms that make one."""
     made: Callable[..., Any] = getattr(kind, "of", kind)
-    names_op = made is not kind and len(inspect.signature(made).parameters) > 1
+    names_op = made is not kind and "op" in inspect.signature(made).parameters
 
     def convert(op: str, name: str, value: Any) -> Any:
         if isinstance(value, kind):
             return value
         found = None
         try:
-            found = made(op, value) if names_op else made(value)
+            found = made(op=op, value=value) if names_op else made(value)
         except XlaError:
             raise
         except (TypeError, ValueError):

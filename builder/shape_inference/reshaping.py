@@ -360,7 +360,9 @@ def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
     return check.result(element_type, sizes, dynamic)
 
 
-def pad(operand: Shape, padding_value: Shape, padding_config: PaddingConfig) -> ArrayShape:
+def pad(
+    operand: Shape, padding_value: Shape, padding_config: PaddingConfig, op: str = "pad"
+) -> ArrayShape:
     """Shape of the operand with elements added around and between its own, or taken away.
 
     Example:
@@ -369,7 +371,7 @@ def pad(operand: Shape, padding_value: Shape, padding_config: PaddingConfig) -> 
         >>> xb.shape_inference.reshaping.pad(xb.f32[3], xb.f32[()], config)
         f32[8]
     """
-    check = Check("pad", operand=operand, padding_value=padding_value)
+    check = Check(op, operand=operand, padding_value=padding_value)
     array = check.array("operand")
     check.scalar("padding_value")
     check.same_element_type()

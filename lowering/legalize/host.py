@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -49,10 +50,15 @@ def _infeed(rewriter: Rewriter, operation: ir.Operation) -> None:
         return
     shapes = [_array(t) for t in data]
     name, place = rewriter.name, recorded_at(operation.location)
-    alone = len(rewriter.devices) == 1
+    devices, waits = rewriter.devices, rewriter.failure.waits
 
     def read(device: Any, _arguments: Sequence[Any]) -> tuple[Any, ...]:
-        return (*infeed.read(device, shapes, name, place, alone=alone), None)
+        if len(devices) == 1:
+            return (*infeed.read(device, shapes, name, place), None)
+        begun = time.monotonic()
+        arrays = infeed.read(device, shapes, name, place, most=waits.left(device))
+        waits.add(device, time.monotonic() - begun, devices)
+        return (*arrays, None)
 
     call = _call(rewriter, operation, [*data, token], "infeed", read)
     rewriter.replace(operation, list(call.results))
@@ -64,9 +70,12 @@ def _outfeed(rewriter: Rewriter, operation: ir.Operation) -> None:
     if len(operation.operands) == 1:
         rewriter.replace(operation, list(operation.operands))
         return
+    devices, waits = rewriter.devices, rewriter.failure.waits
 
     def write(device: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
         infeed.write(device, arguments[:-1])
+        if len(devices) > 1:
+            waits.add(device, 0.0, devices)
         return (None,)
 
     call = _call(rewriter, operation, [operation.results[0].type], "outfeed", write)

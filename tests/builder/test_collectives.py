@@ -325,8 +325,38 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         "all_gather: shard_count must be the size of each of replica_groups, 2, got 3\n",
     ),
     "too large": (
-        lambda x: xb.all_gather(x, 0, 2**62),
-        "all_gather: the result f32[36893488147419103232,6] would have more than 2**63 - 1",
+        lambda x: xb.all_gather(x.builder.parameter("f32[0,8796093022208]"), 0, 2**20 + 1),
+        "all_gather: shard_count must be at most 1048576, got 1048577\n",
+    ),
+    "result too large": (
+        lambda x: xb.all_gather(x.builder.parameter("f32[1,8796093022208]"), 0, 2**20),
+        "all_gather: the result f32[1048576,8796093022208] would have more than 2**63 - 1",
+    ),
+    "split count too large": (
+        lambda x: xb.all_to_all(x.builder.parameter("f32[0,4]"), 0, 1, 2**32),
+        "all_to_all: split_count must be at most 1048576, got 4294967296\n",
+    ),
+    "a tuple for groups": (
+        lambda x: xb.all_to_all(x, 0, 0, 4, xb.tuple(x, x)),
+        "all_to_all: replica_groups must be a sequence of groups, which are sequences of whole "
+        "numbers, got <XlaOp",
+    ),
+    "a tuple for a layout": (
+        lambda x: xb.all_gather(x, 0, 2, layout=xb.tuple(x, x)),
+        "all_gather: minor_to_major is a sequence of dimension numbers, got <XlaOp",
+    ),
+    "an array of rank 0 for groups": (
+        lambda x: xb.all_reduce(x, xb.add, np.array(3)),
+        "all_reduce: replica_groups must be a sequence of groups",
+    ),
+    "endless groups": (
+        lambda x: xb.all_reduce(x, xb.add, itertools.count()),
+        "all_reduce: replica_groups must be a sequence of groups",
+    ),
+    "an array of rank 0 for pairs": (
+        lambda x: xb.collective_permute(x, np.array(3)),
+        "collective_permute: source_target_pairs must be a sequence of pairs (source, target), "
+        "got array(3)\n",
     ),
     "layout of another rank": (
         lambda x: xb.all_gather(x, 0, 2, layout=[0]),

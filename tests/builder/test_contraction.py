@@ -132,6 +132,10 @@ def test_precision() -> None:
     assert xb.dot(x, y, highest).attributes["precision"] == (highest, highest)
     z = xb.dot_general(x, y, MATMUL, precision=[high, highest])
     assert z.attributes["precision"] == (high, highest)
+    # By their names too, as other enumerations.
+    assert xb.dot(x, y, "HIGHEST").attributes["precision"] == (highest, highest)
+    z = xb.dot_general(x, y, MATMUL, precision=("HIGH", highest))
+    assert z.attributes["precision"] == (high, highest)
 
 
 @pytest.mark.parametrize("algorithm", list(xb.DotAlgorithm))
@@ -234,6 +238,9 @@ def test_a_result_without_end() -> None:
         ({"dimension_numbers": [1]}, "must be DotDimensionNumbers or a pair of pairs, got [1]"),
         ({"dimension_numbers": ((1, 0), ([], []))}, "must be a sequence of whole numbers, got 1"),
         ({"precision": "highest"}, "precision must be a Precision, or a pair of them"),
+        ({"precision": "HIGHER"}, "got 'HIGHER'\nfix: write xb.Precision.HIGHEST, or the name"),
+        ({"precision": "AB"}, "precision must be a Precision, or a pair of them"),
+        ({"precision": ["HIGH", None]}, "precision must be a Precision, or a pair of them"),
         ({"precision": [xb.Precision.HIGH]}, "fix: write xb.Precision.HIGHEST"),
         ({"algorithm": "dot_f12"}, "algorithm must be one of dot_any_f8_any_f8_f32, "),
         (

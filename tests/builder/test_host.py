@@ -310,7 +310,11 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         OPERAND,
         "infeed: shape: f32 is an elem",
     ),
-    "infeed: text": (lambda h: h.b.infeed("f32[-1]"), xb.ShapeTextError, "shape text: expected"),
+    "infeed: text": (
+        lambda h: h.b.infeed("f32[-1]"),
+        xb.ShapeTextError,
+        "infeed: shape: shape text: expected",
+    ),
     "infeed: config": (
         lambda h: h.b.infeed(xb.f32[2], b"x"),
         OPERAND,
@@ -514,8 +518,8 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     ),
     "custom_call: side effect": (
         lambda h: CALL("f", h.x, "f32[]", has_side_effect=1),
-        OPERAND,
-        "custom_call: has_side_effect must be a bool, got 1",
+        SHAPE,
+        "custom_call: has_side_effect must be True or False, got 1",
     ),
     "custom_call: version": (
         lambda h: CALL("f", h.x, "f32[]", api_version=5),
@@ -660,8 +664,8 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     ),
     "python_call: side effect": (
         lambda h: xb.python_call(print, h.x, "f32[]", has_side_effect=None),
-        OPERAND,
-        "python_call: has_side_effect must be a bool, got None",
+        SHAPE,
+        "python_call: has_side_effect must be True or False, got None",
     ),
     "python_call: a bound": (
         lambda h: xb.python_call(print, h.x, "f32[<=3]"),

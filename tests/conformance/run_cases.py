@@ -70,6 +70,15 @@ DECIDED = {
         ),
         "numbers that are normally distributed are of floating-point type",
     ),
+    **dict.fromkeys(
+        (
+            "CustomCallWithLayout.085a802abc",
+            "CustomCallWithLayout.76da5fa67a",
+            "CustomCallWithLayout.da68bcc1a1",
+        ),
+        "not in the document; the shapes with layout are the operands' own: XLA's parser refuses "
+        "what the builder records here",
+    ),
     "AllToAll.d2481b457e": "split_count should be the number of replicas in each group",
     "AllToAll.7ca93d1791": "split_count should be the number of replicas in each group",
     "AllToAll.c89646808d": "split_count should be the number of replicas in each group",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,6 +17,7 @@ from support import assert_identical, stablehlo_of_text, trusted_module
 import builder as xb
 import lowering
 from builder.primitive_type import ALL
+from lowering import host_calls
 
 f32, s32 = xb.f32[()], xb.s32[()]
 
@@ -485,9 +488,56 @@ def test_a_program_on_several_devices_waits_for_half_a_minute(
     monkeypatch.setattr(threading.Condition, "wait", lambda self, timeout=None: False)
     shapes = [s32]
     device = lowering.devices("cpu")[0]
-    for alone, seconds in ((True, 60), (False, 30)):
-        with pytest.raises(lowering.ExecutionError, match=f"for {seconds} seconds"):
-            lowering.infeed.read(device, shapes, "program", "", alone=alone)
+    for most, text in (
+        (math.inf, "for 60 seconds, and nothing was sent\n"),
+        (30.0, "for 30 seconds, no longer as other devices may wait for it, and nothing was sent"),
+    ):
+        with pytest.raises(lowering.ExecutionError, match=text) as caught:
+            lowering.infeed.read(device, shapes, "program", "", most=most)
+        assert ("to wait longer, set" in str(caught.value)) == (most == math.inf)
+
+
+def test_what_devices_wait_is_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three times 28 seconds of one are too long for another that waits for it meanwhile."""
+    now = 0.0
+    monkeypatch.setattr(host_calls, "time", SimpleNamespace(monotonic=lambda: now))
+    waits, devices = host_calls.Waits(), "abc"
+    assert waits.left("a") == 30
+    now = 28.0
+    waits.add("a", 28.0, devices)
+    assert waits.left("a") == 2
+    assert waits.left("b") == 30
+    # The others have gone on: none of them has been waiting for it for long.
+    waits.add("b", 0.0, devices)
+    assert waits.left("a") == 2
+    waits.add("c", 0.0, devices)
+    assert waits.left("a") == 30
+    # Of what it waits that alone counts which came after the others' last sign.
+    now = 38.0
+    waits.add("b", 10.0, devices)
+    now = 48.0
+    waits.add("a", 20.0, devices)
+    assert waits.left("a") == 10
+    waits.add("c", 20.0, devices)
+    assert waits.left("a") == 20
+    waits.clear()
+    assert waits.left("a") == 30
+
+
+def test_a_device_waits_no_longer_than_others_may_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host_calls, "_MOST_TOGETHER", 0.03125)
+    b = xb.XlaBuilder("together")
+    total = xb.all_reduce(b.infeed(s32) + b.infeed(s32), xb.add)
+    program = lowering.compile(b.build(total), "cpu", num_replicas=2)
+    for device in ("cpu:0", "cpu:0", "cpu:1"):
+        lowering.transfer_to_infeed(np.int32(1), device)
+    with pytest.raises(lowering.ExecutionError, match=r"waited on cpu:1 for 0\.03"):
+        program()
+    for device in ("cpu:0", "cpu:0", "cpu:1", "cpu:1"):
+        lowering.transfer_to_infeed(np.int32(1), device)
+    assert [int(r) for r in program()] == [4, 4]
 
 
 def test_sixty_seconds_is_what_a_program_waits() -> None:

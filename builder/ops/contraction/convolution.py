@@ -443,7 +443,8 @@ def conv_general_dilated(
         batch_group_count: the batch and the output features are cut into so many groups, and each
             of the one gives one of the other. It divides both, and the result's batch is the
             input's divided by it. Not together with feature_group_count.
-        precision: a Precision, or a pair of them for lhs and rhs; DEFAULT when not given.
+        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT when not
+            given.
         preferred_element_type: the element type of the result: the operands' (when not given), or
             a wider one of its kind, in which the sums are then made.
         window_reversal: for each spatial dimension whether the kernel is turned round.

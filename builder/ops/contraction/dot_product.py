@@ -84,7 +84,8 @@ def dot(
     Args:
         lhs, rhs: arrays of one element type, not scalars. Higher ranks are taken too; for batches
             of matrices use `dot_general`.
-        precision: a Precision, or a pair of them for lhs and rhs; DEFAULT when not given.
+        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT when not
+            given.
         preferred_element_type: the element type of the result: the operands' (when not given), or
             a wider one of its kind, in which the sums are then made.
 
@@ -133,7 +134,8 @@ def dot_general(
         dimension_numbers: DotDimensionNumbers, or a pair of pairs
             ``((lhs contracting, rhs contracting), (lhs batch, rhs batch))``. Dimensions of lhs and
             rhs that go together have equal sizes.
-        precision: a Precision, or a pair of them for lhs and rhs; DEFAULT when not given.
+        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT when not
+            given.
         preferred_element_type: the element type of the result: the operands' (when not given), or
             a wider one of its kind, in which the sums are then made.
         algorithm: a DotAlgorithm or its name, where it matters exactly how the product is

@@ -69,7 +69,8 @@ def ragged_dot(
             free, or contracting, as it is.
         dimension_numbers: RaggedDotDimensionNumbers, or a triple of those of `dot_general`, the
             ragged dimension of lhs and the group dimension of rhs.
-        precision: a Precision, or a pair of them for lhs and rhs; DEFAULT when not given.
+        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT when not
+            given.
         preferred_element_type: the element type of the result: the operands' (when not given), or
             a wider one of its kind, in which the sums are then made.
 

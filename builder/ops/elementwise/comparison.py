@@ -11,6 +11,7 @@ from builder.errors import OperandError, shown
 from builder.ops.elementwise.common import COMPARISON_SECTION, record_compare
 from builder.ops.operands import Number
 from builder.ops.registry import op
+from builder.shape_inference.check import flag
 from builder.xla_op import XlaOp
 
 

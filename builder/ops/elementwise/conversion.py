@@ -5,7 +5,9 @@ Operation Semantics: ConvertElementType, BitcastConvertType, ReducePrecision.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 from builder import primitive_type as pt, shape_inference
 from builder.ops.elementwise.common import BUILDER_H
@@ -13,6 +15,7 @@ from builder.ops.operands import need_op
 from builder.ops.registry import op
 from builder.primitive_type import PrimitiveTypeLike
 from builder.recording import record
+from builder.shape import Shape
 from builder.shape_inference.check import integer
 from builder.xla_op import XlaOp
 
@@ -157,6 +160,14 @@ def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> 
     source = need_op("reduce_precision", "operand", operand)
     exponent = integer("reduce_precision", "exponent_bits", exponent_bits)
     mantissa = integer("reduce_precision", "mantissa_bits", mantissa_bits)
-    shape = shape_inference.elementwise.reduce_precision(source.shape, exponent, mantissa)
-    attributes = {"exponent_bits": exponent, "mantissa_bits": mantissa}
+    shape, attributes = _precision_plan(source.shape, exponent, mantissa)
     return record("reduce_precision", shape, (source,), attributes)
+
+
+@lru_cache(maxsize=65536)
+def _precision_plan(
+    operand: Shape, exponent_bits: int, mantissa_bits: int
+) -> tuple[Shape, Mapping[str, int]]:
+    shape = shape_inference.elementwise.reduce_precision(operand, exponent_bits, mantissa_bits)
+    bits = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
+    return shape, MappingProxyType(bits)

@@ -70,14 +70,21 @@ def reduce(
     Operation Semantics: Reduce.
     """
     places = integers("reduce", "dimensions", dimensions)
-    arrays, builder = folded_operands("reduce", operands, init_values)
+    return _reduce("reduce", operands, init_values, computation, places)
+
+
+def _reduce(
+    name: str, operands: Any, init_values: Any, computation: Any, places: tuple[int, ...]
+) -> XlaOp:
+    arrays, builder = folded_operands(name, operands, init_values)
     with undone_on_error(builder):
-        applied, inits = reducer_and_inits("reduce", arrays, init_values, computation)
+        applied, inits = reducer_and_inits(name, arrays, init_values, computation)
         shape = _reduce_shape(
             tuple([a.shape for a in arrays]),
             tuple([i.shape for i in inits]),
             applied.program_shape,
             places,
+            name,
         )
     attributes = {"to_apply": applied, "dimensions": places}
     return record("reduce", shape, (*arrays, *inits), attributes)
@@ -147,4 +154,4 @@ def reduce_all(
     """
     source = need_op("reduce_all", "operand", operand)
     rank = Check("reduce_all", operand=source.shape).array("operand").rank
-    return reduce(source, init_value, computation, range(rank))
+    return _reduce("reduce_all", source, init_value, computation, tuple(range(rank)))

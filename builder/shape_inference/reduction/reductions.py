@@ -52,6 +52,7 @@ def reduce(
     init_values: Sequence[Shape],
     computation: ProgramShape,
     dimensions: Sequence[int],
+    op: str = "reduce",
 ) -> Shape:
     """Shape of a reduction: the operands' without the reduced dimensions, a tuple for several.
 
@@ -62,7 +63,7 @@ def reduce(
         >>> xb.shape_inference.reduction.reduce([xb.f32[4, 2, 3]], [f32], add, [0, 1])
         f32[3]
     """
-    check = Check.numbered("reduce", "operand", operands)
+    check = Check.numbered(op, "operand", operands)
     check.shapes.update({f"init value {i}": s for i, s in enumerate(init_values)})
     if not operands:
         check.fail("at least one operand is needed, got none")

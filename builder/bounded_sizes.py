@@ -70,7 +70,10 @@ class ReshapedSize:
 
 
 def is_bounded_reshape(op: XlaOp) -> bool:
-    """A reshape to several bounded sizes, or one in which a bounded size is divided."""
+    """A reshape to several bounded sizes, or one in which a bounded size is divided.
+
+    And of no elements: XLA divides by them.
+    """
     if op.shape.is_static:
         return False
     source, shape = op.operands[0].shape, op.shape
@@ -80,7 +83,7 @@ def is_bounded_reshape(op: XlaOp) -> bool:
     if sizes is None:
         return False
     bounded = [size for size in sizes if isinstance(size, ReshapedSize)]
-    return len(bounded) > 1 or any(size.divisor > 1 for size in bounded)
+    return 0 in source.dimensions or len(bounded) > 1 or any(size.divisor > 1 for size in bounded)
 
 
 def loses_a_size(source: ArrayShape, shape: ArrayShape) -> bool:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from builder.errors import ConstantError, OperandError, shown
 from builder.primitive_type import Kind, PrimitiveType
 from builder.shape import ArrayShape, intern_array
 
-__all__ = ["as_constant_array", "check_number", "scalar_array"]
+__all__ = ["as_constant_array", "check_number", "scalar_array", "scalar_constant"]
 
 
 def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") -> None:
@@ -122,19 +124,37 @@ def scalar_array(
     value: Any, element_type: PrimitiveType, op: str = "constant"
 ) -> np.ndarray[Any, Any]:
     """The Python number `value` as a read-only rank-0 array; raises as `check_number` does."""
+    array: np.ndarray[Any, Any] = scalar_constant(value, element_type, op)[1]["value"]
+    return array
+
+
+def scalar_constant(
+    value: Any, element_type: PrimitiveType, op: str = "constant"
+) -> tuple[ArrayShape, Mapping[str, Any]]:
+    """The shape and the attributes of a constant that is the Python number `value`.
+
+    Equal numbers of one type share them; raises as `check_number` does.
+    """
     # Programs repeat their numbers, and checking one takes ten times as long as looking it up.
+    # 0.0 and -0.0 are equal, and not the same; NaN is not even found again.
     kind = type(value)
     if kind is float:
-        # 0.0 and -0.0 are equal, and not the same.
-        return _cached_scalar_array(value, math.copysign(1.0, value), element_type, op)
-    if kind is int or kind is bool:
-        return _cached_scalar_array(value, 0.0, element_type, op)
-    return _scalar_array(value, 0.0, element_type, op)
+        known = value == value and (value or math.copysign(1.0, value) > 0.0)
+    else:
+        known = kind is int or kind is bool
+    if not known:
+        return _scalar_constant(value, element_type, op)
+    try:
+        return _shared_constant(value, element_type)
+    except ConstantError:
+        # Not kept, and said again in the words of this op.
+        check_number(value, element_type, op)
+        raise
 
 
-def _scalar_array(
-    value: Any, _sign: float, element_type: PrimitiveType, op: str
-) -> np.ndarray[Any, Any]:
+def _scalar_constant(
+    value: Any, element_type: PrimitiveType, op: str = "constant"
+) -> tuple[ArrayShape, Mapping[str, Any]]:
     check_number(value, element_type, op)
     if not element_type.is_integral:
         # By way of the widest type: NumPy's own choice for a large int would be `object`.
@@ -143,11 +163,11 @@ def _scalar_array(
         wide = np.array(value, np.int64 if element_type.min < 0 else np.uint64)
     array = wide.astype(element_type.dtype)
     array.flags.writeable = False
-    return array
+    return intern_array(element_type, ()), MappingProxyType({"value": array})
 
 
 # Read-only, so that constants may share them. Typed: 1, 1.0 and True are different numbers.
-_cached_scalar_array = lru_cache(maxsize=4096, typed=True)(_scalar_array)
+_shared_constant = lru_cache(maxsize=4096, typed=True)(_scalar_constant)
 
 
 def as_constant_array(

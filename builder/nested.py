@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from types import FunctionType
 from typing import Any
 
 from builder.computation import XlaComputation
@@ -19,7 +20,7 @@ from builder.shape import ProgramShape, Shape, TupleShape
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 
-__all__ = ["Recorded", "as_computation", "close_over", "record_callable", "signature"]
+__all__ = ["Recorded", "as_computation", "close_over", "is_own", "record_callable", "signature"]
 
 
 class Recorded:
@@ -169,9 +170,20 @@ def as_computation(
             f"fix: give a function of XlaOps, such as xb.add or a lambda",
             op=op,
         )
-    if (getattr(computation, "__module__", None) or "").startswith("builder."):
+    if is_own(computation):
         return _own_computation(op, role, computation, tuple(shapes))
     return build(record_callable(op, role, computation, shapes))
+
+
+def is_own(computation: Any) -> bool:
+    """Whether it is one of the library's own functions, such as xb.add.
+
+    Those give the same computation every time, so that plans of ops may be kept by them. What a
+    user gives is not kept.
+    """
+    return type(computation) is FunctionType and (computation.__module__ or "").startswith(
+        "builder."
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -530,9 +530,16 @@ class ProgramShape:
         self, parameters: Iterable[Shape], result: Shape, parameter_names: Iterable[str] = ()
     ) -> None:
         self.parameters = tuple_shape(parameters).elements
-        self.parameter_names = tuple(parameter_names) or tuple(
-            f"p{i}" for i in range(len(self.parameters))
-        )
+        try:
+            names = None if isinstance(parameter_names, str) else tuple(parameter_names)
+        except TypeError:
+            names = None
+        if names is None or not all(isinstance(n, str) for n in names):
+            raise OperandError(
+                f"program shape: parameter names are a sequence of strings, "
+                f"got {shown(parameter_names)}"
+            )
+        self.parameter_names = names or tuple(f"p{i}" for i in range(len(self.parameters)))
         self.result = shape_of(result)
         # Signatures are keys of caches; shapes are interned, so this looks one level deep.
         self._hash = hash((self.parameters, self.result))

@@ -14,7 +14,6 @@ import numpy as np
 from builder import primitive_type as pt
 from builder.attributes import ChannelHandle, ReplicaGroups
 from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape
 from builder.shape import ArrayShape, TupleShape
 from builder.xla_op import XlaOp
 
@@ -182,8 +181,8 @@ def is_of_two_bits(op: XlaOp) -> bool:
 
 
 def is_narrow_contraction(op: XlaOp) -> bool:
-    """A dot or a convolution of 2-bit integers, or of 4-bit elements into wider ones: the CPU backend
-    has none."""
+    """A dot or a convolution of 2-bit integers, or of 4-bit elements into wider ones: the CPU
+    backend has none."""
     source = op.operands[0].shape.element_type
     if source.bits >= 8 or source is pt.pred:
         return False

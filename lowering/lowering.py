@@ -7,6 +7,7 @@ branches) become regions, as StableHLO has them.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from jaxlib.mlir import ir
@@ -18,7 +19,7 @@ from builder.unique_names import UniqueNames
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
 from lowering import rules as rules  # enters the rules of every family
 from lowering.emitter import Emitter
-from lowering.errors import LoweringError
+from lowering.errors import LoweringError, recorded_at
 from lowering.flattening import leaf_paths, unflatten
 from lowering.mlir_context import MlirContext, encodable, shared_context
 from lowering.module import StablehloModule, read_name
@@ -173,12 +174,15 @@ def _unverified(
     """What to say when MLIR's verifier refuses the module."""
     reports = [str(d.message) for d in error.error_diagnostics] or [str(error)]
     detail = "\n".join(reports)
+    places = [recorded_at(d.location) for d in error.error_diagnostics]
     for one in (computation, *called):
         for op in one.ops:
             if not op.shape.is_static:
+                blamed = re.match(r"'\w+\.(\w+)' op", reports[0])
+                where = f": in {blamed[1]}{places[0].rstrip(',')}" if blamed and places else ""
                 return LoweringError(
                     f"lower: {computation.name!r} has dynamic sizes, such as {op.shape}, where "
-                    f"StableHLO can't express them: {(reports[0].splitlines() or [''])[0]}\n"
+                    f"StableHLO can't express them{where}\n"
                     f"fix: use static sizes there: the largest, and beside the array its size as "
                     f"an s32[]",
                     detail=detail,

@@ -163,6 +163,42 @@ def _without_names(text: str) -> str:
     return last
 
 
+def parameter_like(b: xb.XlaBuilder, array: np.ndarray) -> xb.XlaOp:
+    """A parameter of the array's type and sizes."""
+    return b.parameter(xb.array_shape(xb.as_primitive_type(array.dtype), array.shape))
+
+
+def small_numbers(t: xb.PrimitiveType, sizes: Sequence[int], seed: int = 7) -> np.ndarray:
+    """Values that even 4 bits hold, and whose sums few types round; the same ones every time."""
+    rng = np.random.default_rng(seed)
+    if t is xb.pred:
+        return rng.integers(0, 2, sizes).astype(bool)
+    if t is xb.f8e8m0fnu:
+        return np.exp2(rng.integers(-2, 3, sizes)).astype(t.dtype)
+    if t.is_complex:
+        return (rng.integers(-3, 4, sizes) + 1j * rng.integers(-3, 4, sizes)).astype(t.dtype)
+    low = max(-3, t.min)
+    return rng.integers(low, min(3, t.max), sizes, endpoint=True).astype(t.dtype)
+
+
+def summable(random: np.random.Generator, t: xb.PrimitiveType, sizes: Sequence[int]) -> np.ndarray:
+    """Small whole numbers, whose products and sums the type holds; all integers of integer types.
+
+    Sums in floating point are then exact in any order, and the result has one right value.
+    """
+    if t is xb.pred:
+        return random.integers(0, 2, sizes).astype(bool)
+    if t.is_complex:
+        return (random.integers(-4, 5, sizes) + 1j * random.integers(-4, 5, sizes)).astype(t.dtype)
+    if t.is_integral:
+        kind = np.uint64 if t.min == 0 else np.int64
+        return random.integers(t.min, t.max, sizes, kind, True).astype(t.dtype)
+    if t is xb.f8e8m0fnu:
+        return np.exp2(random.integers(-1, 2, sizes)).astype(t.dtype)
+    low = 0 if t.bits < 16 else -2
+    return random.integers(low, 2, sizes).astype(np.float64).astype(t.dtype)
+
+
 def assert_identical(a: np.ndarray, b: np.ndarray) -> None:
     """Equal shapes and types, and every bit the same, those of NaNs too."""
     assert a.shape == b.shape

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from builder.errors import ShapeInferenceError, shown
 
-__all__ = ["listed", "member", "opened", "set_integers"]
+__all__ = ["Named", "listed", "member", "opened", "set_integers"]
 
 E = TypeVar("E", bound=enum.Enum)
 
@@ -39,6 +39,32 @@ def member(enumeration: type[E], op: str, name: str, value: Any) -> E:
         f"fix: write xb.{enumeration.__name__}.{names[0]}, or the name as text",
         op=op,
     )
+
+
+class Named(enum.Enum):
+    """An enumeration whose members may be given by name.
+
+    ``class Kind(Named, op="fft", argument="kind")`` says for messages which argument of which op
+    takes them.
+    """
+
+    _taken_by: ClassVar[tuple[str, str]]
+
+    def __init_subclass__(cls, *, op: str, argument: str) -> None:
+        super().__init_subclass__()
+        cls._taken_by = op, argument
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """`value` itself, or the member of that name.
+
+        Raises:
+            ShapeInferenceError: it is neither.
+        """
+        return member(cls, *cls._taken_by, value)
 
 
 def listed(values: Any) -> tuple[Any, ...] | None:

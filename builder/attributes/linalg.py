@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import enum
-
-from builder.attributes.fields import member
+from builder.attributes.fields import Named
 
 __all__ = ["FftType", "FftTypeLike", "Transpose", "TransposeLike"]
 
 
-class Transpose(enum.Enum):
+class Transpose(Named, op="triangular_solve", argument="transpose_a"):
     """How `triangular_solve` takes its matrix: XLA's TriangularSolveOptions.
 
     NO_TRANSPOSE as it is, TRANSPOSE transposed, ADJOINT transposed and conjugated, which for real
@@ -20,24 +18,12 @@ class Transpose(enum.Enum):
     TRANSPOSE = "TRANSPOSE"
     ADJOINT = "ADJOINT"
 
-    def __repr__(self) -> str:
-        return f"Transpose.{self.name}"
-
-    @classmethod
-    def of(cls, value: TransposeLike) -> Transpose:
-        """`value` itself, or the member of that name.
-
-        Raises:
-            ShapeInferenceError: it is neither.
-        """
-        return member(cls, "triangular_solve", "transpose_a", value)
-
 
 TransposeLike = Transpose | str
 """A Transpose or its name."""
 
 
-class FftType(enum.Enum):
+class FftType(Named, op="fft", argument="fft_type"):
     """Which Fourier transform `fft` computes.
 
     FFT from complex to complex numbers, IFFT its inverse; RFFT from real to complex numbers, of
@@ -48,18 +34,6 @@ class FftType(enum.Enum):
     IFFT = "IFFT"
     RFFT = "RFFT"
     IRFFT = "IRFFT"
-
-    def __repr__(self) -> str:
-        return f"FftType.{self.name}"
-
-    @classmethod
-    def of(cls, value: FftTypeLike) -> FftType:
-        """`value` itself, or the member of that name.
-
-        Raises:
-            ShapeInferenceError: it is neither.
-        """
-        return member(cls, "fft", "fft_type", value)
 
 
 FftTypeLike = FftType | str

@@ -31,7 +31,7 @@ from builder.ops.operands import need_op, need_ops
 from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape, ShapeLike, TupleShape, intern_array, shape_argument
-from builder.shape_inference.check import Check, integer, integers
+from builder.shape_inference.check import Check, flag, integer, integers
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -538,16 +538,14 @@ def _participants(
     channel_id: ChannelHandleLike | None,
     use_global_device_ids: bool,
 ) -> tuple[ReplicaGroups, ChannelHandle | None, bool]:
-    if use_global_device_ids is not None and not isinstance(use_global_device_ids, bool):
-        raise ShapeInferenceError(
-            f"{name}: use_global_device_ids must be True or False, "
-            f"got {shown(use_global_device_ids)}",
-            op=name,
-        )
+    # None, which XlaBuilder takes for an option that is not given, is False.
+    of_devices = use_global_device_ids is not None and flag(
+        name, "use_global_device_ids", use_global_device_ids
+    )
     return (
         _groups_of(name, replica_groups),
         ChannelHandle.of(name, channel_id),
-        bool(use_global_device_ids),
+        of_devices,
     )
 
 

@@ -11,12 +11,11 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from builder import primitive_type as pt
-from builder.errors import shown
 from builder.ops.operands import Number, is_number, need_op, number_as
 from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape_inference import dynamic as infer
-from builder.shape_inference.check import Check, integer, integers
+from builder.shape_inference.check import flags, integer, integers
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -194,7 +193,9 @@ def dynamic_reshape(
     """
     source = need_op("dynamic_reshape", "operand", operand)
     bounds = integers("dynamic_reshape", "new_size_bounds", new_size_bounds)
-    marks = _marks(dims_are_dynamic)
+    marks = flags(
+        "dynamic_reshape", "dims_are_dynamic", dims_are_dynamic, "dimension of the result"
+    )
     given = dim_sizes if isinstance(dim_sizes, (list, tuple)) else [dim_sizes]
     beside = [size for size in given if type(size) is XlaOp]
     if len(beside) == len(given):
@@ -210,13 +211,3 @@ def dynamic_reshape(
             sizes.append(size)
         shape = _reshape_shape(source.shape, tuple([s.shape for s in sizes]), bounds, marks)
         return record("dynamic_reshape", shape, (source, *sizes))
-
-
-def _marks(values: Sequence[bool]) -> tuple[bool, ...]:
-    """The argument `dims_are_dynamic`."""
-    if not isinstance(values, (list, tuple)) or not all(type(v) is bool for v in values):
-        Check("dynamic_reshape").fail(
-            f"dims_are_dynamic must be a sequence of bools, one for each dimension of the result, "
-            f"got {shown(values)}"
-        )
-    return tuple(values)

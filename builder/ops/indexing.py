@@ -276,7 +276,6 @@ def gather(
     start_indices: XlaOp,
     dimension_numbers: GatherDimensionNumbersLike,
     slice_sizes: Sequence[int],
-    *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
 ) -> XlaOp:
@@ -346,7 +345,6 @@ def scatter(
     updates: XlaOp | Sequence[XlaOp],
     update_computation: XlaComputation | Callable[..., Any],
     dimension_numbers: ScatterDimensionNumbersLike,
-    *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
 ) -> XlaOp:

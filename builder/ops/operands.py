@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.constant import as_constant_array, scalar_array
+from builder.constant import as_constant_array, scalar_constant
 from builder.errors import ConstantError, OperandError, shown
 from builder.primitive_type import PrimitiveType
 from builder.recording import append, record, resolve_builder
@@ -92,18 +92,17 @@ def number_as(
     builder = resolve_builder(op, beside, *more)
     if isinstance(value, (np.generic, np.ndarray)):
         array, shape = as_constant_array(value)
-    else:
-        try:
-            array = scalar_array(value, element_type, op)
-        except ConstantError as error:
-            rule, _, fix = str(error).partition("\nfix: ")
-            raise ConstantError(
-                f"{rule}\n  operand {beside.shape}" + (f"\nfix: {fix}" if fix else ""),
-                op=op,
-                shapes={"operand": beside.shape},
-            ) from None
-        shape = intern_array(element_type, ())
-    return append(builder, "constant", shape, (), {"value": array})
+        return append(builder, "constant", shape, (), {"value": array})
+    try:
+        shape, attributes = scalar_constant(value, element_type, op)
+    except ConstantError as error:
+        rule, _, fix = str(error).partition("\nfix: ")
+        raise ConstantError(
+            f"{rule}\n  operand {beside.shape}" + (f"\nfix: {fix}" if fix else ""),
+            op=op,
+            shapes={"operand": beside.shape},
+        ) from None
+    return append(builder, "constant", shape, (), attributes)
 
 
 def dimensions_argument(op: str, values: Any) -> tuple[int, ...] | None:

@@ -26,7 +26,7 @@ from builder.shape import (
     shapes_text,
 )
 
-__all__ = ["Check", "flag", "integer", "integers"]
+__all__ = ["Check", "flag", "flags", "integer", "integers"]
 
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
@@ -100,6 +100,31 @@ def flag(op: str, name: str, value: Any) -> bool:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise ShapeInferenceError(f"{op}: {name} must be True or False, got {shown(value)}", op=op)
+
+
+def flags(op: str, name: str, values: Any, of: str = "") -> tuple[bool, ...]:
+    """`values` as a tuple of bools, each taken as `flag` takes it.
+
+    Args:
+        op, name: for messages: which op, which of its arguments.
+        values: any sequence.
+        of: for messages: what there is one for each of.
+
+    Raises:
+        ShapeInferenceError: it is no sequence of bools.
+    """
+    try:
+        # More than anything has dimensions: a long range is not read to the end.
+        strange = isinstance(values, (str, bytes)) or hasattr(values, "opcode")
+        found = None if strange else tuple(islice(values, MOST_DIMENSIONS))
+    except TypeError:
+        found = None
+    if found is None or not all(isinstance(v, (bool, np.bool_)) for v in found):
+        each = f", one for each {of}" if of else ""
+        raise ShapeInferenceError(
+            f"{op}: {name} must be a sequence of bools{each}, got {shown(values)}", op=op
+        )
+    return tuple(map(bool, found))
 
 
 def _text(values: Sequence[Any]) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from builder.errors import OperandError, XlaError, shown
 from builder.primitive_type import PrimitiveType, as_primitive_type
 from builder.shape import ProgramShape, Shape, shape_of
-from builder.shape_inference.check import flag, integer, integers
+from builder.shape_inference.check import flag, flags, integer, integers
 
 __all__ = ["take_plain_forms"]
 
@@ -63,10 +63,6 @@ def _program_shapes(op: str, name: str, values: Any) -> list[ProgramShape]:
     return _each(op, name, values, "ProgramShapes", _program_shape)
 
 
-def _flags(op: str, name: str, values: Any) -> list[bool]:
-    return _each(op, name, values, "bools", flag)
-
-
 def _pair(op: str, name: str, value: Any) -> tuple[int, ...]:
     pair = integers(op, name, value)
     if len(pair) != 2:
@@ -103,7 +99,7 @@ _CONVERTERS: Final[dict[str, Converter]] = {
     "Sequence[tuple[int, int]]": _pairs,
     "tuple[int, ...]": integers,
     "bool": flag,
-    "Sequence[bool]": _flags,
+    "Sequence[bool]": flags,
     "str": _text,
     "PrimitiveType": _element_type,
 }

@@ -274,7 +274,9 @@ def _reduce_window(words: _Sizes, operation: ir.Operation) -> None:
             words.fixed(operands[number]), own, operands[count + number]
         )
     behind = {d: words.window_size(size, windows[d]) for d, size in bounded.items()}
-    words.done(operation, operands, [behind] * count)
+    # Of several operands some may have fixed sizes where others have bounded ones.
+    shapes = map(array_of, operation.results)
+    words.done(operation, operands, [{d: behind[d] for d in _dimensions(s)} for s in shapes])
 
 
 @_bounded("dynamic_slice")

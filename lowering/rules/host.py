@@ -10,7 +10,6 @@ from builder.attributes import CustomCallApiVersion
 from builder.attributes.host import ffi_dictionary
 from builder.errors import shown
 from builder.shape import ArrayShape, Shape, TokenShape, TupleShape, leaf_count, leaves
-from builder.shape_inference.control_flow import same_shape
 from builder.xla_op import XlaOp
 from lowering.errors import LoweringError
 from lowering.flattening import flatten, unflatten
@@ -182,13 +181,6 @@ def _add_layouts(
         if shape is op.shape:
             return
         wanted = [o.shape for o in op.operands]
-    for number, (operand, one) in enumerate(zip(op.operands, wanted, strict=True)):
-        if not same_shape(operand.shape, one):
-            raise _error(
-                op,
-                f"is said to take {one} as operand {number}, got {operand.shape}",
-                "let operand_shapes_with_layout differ from the operands' shapes in layouts alone",
-            )
     if alone and shape is not op.shape:
         raise _error(
             op,

@@ -170,8 +170,10 @@ def _sorted(
 
 
 def _shortened(shape: ArrayShape, last: int) -> ArrayShape:
-    """The shape with a last dimension of fixed size `last`."""
-    sizes, dynamic = shape.dimensions[:-1], shape.dynamic_dimensions[:-1]
+    """The shape with a last dimension of fixed size `last`, as a slice has it."""
+    sizes = shape.dimensions[:-1]
+    # Of a slice, a bounded size of at most 1 is a fixed one.
+    dynamic = [d and n != 1 for d, n in zip(shape.dynamic_dimensions, sizes, strict=False)]
     return intern_array(shape.element_type, (*sizes, last), (*dynamic, False))
 
 

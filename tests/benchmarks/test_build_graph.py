@@ -39,5 +39,6 @@ def test_build_graph(tmp_path: Path) -> None:
 def test_import_time() -> None:
     printed = run("import_time.py", "--rounds", "1", "--modules")
     assert re.match(r"import builder: [\d.]+ ms, of which the processor worked [\d.]+ ms", printed)
-    assert re.search(r"^.*\bml_dtypes\b.*$", printed, re.MULTILINE)
-    assert re.search(r"^.*\bbuilder\.primitive_type\b.*$", printed, re.MULTILINE)
+    # Those that take longest, which are not always the same.
+    assert re.search(r"^ +[\d.]+ ms  ml_dtypes\b", printed, re.MULTILINE)
+    assert re.search(r"^ +[\d.]+ ms  builder\.", printed, re.MULTILINE)

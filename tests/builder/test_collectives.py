@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import builder as xb
@@ -172,8 +174,10 @@ def test_a_channel_by_its_number_and_type() -> None:
     for handle in (0, -1):
         with pytest.raises(xb.ShapeInferenceError, match=r"must be 1 or more, got (0|-1)"):
             xb.ChannelHandle(handle)
-    with pytest.raises(xb.ShapeInferenceError, match="type must be one of ChannelType"):
-        xb.ChannelHandle(1, 9)  # type: ignore[arg-type]
+    kind: Any
+    for kind in (9, "x", None, True, np.array([1, 2])):
+        with pytest.raises(xb.ShapeInferenceError, match="type must be one of ChannelType"):
+            xb.ChannelHandle(1, kind)
 
 
 REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
@@ -338,8 +342,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "a tuple for groups": (
         lambda x: xb.all_to_all(x, 0, 0, 4, xb.tuple(x, x)),
-        "all_to_all: replica_groups must be a sequence of groups, which are sequences of whole "
-        "numbers, got <XlaOp",
+        "all_to_all: replica_groups must be a sequence of groups, which are sequences of",
     ),
     "a tuple for a layout": (
         lambda x: xb.all_gather(x, 0, 2, layout=xb.tuple(x, x)),
@@ -355,8 +358,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "an array of rank 0 for pairs": (
         lambda x: xb.collective_permute(x, np.array(3)),
-        "collective_permute: source_target_pairs must be a sequence of pairs (source, target), "
-        "got array(3)\n",
+        "collective_permute: source_target_pairs must be a sequence of pairs (source, target), ",
     ),
     "layout of another rank": (
         lambda x: xb.all_gather(x, 0, 2, layout=[0]),

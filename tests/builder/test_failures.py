@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,7 +120,29 @@ ODD_ARGUMENTS: dict[str, Callable[[xb.XlaOp], object]] = {
     "a tuple of itself as a shape": lambda x: x.builder.parameter(endless()),
     "a tuple of itself as a result": lambda x: xb.call(lambda v: endless(), x),
     "a shift by a float": lambda x: xb.convert(x, xb.s32) >> 1.5,
+    "endless dimensions": lambda x: xb.transpose(x, itertools.count()),
+    "endless triples": lambda x: xb.pad(x, 0.0, itertools.repeat((0, 0, 0))),
+    "a long text of triples": lambda x: xb.pad(x, 0.0, "x" * 100_000),
+    "a thing that has no text": lambda x: x.builder.constant(Unspeakable()),
+    "a list of a thing that has no text": lambda x: x.builder.constant([Unspeakable()], xb.f32),
+    "a result that has no text": lambda x: xb.map([x], lambda v: Unspeakable(), [0]),
+    "an index that has no text": lambda x: x[Unspeakable()],
+    "a name that has no text": lambda x: x.builder.parameter("f32[]", Unspeakable()),
+    "a sharding that has no text": lambda x: x.builder.sharding(Unspeakable()).__enter__(),
+    "a root that has no text": lambda x: x.builder.build(Unspeakable()),
+    "a long type": lambda x: xb.convert(x, "x" * 100_000),
+    "a total order that is an op": lambda x: xb.compare(x, x, "LT", total_order=x),
+    "as many spatial dimensions as fit no memory": lambda x: xb.ConvolutionDimensionNumbers.default(
+        10**12
+    ),
 }
+
+
+class Unspeakable:
+    """What fails when it is asked for its text."""
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
 
 
 def endless() -> list[object]:
@@ -137,6 +161,65 @@ def test_odd_arguments_are_answered(name: str) -> None:
     assert len(str(caught.value)) < 2000
     assert len(b.ops) == 1 + own
     assert list(b.parameters) == [0]
+
+
+def convolution(x: xb.XlaOp, **more: Any) -> xb.XlaOp:
+    lhs, rhs = x.builder.parameter(xb.f32[1, 2, 5]), x.builder.parameter(xb.f32[3, 2, 2])
+    return xb.conv_general(lhs, rhs, [1], [(0, 0)], **more)
+
+
+# Arguments that one reader reads for many ops: the error names the op, as it was called.
+BEGINNINGS: dict[str, Callable[[xb.XlaOp], object]] = {
+    "parameter: shape: shape text: expected": lambda x: x.builder.parameter("f32[2"),
+    "iota: shape: expected a shape": lambda x: x.builder.iota(3, 0),
+    "constant: element_type: 256 is not": lambda x: x.builder.constant(1, 256),
+    "computation: shape 1: f32 is an element type": lambda x: xb.computation("f32[]", xb.f32),
+    "rng_normal: shape: expected": lambda x: xb.rng_normal(x, x, x),
+    "rng_uniform: shape: shape text": lambda x: xb.rng_uniform(x, x, "f32"),
+    "rng_bit_generator: shape: expected": lambda x: xb.rng_bit_generator("RNG_DEFAULT", x, None),
+    "convert_element_type: new_element_type: None is": lambda x: xb.convert_element_type(x, None),
+    "bitcast_convert_type: new_element_type: unknown": lambda x: xb.bitcast_convert_type(x, "f33"),
+    "stochastic_convert_type: new_element_type: ": lambda x: xb.stochastic_convert_type(x, x, 3),
+    "dot: preferred_element_type: unknown": lambda x: xb.dot(x, x, preferred_element_type="f3"),
+    "dot_general: preferred_element_type: unknown": lambda x: xb.dot_general(
+        x, x, (([0], [0]), ([], [])), preferred_element_type="f3"
+    ),
+    "ragged_dot: preferred_element_type: unknown": lambda x: xb.ragged_dot(
+        x, x, x, ((([0], [0]), ([], [])), [0], []), preferred_element_type="f3"
+    ),
+    "conv_general: preferred_element_type: unknown": lambda x: convolution(
+        x, dimension_numbers="bf0_oi0->bf0", preferred_element_type="f3"
+    ),
+    "conv_general: dimension_numbers must be": lambda x: convolution(x, dimension_numbers="bf0"),
+    "ragged_dot: dimension_numbers must be": lambda x: xb.ragged_dot(x, x, x, ("", [0], [])),
+    "all_reduce: shape_with_layout: ": lambda x: xb.all_reduce(x, xb.add, shape_with_layout=3),
+    "compare: total_order must be": lambda x: xb.compare(x, x, "LT", total_order=1),
+    "reduce_all: f32 can't hold": lambda x: xb.reduce_all(x, 1e60, xb.add),
+    "reduce_all: computation must be": lambda x: xb.reduce_all(x, 0.0, 3),
+    "pad_in_dim: f32 can't hold": lambda x: xb.pad_in_dim(x, 1e60, 0, 1, 1),
+    "pad_in_dim: padding_value must be a scalar": lambda x: xb.pad_in_dim(x, x, 0, 1, 1),
+    "concatenate: operand must be a sequence": lambda x: xb.concatenate(xb.f32, 0),
+    # Ops that have one opcode:
+    "square: operand 0 belongs to builder 'other'": lambda x: xb.square(built_op()),
+    "conj: operand 0 belongs to builder 'other'": lambda x: xb.conj(built_op()),
+    "collapse: operand 0 belongs to": lambda x: xb.collapse(built_op(), [0, 1]),
+    "rng_uniform: operand 0 belongs": lambda x: xb.rng_uniform(0.0, built_op(xb.f32[()]), "f32[]"),
+    "mul: operand 0 belongs to builder 'other'": lambda x: built_op() * x,
+}
+
+
+def built_op(shape: xb.Shape = xb.f32[2, 3]) -> xb.XlaOp:
+    b = xb.XlaBuilder("other")
+    return b.build(b.parameter(shape)).ops[0]
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+def test_the_error_names_the_op_that_was_called(beginning: str) -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[3], "x")
+    with pytest.raises(xb.XlaError) as caught:
+        BEGINNINGS[beginning](x)
+    assert str(caught.value).startswith(beginning)
+    assert caught.value.op == beginning.partition(":")[0]
 
 
 @pytest.mark.parametrize("name", ["choice", "pred", "bound", "init value"])

@@ -551,6 +551,14 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "custom_call: operand_shapes_with_layout must have one shape for each operand: 0, got 1",
     ),
+    "custom_call: layouts of other shapes": (
+        lambda h: CALL("f", h.x, "f32[]", operand_shapes_with_layout=["f32[7,7]{0,1}"]),
+        SHAPE,
+        (
+            "custom_call: operand_shapes_with_layout must be the operands' shapes but for layouts, "
+            "got f32[7,7]{0,1} for operand 0"
+        ),
+    ),
     "custom_call: layouts as text": (
         lambda h: CALL("f", h.x, "f32[]", operand_shapes_with_layout="f32[]"),
         OPERAND,

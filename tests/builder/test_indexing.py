@@ -157,7 +157,9 @@ def test_gather_shape(
     x, i = parameters(operand, indices)
     if not isinstance(numbers, xb.GatherDimensionNumbers):
         numbers = xb.GatherDimensionNumbers(*numbers)
-    got = xb.gather(x, i, numbers, sizes, indices_are_sorted=True, unique_indices=True)
+    got = xb.gather(x, i, numbers, sizes, True, True)
+    named = xb.gather(x, i, numbers, sizes, indices_are_sorted=True, unique_indices=True)
+    assert named.attributes is got.attributes
     assert str(got.shape) == shape
     assert got.operands == (x, i)
     assert got.attributes == {
@@ -194,6 +196,9 @@ def test_scatter_shape(operand: str, indices: str, updates: str, numbers: Any) -
     assert got.operands == (x, i, u)
     assert got.attributes["indices_are_sorted"] is False
     assert got.attributes["unique_indices"] is True
+    by_position = xb.scatter(x, i, u, lambda a, v: v, numbers, True, False)
+    assert by_position.attributes["indices_are_sorted"] is True
+    assert by_position.attributes["unique_indices"] is False
     several = xb.scatter([x, x], i, [u, u], lambda a, b, v, w: (v, b), numbers)
     assert several.shape is xb.tuple_shape([x.shape, x.shape])
     assert xb.scatter([x], i, [u], lambda a, v: (v,), numbers).shape is x.shape

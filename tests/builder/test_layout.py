@@ -7,6 +7,7 @@ import itertools
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 
 import builder as xb
@@ -45,8 +46,15 @@ def test_no_permutation(order: Any) -> None:
 
 
 def test_no_sequence() -> None:
-    with pytest.raises(xb.ShapeInferenceError, match="a sequence of dimension numbers, got 3"):
-        xb.Layout(3)  # type: ignore[arg-type]
+    order: Any
+    for order in (3, np.array(3), xb.tuple(xb.XlaBuilder().parameter(xb.f32[2]))):
+        with pytest.raises(xb.ShapeInferenceError, match="a sequence of dimension numbers, got "):
+            xb.Layout(order)
+
+
+def test_an_endless_order() -> None:
+    with pytest.raises(xb.ShapeInferenceError, match="must be a permutation of the dimensions"):
+        xb.Layout(itertools.count(1))
 
 
 def test_layout_of_a_shape() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 import builder as xb
@@ -44,6 +47,22 @@ def test_a_computation_as_reducer(x: xb.XlaOp) -> None:
 def test_the_librarys_own_functions_are_recorded_once(x: xb.XlaOp) -> None:
     first, second = (xb.reduce(x, 0.0, xb.add, [d]) for d in (0, 1))
     assert first.attributes["to_apply"] is second.attributes["to_apply"]
+    again = xb.reduce(x, x.builder.constant(0.0, xb.f32), xb.add, [0])
+    assert again.attributes is first.attributes
+
+
+def test_a_given_computation_is_not_kept(x: xb.XlaOp) -> None:
+    b = xb.XlaBuilder()
+    b.purpose = "a reducer"  # what is built without one is kept by these tests
+    reducer = b.build(b.parameter(xb.f32[()]) + b.parameter(xb.f32[()]))
+    zero = x.builder.constant(0.0, xb.f32)
+    shapes = {xb.reduce(x, init, reducer, [0]).shape for init in (zero, 0.0)}
+    assert len(shapes) == 1
+    kept = weakref.ref(reducer)
+    x.builder.ops.clear()
+    del b, reducer, zero
+    gc.collect()
+    assert kept() is None
 
 
 def test_a_tuple_of_one_gives_a_tuple_of_one(x: xb.XlaOp) -> None:

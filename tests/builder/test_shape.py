@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import pickle
 from typing import Any
@@ -207,6 +208,9 @@ class TestArrayShape:
             ([2**62, 2], "more than 2\\*\\*63 - 1 elements"),
             (3, r"a sequence of sizes, got 3\nfix: write \[3\]"),
             ("23", "a sequence of sizes, got '23'"),
+            (np.array(3), r"a sequence of sizes, got array\(3\)"),
+            (itertools.repeat(1), r"a sequence of sizes, got repeat\(1\)"),
+            ([[10**5000]], "a dimension of f32.* is a whole number"),
         ],
     )
     def test_wrong_dimensions(self, dimensions: Any, message: str) -> None:
@@ -216,6 +220,21 @@ class TestArrayShape:
     def test_as_many_dynamic_dimensions_as_dimensions(self) -> None:
         with pytest.raises(xb.ShapeInferenceError, match="2 dynamic_dimensions for 1 dimensions"):
             xb.array_shape(xb.f32, [1], dynamic_dimensions=[True, False])
+
+    @pytest.mark.parametrize("dynamic", [1, np.array(True), [np.zeros(2)]])
+    def test_dynamic_dimensions_that_are_none(self, dynamic: Any) -> None:
+        with pytest.raises(xb.ShapeInferenceError, match="dynamic_dimensions are a sequence of b"):
+            xb.array_shape(xb.f32, [1], dynamic_dimensions=dynamic)
+
+    @pytest.mark.parametrize("value", [4, None, [xb.f32], "f33", float("nan")])
+    def test_an_element_type_that_is_none(self, value: Any) -> None:
+        with pytest.raises(xb.PrimitiveTypeError, match=r"^shape: element_type: "):
+            xb.f32[2].with_element_type(value)
+
+    @pytest.mark.parametrize("dimension", [2, -3, None, "x", pytest.param(10**5000, id="huge")])
+    def test_text_of_a_dimension_that_is_none(self, dimension: Any) -> None:
+        with pytest.raises(xb.ShapeInferenceError, match=r"must be one of f32\[2,3\], got "):
+            xb.f32[2, 3].dimension_text(dimension)
 
     def test_is_not_made_directly(self) -> None:
         with pytest.raises(TypeError, match=r"make array shapes with f32\[2, 3\]"):
@@ -233,14 +252,22 @@ class TestTupleShape:
     def test_dynamic_inside(self) -> None:
         assert not xb.parse_shape("(f32[2], (s32[<=2]))").is_static
 
-    @pytest.mark.parametrize("elements", [3, "f32[2]"])
+    @pytest.mark.parametrize("elements", [3, "f32[2]", np.array(3)])
     def test_no_sequence(self, elements: Any) -> None:
         with pytest.raises(xb.OperandError, match="expected a sequence of shapes"):
             xb.tuple_shape(elements)
 
-    def test_element_that_is_no_shape(self) -> None:
-        with pytest.raises(xb.OperandError, match="a tuple shape is made of shapes, got 3"):
-            xb.TupleShape([3])  # type: ignore[list-item]
+    def test_a_tuple_is_no_sequence_of_shapes(self) -> None:
+        x = xb.XlaBuilder().parameter(xb.f32[2])
+        pair: Any = xb.tuple(x, x)
+        with pytest.raises(xb.OperandError, match="expected a sequence of shapes"):
+            xb.tuple_shape(pair)
+        assert len(x.builder.ops) == 2
+
+    @pytest.mark.parametrize("elements", [3, None, [3], ["f32[2]"]])
+    def test_element_that_is_no_shape(self, elements: Any) -> None:
+        with pytest.raises(xb.OperandError, match="a tuple shape is made of shapes, got "):
+            xb.TupleShape(elements)
 
 
 class TestWhereAShapeIsWanted:
@@ -270,6 +297,27 @@ class TestProgramShape:
         assert str(xb.ProgramShape([xb.f32[2], xb.TOKEN_SHAPE], xb.s32[()])) == (
             "(p0: f32[2], p1: token[]) -> s32[]"
         )
+
+    def test_shapes_as_text(self) -> None:
+        parameters: Any = ["f32[2]"]
+        result: Any = "s32[]"
+        assert xb.ProgramShape(parameters, result) == xb.ProgramShape([xb.f32[2]], xb.s32[()])
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ((3, xb.f32[2]), "expected a sequence of shapes, got 3"),
+            (([3], xb.f32[2]), "expected a shape such as .* got 3"),
+            (([], [[10**5000]]), "expected a shape such as"),
+            (([xb.f32[2]], xb.f32[2], 3), "parameter names are a sequence of strings, got 3"),
+            (([xb.f32[2]], xb.f32[2], "x"), "parameter names are a sequence of strings, got 'x'"),
+            (([xb.f32[2]], xb.f32[2], [3]), r"parameter names are a sequence of strings, got \[3"),
+            (([xb.f32[2]], xb.f32[2], ["x", "y"]), "as many names as parameters .* got 2 for 1"),
+        ],
+    )
+    def test_wrong_arguments(self, arguments: Any, message: str) -> None:
+        with pytest.raises(xb.XlaError, match=message):
+            xb.ProgramShape(*arguments)
 
 
 def test_minus_one_is_no_size() -> None:

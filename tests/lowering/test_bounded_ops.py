@@ -186,6 +186,16 @@ def test_a_matrix() -> None:
     check(MATRIX, [(xb.f32[5, 4], 2)], MATRIX_SIZES)
 
 
+ROW = RANDOM.normal(size=(1, 6)).astype(np.float32)
+
+
+def windows_of_two(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
+    def both(a: xb.XlaOp, b: xb.XlaOp, c: xb.XlaOp, d: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
+        return a + c, b + d
+
+    return xb.reduce_window([x, y], [0.0, 0.0], both, [2], [1], [(1, 1)])
+
+
 VECTOR: dict[str, Case] = {
     **{
         f"pad {config}": (
@@ -224,6 +234,13 @@ VECTOR: dict[str, Case] = {
             (2, 1, 0, 0, 2, 2),
             (5, 1, 4, 0, 1, 1),
         ]
+    },
+    **{
+        f"windows beside a fixed array, number {n}": (
+            lambda x, n=n: windows_of_two(x, x.builder.constant(np.full(6, 2.0, np.float32)))[n],
+            lambda x, n=n: windows((x, np.full(6, 2.0, np.float32))[n], 2, 1, 1, 1, 1, 1),
+        )
+        for n in (0, 1)
     },
     "split": (
         lambda x: xb.reshape_with_inferred_dimension(xb.concatenate([x, x], 0), [6, 2], 0),
@@ -270,6 +287,12 @@ VECTOR: dict[str, Case] = {
     "top_k": (
         lambda x: xb.get_tuple_element(xb.top_k(x, 2), 0),
         lambda x: -np.sort(-x)[:2],
+    ),
+    "top_k_of_at_most_one_row": (
+        lambda x: xb.top_k(
+            xb.set_dimension_size(x.builder.constant(ROW), x.builder.constant(1, xb.s32), 0), 3
+        )[0],
+        lambda x: -np.sort(-ROW)[:, :3],
     ),
     "top_k_places": (
         lambda x: xb.get_tuple_element(xb.top_k(x, 2), 1),

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec
-from support import assert_identical, assert_same_bits, run_replicated
+from support import assert_identical, assert_same_bits, parameter_like, run_replicated
 
 import builder as xb
 import lowering
@@ -86,10 +86,6 @@ def numbers(t: PrimitiveType, shape: tuple[int, ...], seed: int = 3) -> list[np.
         return list((rng.integers(-3, 4, sizes) + 1j * rng.integers(-3, 4, sizes)).astype(t.dtype))
     low = max(-2, t.min)
     return list(rng.integers(low, min(2, t.max), sizes, endpoint=True).astype(t.dtype))
-
-
-def parameter_like(b: xb.XlaBuilder, array: np.ndarray) -> xb.XlaOp:
-    return b.parameter(xb.array_shape(xb.as_primitive_type(array.dtype), array.shape))
 
 
 def bits(t: PrimitiveType, count: int) -> list[np.ndarray]:

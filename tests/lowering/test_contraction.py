@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import assert_same_bits, run
+from support import assert_same_bits, run, summable
 
 import builder as xb
 import lowering
@@ -20,21 +20,10 @@ Array = np.ndarray
 
 
 def sample(t: xb.PrimitiveType, sizes: tuple[int, ...]) -> Array:
-    """Small whole numbers, whose products and sums the type holds; all integers of integer types.
-
-    Sums in floating point are then exact in any order, and the result has one right value.
-    """
-    if t is xb.pred:
-        return RANDOM.integers(0, 2, sizes).astype(bool)
-    if t.is_complex:
-        return (RANDOM.integers(-4, 5, sizes) + 1j * RANDOM.integers(-4, 5, sizes)).astype(t.dtype)
-    if t.is_integral:
-        kind = np.uint64 if t.min == 0 else np.int64
-        return RANDOM.integers(t.min, t.max, sizes, kind, True).astype(t.dtype)
+    """What can be summed exactly."""
     if t is xb.f8e8m0fnu:
         return np.full(sizes, 0.5).astype(t.dtype)
-    low = 0 if t.bits < 16 else -2
-    return RANDOM.integers(low, 2, sizes).astype(np.float64).astype(t.dtype)
+    return summable(RANDOM, t, sizes)
 
 
 def reference(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.signal
 from hypothesis import given, settings, strategies as st
-from support import assert_same_bits, run
+from support import assert_same_bits, run, summable
 
 import builder as xb
 import lowering
@@ -27,23 +27,10 @@ SAME, VALID = xb.Padding.SAME, xb.Padding.VALID
 
 
 def sample(t: xb.PrimitiveType, sizes: Sequence[int]) -> Array:
-    """Small whole numbers, whose products and sums the type holds; all integers of integer types.
-
-    Sums in floating point are then exact in any order, and the result has one right value.
-    """
-    if t is xb.pred:
-        return RANDOM.integers(0, 2, sizes).astype(bool)
-    if t.is_complex:
-        return (RANDOM.integers(-4, 5, sizes) + 1j * RANDOM.integers(-4, 5, sizes)).astype(t.dtype)
-    if t.is_integral:
-        kind = np.uint64 if t.min == 0 else np.int64
-        return RANDOM.integers(t.min, t.max, sizes, kind, True).astype(t.dtype)
-    if t is xb.f8e8m0fnu:
-        return np.exp2(RANDOM.integers(-1, 2, sizes)).astype(t.dtype)
-    if t.bits >= 16:
-        return RANDOM.integers(-2, 3, sizes).astype(np.float64).astype(t.dtype)
-    # Few of them, so that no sum is rounded.
-    return (RANDOM.random(sizes) < 0.2).astype(np.float64).astype(t.dtype)
+    """What can be summed exactly; of narrow floating types few ones, that no sum is rounded."""
+    if t.is_floating and t.bits < 16 and t is not xb.f8e8m0fnu:
+        return (RANDOM.random(sizes) < 0.2).astype(np.float64).astype(t.dtype)
+    return summable(RANDOM, t, sizes)
 
 
 def as_wide(x: Array) -> Array:

@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import scipy.special
-from support import assert_same_bits, run, ulp_distance
+from support import assert_same_bits, parameter_like, run, ulp_distance
 
 import builder as xb
 from builder.primitive_type import ALL, PrimitiveType
@@ -110,10 +110,6 @@ def apply_to_all(
     results = [function(*(parameter_like(b, a) for a in operands[t])) for t in types]
     arguments = [a for t in types for a in operands[t]]
     return dict(zip(types, run(b.build(xb.tuple(*results)), *arguments), strict=True))
-
-
-def parameter_like(b: xb.XlaBuilder, array: np.ndarray) -> xb.XlaOp:
-    return b.parameter(xb.array_shape(xb.as_primitive_type(array.dtype), array.shape))
 
 
 def as_double(a: np.ndarray) -> np.ndarray:

@@ -263,10 +263,6 @@ def test_bounded_sizes_are_said() -> None:
         (lambda: call(opaque="1 : i32", api_version=4), "must be the text of an MLIR dictionary"),
         (lambda: call(opaque="{a = 1", api_version=4), "must be the text of an MLIR dictionary"),
         (
-            lambda: call(operand_shapes_with_layout=["f32[2,4]"]),
-            "is said to take f32[2,4] as operand 0, got f32[4,2]\nfix: let operand_shapes_with_lay",
-        ),
-        (
             lambda: call(shape="(f32[4,2]{0,1})"),
             "gives a tuple of one with a layout, (f32[4,2]{0,1}), which StableHLO can't say",
         ),

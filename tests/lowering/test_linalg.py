@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.fft
 import scipy.linalg
-from support import run
+from support import parameter_like, run
 
 import builder as xb
 import lowering
@@ -23,10 +23,6 @@ NO = xb.Transpose.NO_TRANSPOSE
 # How far two numbers next to 1 lie apart; results are held to a few of these.
 STEP = {xb.bf16: 2**-8, xb.f16: 2**-11, xb.f32: 2**-24, xb.f64: 2**-53}
 STEP |= {xb.c64: STEP[xb.f32], xb.c128: STEP[xb.f64]}
-
-
-def parameter_like(b: xb.XlaBuilder, array: np.ndarray) -> xb.XlaOp:
-    return b.parameter(xb.array_shape(xb.as_primitive_type(array.dtype), array.shape))
 
 
 def wide(x: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from support import run
 
 import builder as xb
 import lowering
-from builder import hlo_text
+from builder.hlo_text.words import hlo_name
 from lowering import jaxlib_api
 from lowering.mlir_context import shared_context
 from lowering.rules.registry import DIRECT, RULES
@@ -338,4 +338,4 @@ def test_every_opcode_has_a_rule_and_an_hlo_form() -> None:
     """What the text says of each op is tested with XLA's parser, in test_registry.py."""
     for name, info in xb.OPERATIONS.items():
         assert info.opcode in DIRECT or info.opcode in RULES or info.opcode == "parameter", name
-        assert re.fullmatch("[a-z0-9-]+", hlo_text._hlo_name(info.opcode)), name
+        assert re.fullmatch("[a-z0-9-]+", hlo_name(info.opcode)), name

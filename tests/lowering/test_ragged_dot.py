@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from support import assert_same_bits, run
+from support import assert_same_bits, run, summable
 
 import builder as xb
 import lowering
@@ -55,21 +55,6 @@ FORMS: dict[str, tuple[Ragged, tuple[int, ...], tuple[int, ...], Any]] = {
         [1, 3, 1],
     ),
 }
-
-
-def sample(t: xb.PrimitiveType, sizes: tuple[int, ...]) -> Array:
-    """Small whole numbers, whose products and sums the type holds; all integers, of integers."""
-    if t is xb.pred:
-        return RANDOM.integers(0, 2, sizes).astype(bool)
-    if t.is_complex:
-        return (RANDOM.integers(-4, 5, sizes) + 1j * RANDOM.integers(-4, 5, sizes)).astype(t.dtype)
-    if t.is_integral:
-        kind = np.uint64 if t.min == 0 else np.int64
-        return RANDOM.integers(t.min, t.max, sizes, kind, True).astype(t.dtype)
-    if t is xb.f8e8m0fnu:
-        return np.exp2(RANDOM.integers(-1, 2, sizes)).astype(t.dtype)
-    low = 0 if t.bits < 16 else -2
-    return RANDOM.integers(low, 2, sizes).astype(np.float64).astype(t.dtype)
 
 
 def by_groups(x: Array, y: Array, sizes: Any, numbers: Ragged) -> Array:
@@ -147,7 +132,7 @@ def parameters(b: xb.XlaBuilder, *arrays: Array) -> list[xb.XlaOp]:
 def test_every_type(name: str) -> None:
     numbers, lhs, rhs, sizes = FORMS[name]
     types = [t for t in ALL_TYPES if t is not xb.f8e8m0fnu or name == "batch"]
-    pairs = [(sample(t, lhs), sample(t, rhs)) for t in types]
+    pairs = [(summable(RANDOM, t, lhs), summable(RANDOM, t, rhs)) for t in types]
     b = xb.XlaBuilder("types")
     groups = np.array(sizes, np.int32)
     (p,) = parameters(b, groups)
@@ -159,7 +144,7 @@ def test_every_type(name: str) -> None:
 
 def test_a_type_without_zero() -> None:
     """No row is outside of all groups, which would have to be 0."""
-    x, y = sample(xb.f8e8m0fnu, (4, 2)), sample(xb.f8e8m0fnu, (2, 2, 3))
+    x, y = summable(RANDOM, xb.f8e8m0fnu, (4, 2)), summable(RANDOM, xb.f8e8m0fnu, (2, 2, 3))
     b = xb.XlaBuilder("scale")
     got = run(
         b.build(xb.ragged_dot(*parameters(b, x, y, np.array([1, 3], np.int8)), ROWS)),
@@ -177,7 +162,7 @@ def test_forms_and_types_of_group_sizes() -> None:
         largest = max(np.array(sizes, np.int64).reshape(-1).tolist(), default=0)
         while t.max < largest:
             t = next(integers)
-        x, y = sample(xb.f32, lhs), sample(xb.f32, rhs)
+        x, y = summable(RANDOM, xb.f32, lhs), summable(RANDOM, xb.f32, rhs)
         arguments += [x, y, np.array(sizes, np.int64).astype(t.dtype)]
         results.append(xb.ragged_dot(*parameters(b, *arguments[-3:]), numbers))
         want.append(wanted(x, y, sizes, numbers, xb.f32))
@@ -186,7 +171,7 @@ def test_forms_and_types_of_group_sizes() -> None:
 
 
 def test_sums_of_sizes_that_their_type_does_not_hold() -> None:
-    x, y = sample(xb.s32, (300, 2)), sample(xb.s32, (3, 2, 2))
+    x, y = summable(RANDOM, xb.s32, (300, 2)), summable(RANDOM, xb.s32, (3, 2, 2))
     sizes = [100, 120, 127]
     b = xb.XlaBuilder("sums")
     p, q, r, s = parameters(b, x, y, np.array(sizes, np.int8), np.array([1, 2**64 - 1, 2], "u8"))
@@ -207,7 +192,7 @@ def test_preferred_element_type() -> None:
     arguments, results, want = [], [], []
     for (t, to), name in itertools.product(pairs, ("rows", "inner")):
         numbers, lhs, rhs, sizes = FORMS[name]
-        x, y = sample(t, lhs), sample(t, rhs)
+        x, y = summable(RANDOM, t, lhs), summable(RANDOM, t, rhs)
         arguments += [x, y, np.array(sizes, np.int32)]
         highest = xb.Precision.HIGHEST
         results.append(xb.ragged_dot(*parameters(b, *arguments[-3:]), numbers, highest, to))
@@ -323,7 +308,11 @@ def test_it_is_kept_as_it_was_recorded() -> None:
 
 def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     numbers, lhs, rhs, sizes = FORMS["rows"]
-    x, y, groups = sample(xb.s32, lhs), sample(xb.s32, rhs), np.array(sizes, np.int32)
+    x, y, groups = (
+        summable(RANDOM, xb.s32, lhs),
+        summable(RANDOM, xb.s32, rhs),
+        np.array(sizes, np.int32),
+    )
     b = xb.XlaBuilder("saved")
     module = lowering.lower(b.build(xb.ragged_dot(*parameters(b, x, y, groups), numbers)))
     module.save(tmp_path / "ragged.mlirbc")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import assert_same_bits, run
+from support import assert_same_bits, parameter_like, run, small_numbers
 
 import builder as xb
 from builder.primitive_type import ALL, PrimitiveType
@@ -16,23 +16,6 @@ from builder.primitive_type import ALL, PrimitiveType
 FLOATS = [t for t in ALL if t.is_floating]
 INTEGERS = [t for t in ALL if t.is_integral]
 COMPLEXES = [t for t in ALL if t.is_complex]
-
-
-def small_numbers(t: PrimitiveType, shape: tuple[int, ...]) -> np.ndarray:
-    """Values that even 4 bits hold, and whose sums few types round."""
-    rng = np.random.default_rng(7)
-    if t is xb.pred:
-        return rng.integers(0, 2, shape).astype(bool)
-    if t is xb.f8e8m0fnu:
-        return np.exp2(rng.integers(-2, 3, shape)).astype(t.dtype)
-    if t.is_complex:
-        return (rng.integers(-3, 4, shape) + 1j * rng.integers(-3, 4, shape)).astype(t.dtype)
-    low = max(-3, t.min)
-    return rng.integers(low, min(3, t.max), shape, endpoint=True).astype(t.dtype)
-
-
-def parameter_like(b: xb.XlaBuilder, array: np.ndarray) -> xb.XlaOp:
-    return b.parameter(xb.array_shape(xb.as_primitive_type(array.dtype), array.shape))
 
 
 def as_double(x: np.ndarray) -> np.ndarray:

@@ -8,15 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from support import assert_identical, run
+from support import assert_identical, parameter_like, run
 
 import builder as xb
 import lowering
 from builder.primitive_type import ALL, PrimitiveType
-
-
-def parameter_like(b: xb.XlaBuilder, array: np.ndarray) -> xb.XlaOp:
-    return b.parameter(xb.array_shape(xb.as_primitive_type(array.dtype), array.shape))
 
 
 def evaluate(function: Callable[..., Any], *arguments: np.ndarray) -> Any:

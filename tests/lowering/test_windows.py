@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
-from support import assert_same_bits, run
+from support import assert_same_bits, parameter_like, run, small_numbers
 
 import builder as xb
 import lowering
@@ -123,22 +123,6 @@ def in_type(t: PrimitiveType, value: Any) -> Any:
     if t.is_integral:
         value = (int(value) - t.min) % (1 << t.bits) + t.min
     return np.asarray(value).astype(t.dtype)[()]
-
-
-def small_numbers(t: PrimitiveType, shape: Sequence[int], seed: int = 7) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    if t is xb.pred:
-        return rng.integers(0, 2, shape).astype(bool)
-    if t is xb.f8e8m0fnu:
-        return np.exp2(rng.integers(-2, 3, shape)).astype(t.dtype)
-    if t.is_complex:
-        return (rng.integers(-3, 4, shape) + 1j * rng.integers(-3, 4, shape)).astype(t.dtype)
-    low = max(-3, t.min)
-    return rng.integers(low, min(3, t.max), shape, endpoint=True).astype(t.dtype)
-
-
-def parameter_like(b: xb.XlaBuilder, array: np.ndarray) -> xb.XlaOp:
-    return b.parameter(xb.array_shape(xb.as_primitive_type(array.dtype), array.shape))
 
 
 def evaluate(function: Callable[..., Any], *arguments: np.ndarray) -> Any:

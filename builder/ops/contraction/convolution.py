@@ -5,13 +5,10 @@ Operation Semantics: Conv, ConvWithGeneralPadding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
 from types import MappingProxyType
 from typing import Any
-
-import numpy as np
 
 from builder import primitive_type as pt
 from builder.attributes import (
@@ -23,14 +20,13 @@ from builder.attributes import (
     PrecisionLike,
 )
 from builder.attributes.window import padding_argument
-from builder.errors import ShapeInferenceError, shown
 from builder.ops.operands import need_op
 from builder.ops.registry import op
 from builder.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.recording import record
 from builder.shape import ArrayShape, Shape
 from builder.shape_inference import contraction as infer
-from builder.shape_inference.check import integer, integers
+from builder.shape_inference.check import flags, integer, integers
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -117,26 +113,6 @@ def _attributes(
     )
 
 
-def _reversal(op: str, values: Iterable[bool] | None) -> tuple[bool, ...]:
-    """The argument window_reversal as a tuple of bools."""
-    if values is None:
-        return ()
-    try:
-        # More than any window has: a long range is not read to the end.
-        found = None if isinstance(values, (str, XlaOp)) else tuple(islice(values, 1000))
-    except TypeError:
-        found = None
-    if found is None or not all(
-        isinstance(v, (bool, np.bool_)) or (type(v) is int and v in (0, 1)) for v in found
-    ):
-        raise ShapeInferenceError(
-            f"{op}: window_reversal must be a sequence of bools, one for each spatial dimension, "
-            f"got {shown(values)}",
-            op=op,
-        )
-    return tuple(map(bool, found))
-
-
 def _record(
     name: str,
     lhs: XlaOp,
@@ -172,7 +148,9 @@ def _record(
         None
         if preferred_element_type is None
         else pt.element_type_argument(name, "preferred_element_type", preferred_element_type),
-        _reversal(name, window_reversal),
+        ()
+        if window_reversal is None
+        else flags(name, "window_reversal", window_reversal, "spatial dimension"),
     )
     return record("convolution", shape, (lhs, rhs), attributes)
 

@@ -5,13 +5,14 @@ Operation Semantics: Reduce.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from builder import shape_inference
 from builder.computation import XlaComputation
-from builder.nested import as_computation
+from builder.nested import as_computation, is_own
 from builder.ops.operands import Number, is_number, need_op, need_ops, number_as
 from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
@@ -20,7 +21,16 @@ from builder.shape_inference.check import Check, integers
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 
-__all__ = ["folded_operands", "reduce", "reduce_all", "reducer_and_inits"]
+__all__ = [
+    "folded_operands",
+    "inits_of",
+    "reduce",
+    "reduce_all",
+    "reducer_and_inits",
+    "resolved",
+    "scalars_of",
+    "shapes_of_inits",
+]
 
 _reduce_shape = lru_cache(maxsize=65536)(shape_inference.reduction.reduce)
 
@@ -73,40 +83,88 @@ def reduce(
     return _reduce("reduce", operands, init_values, computation, places)
 
 
+@lru_cache(maxsize=65536)
+def _own_plan(
+    name: str,
+    operands: tuple[Shape, ...],
+    init_values: tuple[Shape, ...],
+    computation: Callable[..., Any],
+    places: tuple[int, ...],
+) -> tuple[Shape, Mapping[str, Any]]:
+    """Shape and attributes where one of the library's own functions is the reducer."""
+    scalars = scalars_of(name, operands)
+    applied = as_computation(name, "computation", computation, scalars + scalars)
+    shape = _reduce_shape(operands, init_values, applied.program_shape, places, name)
+    return shape, MappingProxyType({"to_apply": applied, "dimensions": places})
+
+
 def _reduce(
     name: str, operands: Any, init_values: Any, computation: Any, places: tuple[int, ...]
 ) -> XlaOp:
-    arrays, builder = folded_operands(name, operands, init_values)
-    with undone_on_error(builder):
-        applied, inits = reducer_and_inits(name, arrays, init_values, computation)
-        shape = _reduce_shape(
-            tuple([a.shape for a in arrays]),
-            tuple([i.shape for i in inits]),
-            applied.program_shape,
-            places,
-            name,
-        )
-    attributes = {"to_apply": applied, "dimensions": places}
+    arrays, given = folded_operands(name, operands, init_values)
+    shapes = tuple([a.shape for a in arrays])
+    init_shapes = shapes_of_inits(name, shapes, given)
+    if init_shapes is not None and is_own(computation):
+        shape, attributes = _own_plan(name, shapes, init_shapes, computation, places)
+        inits = inits_of(name, arrays, given)
+    elif init_shapes is not None and type(computation) is XlaComputation:
+        shape = _reduce_shape(shapes, init_shapes, computation.program_shape, places, name)
+        attributes = MappingProxyType({"to_apply": computation, "dimensions": places})
+        inits = inits_of(name, arrays, given)
+    else:
+        with undone_on_error(resolved(name, arrays, given)):
+            applied, inits = reducer_and_inits(name, arrays, given, computation)
+            init_shapes = tuple([i.shape for i in inits])
+            shape = _reduce_shape(shapes, init_shapes, applied.program_shape, places, name)
+        attributes = MappingProxyType({"to_apply": applied, "dimensions": places})
     return record("reduce", shape, (*arrays, *inits), attributes)
 
 
 def folded_operands(
     op: str, operands: Any, init_values: Any
-) -> tuple[tuple[XlaOp, ...], XlaBuilder]:
-    """The operands of a reduction, of which there must be one, and the builder that records it."""
+) -> tuple[tuple[XlaOp, ...], Sequence[Any]]:
+    """The operands of a reduction, of which there must be one, and its init values in a list."""
     arrays = need_ops(op, "operand", operands)
     if not arrays:
         Check(op).fail("at least one operand is needed, got none")
-    given: Sequence[Any] = init_values if isinstance(init_values, (list, tuple)) else [init_values]
-    return arrays, resolve_builder(op, *arrays, *[v for v in given if type(v) is XlaOp])
+    return arrays, init_values if isinstance(init_values, (list, tuple)) else (init_values,)
+
+
+def resolved(op: str, arrays: tuple[XlaOp, ...], given: Sequence[Any]) -> XlaBuilder:
+    """The builder that records the reduction."""
+    return resolve_builder(op, *arrays, *[v for v in given if type(v) is XlaOp])
+
+
+def shapes_of_inits(
+    op: str, shapes: tuple[Shape, ...], given: Sequence[Any]
+) -> tuple[Shape, ...] | None:
+    """The shapes of init values that need nothing recorded before the rules are checked.
+
+    Those are ops, or a single Python number; None for all others.
+    """
+    if len(given) == 1 and type(given[0]) in _PYTHON_NUMBERS:
+        return scalars_of(op, shapes) if len(shapes) == 1 else None
+    for value in given:
+        if type(value) is not XlaOp:
+            return None
+    return tuple([v.shape for v in given])
+
+
+_PYTHON_NUMBERS = frozenset((bool, int, float, complex))
+
+
+def inits_of(op: str, arrays: tuple[XlaOp, ...], given: Sequence[Any]) -> Sequence[XlaOp]:
+    """The init values that `shapes_of_inits` has told the shapes of, the number recorded."""
+    if len(given) == 1 and type(given[0]) is not XlaOp:
+        return (number_as(op, given[0], arrays[0].shape.element_type, arrays[0]),)
+    return given
 
 
 def reducer_and_inits(
-    op: str, arrays: tuple[XlaOp, ...], init_values: Any, computation: Any
-) -> tuple[XlaComputation, list[XlaOp]]:
+    op: str, arrays: tuple[XlaOp, ...], given: Sequence[Any], computation: Any
+) -> tuple[XlaComputation, Sequence[XlaOp]]:
     """The computation that folds `arrays`, and the init values, numbers recorded as constants."""
-    given: Sequence[Any] = init_values if isinstance(init_values, (list, tuple)) else [init_values]
-    scalars = _scalars_of(op, tuple([a.shape for a in arrays]))
+    scalars = scalars_of(op, tuple([a.shape for a in arrays]))
     applied = as_computation(op, "computation", computation, scalars + scalars)
     inits = []
     for index, value in enumerate(given):
@@ -119,7 +177,7 @@ def reducer_and_inits(
 
 
 @lru_cache(maxsize=4096)
-def _scalars_of(op: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
+def scalars_of(op: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
     """A scalar shape of each operand's element type; raises when one is no array."""
     arrays = Check.numbered(op, "operand", shapes).arrays()
     return tuple(intern_array(a.element_type, ()) for a in arrays)

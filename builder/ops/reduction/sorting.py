@@ -12,7 +12,6 @@ from typing import Any
 
 from builder import shape_inference
 from builder.computation import XlaComputation
-from builder.errors import shown
 from builder.nested import as_computation
 from builder.ops.elementwise.common import BUILDER_H
 from builder.ops.operands import need_op, need_ops
@@ -21,7 +20,7 @@ from builder.own_computations import in_order
 from builder.primitive_type import PrimitiveType
 from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape, intern_array
-from builder.shape_inference.check import Check, integer
+from builder.shape_inference.check import Check, flag, integer
 from builder.xla_op import XlaOp
 
 __all__ = ["sort", "top_k"]
@@ -72,8 +71,7 @@ def sort(
     """
     arrays = need_ops("sort", "operand", operands)
     number = integer("sort", "dimension", dimension)
-    if not isinstance(is_stable, bool):
-        Check("sort").fail(f"is_stable must be True or False, got {shown(is_stable)}")
+    is_stable = flag("sort", "is_stable", is_stable)
     if not arrays:
         Check("sort").fail("at least one operand is needed, got none")
     shapes = tuple([a.shape for a in arrays])
@@ -142,8 +140,7 @@ def top_k(operand: XlaOp, k: int, *, largest: bool = True) -> XlaOp:
     """
     source = need_op("top_k", "operand", operand)
     number = integer("top_k", "k", k)
-    if not isinstance(largest, bool):
-        Check("top_k").fail(f"largest must be True or False, got {shown(largest)}")
+    largest = flag("top_k", "largest", largest)
     shape = _top_k_shape(source.shape, number)
     return record("top_k", shape, (source,), _top_k_attributes(number, largest))
 

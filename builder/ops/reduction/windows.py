@@ -14,12 +14,19 @@ from builder import shape_inference
 from builder.attributes.window import Padding, PaddingLike, padding_argument
 from builder.computation import XlaComputation
 from builder.errors import shown
-from builder.nested import as_computation
+from builder.nested import as_computation, is_own
 from builder.ops.operands import Number, is_number, need_op, number_as
-from builder.ops.reduction.reductions import folded_operands, reducer_and_inits
+from builder.ops.reduction.reductions import (
+    folded_operands,
+    inits_of,
+    reducer_and_inits,
+    resolved,
+    scalars_of,
+    shapes_of_inits,
+)
 from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
-from builder.shape import ProgramShape, Shape, intern_array
+from builder.shape import ArrayShape, ProgramShape, Shape, intern_array
 from builder.shape_inference.check import Check, integers
 from builder.xla_op import XlaOp
 
@@ -56,6 +63,21 @@ def _reduce_window_plan(
 
 
 @lru_cache(maxsize=65536)
+def _own_reduce_window_plan(
+    op: str,
+    operands: tuple[Shape, ...],
+    init_values: tuple[Shape, ...],
+    computation: Callable[..., Any],
+    window: Window,
+) -> tuple[Shape, Mapping[str, Any]]:
+    """Shape and attributes where one of the library's own functions is the reducer."""
+    scalars = scalars_of(op, operands)
+    applied = as_computation(op, "computation", computation, scalars + scalars)
+    shape, told = _reduce_window_plan(op, operands, init_values, applied.program_shape, window)
+    return shape, MappingProxyType({**told, "to_apply": applied})
+
+
+@lru_cache(maxsize=65536)
 def _select_and_scatter_plan(
     op: str,
     operand: Shape,
@@ -71,6 +93,25 @@ def _select_and_scatter_plan(
     attributes = _window_attributes(operand, window)
     del attributes["base_dilations"], attributes["window_dilations"]
     return shape, MappingProxyType(attributes)
+
+
+@lru_cache(maxsize=65536)
+def _own_select_and_scatter_plan(
+    op: str,
+    operand: Shape,
+    source: Shape,
+    init_value: Shape,
+    select: Callable[..., Any],
+    scatter: Callable[..., Any],
+    window: Window,
+) -> tuple[Shape, Mapping[str, Any]]:
+    """Shape and attributes where both computations are the library's own functions."""
+    scalar = _scalar_of(op, operand)
+    selecting = as_computation(op, "select", select, (scalar, scalar))
+    scattering = as_computation(op, "scatter", scatter, (scalar, scalar))
+    signatures = selecting.program_shape, scattering.program_shape
+    shape, told = _select_and_scatter_plan(op, operand, source, init_value, *signatures, window)
+    return shape, MappingProxyType({**told, "select": selecting, "scatter": scattering})
 
 
 def _integers(op: str, name: str, values: Iterable[int] | None) -> tuple[int, ...]:
@@ -155,14 +196,14 @@ def reduce_window_with_general_padding(
     window_strides: Sequence[int] | None,
     base_dilations: Sequence[int] | None,
     window_dilations: Sequence[int] | None,
-    padding: Sequence[Sequence[int]],
+    padding: PaddingLike,
 ) -> XlaOp:
     """`reduce_window` with all that can be said of the window, in the order of the document.
 
     Args:
         operands, init_values, computation: as in `reduce_window`.
         window_dimensions, window_strides, base_dilations, window_dilations: as in `reduce_window`.
-        padding: for each dimension a pair (low, high).
+        padding: as in `reduce_window`; mostly for each dimension a pair (low, high).
 
     Returns:
         An array with one element for each place of the window; for several operands a tuple.
@@ -195,19 +236,13 @@ def reduce_window_with_general_padding(
 
 
 def _padding(op: str, padding: Any) -> Padding | Pairs:
-    """The argument `padding`; the general forms take no SAME or VALID."""
+    """The argument `padding`."""
     if type(padding) is XlaOp:  # whose elements, if it is a tuple, would be recorded
         Check(op).fail(
             f"padding must be numbers that are known now, got {shown(padding)}",
             fix="write xb.Padding.SAME, xb.Padding.VALID or pairs of numbers",
         )
-    found = padding_argument(op, padding)
-    if isinstance(found, Padding) and op.endswith("_with_general_padding"):
-        Check(op).fail(
-            f"padding must be a pair (low, high) for each dimension, got {found!r}",
-            fix=f"use xb.{op.removesuffix('_with_general_padding')}",
-        )
-    return found
+    return padding_argument(op, padding)
 
 
 def _reduce_window(
@@ -225,18 +260,24 @@ def _reduce_window(
     strides = _integers(op, "window_strides", window_strides)
     base = _integers(op, "base_dilations", base_dilations)
     spread = _integers(op, "window_dilations", window_dilations)
-    arrays, builder = folded_operands(op, operands, init_values)
-    with undone_on_error(builder):
-        window = sizes, strides, _padding(op, padding), base, spread
-        applied, inits = reducer_and_inits(op, arrays, init_values, computation)
-        shape, attributes = _reduce_window_plan(
-            op,
-            tuple([a.shape for a in arrays]),
-            tuple([i.shape for i in inits]),
-            applied.program_shape,
-            window,
-        )
-    attributes = {**attributes, "to_apply": applied}
+    window = sizes, strides, _padding(op, padding), base, spread
+    arrays, given = folded_operands(op, operands, init_values)
+    shapes = tuple([a.shape for a in arrays])
+    init_shapes = shapes_of_inits(op, shapes, given)
+    if init_shapes is not None and is_own(computation):
+        shape, attributes = _own_reduce_window_plan(op, shapes, init_shapes, computation, window)
+        inits = inits_of(op, arrays, given)
+    elif init_shapes is not None and type(computation) is XlaComputation:
+        signature = computation.program_shape
+        shape, told = _reduce_window_plan(op, shapes, init_shapes, signature, window)
+        attributes = MappingProxyType({**told, "to_apply": computation})
+        inits = inits_of(op, arrays, given)
+    else:
+        with undone_on_error(resolved(op, arrays, given)):
+            applied, inits = reducer_and_inits(op, arrays, given, computation)
+            init_shapes, signature = tuple([i.shape for i in inits]), applied.program_shape
+            shape, told = _reduce_window_plan(op, shapes, init_shapes, signature, window)
+        attributes = MappingProxyType({**told, "to_apply": applied})
     return record("reduce_window", shape, (*arrays, *inits), attributes)
 
 
@@ -317,17 +358,17 @@ def select_and_scatter_with_general_padding(
     select: XlaComputation | Callable[..., Any],
     window_dimensions: Sequence[int],
     window_strides: Sequence[int] | None,
-    padding: Sequence[Sequence[int]],
+    padding: PaddingLike,
     source: XlaOp,
     init_value: XlaOp | Number,
     scatter: XlaComputation | Callable[..., Any],
 ) -> XlaOp:
-    """`select_and_scatter` with the padding given as numbers.
+    """`select_and_scatter` under the name that XlaBuilder has for padding given as numbers.
 
     Args:
         operand, select, source, init_value, scatter: as in `select_and_scatter`.
         window_dimensions, window_strides: as in `select_and_scatter`.
-        padding: for each dimension a pair (low, high).
+        padding: as in `select_and_scatter`; mostly for each dimension a pair (low, high).
 
     Returns:
         An array of the operand's shape.
@@ -374,25 +415,34 @@ def _select_and_scatter(
     base, values = need_op(op, "operand", operand), need_op(op, "source", source)
     sizes = integers(op, "window_dimensions", window_dimensions)
     strides = _integers(op, "window_strides", window_strides)
-    element_type = Check(op, operand=base.shape).array("operand").element_type
-    scalar = intern_array(element_type, ())
+    places = _padding(op, padding)
+    window: Window = sizes, strides, places, (), ()
+    if type(init_value) is XlaOp and is_own(select) and is_own(scatter):
+        shape, attributes = _own_select_and_scatter_plan(
+            op, base.shape, values.shape, init_value.shape, select, scatter, window
+        )
+        return record("select_and_scatter", shape, (base, values, init_value), attributes)
+    scalar = _scalar_of(op, base.shape)
     beside = [init_value] if type(init_value) is XlaOp else []
     with undone_on_error(resolve_builder(op, base, values, *beside)):
-        places = _padding(op, padding)
         selecting = as_computation(op, "select", select, (scalar, scalar))
         scattering = as_computation(op, "scatter", scatter, (scalar, scalar))
         if type(init_value) is not XlaOp:
             if not is_number(init_value):
                 need_op(op, "init_value", init_value)
-            init_value = number_as(op, init_value, element_type, base)
-        shape, attributes = _select_and_scatter_plan(
+            init_value = number_as(op, init_value, scalar.element_type, base)
+        shape, told = _select_and_scatter_plan(
             op,
             base.shape,
             values.shape,
             init_value.shape,
             selecting.program_shape,
             scattering.program_shape,
-            (sizes, strides, places, (), ()),
+            window,
         )
-    attributes = {**attributes, "select": selecting, "scatter": scattering}
+    attributes = MappingProxyType({**told, "select": selecting, "scatter": scattering})
     return record("select_and_scatter", shape, (base, values, init_value), attributes)
+
+
+def _scalar_of(op: str, operand: Shape) -> ArrayShape:
+    return intern_array(Check(op, operand=operand).array("operand").element_type, ())

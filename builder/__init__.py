@@ -4,6 +4,8 @@
 Nothing here needs jax; `lowering` takes what is built here to StableHLO and to devices.
 """
 
+import typing as _typing
+
 from builder import shape_inference as shape_inference
 from builder.attributes import (
     ChannelHandle as ChannelHandle,
@@ -36,6 +38,7 @@ from builder.errors import (
     ShapeInferenceError as ShapeInferenceError,
     ShapeTextError as ShapeTextError,
     SignatureError as SignatureError,
+    UnknownNameError as UnknownNameError,
     XlaError as XlaError,
 )
 from builder.layout import Layout as Layout
@@ -264,3 +267,10 @@ convert = convert_element_type
 concat_in_dim = concatenate
 all_gather_tuple = all_gather
 all_reduce_tuple = all_reduce
+
+if not _typing.TYPE_CHECKING:  # which knows the names itself
+
+    def __getattr__(name: str) -> object:
+        from builder.missing import missing_name
+
+        raise missing_name(name)

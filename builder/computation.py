@@ -119,9 +119,10 @@ class XlaComputation:
         Args:
             metadata: whether each instruction carries its name and source line.
         """
-        from builder.hlo_text import module_text  # the printer builds on this class
+        from builder.hlo_text import module_text  # these build on this class
+        from builder.shape_inference.check import flag
 
-        return module_text(self, metadata=metadata)
+        return module_text(self, metadata=flag("to_hlo_text", "metadata", metadata))
 
     def __str__(self) -> str:
         return self.to_hlo_text()

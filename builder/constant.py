@@ -136,24 +136,23 @@ def scalar_constant(
     Equal numbers of one type share them; raises as `check_number` does.
     """
     # Programs repeat their numbers, and checking one takes ten times as long as looking it up.
-    # 0.0 and -0.0 are equal, and not the same; NaN is not even found again.
-    kind = type(value)
+    sign, kind = 1.0, type(value)
     if kind is float:
-        known = value == value and (value or math.copysign(1.0, value) > 0.0)
-    else:
-        known = kind is int or kind is bool
-    if not known:
+        if not value:
+            sign = math.copysign(1.0, value)  # 0.0 and -0.0 are equal, and not the same
+        elif value != value:
+            return _scalar_constant(value, element_type, op)  # NaN would not be found again
+    elif kind is not int and kind is not bool:
         return _scalar_constant(value, element_type, op)
     try:
-        return _shared_constant(value, element_type)
+        return _shared_constant(value, sign, element_type)
     except ConstantError:
-        # Not kept, and said again in the words of this op.
-        check_number(value, element_type, op)
-        raise
+        # Not kept: said again, in the name of this op.
+        return _scalar_constant(value, element_type, op)
 
 
 def _scalar_constant(
-    value: Any, element_type: PrimitiveType, op: str = "constant"
+    value: Any, element_type: PrimitiveType, op: str
 ) -> tuple[ArrayShape, Mapping[str, Any]]:
     check_number(value, element_type, op)
     if not element_type.is_integral:
@@ -166,8 +165,11 @@ def _scalar_constant(
     return intern_array(element_type, ()), MappingProxyType({"value": array})
 
 
-# Read-only, so that constants may share them. Typed: 1, 1.0 and True are different numbers.
-_shared_constant = lru_cache(maxsize=4096, typed=True)(_scalar_constant)
+@lru_cache(maxsize=4096, typed=True)  # typed: 1, 1.0 and True are different numbers
+def _shared_constant(
+    value: Any, _sign: float, element_type: PrimitiveType
+) -> tuple[ArrayShape, Mapping[str, Any]]:
+    return _scalar_constant(value, element_type, "constant")
 
 
 def as_constant_array(

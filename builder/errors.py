@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from builder.caller import caller_frame
 
@@ -20,8 +20,12 @@ __all__ = [
     "ShapeInferenceError",
     "ShapeTextError",
     "SignatureError",
+    "UnknownNameError",
     "XlaError",
 ]
+
+
+_AROUND: Final = 100
 
 
 def _caller() -> str | None:
@@ -99,10 +103,20 @@ class BuilderError(XlaError, RuntimeError):
     """A builder is used out of order: foreign ops, already built, parameters missing or twice."""
 
 
+class UnknownNameError(XlaError, AttributeError):
+    """There is nothing of this name in `builder`; the message says where it is, or what is near."""
+
+
 class ShapeTextError(XlaError, ValueError):
     """The text of a shape or layout is malformed; `position` says where."""
 
     def __init__(self, message: str, *, text: str, position: int) -> None:
-        super().__init__(f"{message}\n  {text}\n  {' ' * position}^")
+        # Of a long text what stands around the place.
+        start = max(position - _AROUND, 0) if len(text) > 2 * _AROUND else 0
+        part = text[start : start + 2 * _AROUND]
+        before = "..." if start else ""
+        after = "..." if start + len(part) < len(text) else ""
+        arrow = " " * (len(before) + position - start) + "^"
+        super().__init__(f"{message}\n  {before}{part}{after}\n  {arrow}")
         self.text = text
         self.position = position

@@ -59,7 +59,7 @@ class Layout:
         ) != list(range(rank)):
             raise ShapeInferenceError(
                 f"layout: minor_to_major must be a permutation of the dimensions "
-                f"0 to {rank - 1}, got {{{','.join(map(shown, order))}}}"
+                f"0 to {rank - 1}, got {{{','.join(map(shown, order[:100]))}}}"
                 if rank
                 else f"layout: minor_to_major must hold dimension numbers, got {shown(order)}",
                 op="layout",

@@ -594,7 +594,7 @@ class _Parser:
         return previous
 
     def fail(self, expected: str) -> ShapeTextError:
-        got = repr(self.token) if self.token else "the end"
+        got = shown(self.token) if self.token else "the end"
         return ShapeTextError(
             f"shape text: expected {expected}, got {got} at position {self.start}",
             text=self.text,

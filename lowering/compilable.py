@@ -7,6 +7,7 @@ over the module finds them all.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from jaxlib.mlir import ir
@@ -34,6 +35,9 @@ _CONTROL: Final = frozenset(f"stablehlo.{name}" for name in ("while", "if", "cas
 
 _MOST_BYTES: Final = 2**48
 """An array of this size fits no machine; of some larger sizes XLA's compiler aborts."""
+
+_MOST_EMPTY_ROWS: Final = 2**24
+"""XLA's compiler takes a second for five million rows of an array without elements."""
 
 _DEEPEST_CALLS: Final = 150
 """XLA 0.10 stands chains of 160 calls, and overflows its stack at 200."""
@@ -129,6 +133,14 @@ class _Walker:
                 f"{what} is of {shape}, which takes {size / 2**40:,.0f} TiB",
                 "make the array smaller",
             )
+        if 0 in shape.dimensions:
+            rows = math.prod(shape.dimensions[: shape.dimensions.index(0)])
+            if rows > _MOST_EMPTY_ROWS:
+                self.fail(
+                    f"{what} is of {shape}, which holds nothing, and XLA's compiler goes through "
+                    f"{rows:,} rows of it",
+                    "make the array smaller, or a dimension of size 0 the first",
+                )
 
     def check_tokens(self, operation: ir.Operation) -> None:
         origins = []

@@ -5,11 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
-import numpy as np
-
-from builder.attributes.fields import listed
+from builder.attributes.fields import listed, member
 from builder.errors import ShapeInferenceError, shown
 
 __all__ = [
@@ -51,7 +49,7 @@ class ReplicaGroups:
         )
 
     @classmethod
-    def of(cls, op: str, value: ReplicaGroupsLike | None) -> ReplicaGroups:
+    def of(cls, value: ReplicaGroupsLike | None, op: str = "replica_groups") -> ReplicaGroups:
         """`value` itself, or the groups that it lists; no groups for None.
 
         Raises:
@@ -69,10 +67,14 @@ class ReplicaGroups:
 
 
 def _refuse(op: str, given: Any) -> NoReturn:
+    fix = "for instance [[0, 2], [1, 3]]; [] for one group of all replicas"
+    flat = listed(given)
+    if flat and len(flat) <= 64 and all(type(number) is int for number in flat):
+        fix = f"write {shown([list(flat)])} for the one group of them, or " + fix.partition("; ")[2]
     raise ShapeInferenceError(
         f"{op}: replica_groups must be a sequence of groups, which are sequences of whole "
         f"numbers, got {shown(given)}\n"
-        f"fix: for instance [[0, 2], [1, 3]]; [] for one group of all replicas",
+        f"fix: {fix}",
         op=op,
     )
 
@@ -92,9 +94,6 @@ class ChannelType(enum.IntEnum):
 
     def __repr__(self) -> str:
         return f"ChannelType.{self.name}"
-
-
-_TYPES: Final = frozenset(ChannelType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,30 +122,24 @@ class ChannelHandle:
                 f"channel_id: a channel's handle must be 1 or more, got {number}", op="channel_id"
             )
         object.__setattr__(self, "handle", number)
-        kind: Any = self.type
-        if type(kind) is not ChannelType and (
-            isinstance(kind, bool) or not isinstance(kind, (int, np.integer)) or kind not in _TYPES
-        ):
-            raise ShapeInferenceError(
-                f"channel_id: a channel's type must be one of "
-                f"{', '.join(map(repr, ChannelType))}, got {shown(kind)}",
-                op="channel_id",
-            )
-        object.__setattr__(self, "type", ChannelType(int(kind)))
+        kind = member(ChannelType, "channel_id", "a channel's type", self.type)
+        object.__setattr__(self, "type", kind)
 
     @classmethod
     def of(
         cls,
-        op: str,
         value: ChannelHandleLike | None,
+        op: str = "channel_id",
         type: ChannelType = ChannelType.DEVICE_TO_DEVICE,
+        name: str = "channel_id",
     ) -> ChannelHandle | None:
         """`value` itself, the channel of that number, or None for none.
 
         Args:
-            op: for messages.
             value: a ChannelHandle, its number, or None.
+            op: for messages.
             type: between whom a channel runs that is given by its number.
+            name: the argument, for messages.
 
         Raises:
             ShapeInferenceError: it is neither, or the number is not 1 or more.
@@ -157,7 +150,8 @@ class ChannelHandle:
             return cls(value, type)
         except ShapeInferenceError as error:
             text = str(error).partition(": ")[2]
-            raise ShapeInferenceError(f"{op}: {text}", op=op) from None
+            where = name if op == name else f"{op}: {name}"
+            raise ShapeInferenceError(f"{where}: {text}", op=op) from None
 
 
 ChannelHandleLike = ChannelHandle | int

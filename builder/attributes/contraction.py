@@ -96,7 +96,7 @@ class RaggedDotDimensionNumbers:
     rhs_group_dimensions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        numbers = DotDimensionNumbers.of(self.dot_dimension_numbers, "ragged_dot")
+        numbers = DotDimensionNumbers.of(self.dot_dimension_numbers, op="ragged_dot")
         object.__setattr__(self, "dot_dimension_numbers", numbers)
         set_integers(self, "ragged_dot", "lhs_ragged_dimensions", "rhs_group_dimensions")
 

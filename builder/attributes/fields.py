@@ -6,6 +6,8 @@ import enum
 from itertools import islice
 from typing import Any, ClassVar, Final, Self, TypeVar
 
+import numpy as np
+
 from builder.errors import ShapeInferenceError, shown
 
 __all__ = ["Named", "listed", "member", "opened", "set_integers"]
@@ -26,6 +28,8 @@ def set_integers(bundle: Any, op: str, *names: str) -> None:
 def member(enumeration: type[E], op: str, name: str, value: Any) -> E:
     """`value` itself, or the member of an enumeration that has this name.
 
+    Where the members are numbers of XLA's, a number stands for its member, too.
+
     Raises:
         ShapeInferenceError: it is neither.
     """
@@ -33,6 +37,10 @@ def member(enumeration: type[E], op: str, name: str, value: Any) -> E:
         return value
     if isinstance(value, str) and value in enumeration.__members__:
         return enumeration[value]
+    if issubclass(enumeration, int) and isinstance(value, (int, np.integer)):
+        for one in enumeration:
+            if not isinstance(value, bool) and one.value == value:
+                return one
     names = list(enumeration.__members__)
     raise ShapeInferenceError(
         f"{op}: {name} must be one of {', '.join(names)}, got {shown(value)}\n"

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from builder.attributes.fields import listed, opened
+from builder.attributes.fields import listed, member, opened
 from builder.errors import ShapeInferenceError, shown
 
 __all__ = [
@@ -44,14 +44,13 @@ class CustomCallApiVersion(enum.IntEnum):
         return f"CustomCallApiVersion.{self.name}"
 
     @classmethod
-    def of(cls, op: str, value: Any) -> CustomCallApiVersion:
+    def of(cls, value: Any, op: str = "custom_call") -> CustomCallApiVersion:
         """`value` itself, or the version of that name or number.
 
         Raises:
             ShapeInferenceError: there is no such version.
         """
-        found: CustomCallApiVersion = _member(cls, op, "api_version", value)
-        return found
+        return member(cls, op, "api_version", value)
 
 
 class CustomCallSchedule(enum.IntEnum):
@@ -68,28 +67,13 @@ class CustomCallSchedule(enum.IntEnum):
         return f"CustomCallSchedule.{self.name}"
 
     @classmethod
-    def of(cls, op: str, value: Any) -> CustomCallSchedule:
+    def of(cls, value: Any, op: str = "custom_call") -> CustomCallSchedule:
         """`value` itself, or the schedule of that name or number.
 
         Raises:
             ShapeInferenceError: there is no such schedule.
         """
-        found: CustomCallSchedule = _member(cls, op, "schedule", value)
-        return found
-
-
-def _member(kind: Any, op: str, name: str, value: Any) -> Any:
-    if isinstance(value, str):
-        for member in kind:
-            if member.name == value:
-                return member
-    elif not isinstance(value, bool) and isinstance(value, (int, np.integer)):
-        for member in kind:
-            if member == value:
-                return member
-    raise ShapeInferenceError(
-        f"{op}: {name} must be one of {', '.join(m.name for m in kind)}, got {shown(value)}", op=op
-    )
+        return member(cls, op, "schedule", value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +105,7 @@ class OutputOperandAliasing:
         object.__setattr__(self, "operand_number", number)
 
     @classmethod
-    def all_of(cls, op: str, values: Any) -> tuple[OutputOperandAliasing, ...]:
+    def all_of(cls, values: Any, op: str = "custom_call") -> tuple[OutputOperandAliasing, ...]:
         """Each of `values`, which are bundles or pairs (output_index, (number, operand_index)).
 
         Raises:

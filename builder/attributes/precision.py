@@ -27,7 +27,7 @@ class Precision(enum.Enum):
         return f"Precision.{self.name}"
 
     @classmethod
-    def pair(cls, op: str, value: PrecisionLike) -> tuple[Precision, Precision]:
+    def pair(cls, value: PrecisionLike, op: str = "dot") -> tuple[Precision, Precision]:
         """The precisions of both operands: `value` twice if it is one, DEFAULT if it is None.
 
         Raises:

@@ -409,7 +409,7 @@ def collective_permute(
     name = "collective_permute"
     source = need_op(name, "operand", operand)
     pairs = _pairs(name, source_target_pairs)
-    channel = ChannelHandle.of(name, channel_id)
+    channel = ChannelHandle.of(channel_id, op=name)
     shape = _permute_shape(source.shape, pairs, channel)
     return record(name, shape, (source,), _permute_attributes(pairs, channel))
 
@@ -446,7 +446,7 @@ def multi_collective_permute(
     if not ops:
         Check(name).fail("at least one operand is needed, got none")
     pairs = _pairs(name, source_target_pairs)
-    channel = ChannelHandle.of(name, channel_id)
+    channel = ChannelHandle.of(channel_id, op=name)
     shapes = [_permute_shape(o.shape, pairs, channel, op=name) for o in ops]
     attributes = _permute_attributes(pairs, channel)
     with undone_on_error(resolve_builder(name, *ops)):
@@ -544,7 +544,7 @@ def _participants(
     )
     return (
         _groups_of(name, replica_groups),
-        ChannelHandle.of(name, channel_id),
+        ChannelHandle.of(channel_id, op=name),
         of_devices,
     )
 
@@ -552,7 +552,7 @@ def _participants(
 def _groups_of(name: str, value: Any) -> ReplicaGroups:
     if type(value) is tuple and not value:
         return _ALL
-    return ReplicaGroups.of(name, value)
+    return ReplicaGroups.of(value, op=name)
 
 
 _ALL = ReplicaGroups()

@@ -303,7 +303,7 @@ def outfeed_with_token(
 
 
 def _channel(op: str, value: Any, kind: ChannelType) -> ChannelHandle:
-    channel = ChannelHandle.of(op, value, kind)
+    channel = ChannelHandle.of(value, op=op, type=kind, name="channel_handle")
     if channel is None:
         raise ShapeInferenceError(
             f"{op}: channel_handle must be a ChannelHandle or its number, got None\n"
@@ -677,7 +677,7 @@ def custom_call_plan(
         original = CustomCallApiVersion.API_VERSION_ORIGINAL
         version = original if attributes is None else typed
     else:
-        version = CustomCallApiVersion.of(op, api_version)
+        version = CustomCallApiVersion.of(api_version, op=op)
     dictionary = None
     if attributes is not None:
         if version is not typed:
@@ -713,8 +713,8 @@ def custom_call_plan(
         version,
         layouts,
         computation,
-        OutputOperandAliasing.all_of(op, output_operand_aliasing),
-        CustomCallSchedule.of(op, schedule),
+        OutputOperandAliasing.all_of(output_operand_aliasing, op=op),
+        CustomCallSchedule.of(schedule, op=op),
     )
 
 

@@ -193,23 +193,25 @@ def _start_shapes(op: str, starts: Starts) -> tuple[tuple[Shape, ...], bool]:
 def _shapes_beside_numbers(op: str, starts: Starts) -> tuple[Shape, ...]:
     """The shapes of start indices where some are numbers: of the type of those that are none."""
     found: list[Shape | None] = []
+    beside: Shape | None = None
     for index, start in enumerate(starts):
+        shape: Shape | None = None
         if type(start) is XlaOp:
-            found.append(start.shape)
-            continue
-        if not is_number(start):
-            need_op(op, f"start index {index}", start)
-        integer(op, f"start index {index}", start)
-        if isinstance(start, (np.generic, np.ndarray)):
-            found.append(intern_array(pt.as_primitive_type(start.dtype), ()))
-        else:
-            found.append(None)
-    beside = next((s for s in found if s is not None), None)
+            shape = start.shape
+        elif type(start) is not int or not -(2**31) <= start < 2**31:
+            if not is_number(start):
+                need_op(op, f"start index {index}", start)
+            integer(op, f"start index {index}", start)
+            if isinstance(start, (np.generic, np.ndarray)):
+                shape = intern_array(pt.as_primitive_type(start.dtype), ())
+        if beside is None:
+            beside = shape
+        found.append(shape)
     if beside is None or not beside.is_array:
         fits = all(-(2**31) <= s < 2**31 for s in starts if type(s) is int)
         beside = intern_array(pt.s32 if fits else pt.s64, ())
     scalar = intern_array(beside.element_type, ())
-    return tuple(scalar if s is None else s for s in found)
+    return tuple([scalar if s is None else s for s in found])
 
 
 def _as_scalars(

@@ -13,7 +13,7 @@ from builder.constant import as_constant_array, scalar_constant
 from builder.errors import ConstantError, OperandError, shown
 from builder.primitive_type import PrimitiveType
 from builder.recording import append, record, resolve_builder
-from builder.shape import ArrayShape, intern_array
+from builder.shape import ArrayShape
 from builder.shape_inference.check import Check, integers
 from builder.xla_op import XlaOp
 

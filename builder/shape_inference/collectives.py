@@ -245,7 +245,7 @@ def collective_permute(
     """
     check = Check(op, operand=operand)
     array = check.array("operand")
-    ChannelHandle.of(op, channel_id)
+    ChannelHandle.of(channel_id, op=op)
     for role, position in (("source", 0), ("target", 1)):
         ids = [pair[position] for pair in source_target_pairs]
         for number in ids:
@@ -373,8 +373,8 @@ def _groups(
     one_size: bool = False,
 ) -> tuple[tuple[int, ...], ...]:
     """The groups, of which all must be well: each id once, from 0 on."""
-    ChannelHandle.of(check.op, channel_id)
-    groups = ReplicaGroups.of(check.op, replica_groups).groups
+    ChannelHandle.of(channel_id, op=check.op)
+    groups = ReplicaGroups.of(replica_groups, op=check.op).groups
     ids = [number for group in groups for number in group]
     shown = [list(group) for group in groups]
     for number in ids:

@@ -176,7 +176,7 @@ def test_a_channel_by_its_number_and_type() -> None:
             xb.ChannelHandle(handle)
     kind: Any
     for kind in (9, "x", None, True, np.array([1, 2])):
-        with pytest.raises(xb.ShapeInferenceError, match="type must be one of ChannelType"):
+        with pytest.raises(xb.ShapeInferenceError, match="type must be one of DEVICE_TO_DEVICE"):
             xb.ChannelHandle(1, kind)
 
 
@@ -226,7 +226,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         lambda x: xb.all_reduce(x, xb.add, [0, 1]),
         (
             "all_reduce: replica_groups must be a sequence of groups, which are sequences of "
-            "whole numbers, got [0, 1]\nfix: for instance [[0, 2], [1, 3]]; [] for one group"
+            "whole numbers, got [0, 1]\nfix: write [[0, 1]] for the one group of them, or [] for "
         ),
     ),
     "groups of something else": (
@@ -239,11 +239,11 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "a channel that is none": (
         lambda x: xb.all_reduce(x, xb.add, channel_id="one"),
-        "all_reduce: a channel's handle must be a whole number, got 'one'",
+        "all_reduce: channel_id: a channel's handle must be a whole number, got 'one'",
     ),
     "channel 0": (
         lambda x: xb.collective_permute(x, [(0, 1)], channel_id=0),
-        "collective_permute: a channel's handle must be 1 or more, got 0",
+        "collective_permute: channel_id: a channel's handle must be 1 or more, got 0",
     ),
     "global ids that are no bool": (
         lambda x: xb.all_reduce(x, xb.add, use_global_device_ids=3),
@@ -562,3 +562,11 @@ def test_enclosing_values_are_captured(x: xb.XlaOp) -> None:
     looped = xb.while_(lambda s: s[0] < 3, body, [i, x])
     assert str(looped.shape).startswith("(s32[], f32[8,6]")
     assert "replica_groups={{0,1}}" in str(b.build(looped))
+
+
+def test_channels_by_the_names_of_their_types() -> None:
+    for kind in ("HOST_TO_DEVICE", 3, np.int64(3), xb.ChannelType.HOST_TO_DEVICE):
+        assert xb.ChannelHandle(1, kind).type is xb.ChannelType.HOST_TO_DEVICE  # type: ignore[arg-type]
+    for wrong in (4, True, "host", None, 1.0):
+        with pytest.raises(xb.ShapeInferenceError, match="a channel's type must be one of DEVICE_"):
+            xb.ChannelHandle(1, wrong)  # type: ignore[arg-type]

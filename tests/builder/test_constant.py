@@ -360,3 +360,31 @@ class TestWhatNumPyUnderstands:
                 return np.arange(3, dtype=np.int16)
 
         assert xb.XlaBuilder().constant(Holder()).shape is xb.s16[3]
+
+
+def test_equal_numbers_share_their_attributes() -> None:
+    b = xb.XlaBuilder()
+    x, whole = b.parameter(xb.f32[2]), b.parameter(xb.s32[2])
+
+    def constant(op: xb.XlaOp) -> xb.XlaOp:
+        return op.operands[1].operands[0]
+
+    one = constant(x + 1.0)
+    assert constant(xb.max(x, 1.0)).attributes is one.attributes
+    assert not one.attributes["value"].flags.writeable
+    # Equal in Python, and others all the same: by the type of the number, its sign, the element's.
+    for other in (constant(x + 1), constant(whole + 1), constant(x + np.float32(1))):
+        assert other.attributes is not one.attributes
+        assert other.attributes["value"] == 1
+    zero, negative = constant(x + 0.0), constant(x + -0.0)
+    assert np.signbit(negative.attributes["value"])
+    assert not np.signbit(zero.attributes["value"])
+    assert constant(x * -0.0).attributes is negative.attributes
+    assert np.isnan(constant(x + float("nan")).attributes["value"])
+    assert constant(b.parameter(xb.pred[2]) & True).attributes["value"].dtype == bool
+    for wrong in (True, 10**400, 2**200 + 1):
+        for function in (xb.add, xb.mul, xb.add):
+            with pytest.raises(xb.ConstantError) as caught:
+                function(x, wrong)
+            assert str(caught.value).startswith(f"{caught.value.op}: f32 can't hold")
+            assert caught.value.op == function.__name__

@@ -247,3 +247,50 @@ def test_deep_layouts() -> None:
     x = xb.XlaBuilder().parameter(shape)
     assert str(x.shape).count("(") == 5000
     assert "{" not in str(x.shape)
+
+
+@pytest.mark.parametrize(
+    "name", ["parameter", "iota", "infeed", "recv", "replica_id", "partition_id", "create_token"]
+)
+def test_methods_of_the_builder_asked_of_the_module(name: str) -> None:
+    with pytest.raises(xb.UnknownNameError) as caught:
+        getattr(xb, name)
+    assert str(caught.value) == (
+        f"xb.{name}: is a method of XlaBuilder, since it has no operands\n"
+        f"fix: b.{name}(...), where b is an XlaBuilder, or x.builder.{name}(...), where x is an "
+        f"XlaOp"
+    )
+    assert caught.value.op == name
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("multiply", "xb.mul"),
+        ("subtract", "xb.sub"),
+        ("Add", "xb.add"),
+        ("ConvertElementType", "xb.convert_element_type"),
+        ("Iota", "b.iota(...)"),
+        ("transposed", "xb.transpose"),
+        ("float32", None),
+        ("qwertz", None),
+        ("_add", "xb.add"),
+    ],
+)
+def test_names_that_are_not_there(name: str, meant: str | None) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(xb, name)
+    assert isinstance(caught.value, xb.UnknownNameError)
+    rule, _, fix = str(caught.value).partition("\nfix: did you mean ")
+    assert rule == f"xb.{name}: there is no such name in builder"
+    assert fix.startswith("" if meant is None else meant)
+    assert bool(fix) == (meant is not None)
+
+
+def test_asking_whether_a_name_is_there() -> None:
+    assert not hasattr(xb, "iota")
+    assert getattr(xb, "qwertz", 3) == 3
+    with pytest.raises(AttributeError, match="no attribute '__wrapped__'"):
+        getattr(xb, "__wrapped__")  # noqa: B009 - what the interpreter does
+    with pytest.raises(ImportError):
+        exec("from builder import iota")

@@ -128,8 +128,17 @@ class TestText:
         assert (caught.value.position, caught.value.text) == (position, text)
         # The last two lines of the message point at the place.
         *_, shown, arrow = str(caught.value).split("\n")
-        assert shown == f"  {text}"
+        assert shown == f"  {text}" if len(text) <= 200 else f"  {text[:200]}..."
         assert arrow.index("^") == position + 2
+
+    @pytest.mark.parametrize("begin", [0, 50, 150, 100_000])
+    def test_malformed_text_of_any_length(self, begin: int) -> None:
+        text = "(" * begin + "x" * 100_000
+        with pytest.raises(xb.ShapeTextError, match="unknown primitive type 'xxx") as caught:
+            xb.parse_shape(text)
+        *_, part, arrow = str(caught.value).split("\n")
+        assert len(str(caught.value)) < 1000
+        assert part[arrow.index("^") - bool(begin) :].startswith("(xx" if begin else "xx")
 
     def test_no_text(self) -> None:
         with pytest.raises(xb.OperandError, match="expected a shape's text, got 3"):

@@ -551,6 +551,13 @@ REFUSED_SELECTIONS: dict[str, Case] = {
         xb.ShapeInferenceError,
         "select_and_scatter: padding must not take away more elements than there are",
     ),
+    "general form": (
+        lambda x: xb.select_and_scatter_with_general_padding(
+            x, xb.ge, [2, 3], [0, 3], [(0, 0), (0, 0)], x, 0.0, xb.add
+        ),
+        xb.ShapeInferenceError,
+        "select_and_scatter_with_general_padding: window_strides must be positive, got 0 in [0, 3]",
+    ),
 }
 
 

@@ -315,6 +315,19 @@ def test_an_empty_vector() -> None:
     check(cases, [(xb.f32[6], 1)], [((n,),) for n in (0, 1)])
 
 
+def test_reshapes_of_no_elements() -> None:
+    # XLA would divide by the number of elements, and the process end.
+    cases: dict[str, Case] = {
+        "collapse": (lambda x: xb.collapse(x, [0, 1]), lambda x: x.reshape(0)),
+        "between": (lambda x: xb.reshape(x, [6, 1, 0]), lambda x: x.reshape(len(x), 1, 0)),
+        "size": (
+            lambda x: xb.get_dimension_size(xb.reshape(x, [6, 0, 1]), 0),
+            lambda x: np.int32(len(x)),
+        ),
+    }
+    check(cases, [(xb.f32[6, 0], 1)], [((n,),) for n in (6, 2, 0)])
+
+
 SEVERAL: dict[str, Case] = {
     "fixed_and_bounded": (lambda x, y, z: x + z, lambda x, y, z: x + z[: len(x), : x.shape[1]]),
     "bounded_and_fixed": (lambda x, y, z: z * x, lambda x, y, z: x * z[: len(x), : x.shape[1]]),

@@ -141,10 +141,10 @@ def _record(
         () if rhs_dilation is None else integers(name, "rhs_dilation", rhs_dilation),
         None
         if dimension_numbers is None
-        else ConvolutionDimensionNumbers.of(dimension_numbers, name),
+        else ConvolutionDimensionNumbers.of(dimension_numbers, op=name),
         integer(name, "feature_group_count", feature_group_count),
         integer(name, "batch_group_count", batch_group_count),
-        Precision.pair(name, precision),
+        Precision.pair(precision, op=name),
         None
         if preferred_element_type is None
         else pt.element_type_argument(name, "preferred_element_type", preferred_element_type),

@@ -66,7 +66,7 @@ def _dot_general_plan(
     return shape, _attributes(numbers, precision, algorithm)
 
 
-_DEFAULT = Precision.pair("dot", None)
+_DEFAULT = Precision.pair(None)
 
 
 @op("Dot", opcode="dot_general", section="Dot")
@@ -108,7 +108,7 @@ def dot(
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
         need_op("dot", "lhs", lhs)
         need_op("dot", "rhs", rhs)
-    pair = _DEFAULT if precision is None else Precision.pair("dot", precision)
+    pair = _DEFAULT if precision is None else Precision.pair(precision, op="dot")
     if preferred_element_type is not None:
         preferred_element_type = pt.element_type_argument(
             "dot", "preferred_element_type", preferred_element_type
@@ -163,7 +163,7 @@ def dot_general(
         need_op("dot_general", "lhs", lhs)
         need_op("dot_general", "rhs", rhs)
     numbers = DotDimensionNumbers.of(dimension_numbers)
-    pair = _DEFAULT if precision is None else Precision.pair("dot_general", precision)
+    pair = _DEFAULT if precision is None else Precision.pair(precision, op="dot_general")
     if preferred_element_type is not None:
         preferred_element_type = pt.element_type_argument(
             "dot_general", "preferred_element_type", preferred_element_type

@@ -105,7 +105,7 @@ def ragged_dot(
         rhs.shape,
         group_sizes.shape,
         RaggedDotDimensionNumbers.of(dimension_numbers),
-        Precision.pair("ragged_dot", precision),
+        Precision.pair(precision, op="ragged_dot"),
         preferred_element_type,
     )
     return record("ragged_dot", shape, (lhs, rhs, group_sizes), attributes)

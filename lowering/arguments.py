@@ -358,7 +358,7 @@ def describe(value: Any) -> str:
     """A value given, shortly: the shape of an array, the type of anything else."""
     if isinstance(value, np.ma.MaskedArray):
         return "a masked array"
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
+    if hasattr(value, "dtype") and isinstance(getattr(value, "shape", None), tuple):
         sizes = ",".join(str(s) for s in value.shape)
         try:
             return f"{pt.from_dtype(value.dtype)}[{sizes}]"

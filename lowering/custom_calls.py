@@ -61,11 +61,11 @@ def register_custom_call_target(
             f"{op}: name must be a string, not empty and not beginning with '$', got {shown(name)}",
             op=op,
         )
-    if platform not in ("cpu", "gpu", "tpu"):
+    if not isinstance(platform, str) or platform not in ("cpu", "gpu", "tpu"):
         raise OperandError(
             f"{op}: platform must be 'cpu', 'gpu' or 'tpu', got {shown(platform)}", op=op
         )
-    if api not in _APIS:
+    if not isinstance(api, str) or api not in _APIS:
         raise OperandError(
             f"{op}: api must be 'untyped' or 'typed', got {shown(api)}\n"
             f"fix: 'untyped' for void f(void* out, const void** in), 'typed' for handlers of the "
@@ -78,11 +78,21 @@ def register_custom_call_target(
         return
     if kept is not None or name in jaxlib_api.registered_targets(platform):
         raise OperandError(
-            f"{op}: {name!r} has another function on {platform} already\nfix: use another name",
+            f"{op}: {shown(name)} has another function on {platform} already\n"
+            f"fix: use another name",
             op=op,
         )
+    try:
+        jax.ffi.register_ffi_target(name, capsule, platform, api_version=_APIS[api])
+    except RuntimeError as error:  # of a typed one it is asked what it is
+        raise OperandError(
+            f"{op}: XLA takes no function for {shown(name)} that is not a handler of its FFI, of a "
+            f"version that it knows: {error}\n"
+            f"fix: make it with XLA_FFI_DEFINE_HANDLER_SYMBOL of xla/ffi/api/ffi.h, which lies in "
+            f"jax.ffi.include_dir()",
+            op=op,
+        ) from None
     _KEPT[platform, name] = function, address
-    jax.ffi.register_ffi_target(name, capsule, platform, api_version=_APIS[api])
 
 
 def _capsule(op: str, function: Any) -> tuple[Any, int]:

@@ -32,7 +32,7 @@ from builder.shape import (
 )
 from lowering.errors import ArgumentError, DeviceError, ExecutionError
 from lowering.flattening import unflatten
-from lowering.pjrt import DeviceLike, device as find_device, host_array
+from lowering.pjrt import DeviceLike, device as find_device, read_array
 
 __all__ = [
     "clear_transfers",
@@ -131,10 +131,7 @@ def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
     """The shape of a value to be sent; copies of its arrays are appended."""
     if isinstance(value, (tuple, list)):
         return TupleShape([_collect(v, arrays) for v in value])
-    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
-        array: Any = np.asarray(value)
-    else:
-        array = host_array(value)
+    array = read_array("transfer_to_infeed", value)
     if array is None:
         fix = "numpy.asarray(value, dtype), which says the type"
         if not isinstance(value, (bool, int, float, complex)):

@@ -35,6 +35,7 @@ from builder.shape import (
     leaves,
     parse_shape,
 )
+from builder.shape_inference.check import flag
 from lowering import jaxlib_api, module_reader
 from lowering.errors import LoweringError, ModuleFileError, VersionError
 from lowering.flattening import leaf_paths
@@ -100,7 +101,8 @@ class StablehloModule:
         Args:
             locations: whether each operation carries its name and source line.
         """
-        text = self.module.operation.get_asm(enable_debug_info=locations)
+        with_locations = flag("to_text", "locations", locations)
+        text = self.module.operation.get_asm(enable_debug_info=with_locations)
         return str(text)
 
     @property
@@ -225,9 +227,9 @@ _SUFFIXES: Final = {".mlir": "text", ".mlirbc": "bytecode", ".stablehlo": "a por
 def _checked_version(version: Any) -> str:
     """The version asked for, as three numbers between the minimum and the current version."""
     newest, oldest = jaxlib_api.current_version(), jaxlib_api.minimum_version()
-    if version is None or version == "current":
+    if version is None or (isinstance(version, str) and version == "current"):
         return newest
-    if version == "minimum":
+    if isinstance(version, str) and version == "minimum":
         return oldest
     span = f"fix: give one from {oldest} to {newest}, 'minimum' or 'current'"
     pattern = r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}"

@@ -39,6 +39,8 @@ def devices(platform: str | None = None) -> tuple[jax.Device, ...]:
         >>> lowering.devices("cpu")[0].platform
         'cpu'
     """
+    if platform is not None and not isinstance(platform, str):
+        raise DeviceError(f"devices: platform must be a name such as 'cpu', got {shown(platform)}")
     try:
         return tuple(jax.local_devices(backend=platform))
     except RuntimeError as error:
@@ -105,8 +107,9 @@ def device(which: DeviceLike = None) -> jax.Device:
             f"fix: use one of {_known()}"
         )
     found = devices(platform)
-    position = int(number) if colon else 0
-    if position >= len(found):
+    # Python reads no more than 4300 digits; there are fewer devices.
+    position = int(number[-9:]) if colon else 0
+    if position >= len(found) or len(number) > 9:
         raise DeviceError(
             f"device: there is no device {shown(which)}, {platform} has {len(found)}\n"
             f"fix: use one of {_known()}"
@@ -259,6 +262,21 @@ def host_array(value: Any) -> np.ndarray[Any, Any] | None:
         return None
 
 
+def read_array(op: str, value: Any) -> np.ndarray[Any, Any] | None:
+    """As `host_array`, and of a jax.Array, which must be there and in reach."""
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+        return host_array(value)
+    if value.is_deleted():
+        raise ArgumentError(
+            f"{op}: expected an array, got a jax.Array that has been deleted", op=op
+        )
+    if not value.is_fully_addressable:
+        raise ArgumentError(
+            f"{op}: expected an array of this process, got a jax.Array on devices of others", op=op
+        )
+    return np.asarray(value)
+
+
 def put(value: Any, to: DeviceLike = None) -> jax.Array:
     """Copies an array to a device, bit for bit, in the device's default memory layout.
 
@@ -279,10 +297,7 @@ def put(value: Any, to: DeviceLike = None) -> jax.Array:
         dtype('float64')
     """
     target_device = device(to)
-    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
-        array: Any = np.asarray(value)
-    else:
-        array = host_array(value)
+    array = read_array("put", value)
     if array is None:
         masked = isinstance(value, np.ma.MaskedArray)
         raise ArgumentError(

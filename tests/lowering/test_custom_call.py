@@ -364,6 +364,8 @@ def test_a_name_is_registered_once(library: ctypes.CDLL) -> None:
         (("$x", None), {}, "not beginning with '$', got '\\$x'"),
         ((3, None), {}, "name must be a string"),
         (("x", None, "tpu9"), {}, "platform must be 'cpu', 'gpu' or 'tpu', got 'tpu9'"),
+        (("x", None, ["cpu"]), {}, r"platform must be 'cpu', 'gpu' or 'tpu', got \['cpu'\]"),
+        (("x", None), {"api": []}, r"api must be 'untyped' or 'typed', got \[\]"),
         (("x", None), {"api": 1}, "api must be 'untyped' or 'typed', got 1"),
         (("x", None), {}, "function must be a C function of ctypes or a capsule, got None"),
         (("x", print), {}, "fix: xb.python_call calls a Python function"),

@@ -68,6 +68,7 @@ def test_devices_by_name():
     [
         ("abacus", "there is no platform 'abacus' here\nfix: use one of "),
         ("cpu:4096", "there is no device 'cpu:4096', cpu has "),
+        ("cpu:" + "9" * 5000, "there is no device 'cpu:999"),
         ("cpu:one", "a device is named 'cpu' or 'gpu:1', got 'cpu:one'\nfix: use one of "),
         ("cpu:-1", "a device is named 'cpu' or 'gpu:1', got 'cpu:-1'\nfix: use one of "),
         ("", "a device is named 'cpu' or 'gpu:1', got ''\nfix: use one of "),
@@ -163,3 +164,15 @@ def test_what_is_no_array(value, message):
     assert str(caught.value).startswith(f"put: {message}")
     assert caught.value.op == "put"
     assert isinstance(value, np.ma.MaskedArray) == (".filled(value)" in str(caught.value))
+
+
+def test_an_array_that_is_gone_is_not_put():
+    gone = lowering.put(np.ones(3, np.float32), "cpu")
+    gone.delete()
+    with pytest.raises(ArgumentError, match=r"put: expected an array, got a jax\.Array that"):
+        lowering.put(gone)
+
+
+def test_a_platform_is_a_name():
+    with pytest.raises(DeviceError, match="devices: platform must be a name such as 'cpu', got 3"):
+        lowering.devices(3)

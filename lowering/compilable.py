@@ -26,7 +26,13 @@ _CALLS: Final = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Operations that call a function, and the attribute that names it."""
 
 _FOREIGN: Final = frozenset(
-    f"stablehlo.{name}" for name in ("custom_call", "infeed", "outfeed", "send", "recv")
+    f"stablehlo.{name}"
+    for name in (
+        *("custom_call", "infeed", "outfeed", "send", "recv"),
+        *("replica_id", "partition_id", "rng", "fft"),
+        *("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute"),
+        "reduce_scatter",
+    )
 )
 """Operations that XLA has no code for inside of a reducer."""
 

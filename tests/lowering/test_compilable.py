@@ -11,6 +11,14 @@ import builder as xb
 import lowering
 
 
+def across_devices_in_reducer() -> xb.XlaComputation:
+    def reducer(total: xb.XlaOp, value: xb.XlaOp) -> xb.XlaOp:
+        return total + xb.cross_replica_sum(value)
+
+    b = xb.XlaBuilder("summed")
+    return b.build(xb.reduce(b.parameter(xb.f32[3]), 0.0, reducer, [0]))
+
+
 def nested_calls(depth: int) -> xb.XlaComputation:
     called: xb.XlaComputation | None = None
     for _ in range(depth + 1):
@@ -60,6 +68,10 @@ REFUSED = {
     "loop called from a reducer": (
         lambda: lowering.lower(loop_in_reducer(True)),
         "compile: counted: there is a while inside the computation of stablehlo.reduce",
+    ),
+    "a sum across devices in a reducer": (
+        lambda: lowering.lower(across_devices_in_reducer()),
+        "there is an all_reduce inside the computation of reduce, of which XLA's compiler dies",
     ),
     "huge broadcast": (
         lambda: lowering.lower(huge(lambda x: xb.broadcast(x, [2**62]))),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from builder.errors import OperandError
 from builder.shape import ProgramShape
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
 
 __all__ = ["XlaComputation"]
+
+P = TypeVar("P")
+
+_MOST_PLANS: Final = 4096
 
 
 class XlaComputation:
@@ -39,7 +43,17 @@ class XlaComputation:
         <BLANKLINE>
     """
 
-    __slots__ = ("__weakref__", "_users", "name", "ops", "parameters", "program_shape", "root")
+    __slots__ = (
+        "__weakref__",
+        "_called",
+        "_users",
+        "name",
+        "ops",
+        "parameters",
+        "plans",
+        "program_shape",
+        "root",
+    )
 
     def __init__(
         self, name: str, ops: Sequence[XlaOp], root: XlaOp, parameters: Sequence[XlaOp]
@@ -53,7 +67,23 @@ class XlaComputation:
             root.shape,
             (p.name or f"p{i}" for i, p in enumerate(self.parameters)),
         )
+        # Worked out when first asked for: nothing is added to what is built.
         self._users: list[tuple[XlaOp, ...]] | None = None
+        self._called: tuple[XlaComputation, ...] | None = None
+        # What ops that apply it have worked out, by op and shapes: see `planned`.
+        self.plans: dict[Any, Any] = {}
+
+    def planned(self, key: Any, plan: Callable[..., P], *arguments: Any) -> P:
+        """``plan(*arguments)`` for an op that applies this computation, worked out once for a key.
+
+        Kept here, plans live as long as the computation; a cache of them all would hold it.
+        """
+        found: P | None = self.plans.get(key)
+        if found is None:
+            if len(self.plans) >= _MOST_PLANS:
+                self.plans.clear()
+            found = self.plans[key] = plan(*arguments)
+        return found
 
     def __call__(self, *_arguments: object, **_named: object) -> Any:
         raise OperandError(
@@ -97,6 +127,8 @@ class XlaComputation:
 
     def called_computations(self) -> tuple[XlaComputation, ...]:
         """The computations that ops here apply, and those they apply; callees before callers."""
+        if self._called is not None:
+            return self._called
         order: dict[XlaComputation, None] = {}
         entered = {self}
         stack: list[tuple[XlaComputation, Iterator[XlaComputation]]] = [(self, _direct(self))]
@@ -111,7 +143,8 @@ class XlaComputation:
                 stack.pop()
                 if current is not self:
                     order[current] = None
-        return tuple(order)
+        self._called = tuple(order)
+        return self._called
 
     def to_hlo_text(self, *, metadata: bool = False) -> str:
         """HLO text that XLA's parser accepts.
@@ -145,10 +178,10 @@ def called_in(attributes: Mapping[str, Any]) -> tuple[XlaComputation, ...]:
 def _direct(computation: XlaComputation) -> Iterator[XlaComputation]:
     """The computations that ops of this one apply, as often as they do."""
     # Ops that say the same share their attributes: those seen without a computation are passed by.
-    without = {id(NO_ATTRIBUTES)}
+    without = set()
     for op in computation.ops:
         attributes = op.attributes
-        if id(attributes) not in without:
+        if attributes is not NO_ATTRIBUTES and id(attributes) not in without:
             called = called_in(attributes)
             if called:
                 yield from called

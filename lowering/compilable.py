@@ -39,6 +39,9 @@ _FOREIGN: Final = frozenset(
 _CONTROL: Final = frozenset(f"stablehlo.{name}" for name in ("while", "if", "case"))
 """Operations whose computations are of any kind."""
 
+_APPLYING: Final = _REDUCERS | _CONTROL | {"stablehlo.map", "stablehlo.sort"}
+"""Operations that apply computations, as far as one of these may stand in another."""
+
 _MOST_BYTES: Final = 2**48
 """An array of this size fits no machine; of some larger sizes XLA's compiler aborts."""
 
@@ -47,6 +50,10 @@ _MOST_EMPTY_ROWS: Final = 2**24
 
 _DEEPEST_CALLS: Final = 150
 """XLA 0.10 stands chains of 160 calls, and overflows its stack at 200."""
+
+
+_DEEPEST_REGIONS: Final = 200
+"""XLA stands computations applied inside each other 400 deep, and overflows its stack at 500."""
 
 
 def check_compilable(module: ir.Operation, name: str, platform: str) -> None:
@@ -98,6 +105,13 @@ class _Walker:
         if name == "func.func":
             for argument in operation.regions[0].blocks[0].arguments:
                 self.check_size("an argument", argument.type)
+        if name in _APPLYING and _depth(operation) > _DEEPEST_REGIONS:
+            self.fail(
+                f"computations are applied inside each other more than {_DEEPEST_REGIONS} deep, of "
+                f"which XLA's compiler may die",
+                "apply them one after the other; a loop is xb.while_",
+                op="compile",
+            )
         if name in _CALLS:
             callee = ir.FlatSymbolRefAttr(operation.attributes[_CALLS[name]]).value
             self.calls.setdefault(_function_of(operation), set()).add(callee)
@@ -193,6 +207,16 @@ class _Walker:
                     self.fail(*_foreign_in(region, held[function]))
         if self.error is not None:
             raise self.error
+
+
+def _depth(operation: ir.Operation) -> int:
+    """How many operations a region operation stands in, counted as far as need be."""
+    depth = 0
+    parent = operation.parent
+    while parent is not None and parent.name != "func.func" and depth <= _DEEPEST_REGIONS:
+        depth += 1
+        parent = parent.operation.parent
+    return depth
 
 
 def _spoken(operation: ir.Operation) -> str:

@@ -8,31 +8,34 @@ branches) become regions, as StableHLO has them.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from jaxlib.mlir import ir
 
 from builder.computation import XlaComputation, called_in
 from builder.errors import OperandError, shown
-from builder.shape import ArrayShape, TupleShape, leaves
+from builder.shape import ArrayShape, TupleShape, leaf_count, leaves
 from builder.unique_names import UniqueNames
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
 from lowering import rules as rules  # enters the rules of every family
+from lowering.bytecode import Pieces
 from lowering.emitter import Emitter
 from lowering.errors import LoweringError, recorded_at
-from lowering.flattening import leaf_paths, unflatten
-from lowering.mlir_context import MlirContext, encodable, shared_context
+from lowering.flattening import leaf_paths
+from lowering.mlir_attributes import array, dictionary, encodable, quoted
+from lowering.mlir_context import context_for
 from lowering.module import StablehloModule, read_name
 from lowering.stream_order import check_order
+from lowering.types import type_text
 
 __all__ = ["lower"]
 
-# MLIR keeps the bytes of every constant for as long as its context lives. From this many bytes on
-# a module gets a context of its own, which goes when the module goes.
-_OWN_CONTEXT_BYTES: Final = 1 << 20
-
 _CALLING: Final = ("call", "composite", "custom_call")
 """Opcodes whose computation becomes a function, called by its name."""
+
+MAX_DEPTH: Final = 5_000
+"""How deep computations are applied inside each other; the time that MLIR takes goes with the
+square of it."""
 
 MAX_REPEATED_OPS: Final = 500_000
 """How many ops may be emitted again, since computations are applied more than once."""
@@ -70,30 +73,15 @@ def lower(computation: XlaComputation) -> StablehloModule:
     """
     _need_computation(computation)
     called = computation.called_computations()
-    depth = _check_regions(computation, called)
-    size = _constant_bytes((computation, *called))
-    mlir = MlirContext() if size >= _OWN_CONTEXT_BYTES else shared_context(size)
-    with mlir.context, mlir.unknown_location:
-        module = ir.Module.create(mlir.unknown_location)
-        module.operation.attributes["sym_name"] = mlir.string(computation.name)
-        module_ip = ir.InsertionPoint(module.body)
-        functions = _function_names(computation, called)
-        emitter = Emitter(mlir, module_ip, functions)
-        try:
-            _emit_function(emitter, computation, "main", entry=True)
-            for callee in called:
-                if callee in functions:
-                    _emit_function(emitter, callee, functions[callee], entry=False)
-        except RecursionError:
-            # Regions stand inside each other, and each is emitted by the rule of its op.
-            raise LoweringError(
-                f"lower: in {computation.name!r} computations are applied inside each other, "
-                f"{depth} deep, which is too deep for Python's stack\n"
-                f"fix: let an op in between apply xb.call of the next computation, which becomes "
-                f"a function, or raise sys.setrecursionlimit"
-            ) from None
+    _check_regions(computation, called)
+    functions = _function_names(computation, called)
+    emitter = Emitter(functions)
+    pieces: Pieces = [_function(emitter, computation, "main", entry=True)]
+    pieces += [_function(emitter, one, name, entry=False) for one, name in functions.items()]
+    code = emitter.module(computation.name, pieces)
     try:
-        module.operation.verify()
+        # MLIR verifies what it reads.
+        module = ir.Module.parse(code, context_for(emitter.writer.constant_bytes))
     except ir.MLIRError as error:
         raise _unverified(computation, called, error) from None
     if emitter.has_streams:
@@ -109,28 +97,19 @@ def _need_computation(value: object) -> None:
     raise OperandError(f"lower: expected an XlaComputation, got {shown(value)}{fix}", op="lower")
 
 
-def _constant_bytes(computations: tuple[XlaComputation, ...]) -> int:
-    """How large the constants of these computations are together."""
-    return sum(
-        op.attributes["value"].nbytes
-        for computation in computations
-        for op in computation.ops
-        if op.opcode == "constant"
-    )
-
-
-def _check_regions(computation: XlaComputation, called: tuple[XlaComputation, ...]) -> int:
-    """How deep computations are applied inside each other.
+def _check_regions(computation: XlaComputation, called: tuple[XlaComputation, ...]) -> None:
+    """Refuses what would be emitted too often, or too deep.
 
     A region is emitted wherever its computation is applied: one applied twice by each of 20 that
     are applied twice would be emitted a million times. XLA copies computations in the same way, so
     that calling functions from the regions would only move the waiting into the compiler.
 
     Raises:
-        LoweringError: more than MAX_REPEATED_OPS ops would be emitted again.
+        LoweringError: more than MAX_REPEATED_OPS ops would be emitted again, or regions would stand
+            in each other more than MAX_DEPTH deep.
     """
     if not called:
-        return 0
+        return
     # Ops that say the same share their attributes: those seen without a computation are passed by.
     without = {id(NO_ATTRIBUTES)}
     # Of each: the ops to emit for it, and how deep; callees come before their callers.
@@ -165,7 +144,14 @@ def _check_regions(computation: XlaComputation, called: tuple[XlaComputation, ..
             f"fix: apply it at one place, to all operands together; or, except in map, apply a "
             f"computation that gives it to xb.call, as what is called is emitted once"
         )
-    return max(sizes[one][1] for one in entries)
+    deepest = max(sizes[one][1] for one in entries)
+    if deepest > MAX_DEPTH:
+        raise LoweringError(
+            f"lower: in {computation.name!r} computations are applied inside each other, "
+            f"{deepest} deep, at most {MAX_DEPTH}\n"
+            f"fix: let an op in between apply xb.call of the next computation, which becomes a "
+            f"function"
+        )
 
 
 def _unverified(
@@ -199,6 +185,8 @@ def _function_names(
     computation: XlaComputation, called: tuple[XlaComputation, ...]
 ) -> dict[XlaComputation, str]:
     """A symbol for each computation that some op calls; the others become regions."""
+    if not called:
+        return {}
     callees = {
         callee
         for one in (computation, *called)
@@ -210,59 +198,47 @@ def _function_names(
     return {c: unique.claim(encodable(c.name)) for c in called if c in callees}
 
 
-def _emit_function(
-    emitter: Emitter, computation: XlaComputation, name: str, *, entry: bool
-) -> None:
-    mlir = emitter.mlir
+def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry: bool) -> Pieces:
     shape = computation.program_shape
-    inputs = [t for s in shape.parameters for t in emitter.types(s)]
-    results = emitter.types(shape.result)
-    function_type = ir.FunctionType.get(inputs, results, mlir.context)
-    attributes: dict[str, Any] = {
-        "sym_name": mlir.string(name),
-        "function_type": ir.TypeAttr.get(function_type, mlir.context),
-        "sym_visibility": mlir.string("public" if entry else "private"),
+    inputs, results = (
+        ", ".join(type_text(leaf) for one in shapes for leaf in leaves(one))
+        for shapes in (shape.parameters, (shape.result,))
+    )
+    attributes = {
+        "sym_name": quoted(name),
+        "function_type": f"({inputs}) -> ({results})",
+        "sym_visibility": quoted("public" if entry else "private"),
     }
     if entry:
         if inputs:
-            attributes["arg_attrs"] = mlir.array(_argument_attributes(emitter, computation))
+            attributes["arg_attrs"] = array(_argument_attributes(emitter, computation))
         # The nesting that flattening loses; see `module.py` for how it is read back.
         if any(isinstance(p, TupleShape) for p in shape.parameters):
-            texts = [mlir.string(str(p)) for p in shape.parameters]
-            attributes["xlabuilder.parameters"] = mlir.array(texts)
+            attributes["xlabuilder.parameters"] = array(quoted(str(p)) for p in shape.parameters)
             names = [encodable(str(p.name)) for p in computation.parameters]
             if any(read_name(n, p) != n for n, p in zip(names, shape.parameters, strict=True)):
-                attributes["xlabuilder.parameter_names"] = mlir.array(
-                    [mlir.string(n) for n in names]
-                )
+                attributes["xlabuilder.parameter_names"] = array(map(quoted, names))
         if isinstance(shape.result, TupleShape):
-            attributes["xlabuilder.result"] = mlir.string(str(shape.result))
-    function = ir.Operation.create(
-        "func.func",
-        attributes=attributes,
-        regions=1,
-        loc=mlir.unknown_location,
-        ip=emitter.module_ip,
-    )
-    locations = [mlir.location(p) for p in computation.parameters for _ in emitter.types(p.shape)]
-    block = ir.Block.create_at_start(function.regions[0], inputs, locations)
-    incoming = iter(block.arguments)
-    arguments = [unflatten(s, incoming) for s in shape.parameters]
-    emitter.emit_block(block, computation, arguments, "func.return")
+            attributes["xlabuilder.result"] = quoted(str(shape.result))
+    locations = [
+        location
+        for parameter in computation.parameters
+        for location in [emitter.location(parameter)] * leaf_count(parameter.shape)
+    ]
+    return emitter.function(attributes, computation, locations)
 
 
-def _argument_attributes(emitter: Emitter, computation: XlaComputation) -> list[ir.Attribute]:
+def _argument_attributes(emitter: Emitter, computation: XlaComputation) -> list[str]:
     """For each flat argument its parameter's name (with the path into a tuple) and annotations."""
-    string = emitter.mlir.string
-    found: list[ir.Attribute] = []
+    found = []
     for parameter, shape in zip(
         computation.parameters, computation.program_shape.parameters, strict=True
     ):
         for path, leaf in zip(leaf_paths(shape), leaves(shape), strict=True):
             attributes = emitter.annotations(parameter)
-            attributes["xlabuilder.name"] = string(f"{parameter.name}{path}")
+            attributes["xlabuilder.name"] = quoted(f"{parameter.name}{path}")
             if isinstance(leaf, ArrayShape) and leaf.layout is not None:
                 # XLA's word for the layout of an entry parameter.
-                attributes["mhlo.layout_mode"] = string(str(leaf.layout))
-            found.append(emitter.mlir.dictionary(attributes))
+                attributes["mhlo.layout_mode"] = quoted(str(leaf.layout))
+            found.append(dictionary(attributes))
     return found

@@ -6,6 +6,7 @@ StableHLO: Types. A bounded dimension is `?` with a bound in the tensor's encodi
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final, cast
 
 import numpy as np
@@ -22,7 +23,14 @@ from builder.shape import (
 )
 from lowering.errors import LoweringError
 
-__all__ = ["attribute_text", "dense_elements", "element_type_text", "mlir_type", "shape_of_type"]
+__all__ = [
+    "attribute_text",
+    "dense_attribute",
+    "element_type_text",
+    "mlir_type",
+    "shape_of_type",
+    "type_text",
+]
 
 _SMALL_FLOATS: Final = {
     "f4e2m1fn": "f4E2M1FN",
@@ -51,25 +59,25 @@ def element_type_text(element_type: PrimitiveType) -> str:
 _BY_TEXT: Final = {element_type_text(t): t for t in pt.ALL}
 
 
-def mlir_type(shape: ArrayShape | TokenShape, context: ir.Context) -> ir.Type:
-    """The MLIR type of an array or token shape. (Tuples are flattened before they get here.)"""
+@lru_cache(maxsize=65536)
+def type_text(shape: ArrayShape | TokenShape) -> str:
+    """The MLIR text of the type of an array or token. (Tuples are flattened before.)"""
     if isinstance(shape, TokenShape):
-        return ir.Type.parse("!stablehlo.token", context)
-    sizes = "".join(
-        f"{'?' if dynamic else size}x"
-        for size, dynamic in zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
-    )
+        return "!stablehlo.token"
+    marked = list(zip(shape.dimensions, shape.dynamic_dimensions, strict=True))
+    sizes = "".join(f"{'?' if dynamic else size}x" for size, dynamic in marked)
     bounds = ""
-    if any(
-        dynamic and size != UNBOUNDED
-        for size, dynamic in zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
-    ):
+    if any(dynamic and size != UNBOUNDED for size, dynamic in marked):
         bounds = ", #stablehlo.bounds<" + ", ".join(
-            str(size) if dynamic and size != UNBOUNDED else "?"
-            for size, dynamic in zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
+            str(size) if dynamic and size != UNBOUNDED else "?" for size, dynamic in marked
         )
         bounds += ">"
-    return ir.Type.parse(f"tensor<{sizes}{element_type_text(shape.element_type)}{bounds}>", context)
+    return f"tensor<{sizes}{element_type_text(shape.element_type)}{bounds}>"
+
+
+def mlir_type(shape: ArrayShape | TokenShape, context: ir.Context) -> ir.Type:
+    """The MLIR type of an array or token."""
+    return ir.Type.parse(type_text(shape), context)
 
 
 _BOUNDS: Final = re.compile(r"#stablehlo\.bounds<([^>]*)>")
@@ -115,7 +123,7 @@ def attribute_text(attribute: ir.Attribute) -> str | None:
     return data.decode("utf-8", "replace").replace("\ufffd", "?")
 
 
-def dense_elements(array: np.ndarray[Any, Any], tensor_type: ir.Type) -> ir.Attribute:
+def dense_attribute(array: np.ndarray[Any, Any], tensor_type: ir.Type) -> ir.Attribute:
     """The elements of an array as an MLIR attribute; one copy is made, into the MLIR context.
 
     The array must be C-contiguous, of the tensor's shape and exactly of its element type: MLIR

@@ -95,7 +95,7 @@ def stablehlo_text(opcode: str) -> str:
         return "*(none)*"
     if opcode not in RULES:
         raise LookupError(f"{opcode} has no lowering rule")
-    known = shared_context().context.is_registered_operation
+    known = shared_context().is_registered_operation
     names = [n for n in (f"stablehlo.{opcode}", f"chlo.{opcode}") if known(n)][:1]
     names = list(RENAMED.get(opcode, names))
     if not names:

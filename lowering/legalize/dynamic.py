@@ -22,7 +22,7 @@ from builder.shape import ArrayShape, Shape, intern_array, leaves
 from lowering.legalize.bounded_ops import BOUNDED
 from lowering.legalize.registry import Rewriter, refuse
 from lowering.legalize.words import array_of
-from lowering.types import dense_elements, mlir_type, shape_of_type
+from lowering.types import dense_attribute, mlir_type, shape_of_type
 
 __all__ = ["bounded_dimensions", "has_bounded_sizes", "legalize_bounded"]
 
@@ -182,7 +182,7 @@ def _fixed(value: Any, shape: ArrayShape, ip: Any, location: ir.Location) -> tup
             attributes = {"dimension": _i64(dimension)}
             sizes.append(_created("get_dimension_size", _SIZE, [value], attributes, ip, location))
             bound = np.array(shape.dimensions[dimension], np.int32)
-            constant = {"value": dense_elements(bound, _type(_SIZE))}
+            constant = {"value": dense_attribute(bound, _type(_SIZE))}
             bounds.append(_created("constant", _SIZE, [], constant, ip, location))
     if not bounds:
         return value, sizes

@@ -12,7 +12,7 @@ from builder import primitive_type as pt
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, intern_array
 from lowering.legalize.registry import Rewriter, Value
-from lowering.types import dense_elements, mlir_type, shape_of_type
+from lowering.types import dense_attribute, mlir_type, shape_of_type
 
 __all__ = ["Words", "array_of", "attributes_of"]
 
@@ -81,7 +81,7 @@ class Words:
         shape = intern_array(element_type, ())
         array = np.array(value).astype(element_type.dtype)
         with self.before.context:
-            elements = dense_elements(array, mlir_type(shape, self.before.context))
+            elements = dense_attribute(array, mlir_type(shape, self.before.context))
         return self("constant", shape, [], {"value": elements})
 
     def spread(self, value: Value, shape: ArrayShape, dimensions: Sequence[int] = ()) -> Value:

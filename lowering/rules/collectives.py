@@ -4,57 +4,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jaxlib.mlir import ir
-
 from builder.attributes import ChannelHandle, ReplicaGroups
 from builder.shape import ArrayShape, TupleShape, intern_array
 from builder.workarounds import carried_by, channel_of, explicit_groups, is_empty_exchange
 from builder.xla_op import XlaOp
-from lowering.flattening import unflatten
-from lowering.mlir_context import MlirContext
+from lowering.mlir_attributes import UNIT, i64, i64_array
 from lowering.rules.elementwise import filled
 from lowering.rules.registry import DIRECT, Value, rule
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
 
-Attributes = dict[str, ir.Attribute]
+Attributes = dict[str, str]
 
 DIRECT["replica_id"] = "stablehlo.replica_id"
 DIRECT["partition_id"] = "stablehlo.partition_id"
 
 
-def _table(mlir: MlirContext, rows: tuple[tuple[int, ...], ...], width: int) -> ir.Attribute:
+def _table(rows: tuple[tuple[int, ...], ...], width: int) -> str:
     """Rows of numbers as a dense attribute; short rows are filled up with -1."""
     if not rows:
-        return mlir.parsed(f"dense<> : tensor<0x{width}xi64>")
+        return f"dense<> : tensor<0x{width}xi64>"
     width = max(map(len, rows))
     filled = [list(row) + [-1] * (width - len(row)) for row in rows]
-    return mlir.parsed(f"dense<{filled}> : tensor<{len(rows)}x{width}xi64>")
+    return f"dense<{filled}> : tensor<{len(rows)}x{width}xi64>"
 
 
-def _channel(mlir: MlirContext, channel: ChannelHandle) -> ir.Attribute:
-    text = f"#stablehlo.channel_handle<handle = {channel.handle}, type = {int(channel.type)}>"
-    return mlir.parsed(text)
+def _channel(channel: ChannelHandle) -> str:
+    return f"#stablehlo.channel_handle<handle = {channel.handle}, type = {int(channel.type)}>"
 
 
-def _participants(mlir: MlirContext, op: XlaOp) -> Attributes:
+def _participants(op: XlaOp) -> Attributes:
     groups: ReplicaGroups = explicit_groups(op)
-    found = {"replica_groups": _table(mlir, groups.groups, 0)}
+    found = {"replica_groups": _table(groups.groups, 0)}
     channel = channel_of(op)
     if channel is not None:
-        found["channel_handle"] = _channel(mlir, channel)
+        found["channel_handle"] = _channel(channel)
     if op.attributes.get("use_global_device_ids"):
-        found["use_global_device_ids"] = mlir.parsed("unit")
+        found["use_global_device_ids"] = UNIT
     return found
 
 
 @rule("all_reduce")
 def all_reduce(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = _participants(ctx.mlir, op)
-    operation = ctx.create("stablehlo.all_reduce", op.shape, operands, attributes, regions=1)
-    ctx.emit_region(operation.regions[0], op.attributes["to_apply"])
-    return unflatten(op.shape, iter(operation.results))
+    attributes = _participants(op)
+    reducer = op.attributes["to_apply"]
+    return ctx.value("stablehlo.all_reduce", op.shape, operands, attributes, [reducer])
 
 
 def _parts(ctx: Emitter, op: XlaOp, operands: list[Value], one: Any) -> Value:
@@ -72,8 +67,8 @@ def _parts(ctx: Emitter, op: XlaOp, operands: list[Value], one: Any) -> Value:
 
 @rule("all_gather")
 def all_gather(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = _participants(ctx.mlir, op)
-    attributes["all_gather_dim"] = ctx.mlir.i64(op.attributes["all_gather_dim"])
+    attributes = _participants(op)
+    attributes["all_gather_dim"] = i64(op.attributes["all_gather_dim"])
     name = "stablehlo.all_gather"
     if any(is_empty_exchange(op, position) for position in range(len(operands))):
         return _parts(ctx, op, operands, lambda s, v: ctx.value(name, s, [v], attributes))
@@ -83,13 +78,12 @@ def all_gather(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 @rule("reduce_scatter")
 def reduce_scatter(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """One operation for each array: StableHLO's takes one."""
-    attributes = _participants(ctx.mlir, op)
-    attributes["scatter_dimension"] = ctx.mlir.i64(op.attributes["scatter_dimension"])
+    attributes = _participants(op)
+    attributes["scatter_dimension"] = i64(op.attributes["scatter_dimension"])
 
     def one(shape: ArrayShape, operand: Value) -> Value:
-        operation = ctx.create("stablehlo.reduce_scatter", shape, [operand], attributes, regions=1)
-        ctx.emit_region(operation.regions[0], op.attributes["to_apply"])
-        return operation.result
+        reducer = op.attributes["to_apply"]
+        return ctx.value("stablehlo.reduce_scatter", shape, [operand], attributes, [reducer])
 
     return _parts(ctx, op, operands, one)
 
@@ -97,8 +91,8 @@ def reduce_scatter(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 @rule("all_to_all")
 def all_to_all(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     names = ("split_dimension", "concat_dimension", "split_count")
-    attributes = _participants(ctx.mlir, op)
-    attributes.update((name, ctx.mlir.i64(op.attributes[name])) for name in names)
+    attributes = _participants(op)
+    attributes.update((name, i64(op.attributes[name])) for name in names)
     return ctx.value("stablehlo.all_to_all", op.shape, operands, attributes)
 
 
@@ -108,7 +102,7 @@ def all_to_all_tuple(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
     StableHLO's all_to_all of several operands is another operation: it cuts each of them.
     """
-    mlir, count = ctx.mlir, len(operands)
+    count = len(operands)
     assert isinstance(op.shape, TupleShape)  # inference has said so
     one = op.shape.elements[0]
     assert isinstance(one, ArrayShape)
@@ -123,10 +117,10 @@ def all_to_all_tuple(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     row = intern_array(plain.element_type, (1, *one.dimensions), dynamic)
     table = intern_array(plain.element_type, (count, *one.dimensions), dynamic)
     rows = [ctx.value("stablehlo.reshape", row, [operand]) for operand in operands]
-    joined = ctx.value("stablehlo.concatenate", table, rows, {"dimension": mlir.i64(0)})
-    attributes = _participants(mlir, op)
-    attributes["split_dimension"] = attributes["concat_dimension"] = mlir.i64(0)
-    attributes["split_count"] = mlir.i64(count)
+    joined = ctx.value("stablehlo.concatenate", table, rows, {"dimension": i64(0)})
+    attributes = _participants(op)
+    attributes["split_dimension"] = attributes["concat_dimension"] = i64(0)
+    attributes["split_count"] = i64(count)
     exchanged = ctx.value("stablehlo.all_to_all", table, [joined], attributes)
     results = []
     for index in range(count):
@@ -135,7 +129,7 @@ def all_to_all_tuple(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
             "limit_indices": (index + 1, *one.dimensions),
             "strides": tuple(1 for _ in row.dimensions),
         }
-        cut = {name: mlir.i64_array(values) for name, values in bounds.items()}
+        cut = {name: i64_array(values) for name, values in bounds.items()}
         taken = ctx.value("stablehlo.slice", row, [exchanged], cut)
         value = ctx.value("stablehlo.reshape", plain, [taken])
         if carrier is not None:
@@ -146,14 +140,14 @@ def all_to_all_tuple(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 @rule("collective_permute")
 def collective_permute(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = {"source_target_pairs": _table(ctx.mlir, op.attributes["source_target_pairs"], 2)}
+    attributes = {"source_target_pairs": _table(op.attributes["source_target_pairs"], 2)}
     channel = op.attributes["channel_handle"]
     if channel is not None:
-        attributes["channel_handle"] = _channel(ctx.mlir, channel)
+        attributes["channel_handle"] = _channel(channel)
     return ctx.value("stablehlo.collective_permute", op.shape, operands, attributes)
 
 
 @rule("collective_broadcast")
 def collective_broadcast(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = _participants(ctx.mlir, op)
+    attributes = _participants(op)
     return ctx.value("stablehlo.collective_broadcast", op.shape, operands, attributes)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
-
-from jaxlib.mlir import ir
 
 from builder import primitive_type as pt
 from builder.computation import XlaComputation
@@ -13,9 +12,10 @@ from builder.shape import ArrayShape, Shape, TupleShape, intern_array
 from builder.workarounds import is_empty_scan
 from builder.xla_op import XlaOp
 from lowering.errors import LoweringError
-from lowering.flattening import flatten, unflatten
+from lowering.flattening import flatten
+from lowering.mlir_attributes import i32, i64_array, quoted, symbol
 from lowering.rules.elementwise import compared, filled
-from lowering.rules.registry import Value, rule
+from lowering.rules.registry import Region, Value, rule
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
@@ -63,10 +63,7 @@ def call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         zip(op.operands, computation.parameters, strict=True)
     ):
         _need_same(op, f"operand {number}", operand.shape, parameter.shape, computation)
-    callee = ctx.functions[computation]
-    attributes: dict[str, ir.Attribute] = {
-        "callee": ir.FlatSymbolRefAttr.get(callee, ctx.mlir.context)
-    }
+    attributes = {"callee": symbol(ctx.functions[computation])}
     return ctx.value("func.call", op.shape, flatten(operands), attributes)
 
 
@@ -77,11 +74,11 @@ def composite(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         zip(op.operands, computation.parameters, strict=True)
     ):
         _need_same(op, f"operand {number}", operand.shape, parameter.shape, computation)
-    attributes: dict[str, ir.Attribute] = {
-        "name": ctx.mlir.string(op.attributes["name"]),
-        "decomposition": ir.FlatSymbolRefAttr.get(ctx.functions[computation], ctx.mlir.context),
-        "composite_attributes": ctx.mlir.parsed(op.attributes["composite_attributes"]),
-        "version": ctx.mlir.i32(op.attributes["version"]),
+    attributes = {
+        "name": quoted(op.attributes["name"]),
+        "decomposition": symbol(ctx.functions[computation]),
+        "composite_attributes": op.attributes["composite_attributes"],
+        "version": i32(op.attributes["version"]),
     }
     return ctx.value("stablehlo.composite", op.shape, flatten(operands), attributes)
 
@@ -108,16 +105,12 @@ def scan(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     for carry, init in zip(state[len(state) - carries :], op.operands[len(inputs) :], strict=True):
         _need_same(op, "a carry", init.shape, carry, op.attributes["to_apply"])
     arguments = [filled(ctx, _COUNT, 0), *operands[: len(inputs)], *outputs, *inits]
-    loop = ctx.create("stablehlo.while", TupleShape(state), arguments, regions=2)
-    types = [ctx.mlir.types[shape] for shape in state]
-    outer = ctx.ip
-    for region, emit in zip(loop.regions, (_scan_goes_on, _scan_step), strict=True):
-        block = ir.Block.create_at_start(region, types, [ctx.loc] * len(types))
-        ctx.ip = ir.InsertionPoint(block)
-        values = emit(ctx, op, list(block.arguments))
-        ir.Operation.create("stablehlo.return", results=[], operands=values, loc=ctx.loc, ip=ctx.ip)
-    ctx.ip = outer
-    return list(loop.results)[1 + len(inputs) :]
+    regions = [
+        Region((*state,), lambda values: _scan_goes_on(ctx, op, values)),
+        Region((*state,), lambda values: _scan_step(ctx, op, values)),
+    ]
+    results = ctx.create("stablehlo.while", TupleShape(state), arguments, None, regions)
+    return results[1 + len(inputs) :]
 
 
 _COUNT: Final = intern_array(pt.s32, ())
@@ -162,7 +155,7 @@ def _scan_step(ctx: Emitter, op: XlaOp, state: list[Value]) -> list[Value]:
     for value, one, parameter in zip(values, inputs, computation.parameters, strict=False):
         assert isinstance(one.shape, ArrayShape)
         part = _one_step(one.shape, dimension)
-        sizes = {"slice_sizes": ctx.mlir.i64_array(part.dimensions)}
+        sizes = {"slice_sizes": i64_array(part.dimensions)}
         slices = [value, *place(part)]
         part_value = ctx.value("stablehlo.dynamic_slice", part, slices, sizes)
         arguments.append(ctx.value("stablehlo.reshape", parameter.shape, [part_value]))
@@ -189,10 +182,8 @@ def while_(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         computation = op.attributes[role]
         _need_same(op, "the state", op.shape, computation.parameters[0].shape, computation)
     _need_same(op, "the state that its body gives", computation.root.shape, op.shape, computation)
-    operation = ctx.create("stablehlo.while", op.shape, flatten(operands), regions=2)
-    ctx.emit_region(operation.regions[0], op.attributes["condition"])
-    ctx.emit_region(operation.regions[1], op.attributes["body"])
-    return unflatten(op.shape, iter(operation.results))
+    regions = [op.attributes["condition"], op.attributes["body"]]
+    return ctx.value("stablehlo.while", op.shape, flatten(operands), None, regions)
 
 
 @rule("conditional")
@@ -203,7 +194,13 @@ def conditional(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         _need_same(op, "a branch's result", branch.root.shape, op.shape, branch)
     predicated = op.operands[0].shape.element_type is pt.pred
     name = "stablehlo.if" if predicated else "stablehlo.case"
-    operation = ctx.create(name, op.shape, operands[:1], regions=len(branches))
-    for region, branch, operand in zip(operation.regions, branches, operands[1:], strict=True):
-        ctx.emit_region(region, branch, [operand])
-    return unflatten(op.shape, iter(operation.results))
+    taken = zip(branches, operands[1:], strict=True)
+    regions = [Region((), _branch(ctx, branch, operand)) for branch, operand in taken]
+    return ctx.value(name, op.shape, operands[:1], None, regions)
+
+
+def _branch(
+    ctx: Emitter, computation: XlaComputation, operand: Value
+) -> Callable[[list[Value]], Value]:
+    """A branch takes no arguments in StableHLO: its operand is a value from outside."""
+    return lambda _: ctx.emit_ops(computation, [operand])

@@ -16,9 +16,9 @@ from builder.bounded_sizes import (
 )
 from builder.shape import ArrayShape, intern_array
 from builder.xla_op import XlaOp
+from lowering.mlir_attributes import dense_elements, i64
 from lowering.rules.registry import Value, direct, rule
 from lowering.rules.reshaping import dimension, dimension_lists
-from lowering.types import dense_elements
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
@@ -62,7 +62,7 @@ def _reshaped(ctx: Emitter, value: Value, shape: ArrayShape, sizes: list[Value])
     one = intern_array(pt.s32, (1,))
     rows = [ctx.value("stablehlo.reshape", one, [size]) for size in sizes]
     row = intern_array(pt.s32, (len(rows),))
-    joined = ctx.value("stablehlo.concatenate", row, rows, {"dimension": ctx.mlir.i64(0)})
+    joined = ctx.value("stablehlo.concatenate", row, rows, {"dimension": i64(0)})
     return ctx.value("stablehlo.dynamic_reshape", shape, [value, joined])
 
 
@@ -73,7 +73,7 @@ def bounded_broadcast(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     assert isinstance(source, ArrayShape)  # inference has said so
     assert isinstance(shape, ArrayShape)
     value = resized(ctx, operands[0], source, {})
-    attributes = dimension_lists(ctx.mlir, op.attributes)
+    attributes = dimension_lists(op.attributes)
     whole = ctx.value("stablehlo.broadcast_in_dim", shape.at_bounds(), [value], attributes)
     sizes = {
         place: _constant(ctx, shape.dimensions[place])
@@ -94,16 +94,16 @@ def resized(ctx: Emitter, value: Value, shape: ArrayShape, sizes: dict[int, Valu
                 size = _constant(ctx, shape.dimensions[place])
             marks[place] = place in sizes
             step = intern_array(shape.element_type, shape.dimensions, tuple(marks))
-            attributes = {"dimension": ctx.mlir.i64(place)}
+            attributes = {"dimension": i64(place)}
             value = ctx.value("stablehlo.set_dimension_size", step, [value, size], attributes)
     return value
 
 
 def _size_of(ctx: Emitter, value: Value, place: int) -> Value:
-    attributes = {"dimension": ctx.mlir.i64(place)}
+    attributes = {"dimension": i64(place)}
     return ctx.value("stablehlo.get_dimension_size", _SIZE, [value], attributes)
 
 
 def _constant(ctx: Emitter, size: int) -> Value:
-    elements = dense_elements(np.array(size, np.int32), ctx.mlir.types[_SIZE])
+    elements = dense_elements(np.array(size, np.int32), _SIZE)
     return ctx.value("stablehlo.constant", _SIZE, [], {"value": elements})

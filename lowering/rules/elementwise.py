@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxlib.mlir import ir
 
 from builder import primitive_type as pt
 from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape, Shape, intern_array
+from builder.shape import ArrayShape, Shape, array_shape, intern_array
 from builder.workarounds import (
     TRANSCENDENTAL,
     counts_from_negative_zero,
@@ -31,12 +30,16 @@ from builder.workarounds import (
     widens_four_bits,
 )
 from builder.xla_op import XlaOp
-from lowering.mlir_context import MlirContext
-from lowering.rules.registry import DIRECT, Value, direct, rule
-from lowering.types import dense_elements
+from lowering.mlir_attributes import Attribute, dense_elements, i32, i64, i64_array
+from lowering.rules.registry import DIRECT, Region, Value, direct, rule
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
+
+
+def is_integral(op: XlaOp) -> bool:
+    return op.shape.element_type.is_integral
+
 
 DIRECT.update(
     {
@@ -96,7 +99,7 @@ def awkward_convert(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     value = operands[0]
     if source.element_type.is_complex and shape.element_type is pt.pred:
         # Nonzero means either part.
-        attributes = compare(ctx.mlir, {"comparison_direction": "NE", "compare_type": "FLOAT"})
+        attributes = compare({"comparison_direction": "NE", "compare_type": "FLOAT"})
         values = [value, filled(ctx, source, 0)]
         return ctx.value("stablehlo.compare", shape, values, attributes)
     if source.element_type.is_complex:
@@ -128,21 +131,22 @@ def add_preds(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     return ctx.value("stablehlo.or", op.shape, operands)
 
 
-def hidden_divisor(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """With a barrier behind the divisor."""
-    divisor = ctx.value("stablehlo.optimization_barrier", op.operands[1].shape, operands[1:])
-    return ctx.value(f"stablehlo.{op.opcode}", op.shape, [operands[0], divisor])
-
-
-for _opcode in ("divide", "remainder"):
-    rule(_opcode, when=may_divide_by_zero)(hidden_divisor)
+@rule("divide", when=is_integral)
+@rule("remainder", when=is_integral)
+def division(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """With a barrier behind a divisor that may be 0."""
+    if may_divide_by_zero(op):
+        shape = op.operands[1].shape
+        divisor = ctx.value("stablehlo.optimization_barrier", shape, operands[1:])
+        operands = [operands[0], divisor]
+    return ctx.value(f"stablehlo.{op.opcode}", op.shape, operands)
 
 
 def filled(ctx: Emitter, shape: ArrayShape, number: int | float) -> Value:
     """An array of one number throughout."""
     scalar = intern_array(shape.element_type, ())
     value = _constant(ctx, scalar, np.array(number).astype(scalar.element_type.dtype))
-    dimensions = {"broadcast_dimensions": ctx.mlir.i64_array(())}
+    dimensions = {"broadcast_dimensions": i64_array(())}
     return ctx.value("stablehlo.broadcast_in_dim", shape, [value], dimensions)
 
 
@@ -171,7 +175,7 @@ def _bits_as_preds(ctx: Emitter, value: Value, source: ArrayShape, target: Array
     if bits < 8:
         value = widened(ctx, value, words, pt.u8)
     each = target.with_element_type(_word(max(bits, 8)))
-    places = {"broadcast_dimensions": ctx.mlir.i64_array(tuple(range(source.rank)))}
+    places = {"broadcast_dimensions": i64_array(tuple(range(source.rank)))}
     spread = ctx.value("stablehlo.broadcast_in_dim", each, [value], places)
     shifted = ctx.value("stablehlo.shift_right_logical", each, [spread, _counted(ctx, each)])
     lowest = ctx.value("stablehlo.and", each, [shifted, filled(ctx, each, 1)])
@@ -187,15 +191,9 @@ def _preds_as_bits(ctx: Emitter, value: Value, source: ArrayShape, target: Array
     scalar = intern_array(each.element_type, ())
     zero = _constant(ctx, scalar, np.zeros((), scalar.element_type.dtype))
     words = target.with_element_type(each.element_type)
-    dimensions = {"dimensions": ctx.mlir.i64_array((source.rank - 1,))}
-    reduced = ctx.create("stablehlo.reduce", words, [shifted, zero], dimensions, regions=1)
-    either = ctx.mlir.types[scalar]
-    block = ir.Block.create_at_start(reduced.regions[0], [either, either], [ctx.loc, ctx.loc])
-    inside: dict[str, Any] = {"loc": ctx.loc, "ip": ir.InsertionPoint(block)}
-    arguments = list(block.arguments)
-    together = ir.Operation.create("stablehlo.or", [either], arguments, **inside)
-    ir.Operation.create("stablehlo.return", [], [together.result], **inside)
-    result: Value = reduced.result
+    dimensions = {"dimensions": i64_array((source.rank - 1,))}
+    either = Region((scalar, scalar), lambda pair: ctx.value("stablehlo.or", scalar, pair))
+    result = ctx.value("stablehlo.reduce", words, [shifted, zero], dimensions, [either])
     if bits < 8:
         result = ctx.converted(result, words, _word(bits))
     return ctx.value("stablehlo.bitcast_convert", target, [result])
@@ -203,7 +201,7 @@ def _preds_as_bits(ctx: Emitter, value: Value, source: ArrayShape, target: Array
 
 def _counted(ctx: Emitter, shape: ArrayShape) -> Value:
     """0, 1, 2, ... along the last dimension."""
-    return ctx.value("stablehlo.iota", shape, [], {"iota_dimension": ctx.mlir.i64(shape.rank - 1)})
+    return ctx.value("stablehlo.iota", shape, [], {"iota_dimension": i64(shape.rank - 1)})
 
 
 def _halved_complex(ctx: Emitter, value: Value, source: ArrayShape, target: ArrayShape) -> Value:
@@ -235,18 +233,20 @@ def _paired(ctx: Emitter, shape: ArrayShape, first: Value, second: Value, index:
     *outer, _ = shape.dimensions
     one = intern_array(shape.element_type, (*outer, 1))
     bounds = {
-        "start_indices": ctx.mlir.i64_array((0,) * len(outer) + (index,)),
-        "limit_indices": ctx.mlir.i64_array((*outer, index + 1)),
-        "strides": ctx.mlir.i64_array((1,) * shape.rank),
+        "start_indices": i64_array((0,) * len(outer) + (index,)),
+        "limit_indices": i64_array((*outer, index + 1)),
+        "strides": i64_array((1,) * shape.rank),
     }
     taken = [ctx.value("stablehlo.slice", one, [v], bounds) for v in (first, second)]
-    dimension = {"dimension": ctx.mlir.i64(shape.rank - 1)}
+    dimension = {"dimension": i64(shape.rank - 1)}
     return ctx.value("stablehlo.concatenate", shape, taken, dimension)
 
 
-@rule("power", when=is_awkward_power)
-def awkward_power(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+@rule("power", when=is_integral)
+def integral_power(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """0 where an even base is raised to 64 or more."""
+    if not is_awkward_power(op):
+        return ctx.value("stablehlo.power", op.shape, operands)
     shape = _array(op)
     base, exponent = operands
     zero = filled(ctx, shape, 0)
@@ -258,7 +258,7 @@ def awkward_power(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
             "stablehlo.compare",
             answers,
             pair,
-            compare(ctx.mlir, {"comparison_direction": direction, "compare_type": kind}),
+            compare({"comparison_direction": direction, "compare_type": kind}),
         )
         for pair, direction in (
             ([lowest_bit, zero], "EQ"),
@@ -271,9 +271,9 @@ def awkward_power(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 
 @direct("compare")
-def compare(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
+def compare(attributes: Mapping[str, Any]) -> dict[str, str]:
     return {
-        name: mlir.parsed(f"#stablehlo<{kind} {attributes[name]}>")
+        name: f"#stablehlo<{kind} {attributes[name]}>"
         for name, kind in (
             ("comparison_direction", "comparison_direction"),
             ("compare_type", "comparison_type"),
@@ -332,7 +332,7 @@ def compared(
     ctx: Emitter, shape: ArrayShape, direction: str, kind: str, lhs: Value, rhs: Value
 ) -> Value:
     """Two values of array shape `shape` compared."""
-    attributes = compare(ctx.mlir, {"comparison_direction": direction, "compare_type": kind})
+    attributes = compare({"comparison_direction": direction, "compare_type": kind})
     return ctx.value("stablehlo.compare", shape.with_element_type(pt.pred), [lhs, rhs], attributes)
 
 
@@ -371,29 +371,31 @@ def _mulhi_of_halves(ctx: Emitter, shape: ArrayShape, operands: list[Value]) -> 
 
 
 @direct("reduce_precision")
-def reduce_precision(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
-    return {name: mlir.i32(value) for name, value in attributes.items()}
+def reduce_precision(attributes: Mapping[str, Any]) -> dict[str, str]:
+    return {name: i32(value) for name, value in attributes.items()}
 
 
 @rule("map")
 def map(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = {"dimensions": ctx.mlir.i64_array(op.attributes["dimensions"])}
-    operation = ctx.create("stablehlo.map", op.shape, operands, attributes, regions=1)
-    ctx.emit_region(operation.regions[0], op.attributes["to_apply"])
-    return operation.result
+    attributes = {"dimensions": i64_array(op.attributes["dimensions"])}
+    return ctx.value("stablehlo.map", op.shape, operands, attributes, [op.attributes["to_apply"]])
 
 
-@rule("constant")
-def constant(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    array = op.attributes["value"]
-    if not counts_from_negative_zero(array):
-        return _constant(ctx, op.shape, array)
-    # Where it can't be seen that it counts.
-    opposite = _constant(ctx, op.shape, np.negative(array))
-    held = ctx.value("stablehlo.optimization_barrier", op.shape, [opposite])
-    return ctx.value("stablehlo.negate", op.shape, [held])
+@direct("constant")
+def constant(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
+    array = attributes["value"]
+    return {"value": dense_elements(array, array_shape(array.dtype, array.shape))}
 
 
-def _constant(ctx: Emitter, shape: Shape, array: np.ndarray[Any, Any]) -> Value:
-    attributes = {"value": dense_elements(array, ctx.mlir.types[shape])}
+@rule("constant", when=lambda op: counts_from_negative_zero(op.attributes["value"]))
+def hidden_count(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+    """Where it can't be seen that it counts."""
+    shape = _array(op)
+    opposite = _constant(ctx, shape, np.negative(op.attributes["value"]))
+    held = ctx.value("stablehlo.optimization_barrier", shape, [opposite])
+    return ctx.value("stablehlo.negate", shape, [held])
+
+
+def _constant(ctx: Emitter, shape: ArrayShape, array: np.ndarray[Any, Any]) -> Value:
+    attributes = {"value": dense_elements(array, shape)}
     return ctx.value("stablehlo.constant", shape, [], attributes)

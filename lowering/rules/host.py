@@ -14,7 +14,10 @@ from builder.xla_op import XlaOp
 from lowering.errors import LoweringError
 from lowering.flattening import flatten, unflatten
 from lowering.host_calls import PYTHON_CALL, PythonFunction
+from lowering.mlir_attributes import array, i32, quoted, symbol, truth
+from lowering.mlir_context import shared_context
 from lowering.rules.registry import DIRECT, Value, rule
+from lowering.types import type_text
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
@@ -54,11 +57,11 @@ def infeed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     _need_static(op, data)
     arrays = [leaf for leaf in leaves(data) if isinstance(leaf, ArrayShape)]
     attributes = {
-        "infeed_config": ctx.mlir.string(op.attributes["infeed_config"]),
-        "layout": ctx.mlir.parsed("[" + ", ".join(_order_text(a) for a in arrays) + "]"),
+        "infeed_config": quoted(op.attributes["infeed_config"]),
+        "layout": array(map(_order_text, arrays)),
     }
     shape = TupleShape((*[a.with_layout(None) for a in arrays], op.shape.elements[1]))
-    *values, token = ctx.create("stablehlo.infeed", shape, operands, attributes).results
+    *values, token = ctx.create("stablehlo.infeed", shape, operands, attributes)
     return _with_tokens(op.shape, values, token)
 
 
@@ -88,7 +91,7 @@ def outfeed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     token = tokens[0]
     if len(tokens) > 1:
         token = ctx.value("stablehlo.after_all", op.shape, tokens)
-    attributes = {"outfeed_config": ctx.mlir.string(op.attributes["outfeed_config"])}
+    attributes = {"outfeed_config": quoted(op.attributes["outfeed_config"])}
     return ctx.value("stablehlo.outfeed", op.shape, [*values, token], attributes)
 
 
@@ -98,12 +101,11 @@ def transfer(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     _need_static(op, op.attributes["data_shape"])
     channel = op.attributes["channel_handle"]
     attributes = {
-        "channel_handle": ctx.mlir.parsed(
-            f"#stablehlo.channel_handle<handle = {channel.handle}, type = {int(channel.type)}>"
-        ),
+        "channel_handle": f"#stablehlo.channel_handle<handle = {channel.handle}, "
+        f"type = {int(channel.type)}>",
     }
     if op.attributes["is_host_transfer"]:
-        attributes["is_host_transfer"] = ctx.mlir.parsed("true")
+        attributes["is_host_transfer"] = truth(True)
     return ctx.value(f"stablehlo.{op.opcode}", op.shape, flatten(operands), attributes)
 
 
@@ -114,50 +116,41 @@ def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         raise _error(op, "has an empty name, which MLIR can't say", "name a function")
     version = given["api_version"]
     attributes = {
-        "call_target_name": ctx.mlir.string(given["call_target_name"]),
-        "api_version": ctx.mlir.i32(int(version)),
+        "call_target_name": quoted(given["call_target_name"]),
+        "api_version": i32(int(version)),
     }
     if given["has_side_effect"]:
-        attributes["has_side_effect"] = ctx.mlir.parsed("true")
+        attributes["has_side_effect"] = truth(True)
     if version is CustomCallApiVersion.API_VERSION_TYPED_FFI:
-        attributes["backend_config"] = _dictionary(ctx, op, given["opaque"] or "{}")
+        attributes["backend_config"] = _dictionary(op, given["opaque"] or "{}")
     elif given["opaque"]:
-        attributes["backend_config"] = ctx.mlir.string(given["opaque"])
+        attributes["backend_config"] = quoted(given["opaque"])
     if "to_apply" in given:
-        symbol = ir.FlatSymbolRefAttr.get(ctx.functions[given["to_apply"]], ctx.mlir.context)
-        attributes["called_computations"] = ctx.mlir.array([symbol])
+        attributes["called_computations"] = array([symbol(ctx.functions[given["to_apply"]])])
     shape = given.get("shape_with_layout", op.shape)
     # A function that gives a tuple of one gets an array of one pointer; StableHLO would take one
     # result for no tuple at all.
     alone = isinstance(shape, TupleShape) and leaf_count(shape) == 1
-    _add_layouts(ctx, op, shape, attributes, alone=alone)
+    _add_layouts(op, shape, attributes, alone=alone)
     if given["output_operand_aliasing"]:
         texts = [_alias_text(op, alias, alone=alone) for alias in given["output_operand_aliasing"]]
-        attributes["output_operand_aliases"] = ctx.mlir.parsed(f"[{', '.join(texts)}]")
+        attributes["output_operand_aliases"] = array(texts)
     values = flatten(operands)
     if not alone:
-        operation = ctx.create("stablehlo.custom_call", op.shape, values, attributes)
-        return unflatten(op.shape, iter(operation.results))
-    (inside,) = ctx.types(op.shape)
-    whole = ir.Operation.create(
-        "stablehlo.custom_call",
-        results=[ir.Type.parse(f"tuple<{inside}>", ctx.mlir.context)],
-        operands=values,
-        attributes=attributes,
-        loc=ctx.loc,
-        ip=ctx.ip,
-    )
+        return ctx.value("stablehlo.custom_call", op.shape, values, attributes)
     (leaf,) = leaves(op.shape)
-    index = {"index": ctx.mlir.i32(0)}
-    only = ctx.value("stablehlo.get_tuple_element", leaf, [whole.result], index)
+    pair = ctx.writer.type(f"tuple<{type_text(leaf)}>")
+    whole = ctx.create_typed("stablehlo.custom_call", [pair], values, attributes)
+    only = ctx.value("stablehlo.get_tuple_element", leaf, whole, {"index": i32(0)})
     return unflatten(op.shape, iter([only]))
 
 
-def _dictionary(ctx: Emitter, op: XlaOp, text: str) -> Any:
-    """The MLIR dictionary that a typed FFI call has."""
-    handler: Any = ctx.mlir.context.attach_diagnostic_handler(lambda _: True)  # prints nothing
+def _dictionary(op: XlaOp, text: str) -> str:
+    """The MLIR dictionary that a typed FFI call has, in the words of MLIR."""
+    context: Any = shared_context()
+    handler = context.attach_diagnostic_handler(lambda _: True)  # prints nothing
     try:
-        found: Any = ctx.mlir.parsed(text)
+        found: Any = ir.Attribute.parse(text, context)
     except (ir.MLIRError, ValueError):
         found = None
     finally:
@@ -169,12 +162,10 @@ def _dictionary(ctx: Emitter, op: XlaOp, text: str) -> Any:
             f"got {shown(text)}",
             "give attributes={name: value, ...} in place of opaque",
         )
-    return found
+    return str(found)
 
 
-def _add_layouts(
-    ctx: Emitter, op: XlaOp, shape: Shape, attributes: dict[str, Any], *, alone: bool
-) -> None:
+def _add_layouts(op: XlaOp, shape: Shape, attributes: dict[str, Any], *, alone: bool) -> None:
     """The layouts of operands and results, where some were asked for."""
     wanted = op.attributes["operand_shapes_with_layout"]
     if wanted is None:
@@ -187,18 +178,18 @@ def _add_layouts(
             f"gives a tuple of one with a layout, {shape}, which StableHLO can't say",
             "give the array itself, or two",
         )
-    attributes["operand_layouts"] = _layouts(ctx, wanted)
-    attributes["result_layouts"] = _layouts(ctx, [shape])
+    attributes["operand_layouts"] = _layouts(wanted)
+    attributes["result_layouts"] = _layouts([shape])
 
 
-def _layouts(ctx: Emitter, shapes: Any) -> ir.Attribute:
+def _layouts(shapes: Any) -> str:
     texts = []
     for shape in shapes:
         for leaf in leaves(shape):
             rank = leaf.rank if isinstance(leaf, ArrayShape) else 0
             order = _order_text(leaf) if isinstance(leaf, ArrayShape) and rank else ""
             texts.append(f"dense<{order}> : tensor<{rank}xindex>")
-    return ctx.mlir.parsed(f"[{', '.join(texts)}]")
+    return array(texts)
 
 
 def _alias_text(op: XlaOp, alias: Any, *, alone: bool) -> str:
@@ -234,11 +225,10 @@ def python_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     index, _ = known.setdefault(record.key, (len(known), record))
     names = {"index": index, "name": given["name"]}
     attributes = {
-        "call_target_name": ctx.mlir.string(PYTHON_CALL),
-        "api_version": ctx.mlir.i32(int(CustomCallApiVersion.API_VERSION_TYPED_FFI)),
-        "backend_config": ctx.mlir.parsed(ffi_dictionary("python_call", names)),
+        "call_target_name": quoted(PYTHON_CALL),
+        "api_version": i32(int(CustomCallApiVersion.API_VERSION_TYPED_FFI)),
+        "backend_config": ffi_dictionary("python_call", names),
     }
     if given["has_side_effect"]:
-        attributes["has_side_effect"] = ctx.mlir.parsed("true")
-    operation = ctx.create("stablehlo.custom_call", op.shape, flatten(operands), attributes)
-    return unflatten(op.shape, iter(operation.results))
+        attributes["has_side_effect"] = truth(True)
+    return ctx.value("stablehlo.custom_call", op.shape, flatten(operands), attributes)

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxlib.mlir import ir
 
 from builder import primitive_type as pt
 from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
@@ -15,10 +14,9 @@ from builder.scatter_form import ScatterForm, scatter_form
 from builder.shape import ArrayShape, TupleShape, intern_array
 from builder.xla_op import XlaOp
 from lowering.flattening import unflatten
-from lowering.mlir_context import MlirContext
+from lowering.mlir_attributes import dense_elements, i64_array, truth
 from lowering.rules.elementwise import filled, widened
 from lowering.rules.registry import DIRECT, Value, direct, rule
-from lowering.types import dense_elements
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
@@ -27,29 +25,25 @@ DIRECT["dynamic_update_slice"] = "stablehlo.dynamic_update_slice"
 
 
 @direct("dynamic_slice")
-def dynamic_slice(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
-    return {"slice_sizes": mlir.i64_array(attributes["slice_sizes"])}
+def dynamic_slice(attributes: Mapping[str, Any]) -> dict[str, str]:
+    return {"slice_sizes": i64_array(attributes["slice_sizes"])}
 
 
 @lru_cache(maxsize=65536)
 def _numbers_text(name: str, numbers: GatherDimensionNumbers | ScatterDimensionNumbers) -> str:
     """The attribute `name` of StableHLO, whose fields have the names of those here."""
-    fields = {field: getattr(numbers, field) for field in numbers.__slots__}
+    fields = {field: getattr(numbers, field) for field in numbers.__match_args__}
     vector_dim = fields.pop("index_vector_dim")
     lists = "".join(f"{field} = {list(values)}, " for field, values in fields.items())
     return f"#stablehlo.{name}<{lists}index_vector_dim = {vector_dim}>"
 
 
-def _truth(mlir: MlirContext, value: bool) -> ir.Attribute:
-    return mlir.parsed("true" if value else "false")
-
-
 @direct("gather")
-def gather(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
+def gather(attributes: Mapping[str, Any]) -> dict[str, str]:
     return {
-        "dimension_numbers": mlir.parsed(_numbers_text("gather", attributes["dimension_numbers"])),
-        "slice_sizes": mlir.i64_array(attributes["slice_sizes"]),
-        "indices_are_sorted": _truth(mlir, attributes["indices_are_sorted"]),
+        "dimension_numbers": _numbers_text("gather", attributes["dimension_numbers"]),
+        "slice_sizes": i64_array(attributes["slice_sizes"]),
+        "indices_are_sorted": truth(attributes["indices_are_sorted"]),
     }
 
 
@@ -65,13 +59,12 @@ def scatter(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         shapes = [form.padded(o.shape, form.marks) for o in op.operands[:count]]
         shape = shapes[0] if count == 1 else TupleShape(shapes)
     attributes = {
-        "scatter_dimension_numbers": ctx.mlir.parsed(_numbers_text("scatter", numbers)),
-        "indices_are_sorted": _truth(ctx.mlir, op.attributes["indices_are_sorted"]),
-        "unique_indices": _truth(ctx.mlir, op.attributes["unique_indices"]),
+        "scatter_dimension_numbers": _numbers_text("scatter", numbers),
+        "indices_are_sorted": truth(op.attributes["indices_are_sorted"]),
+        "unique_indices": truth(op.attributes["unique_indices"]),
     }
-    operation = ctx.create("stablehlo.scatter", shape, operands, attributes, regions=1)
-    ctx.emit_region(operation.regions[0], op.attributes["to_apply"])
-    results = list(operation.results)
+    combiner = op.attributes["to_apply"]
+    results = ctx.create("stablehlo.scatter", shape, operands, attributes, [combiner])
     if form is not None:
         results = [_cut(ctx, op, form, index, value) for index, value in enumerate(results)]
     return unflatten(op.shape, iter(results))
@@ -90,9 +83,9 @@ def _padded(ctx: Emitter, op: XlaOp, form: ScatterForm, index: int, value: Value
         value: Value, marks: int, number: int, low: tuple[int, ...], high: tuple[int, ...]
     ) -> Value:
         attributes = {
-            "edge_padding_low": ctx.mlir.i64_array(low),
-            "edge_padding_high": ctx.mlir.i64_array(high),
-            "interior_padding": ctx.mlir.i64_array(none),
+            "edge_padding_low": i64_array(low),
+            "edge_padding_high": i64_array(high),
+            "interior_padding": i64_array(none),
         }
         operands = [value, filled(ctx, scalar, number)]
         return ctx.value("stablehlo.pad", form.padded(operand, marks), operands, attributes)
@@ -132,9 +125,9 @@ def _along(ctx: Emitter, shape: ArrayShape, place: int, numbers: list[int]) -> V
     if place == shape.rank:
         return filled(ctx, shape, numbers[0])
     vector = intern_array(pt.s64, (len(numbers),))
-    elements = dense_elements(np.array(numbers, np.int64), ctx.mlir.types[vector])
+    elements = dense_elements(np.array(numbers, np.int64), vector)
     value = ctx.value("stablehlo.constant", vector, [], {"value": elements})
-    places = {"broadcast_dimensions": ctx.mlir.i64_array((place,))}
+    places = {"broadcast_dimensions": i64_array((place,))}
     return ctx.value("stablehlo.broadcast_in_dim", shape, [value], places)
 
 
@@ -145,9 +138,9 @@ def _cut(ctx: Emitter, op: XlaOp, form: ScatterForm, index: int, value: Value) -
     if form.padded(operand, form.marks) is not shape:
         limits = tuple(low + size for low, size in zip(form.low, form.dimensions, strict=True))
         bounds = {
-            "start_indices": ctx.mlir.i64_array(form.low),
-            "limit_indices": ctx.mlir.i64_array(limits),
-            "strides": ctx.mlir.i64_array((1,) * shape.rank),
+            "start_indices": i64_array(form.low),
+            "limit_indices": i64_array(limits),
+            "strides": i64_array((1,) * shape.rank),
         }
         value = ctx.value("stablehlo.slice", shape, [value], bounds)
     if shape is not operand:

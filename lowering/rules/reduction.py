@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxlib.mlir import ir
 
 from builder import primitive_type as pt
 from builder.computation import XlaComputation
@@ -15,10 +14,8 @@ from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, Shape, TupleShape, intern_array
 from builder.workarounds import is_awkward_selection, is_sorted_top_k, sorted_as
 from builder.xla_op import XlaOp
-from lowering.flattening import unflatten
-from lowering.mlir_context import MlirContext
+from lowering.mlir_attributes import dense_elements, i64, i64_array, truth
 from lowering.rules.registry import Value, rule
-from lowering.types import dense_elements
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
@@ -26,10 +23,14 @@ if TYPE_CHECKING:
 
 @rule("reduce")
 def reduce(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = {"dimensions": ctx.mlir.i64_array(op.attributes["dimensions"])}
-    operation = ctx.create("stablehlo.reduce", op.shape, operands, attributes, regions=1)
-    ctx.emit_region(operation.regions[0], op.attributes["to_apply"])
-    return unflatten(op.shape, iter(operation.results))
+    attributes = ctx.translated(op, _dimensions)
+    return ctx.value(
+        "stablehlo.reduce", op.shape, operands, attributes, [op.attributes["to_apply"]]
+    )
+
+
+def _dimensions(attributes: Mapping[str, Any]) -> dict[str, str]:
+    return {"dimensions": i64_array(attributes["dimensions"])}
 
 
 # Windows.
@@ -37,33 +38,29 @@ def reduce(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 _LISTS = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
 
 
-def _window(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
+def _window(attributes: Mapping[str, Any]) -> dict[str, str]:
     """The attributes of a window, called in StableHLO as they are here."""
-    found = {name: mlir.i64_array(attributes[name]) for name in _LISTS if name in attributes}
+    found = {name: i64_array(attributes[name]) for name in _LISTS if name in attributes}
     pairs = attributes["padding"]
     text = str([list(pair) for pair in pairs]) if pairs else ""
-    found["padding"] = mlir.parsed(f"dense<{text}> : tensor<{len(pairs)}x2xi64>")
+    found["padding"] = f"dense<{text}> : tensor<{len(pairs)}x2xi64>"
     return found
 
 
 @rule("reduce_window")
 def reduce_window(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = _window(ctx.mlir, op.attributes)
-    operation = ctx.create("stablehlo.reduce_window", op.shape, operands, attributes, regions=1)
-    ctx.emit_region(operation.regions[0], op.attributes["to_apply"])
-    return unflatten(op.shape, iter(operation.results))
+    attributes = ctx.translated(op, _window)
+    reducer = op.attributes["to_apply"]
+    return ctx.value("stablehlo.reduce_window", op.shape, operands, attributes, [reducer])
 
 
 @rule("select_and_scatter")
 def select_and_scatter(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     if is_awkward_selection(op):
         return _selected_by_place(ctx, op, operands)
-    attributes = _window(ctx.mlir, op.attributes)
-    name = "stablehlo.select_and_scatter"
-    operation = ctx.create(name, op.shape, operands, attributes, regions=2)
-    ctx.emit_region(operation.regions[0], op.attributes["select"])
-    ctx.emit_region(operation.regions[1], op.attributes["scatter"])
-    return operation.result
+    attributes = ctx.translated(op, _window)
+    regions = [op.attributes["select"], op.attributes["scatter"]]
+    return ctx.value("stablehlo.select_and_scatter", op.shape, operands, attributes, regions)
 
 
 def _selected_by_place(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
@@ -79,19 +76,18 @@ def _selected_by_place(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     index = pt.s32 if count < 2**31 else pt.s64
     # The places of elements in row-major order; -1 where there is none.
     row = intern_array(index, (count,))
-    places = ctx.value("stablehlo.iota", row, [], {"iota_dimension": ctx.mlir.i64(0)})
+    places = ctx.value("stablehlo.iota", row, [], {"iota_dimension": i64(0)})
     places = ctx.value("stablehlo.reshape", shape.with_element_type(index), [places])
     nowhere = _constant(ctx, intern_array(index, ()), -1)
     results = TupleShape([windows, windows.with_element_type(index)])
-    selection = ctx.create(
+    selection = earliest_selected(op.attributes["select"], index)
+    _, selected = ctx.create(
         "stablehlo.reduce_window",
         results,
         [operand, places, init, nowhere],
-        _window(ctx.mlir, op.attributes),
-        regions=1,
+        _window(op.attributes),
+        [selection],
     )
-    ctx.emit_region(selection.regions[0], earliest_selected(op.attributes["select"], index))
-    selected = selection.results[1]
     # What is scattered to nowhere, out of bounds, is dropped.
     times = windows.element_count
     where = ctx.value("stablehlo.reshape", intern_array(index, (times, 1)), [selected])
@@ -101,27 +97,26 @@ def _selected_by_place(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         "stablehlo.broadcast_in_dim",
         flat,
         [init],
-        {"broadcast_dimensions": ctx.mlir.i64_array(())},
+        {"broadcast_dimensions": i64_array(())},
     )
     values = ctx.value("stablehlo.reshape", updates, [source])
     numbers = (
         "#stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
         "index_vector_dim = 1>"
     )
-    scattered = ctx.create(
+    scattered = ctx.value(
         "stablehlo.scatter",
         flat,
         [begun, where, values],
-        {"scatter_dimension_numbers": ctx.mlir.parsed(numbers)},
-        regions=1,
+        {"scatter_dimension_numbers": numbers},
+        [scatter],
     )
-    ctx.emit_region(scattered.regions[0], scatter)
-    return ctx.value("stablehlo.reshape", shape, [scattered.result])
+    return ctx.value("stablehlo.reshape", shape, [scattered])
 
 
 def _constant(ctx: Emitter, shape: ArrayShape, number: int) -> Value:
     array = np.array(number).astype(shape.element_type.dtype)
-    attributes = {"value": dense_elements(array, ctx.mlir.types[shape])}
+    attributes = {"value": dense_elements(array, shape)}
     return ctx.value("stablehlo.constant", shape, [], attributes)
 
 
@@ -154,12 +149,10 @@ def _sorted(
         comparator = narrowed(comparator, types)
     arrays = [_with_type(shape, t) for shape, t in zip(shapes, types, strict=True)]
     attributes = {
-        "dimension": ctx.mlir.i64(dimension),
-        "is_stable": ctx.mlir.parsed(str(is_stable).lower()),
+        "dimension": i64(dimension),
+        "is_stable": truth(is_stable),
     }
-    operation = ctx.create("stablehlo.sort", TupleShape(arrays), wide, attributes, regions=1)
-    ctx.emit_region(operation.regions[0], comparator)
-    values = list(operation.results)
+    values = ctx.create("stablehlo.sort", TupleShape(arrays), wide, attributes, [comparator])
     if first is not None:
         values = [_first(ctx, *pair, first) for pair in zip(values, arrays, strict=True)]
         arrays = [_shortened(array, first) for array in arrays]
@@ -180,9 +173,9 @@ def _shortened(shape: ArrayShape, last: int) -> ArrayShape:
 def _first(ctx: Emitter, value: Value, shape: ArrayShape, count: int) -> Value:
     """The first `count` elements along the last dimension."""
     bounds = {
-        "start_indices": ctx.mlir.i64_array((0,) * shape.rank),
-        "limit_indices": ctx.mlir.i64_array((*shape.dimensions[:-1], count)),
-        "strides": ctx.mlir.i64_array((1,) * shape.rank),
+        "start_indices": i64_array((0,) * shape.rank),
+        "limit_indices": i64_array((*shape.dimensions[:-1], count)),
+        "strides": i64_array((1,) * shape.rank),
     }
     return ctx.value("stablehlo.slice", _shortened(shape, count), [value], bounds)
 
@@ -205,7 +198,7 @@ def _retyped(ctx: Emitter, value: Value, shape: Shape, to: PrimitiveType) -> Val
 def top_k(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     k = op.attributes["k"]
     if not is_sorted_top_k(op):
-        return ctx.value("chlo.top_k", op.shape, operands, {"k": ctx.mlir.i64(k)})
+        return ctx.value("chlo.top_k", op.shape, operands, {"k": i64(k)})
     source = op.operands[0].shape
     assert isinstance(source, ArrayShape)  # inference has said so
     numbers, places = _numbered(ctx, source, operands[0])
@@ -218,11 +211,11 @@ def top_k(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 def _numbered(ctx: Emitter, shape: ArrayShape, value: Value) -> tuple[ArrayShape, Value]:
     """0, 1, 2, ... along the last dimension, of the sizes of `value`, bounded ones too."""
     numbers = intern_array(pt.s32, shape.dimensions)
-    dimension = {"iota_dimension": ctx.mlir.i64(shape.rank - 1)}
+    dimension = {"iota_dimension": i64(shape.rank - 1)}
     places = ctx.value("stablehlo.iota", numbers, [], dimension)
     for index, is_dynamic in enumerate(shape.dynamic_dimensions):
         if is_dynamic:
-            along = {"dimension": ctx.mlir.i64(index)}
+            along = {"dimension": i64(index)}
             scalar = intern_array(pt.s32, ())
             size = ctx.value("stablehlo.get_dimension_size", scalar, [value], along)
             numbers = intern_array(

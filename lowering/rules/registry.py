@@ -11,24 +11,53 @@ backend gets wrong) stands in `DIRECT`, and its rule says when it is to be asked
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from jaxlib.mlir import ir
-
+from builder.computation import XlaComputation
+from builder.shape import Shape
 from builder.xla_op import XlaOp
+from lowering.mlir_attributes import Attribute
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
-    from lowering.mlir_context import MlirContext
 
-__all__ = ["ATTRIBUTES", "DIRECT", "EXCEPTIONS", "RULES", "Rule", "Value", "direct", "rule"]
+__all__ = [
+    "ATTRIBUTES",
+    "DIRECT",
+    "EXCEPTIONS",
+    "RULES",
+    "Region",
+    "RegionLike",
+    "Rule",
+    "Translation",
+    "Value",
+    "direct",
+    "rule",
+]
 
 Value = Any
-"""An SSA value, or for a tuple the list of its elements' values."""
+"""An SSA value (see `emitter`), or for a tuple the list of its elements' values."""
 
 Rule = Callable[["Emitter", XlaOp, list[Value]], Value]
 
-Translation = Callable[["MlirContext", Mapping[str, Any]], dict[str, ir.Attribute]]
+Translation = Callable[[Mapping[str, Any]], Mapping[str, Attribute]]
+
+
+class Region(NamedTuple):
+    """What is to stand in a region of an operation: one block.
+
+    Attributes:
+        shapes: the shapes of the block's arguments.
+        body: takes the arguments, one value for each shape, emits the operations, and gives the
+            values that the block ends with.
+    """
+
+    shapes: tuple[Shape, ...]
+    body: Callable[[list[Value]], Value]
+
+
+RegionLike = XlaComputation | Region
+"""A computation stands for the block whose arguments are its parameters."""
 
 DIRECT: Final[dict[str, str]] = {}
 ATTRIBUTES: Final[dict[str, Translation]] = {}
@@ -36,10 +65,13 @@ RULES: Final[dict[str, Rule]] = {}
 EXCEPTIONS: Final[dict[str, Callable[[XlaOp], bool]]] = {}
 
 
-def direct(opcode: str) -> Callable[[Translation], Translation]:
+_T = TypeVar("_T", bound=Translation)
+
+
+def direct(opcode: str) -> Callable[[_T], _T]:
     """Enters `opcode` as the StableHLO operation of the same name, with translated attributes."""
 
-    def enter(function: Translation) -> Translation:
+    def enter(function: _T) -> _T:
         DIRECT[opcode] = f"stablehlo.{opcode}"
         ATTRIBUTES[opcode] = function
         return function
@@ -52,7 +84,9 @@ def rule(opcode: str, *, when: Callable[[XlaOp], bool] | None = None) -> Callabl
 
     Args:
         opcode: the recorded opcode.
-        when: of an opcode in `DIRECT`, the ops that go by the rule all the same.
+        when: of an opcode in `DIRECT`, the ops that go by the rule all the same. It looks at
+            nothing but the op's shape and attributes and the shape of its first operand, and is
+            asked once for ops that are alike in these.
     """
 
     def enter(function: Rule) -> Rule:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jaxlib.mlir import ir
-
 from builder import primitive_type as pt
 from builder.shape import ArrayShape
 from builder.workarounds import is_of_two_bits, stride_within
 from builder.xla_op import XlaOp
-from lowering.mlir_context import MlirContext
+from lowering.mlir_attributes import i64, i64_array
 from lowering.rules.registry import DIRECT, Value, direct, rule
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
 
-Attributes = dict[str, ir.Attribute]
+Attributes = dict[str, str]
 
 DIRECT["reshape"] = "stablehlo.reshape"
 
@@ -25,30 +23,30 @@ DIRECT["reshape"] = "stablehlo.reshape"
 @direct("broadcast_in_dim")
 @direct("transpose")
 @direct("reverse")
-def dimension_lists(mlir: MlirContext, attributes: Mapping[str, Any]) -> Attributes:
+def dimension_lists(attributes: Mapping[str, Any]) -> Attributes:
     """Lists of dimensions or indices, called in StableHLO as they are here."""
-    return {name: mlir.i64_array(values) for name, values in attributes.items()}
+    return {name: i64_array(values) for name, values in attributes.items()}
 
 
 @direct("slice")
-def slice_bounds(mlir: MlirContext, attributes: Mapping[str, Any]) -> Attributes:
+def slice_bounds(attributes: Mapping[str, Any]) -> Attributes:
     starts, limits = attributes["start_indices"], attributes["limit_indices"]
     strides = tuple(map(stride_within, starts, limits, attributes["strides"]))
-    return dimension_lists(mlir, {**attributes, "strides": strides})
+    return dimension_lists({**attributes, "strides": strides})
 
 
 @direct("concatenate")
 @direct("iota")
-def dimension(mlir: MlirContext, attributes: Mapping[str, Any]) -> Attributes:
+def dimension(attributes: Mapping[str, Any]) -> Attributes:
     """One dimension, called in StableHLO as it is here."""
-    return {name: mlir.i64(value) for name, value in attributes.items()}
+    return {name: i64(value) for name, value in attributes.items()}
 
 
 @direct("pad")
-def padding(mlir: MlirContext, attributes: Mapping[str, Any]) -> Attributes:
+def padding(attributes: Mapping[str, Any]) -> Attributes:
     dimensions = attributes["padding_config"].dimensions
     return {
-        name: mlir.i64_array(tuple(getattr(d, name) for d in dimensions))
+        name: i64_array(tuple(getattr(d, name) for d in dimensions))
         for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
     }
 
@@ -63,6 +61,6 @@ def concatenate_two_bits(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Valu
         for operand, value in zip(op.operands, operands, strict=True)
     ]
     joined = op.shape.with_element_type(wide)
-    attributes = dimension(ctx.mlir, op.attributes)
+    attributes = dimension(op.attributes)
     value = ctx.value("stablehlo.concatenate", joined, values, attributes)
     return ctx.converted(value, joined, op.shape.element_type)

@@ -275,7 +275,7 @@ def with_constant(size: int, value: float) -> xb.XlaComputation:
 
 
 def test_large_constants_have_a_context_of_their_own() -> None:
-    shared = shared_context().context
+    shared = shared_context()
     small = lowering.lower(with_constant(100, 1))
     assert small.module.context == shared
     one, other = (lowering.lower(with_constant(1 << 18, v)) for v in (2, 3))

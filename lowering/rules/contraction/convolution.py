@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from jaxlib.mlir import ir
-
 from builder.attributes import ConvolutionDimensionNumbers
-from lowering.mlir_context import MlirContext
+from lowering.mlir_attributes import i64, i64_array
 from lowering.rules.contraction.dot_product import precision_text
 from lowering.rules.registry import direct
 
@@ -22,18 +20,18 @@ def _numbers_text(numbers: ConvolutionDimensionNumbers) -> str:
 
 
 @direct("convolution")
-def convolution(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
+def convolution(attributes: Mapping[str, Any]) -> dict[str, str]:
     pairs = attributes["padding"]
     padding = f"dense<{[list(pair) for pair in pairs]}>" if pairs else "dense<>"
     reversal = ", ".join(str(r).lower() for r in attributes["window_reversal"])
     return {
-        "window_strides": mlir.i64_array(attributes["window_strides"]),
-        "padding": mlir.parsed(f"{padding} : tensor<{len(pairs)}x2xi64>"),
-        "lhs_dilation": mlir.i64_array(attributes["lhs_dilation"]),
-        "rhs_dilation": mlir.i64_array(attributes["rhs_dilation"]),
-        "window_reversal": mlir.parsed(f"array<i1{': ' if reversal else ''}{reversal}>"),
-        "dimension_numbers": mlir.parsed(_numbers_text(attributes["dimension_numbers"])),
-        "feature_group_count": mlir.i64(attributes["feature_group_count"]),
-        "batch_group_count": mlir.i64(attributes["batch_group_count"]),
-        "precision_config": mlir.parsed(precision_text(attributes["precision"])),
+        "window_strides": i64_array(attributes["window_strides"]),
+        "padding": f"{padding} : tensor<{len(pairs)}x2xi64>",
+        "lhs_dilation": i64_array(attributes["lhs_dilation"]),
+        "rhs_dilation": i64_array(attributes["rhs_dilation"]),
+        "window_reversal": f"array<i1{': ' if reversal else ''}{reversal}>",
+        "dimension_numbers": _numbers_text(attributes["dimension_numbers"]),
+        "feature_group_count": i64(attributes["feature_group_count"]),
+        "batch_group_count": i64(attributes["batch_group_count"]),
+        "precision_config": precision_text(attributes["precision"]),
     }

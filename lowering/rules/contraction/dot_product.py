@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from jaxlib.mlir import ir
-
 from builder import primitive_type as pt
 from builder.attributes import DotAlgorithm, DotDimensionNumbers, Precision
 from builder.shape import ArrayShape
 from builder.workarounds import is_narrow_contraction
 from builder.xla_op import XlaOp
-from lowering.mlir_context import MlirContext
 from lowering.rules.elementwise import widened
 from lowering.rules.registry import ATTRIBUTES, DIRECT, Value, direct, rule
 
@@ -75,15 +72,15 @@ def _algorithm_text(algorithm: DotAlgorithm) -> str:
 
 
 @direct("dot_general")
-def dot_general(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
-    numbers = mlir.parsed(_numbers_text(attributes["dimension_numbers"]))
+def dot_general(attributes: Mapping[str, Any]) -> dict[str, str]:
+    numbers = _numbers_text(attributes["dimension_numbers"])
     algorithm = attributes["algorithm"]
     if algorithm is not None:
         return {
             "dot_dimension_numbers": numbers,
-            "algorithm": mlir.parsed(_algorithm_text(algorithm)),
+            "algorithm": _algorithm_text(algorithm),
         }
-    precision = mlir.parsed(precision_text(attributes["precision"]))
+    precision = precision_text(attributes["precision"])
     return {"dot_dimension_numbers": numbers, "precision_config": precision}
 
 
@@ -100,6 +97,6 @@ def narrow_contraction(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     ]
     assert isinstance(op.shape, ArrayShape)  # inference has said so
     shape = op.shape.with_element_type(wide)
-    attributes = ATTRIBUTES[op.opcode](ctx.mlir, op.attributes)
+    attributes = ATTRIBUTES[op.opcode](op.attributes)
     product = ctx.value(DIRECT[op.opcode], shape, [*values, *operands[2:]], attributes)
     return product if wide is result else ctx.converted(product, shape, result)

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from jaxlib.mlir import ir
-
 from builder.attributes import RaggedDotDimensionNumbers
-from lowering.mlir_context import MlirContext
 from lowering.rules.contraction.dot_product import dot_fields, precision_text
 from lowering.rules.registry import ATTRIBUTES, DIRECT
 
@@ -24,11 +21,11 @@ def _numbers_text(numbers: RaggedDotDimensionNumbers) -> str:
     return f"#chlo.ragged_dot<{parts}>"
 
 
-def ragged_dot(mlir: MlirContext, attributes: Mapping[str, Any]) -> dict[str, ir.Attribute]:
+def ragged_dot(attributes: Mapping[str, Any]) -> dict[str, str]:
     precision = precision_text(attributes["precision"]).replace("#stablehlo", "#chlo")
     return {
-        "ragged_dot_dimension_numbers": mlir.parsed(_numbers_text(attributes["dimension_numbers"])),
-        "precision_config": mlir.parsed(precision),
+        "ragged_dot_dimension_numbers": _numbers_text(attributes["dimension_numbers"]),
+        "precision_config": precision,
     }
 
 

@@ -1,0 +1,183 @@
+"""The bytecode that lowering writes, as MLIR reads it."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from jaxlib.mlir import ir
+from support import small_numbers
+
+import builder as xb
+import lowering
+from lowering.bytecode import BytecodeWriter, number_of, reference, references
+from lowering.emitter import Emitter
+from lowering.mlir_attributes import DenseElements, dictionary, encodable, i64_array, quoted
+from lowering.mlir_context import shared_context
+from lowering.types import mlir_type
+
+EDGES = [n for size in (7, 14, 21, 28, 35, 42, 49) for n in (2**size - 1, 2**size, 2**size + 1)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 100, *EDGES])
+def test_numbers(number: int) -> None:
+    encoded = reference(number)
+    # The document: as many zeros below the lowest 1 as bytes follow; 7 bits of value in each.
+    assert len(encoded) == max(1, -(-number.bit_length() // 7))
+    trailing_zeros = (encoded[0] & -encoded[0]).bit_length() - 1
+    assert trailing_zeros == len(encoded) - 1
+    assert number_of(encoded) == number
+    assert next(references(number)) == encoded
+
+
+@pytest.mark.parametrize("start", [0, 120, 2**14 - 3, 2**21 - 3])
+def test_numbers_in_order(start: int) -> None:
+    found = list(itertools.islice(references(start), 20_000))
+    assert found == [reference(number) for number in range(start, start + 20_000)]
+
+
+def test_the_largest_number() -> None:
+    assert reference(2**64 - 1) == bytes((0, *([255] * 8)))
+
+
+def read(writer: BytecodeWriter, attributes: bytes, location: bytes) -> ir.Operation:
+    """A module of nothing but these, as MLIR reads it."""
+    name = writer.operation_name("builtin.module")
+    flags = bytes((0x11,))
+    one_block_of_nothing = [reference(1 << 1), reference(1), reference(0), reference(0)]
+    code = writer.module([name, flags, location, attributes, *one_block_of_nothing])
+    return ir.Module.parse(code, shared_context()).operation
+
+
+@pytest.mark.parametrize("line", [1, 127, 128, 2**14, 2**21 - 1, 2**31 - 1])
+def test_locations(line: int) -> None:
+    writer = BytecodeWriter()
+    place = writer.file_location('a "b"\\\n.py', line, 7)
+    named = writer.name_location("ö", place)
+    operation = read(writer, writer.dictionary({"x.a": "unit"}), named)
+    expected = ir.Location.file('a "b"\\\n.py', line, 7, shared_context())
+    assert operation.location == ir.Location.name("ö", expected, shared_context())
+
+
+TEXTS = ["", "plain", 'q"uote', "back\\slash", "new\nline", "\0\x7f", "ünï", "日本", "\\22", "%#@"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_strings(text: str) -> None:
+    writer = BytecodeWriter()
+    said = {"x.a": quoted(text), "x.b": dictionary({text: quoted(text)} if text else {})}
+    operation = read(writer, writer.dictionary(said), writer.unknown_location())
+    wanted = ir.StringAttr.get(text, shared_context())
+    assert operation.attributes["x.a"] == wanted
+    inside = {text: wanted} if text else {}
+    assert operation.attributes["x.b"] == ir.DictAttr.get(inside, shared_context())
+
+
+def test_a_text_that_is_no_unicode() -> None:
+    assert encodable("a\ud800b") == "a?b"
+    assert quoted("a\ud800b") == '"a?b"'
+
+
+@pytest.mark.parametrize("values", [(), (0,), (-1, 2**63 - 1, -(2**63))])
+def test_lists(values: tuple[int, ...]) -> None:
+    writer = BytecodeWriter()
+    said = writer.dictionary({"x.a": i64_array(values)})
+    operation = read(writer, said, writer.unknown_location())
+    assert operation.attributes["x.a"] == ir.DenseI64ArrayAttr.get(values, shared_context())
+
+
+def test_what_is_equal_is_entered_once() -> None:
+    writer = BytecodeWriter()
+    assert writer.attribute("unit") == writer.attribute("unit") != writer.attribute("true")
+    assert writer.type("i1") == writer.type("i1") != writer.type("i2")
+    assert writer.text("a") == writer.text("a") != writer.text("b")
+    assert writer.operation_name("a.b") == writer.operation_name("a.b")
+
+
+SHAPES = [(), (1,), (7,), (8,), (9,), (3, 5), (1000,), (2, 1, 4)]
+
+
+@pytest.mark.parametrize("element_type", xb.primitive_type.ALL, ids=str)
+def test_elements(element_type: xb.PrimitiveType) -> None:
+    """Against the attribute that MLIR's own bindings make of the array."""
+    for dimensions in SHAPES:
+        shape = element_type[dimensions]
+        array = np.ascontiguousarray(small_numbers(element_type, dimensions))
+        writer = BytecodeWriter()
+        said = writer.dictionary({"x.a": DenseElements(array, shape)})
+        assert writer.constant_bytes == array.nbytes
+        operation = read(writer, said, writer.unknown_location())
+        kind = mlir_type(shape, shared_context())
+        with shared_context():
+            expected = ir.DenseElementsAttr.get(array, type=kind)
+        # As text: the bindings have no Python class for all of these.
+        assert f"x.a = {expected}}}" in operation.get_asm(), dimensions
+
+
+def test_a_computation_that_is_applied_often_is_emitted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    emitted = []
+    emit_ops = Emitter.emit_ops
+
+    def counting(self: Emitter, computation: xb.XlaComputation, arguments: object) -> object:
+        emitted.append(computation)
+        return emit_ops(self, computation, arguments)
+
+    monkeypatch.setattr(Emitter, "emit_ops", counting)
+    b = xb.XlaBuilder("often")
+    x = b.parameter(xb.f32[4, 3], "x")
+    total = b.constant(0.0, xb.f32)
+    for number in range(300):
+        row = xb.slice(x, [number % 4, 0], [number % 4 + 1, 3], [1, 1])
+        total = total + xb.reduce(row, 0.0, xb.add, dimensions=[0, 1])
+    module = lowering.lower(b.build(total))
+    assert len(emitted) == 2
+    assert module.text.count("applies stablehlo.add") == 300
+    value = np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert lowering.compile(module, "cpu")(value) == 75 * value.sum()
+
+
+def test_equal_regions_at_different_depths() -> None:
+    """Their values have other numbers, so the bytes of one are no use to the other."""
+    b = xb.XlaBuilder("depths")
+    x = b.parameter(xb.f32[5], "x")
+
+    def body(state: xb.XlaOp) -> xb.XlaOp:
+        return state + xb.reduce(x, 0.0, xb.add, dimensions=[0])
+
+    outside = xb.reduce(x, 0.0, xb.add, dimensions=[0])
+    looped = xb.while_(lambda s: s < 100.0, body, outside)
+    run = lowering.compile(b.build(looped + outside), "cpu")
+    assert run(np.arange(5, dtype=np.float32)) == 110.0
+
+
+def test_values_from_far_outside() -> None:
+    """A branch in a loop in a branch that uses values of each of the regions around it."""
+    b = xb.XlaBuilder("far")
+    p, x = b.parameter(xb.pred[()], "p"), b.parameter(xb.s32[()], "x")
+    y = x * 2
+
+    def loop(start: xb.XlaOp) -> xb.XlaOp:
+        z = start + y
+
+        def body(state: xb.XlaOp) -> xb.XlaOp:
+            return state + xb.conditional(p, z, lambda v: v + x, y, lambda v: v + z)
+
+        return xb.while_(lambda s: s < 1000, body, z)
+
+    computation = b.build(xb.conditional(p, x, loop, y, loop))
+
+    def reference_value(p: bool, x: int) -> int:
+        y = 2 * x
+        z = (x if p else y) + y
+        state = z
+        while state < 1000:
+            state += z + x if p else y + z
+        return state
+
+    run = lowering.compile(computation, "cpu")
+    for flag, number in itertools.product((True, False), (1, 7, 300)):
+        got = run(np.bool_(flag), np.int32(number))
+        assert got == reference_value(flag, number)

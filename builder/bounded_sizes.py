@@ -9,10 +9,10 @@ worked out.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from builder.frozen import frozen
 from builder.shape import ArrayShape
 from builder.shape_inference.reshaping import equal_products
 from builder.xla_op import XlaOp
@@ -54,7 +54,7 @@ def broadcast_sizes(op: XlaOp) -> dict[int, int | None]:
     return {d: origins.get(d) for d in range(shape.rank) if shape.dynamic_dimensions[d]}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReshapedSize:
     """A size of a reshape's result: a product of sizes of the operand, multiplied and divided.
 

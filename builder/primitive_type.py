@@ -9,9 +9,9 @@ Shapes and Layout; ``xla_data.proto``, PrimitiveType.
 from __future__ import annotations
 
 import enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-import ml_dtypes
 import numpy as np
 
 from builder.errors import OperandError, PrimitiveTypeError, XlaError, shown
@@ -86,20 +86,30 @@ class PrimitiveType:
     is_signed: Final[bool]
 
     def __init__(
-        self, name: str, bits: int, kind: Kind, dtype: Any, low: Any = None, high: Any = None
+        self, name: str, bits: int, kind: Kind, dtype: Any = None, low: Any = None, high: Any = None
     ) -> None:
         self.name = name
         self.bits = bits
         self.kind = kind
-        self.dtype = np.dtype(dtype)
-        self.min = low
-        self.max = high
+        if dtype is not None:  # else see `_load_ml_dtypes`
+            self.dtype = np.dtype(dtype)
+            self.min = low
+            self.max = high
         # Answered thousands of times in a program: attributes, not properties.
         self.is_array_element = kind is not Kind.NOT_ARRAY
         self.is_floating = kind is Kind.FLOAT
         self.is_complex = kind is Kind.COMPLEX
         self.is_integral = kind in (Kind.SIGNED, Kind.UNSIGNED)
         self.is_signed = kind in (Kind.SIGNED, Kind.FLOAT)
+
+    if not TYPE_CHECKING:  # which takes all attributes for known where there is this method
+
+        def __getattr__(self, name: str) -> Any:
+            # Called where an attribute is missing: at the first use of a type of ml_dtypes.
+            if name in ("dtype", "min", "max"):
+                _load_ml_dtypes()
+                return object.__getattribute__(self, name)
+            raise AttributeError(f"'PrimitiveType' object has no attribute {name!r}")
 
     @property
     def real_type(self) -> PrimitiveType:
@@ -146,7 +156,7 @@ def _integer(name: str, bits: int, dtype: Any) -> PrimitiveType:
 
 
 def _floating(name: str, bits: int, dtype: Any) -> PrimitiveType:
-    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # as ml_dtypes has it
+    info = np.finfo(dtype)
     return PrimitiveType(name, bits, Kind.FLOAT, dtype, float(info.min), float(info.max))
 
 
@@ -156,28 +166,28 @@ def _complex(name: str, bits: int, dtype: Any, part: Any) -> PrimitiveType:
 
 
 pred: Final = PrimitiveType("pred", 1, Kind.PRED, np.bool_, False, True)
-s2: Final = _integer("s2", 2, ml_dtypes.int2)
-s4: Final = _integer("s4", 4, ml_dtypes.int4)
+s2: Final = PrimitiveType("s2", 2, Kind.SIGNED)
+s4: Final = PrimitiveType("s4", 4, Kind.SIGNED)
 s8: Final = _integer("s8", 8, np.int8)
 s16: Final = _integer("s16", 16, np.int16)
 s32: Final = _integer("s32", 32, np.int32)
 s64: Final = _integer("s64", 64, np.int64)
-u2: Final = _integer("u2", 2, ml_dtypes.uint2)
-u4: Final = _integer("u4", 4, ml_dtypes.uint4)
+u2: Final = PrimitiveType("u2", 2, Kind.UNSIGNED)
+u4: Final = PrimitiveType("u4", 4, Kind.UNSIGNED)
 u8: Final = _integer("u8", 8, np.uint8)
 u16: Final = _integer("u16", 16, np.uint16)
 u32: Final = _integer("u32", 32, np.uint32)
 u64: Final = _integer("u64", 64, np.uint64)
-f4e2m1fn: Final = _floating("f4e2m1fn", 4, ml_dtypes.float4_e2m1fn)
-f8e3m4: Final = _floating("f8e3m4", 8, ml_dtypes.float8_e3m4)
-f8e4m3: Final = _floating("f8e4m3", 8, ml_dtypes.float8_e4m3)
-f8e4m3fn: Final = _floating("f8e4m3fn", 8, ml_dtypes.float8_e4m3fn)
-f8e4m3b11fnuz: Final = _floating("f8e4m3b11fnuz", 8, ml_dtypes.float8_e4m3b11fnuz)
-f8e4m3fnuz: Final = _floating("f8e4m3fnuz", 8, ml_dtypes.float8_e4m3fnuz)
-f8e5m2: Final = _floating("f8e5m2", 8, ml_dtypes.float8_e5m2)
-f8e5m2fnuz: Final = _floating("f8e5m2fnuz", 8, ml_dtypes.float8_e5m2fnuz)
-f8e8m0fnu: Final = _floating("f8e8m0fnu", 8, ml_dtypes.float8_e8m0fnu)
-bf16: Final = _floating("bf16", 16, ml_dtypes.bfloat16)
+f4e2m1fn: Final = PrimitiveType("f4e2m1fn", 4, Kind.FLOAT)
+f8e3m4: Final = PrimitiveType("f8e3m4", 8, Kind.FLOAT)
+f8e4m3: Final = PrimitiveType("f8e4m3", 8, Kind.FLOAT)
+f8e4m3fn: Final = PrimitiveType("f8e4m3fn", 8, Kind.FLOAT)
+f8e4m3b11fnuz: Final = PrimitiveType("f8e4m3b11fnuz", 8, Kind.FLOAT)
+f8e4m3fnuz: Final = PrimitiveType("f8e4m3fnuz", 8, Kind.FLOAT)
+f8e5m2: Final = PrimitiveType("f8e5m2", 8, Kind.FLOAT)
+f8e5m2fnuz: Final = PrimitiveType("f8e5m2fnuz", 8, Kind.FLOAT)
+f8e8m0fnu: Final = PrimitiveType("f8e8m0fnu", 8, Kind.FLOAT)
+bf16: Final = PrimitiveType("bf16", 16, Kind.FLOAT)
 f16: Final = _floating("f16", 16, np.float16)
 f32: Final = _floating("f32", 32, np.float32)
 f64: Final = _floating("f64", 64, np.float64)
@@ -197,7 +207,47 @@ TUPLE: Final = PrimitiveType("tuple", 0, Kind.NOT_ARRAY, np.void)
 TOKEN: Final = PrimitiveType("token", 0, Kind.NOT_ARRAY, np.void)
 
 _BY_NAME: Final = {t.name: t for t in ALL}
-_BY_DTYPE: Final = {t.dtype: t for t in ALL}
+_BY_DTYPE: Final = {
+    t.dtype: t for t in (pred, s8, s16, s32, s64, u8, u16, u32, u64, f16, f32, f64, c64, c128)
+}
+
+
+@cache
+def _load_ml_dtypes() -> None:
+    """Gives the types that NumPy does not have their dtype, min and max.
+
+    At first use: to load ml_dtypes takes 5 to 7 ms, a fifth of `import builder`, and many programs
+    need none of its types. Until then these attributes are missing, so that reading them is no
+    slower for any type.
+    """
+    import ml_dtypes
+
+    for element_type, scalar in (
+        (s2, ml_dtypes.int2),
+        (s4, ml_dtypes.int4),
+        (u2, ml_dtypes.uint2),
+        (u4, ml_dtypes.uint4),
+        (f4e2m1fn, ml_dtypes.float4_e2m1fn),
+        (f8e3m4, ml_dtypes.float8_e3m4),
+        (f8e4m3, ml_dtypes.float8_e4m3),
+        (f8e4m3fn, ml_dtypes.float8_e4m3fn),
+        (f8e4m3b11fnuz, ml_dtypes.float8_e4m3b11fnuz),
+        (f8e4m3fnuz, ml_dtypes.float8_e4m3fnuz),
+        (f8e5m2, ml_dtypes.float8_e5m2),
+        (f8e5m2fnuz, ml_dtypes.float8_e5m2fnuz),
+        (f8e8m0fnu, ml_dtypes.float8_e8m0fnu),
+        (bf16, ml_dtypes.bfloat16),
+    ):
+        number: Any = int if element_type.is_integral else float
+        info: Any = (ml_dtypes.iinfo if number is int else ml_dtypes.finfo)(scalar)
+        for name, value in (
+            ("min", number(info.min)),
+            ("max", number(info.max)),
+            ("dtype", np.dtype(scalar)),
+        ):
+            object.__setattr__(element_type, name, value)
+        _BY_DTYPE[element_type.dtype] = element_type
+
 
 PrimitiveTypeLike = PrimitiveType | str | type | np.dtype[Any]
 """A primitive type, its name, or the NumPy type of the same values."""
@@ -235,6 +285,9 @@ def from_dtype(dtype: Any) -> PrimitiveType:
     except Exception:  # NumPy refuses what it can't read in several ways
         raise PrimitiveTypeError(f"{shown(dtype)} is not a NumPy data type") from None
     found = _BY_DTYPE.get(resolved)
+    if found is None:
+        _load_ml_dtypes()
+        found = _BY_DTYPE.get(resolved)
     if found is None:
         raise PrimitiveTypeError(
             f"NumPy dtype {resolved.name} has no primitive type in XLA\n"

@@ -16,17 +16,17 @@ HLO text and StableHLO take the same steps. Dynamic sizes are not padded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from builder.attributes import ScatterDimensionNumbers
+from builder.frozen import frozen
 from builder.shape import ArrayShape, Shape, intern_array
 from builder.xla_op import XlaOp
 
 __all__ = ["ScatterForm", "scatter_form"]
 
 
-@dataclass(frozen=True)
+@frozen
 class ScatterForm:
     """The steps of a scatter in other words; each is done to all operands alike.
 
@@ -100,6 +100,8 @@ def _form(
     is_without_index = not numbers.scatter_dims_to_operand_dims and indices.is_static
     if not (marks or is_without_index or any(low)):
         return None
+    from dataclasses import replace  # few scatters need it
+
     places = [
         d for d in range(len(dimensions)) if d not in numbers.input_batching_dims and not dynamic[d]
     ]

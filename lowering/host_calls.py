@@ -16,7 +16,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
@@ -24,6 +23,7 @@ import numpy as np
 
 from builder.constant import scalar_array
 from builder.errors import ConstantError, shown
+from builder.frozen import frozen
 from builder.shape import ArrayShape, Shape, TokenShape, TupleShape
 from lowering.arguments import describe
 from lowering.errors import ExecutionError
@@ -47,7 +47,7 @@ PYTHON_CALL: Final = "xlabuilder.python_call"
 """The target of custom calls that stand for calls of Python functions."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen
 class PythonFunction:
     """A Python function that a module calls.
 
@@ -62,6 +62,9 @@ class PythonFunction:
     name: str
     operands: tuple[Shape, ...]
     result: Shape
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     @property
     def key(self) -> tuple[Any, ...]:

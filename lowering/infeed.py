@@ -12,7 +12,6 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import jax
@@ -50,13 +49,13 @@ Item = tuple[Shape, list[np.ndarray[Any, Any]]]
 """A value: its shape, and its arrays."""
 
 
-@dataclass
 class _Queues:
     """The values on their way to a device and from it."""
 
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    to_device: collections.deque[Item] = field(default_factory=collections.deque)
-    from_device: collections.deque[Item] = field(default_factory=collections.deque)
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.to_device: collections.deque[Item] = collections.deque()
+        self.from_device: collections.deque[Item] = collections.deque()
 
 
 _QUEUES: Final[dict[jax.Device, _Queues]] = {}

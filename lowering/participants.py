@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from jaxlib.mlir import ir
 
+from builder.frozen import frozen
 from lowering.errors import CompileError, recorded_at
 
 __all__ = ["COLLECTIVES", "Mode", "Participants", "are_in", "check_participants", "participants"]
@@ -49,7 +49,7 @@ class Mode(enum.Enum):
     DEVICES = "devices"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Participants:
     """Who takes part in one operation.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from builder.attributes.fields import listed, member
 from builder.errors import ShapeInferenceError, shown
+from builder.frozen import frozen
 
 __all__ = [
     "ChannelHandle",
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplicaGroups:
     """The groups of replicas within which an operation is done; none for one group of all.
 
@@ -96,7 +96,7 @@ class ChannelType(enum.IntEnum):
         return f"ChannelType.{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChannelHandle:
     """A channel: only operations of the same channel talk to each other.
 

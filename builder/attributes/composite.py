@@ -14,7 +14,7 @@ from builder.errors import ShapeInferenceError, shown
 
 __all__ = ["composite_attributes_text"]
 
-_BARE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*")
+_BARE_NAME = r"[A-Za-z_][A-Za-z0-9_$.]*"
 _DEEPEST = 50
 
 
@@ -79,7 +79,7 @@ def _names(value: Mapping[Any, Any]) -> list[str]:
 
 
 def _entry(name: str, value: Any, depth: int) -> str:
-    written = name if _BARE_NAME.fullmatch(name) else _quoted(name)
+    written = name if re.fullmatch(_BARE_NAME, name) else _quoted(name)
     return f"{written} = {_text(value, depth + 1)}"
 
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from builder.attributes.fields import set_integers
 from builder.errors import ShapeInferenceError, shown
+from builder.frozen import frozen
 
 __all__ = ["ConvolutionDimensionNumbers", "ConvolutionDimensionNumbersLike"]
 
 _OP: Final = "conv_general_dilated"
-_TEXT: Final = re.compile(r"([bf0-9]+)_([io0-9]+)->([bf0-9]+)")
+_TEXT: Final = r"([bf0-9]+)_([io0-9]+)->([bf0-9]+)"
 
 _MOST_SPATIAL: Final = 1000
 """More than any array has."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConvolutionDimensionNumbers:
     """Which dimensions of the input, the kernel and the output of a convolution are what.
 
@@ -61,7 +61,7 @@ class ConvolutionDimensionNumbers:
     def __post_init__(self) -> None:
         from builder.shape_inference.check import integer  # inference builds on this module
 
-        for name in self.__slots__:
+        for name in self.__match_args__:
             if name.endswith("_dimensions"):
                 set_integers(self, _OP, name)
             else:
@@ -152,7 +152,7 @@ def _labels(rank: int, spatial: Sequence[int], letters: dict[str, int]) -> list[
 
 @lru_cache
 def _of_text(text: str) -> ConvolutionDimensionNumbers | None:
-    match = _TEXT.fullmatch(text)
+    match = re.fullmatch(_TEXT, text)
     if match is None:
         return None
     spatial = [str(i) for i in range(len(match[1]) - 2)]

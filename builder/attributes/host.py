@@ -7,13 +7,13 @@ import math
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from builder.attributes.fields import listed, member, opened
 from builder.errors import ShapeInferenceError, shown
+from builder.frozen import frozen
 
 __all__ = [
     "CustomCallApiVersion",
@@ -76,7 +76,7 @@ class CustomCallSchedule(enum.IntEnum):
         return member(cls, op, "schedule", value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputOperandAliasing:
     """A result of a custom call that lies in the memory of one of its operands.
 
@@ -150,7 +150,7 @@ _SCALARS: Final = {
 }
 """NumPy dtypes that XLA's FFI decodes as attributes, and their names in MLIR."""
 
-_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*")
+_KEY: Final = r"[A-Za-z_][A-Za-z0-9_$.]*"
 
 
 def ffi_dictionary(op: str, attributes: Any) -> str:
@@ -173,7 +173,7 @@ def ffi_dictionary(op: str, attributes: Any) -> str:
         )
     entries = []
     for name, value in attributes.items():
-        if not isinstance(name, str) or not _KEY.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(_KEY, name):
             raise ShapeInferenceError(
                 f"{op}: the name of an attribute is of letters, digits, '_', '$' and '.', and "
                 f"begins with a letter or '_', got {shown(name)}",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from builder.attributes.fields import set_integers
 from builder.errors import ShapeInferenceError, shown
+from builder.frozen import frozen
 
 __all__ = [
     "GatherDimensionNumbers",
@@ -19,7 +19,7 @@ __all__ = [
 Numbers = TypeVar("Numbers", "GatherDimensionNumbers", "ScatterDimensionNumbers")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GatherDimensionNumbers:
     """What the dimensions of a gather's operands and result mean.
 
@@ -62,7 +62,7 @@ class GatherDimensionNumbers:
         return value if isinstance(value, cls) else _from_mapping(cls, "gather", value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScatterDimensionNumbers:
     """What the dimensions of a scatter's operands and updates mean.
 
@@ -115,14 +115,14 @@ ScatterDimensionNumbersLike = ScatterDimensionNumbers | Mapping[str, Any]
 def _set_fields(numbers: Any, op: str) -> None:
     from builder.shape_inference.check import integer  # inference builds on this module
 
-    set_integers(numbers, op, *(n for n in numbers.__slots__ if n != "index_vector_dim"))
+    set_integers(numbers, op, *(n for n in numbers.__match_args__ if n != "index_vector_dim"))
     vector_dim = integer(op, "index_vector_dim", numbers.index_vector_dim)
     object.__setattr__(numbers, "index_vector_dim", vector_dim)
 
 
 def _from_mapping(cls: type[Numbers], op: str, value: Any) -> Numbers:
     if isinstance(value, Mapping):
-        names = list(cls.__slots__)
+        names = list(cls.__match_args__)
         unknown = [n for n in value if n not in names]
         missing = [n for n in names[:4] if n not in value]
         if not unknown and not missing:
@@ -132,5 +132,5 @@ def _from_mapping(cls: type[Numbers], op: str, value: Any) -> Numbers:
     else:
         rule = f"dimension_numbers must be {cls.__name__}, got {shown(value)}"
     raise ShapeInferenceError(
-        f"{op}: {rule}\nfix: write xb.{cls.__name__}({', '.join(cls.__slots__)})", op=op
+        f"{op}: {rule}\nfix: write xb.{cls.__name__}({', '.join(cls.__match_args__)})", op=op
     )

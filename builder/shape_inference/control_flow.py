@@ -133,7 +133,7 @@ def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call")
     return computation.result
 
 
-_COMPOSITE_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
+_COMPOSITE_NAME = r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+"
 
 
 def composite_call(
@@ -149,7 +149,7 @@ def composite_call(
         f32[3]
     """
     check = Check.numbered("composite_call", "operand", operands)
-    if not isinstance(name, str) or not _COMPOSITE_NAME.fullmatch(name):
+    if not isinstance(name, str) or not re.fullmatch(_COMPOSITE_NAME, name):
         check.fail(
             f"name must be one in a namespace, of letters, digits and dots, got {shown(name)}",
             fix='write name="my_library.my_op"',

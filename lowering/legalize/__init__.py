@@ -9,11 +9,11 @@ in other words, in a copy of the module; the rules stand in one module for each 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jaxlib.mlir import ir
 
+from builder.frozen import frozen
 from lowering import jaxlib_api
 from lowering.host_calls import PythonFunction
 from lowering.legalize import (
@@ -35,7 +35,7 @@ from lowering.participants import are_in, check_participants
 __all__ = ["Legalized", "legalize"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Legalized:
     """A module as a platform can run it.
 

@@ -9,11 +9,11 @@ the module, which might hang or die of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jaxlib.mlir import ir
 
+from builder.frozen import frozen
 from lowering.host_calls import PythonFunction, SharedFailure
 
 __all__ = [
@@ -34,7 +34,6 @@ STANDS_FOR: Final = "xlabuilder.stands_for"
 """An attribute of a custom call made by a rewrite: the op that it was, for messages."""
 
 
-@dataclass
 class Rewriter:
     """What the rewrites of one module share.
 
@@ -48,14 +47,23 @@ class Rewriter:
         failure: what goes wrong in them on several devices.
     """
 
-    name: str
-    platform: str
-    num_replicas: int = 1
-    num_partitions: int = 1
-    devices: Sequence[Any] = ()
-    functions: Sequence[PythonFunction] = ()
-    callbacks: list[Callable[..., Any]] = field(default_factory=list)
-    failure: SharedFailure = field(default_factory=SharedFailure)
+    def __init__(
+        self,
+        name: str,
+        platform: str,
+        num_replicas: int,
+        num_partitions: int,
+        devices: Sequence[Any],
+        functions: Sequence[PythonFunction],
+    ) -> None:
+        self.name = name
+        self.platform = platform
+        self.num_replicas = num_replicas
+        self.num_partitions = num_partitions
+        self.devices = devices
+        self.functions = functions
+        self.callbacks: list[Callable[..., Any]] = []
+        self.failure = SharedFailure()
 
     def create(
         self,
@@ -93,7 +101,7 @@ class Rewriter:
 Rewrite = Callable[[Rewriter, ir.Operation], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal:
     """Why a platform can't run an operation, and what to write instead.
 

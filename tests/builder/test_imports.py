@@ -19,6 +19,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # a module loads.
 LAYERS = [
     ("errors",),
+    ("frozen",),
     ("primitive_type",),
     ("layout",),
     ("shape",),
@@ -84,8 +85,36 @@ def test_importing_builder_imports_nothing_heavy() -> None:
         check=True,
     )
     loaded = set(done.stdout.split())
-    assert {"builder", "numpy", "ml_dtypes"} <= loaded
+    assert {"builder", "numpy"} <= loaded
     assert not loaded & {"jax", "jaxlib", "scipy", "lowering", "hypothesis", "pytest"}
+    assert not loaded & {"ml_dtypes", "dataclasses"}  # which are loaded when they are needed
+
+
+FIRST_USES = {
+    "its dtype": "xb.bf16.dtype.name == 'bfloat16'",
+    "its range": "(xb.s4.min, xb.s4.max) == (-8, 7)",
+    "a constant": "xb.XlaBuilder().constant(1.5, xb.bf16).shape is xb.bf16[()]",
+    "a name": "xb.as_primitive_type('f8e4m3fn').dtype.itemsize == 1",
+    "of an array": "xb.as_primitive_type(__import__('ml_dtypes').int4) is xb.s4",
+    "a copy": "__import__('copy').copy(xb.u2) is xb.u2 and xb.u2.max == 3",
+}
+
+
+@pytest.mark.parametrize("use", FIRST_USES.values(), ids=FIRST_USES)
+def test_types_of_ml_dtypes_are_there_at_first_use(use: str) -> None:
+    program = (
+        "import sys, builder as xb\n"
+        "x = xb.XlaBuilder('f').parameter(xb.bf16[2])\n"
+        "y = x.builder.constant(2.0, xb.f32)\n"
+        "print(x + x, y, x.shape, hash(xb.bf16), xb.f32.max)\n"
+        "assert 'ml_dtypes' not in sys.modules\n"
+        f"assert {use}\n"
+        "assert 'ml_dtypes' in sys.modules\n"
+        "assert all(t.dtype is not None for t in xb.primitive_type.ALL)"
+    )
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], cwd=ROOT, check=True, capture_output=True
+    )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=map(module_name, MODULES))

@@ -6,10 +6,10 @@ Operation Semantics: Conv, ConvWithGeneralPadding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from builder.attributes import ConvolutionDimensionNumbers
 from builder.attributes.window import Padding
+from builder.frozen import frozen
 from builder.primitive_type import PrimitiveType
 from builder.shape import UNBOUNDED, ArrayShape, Shape
 from builder.shape_inference.check import Check
@@ -28,7 +28,7 @@ _MOST_SPATIAL = 10
 """HLO text numbers spatial dimensions with one digit each."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConvolutionWindow:
     """How the kernel moves over the input: for each spatial dimension one entry of each field.
 

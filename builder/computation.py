@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from builder.errors import OperandError
-from builder.shape import ProgramShape
+from builder.shape import interned_program_shape
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
 
 __all__ = ["XlaComputation"]
@@ -62,10 +62,10 @@ class XlaComputation:
         self.ops = ops
         self.root = root
         self.parameters = tuple(parameters)
-        self.program_shape = ProgramShape(
-            (p.attributes.get("shape_with_layout", p.shape) for p in self.parameters),
+        self.program_shape = interned_program_shape(
+            tuple([p.attributes.get("shape_with_layout", p.shape) for p in self.parameters]),
             root.shape,
-            (p.name or f"p{i}" for i, p in enumerate(self.parameters)),
+            tuple([p.name or f"p{i}" for i, p in enumerate(self.parameters)]),
         )
         # Worked out when first asked for: nothing is added to what is built.
         self._users: list[tuple[XlaOp, ...]] | None = None

@@ -10,17 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from types import FunctionType
 from typing import Any
 
 from builder.computation import XlaComputation
 from builder.errors import BuilderError, OperandError, SignatureError, shown
 from builder.recording import append
 from builder.shape import ProgramShape, Shape, TupleShape
+from builder.shared_callables import Facts, facts_of, found_again, is_own, keep
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 
-__all__ = ["Recorded", "as_computation", "close_over", "is_own", "record_callable", "signature"]
+__all__ = [
+    "Recorded",
+    "as_computation",
+    "close_over",
+    "found_or_recorded",
+    "is_own",
+    "is_unmarked",
+    "ready",
+    "record_callable",
+    "signature",
+]
+
+
+KeptAs = tuple[str, str, Callable[..., Any], tuple[Shape, ...], bool, Facts]
 
 
 class Recorded:
@@ -29,13 +42,15 @@ class Recorded:
     Attributes:
         builder: the nested builder.
         root: the op that the callable gave.
+        kept_as: what the computation is kept by, for when the callable is given again.
     """
 
-    __slots__ = ("builder", "root")
+    __slots__ = ("builder", "kept_as", "root")
 
     def __init__(self, builder: XlaBuilder, root: XlaOp) -> None:
         self.builder = builder
         self.root = root
+        self.kept_as: KeptAs | None = None
 
     def captures(self) -> list[tuple[XlaOp, XlaOp]]:
         """Pairs of an enclosing op and the op that stands for it inside."""
@@ -143,7 +158,54 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
 
 def build(recorded: Recorded) -> XlaComputation:
     """Ends the recording of a callable and gives its computation."""
-    return recorded.builder.build(recorded.root)
+    computation = recorded.builder.build(recorded.root)
+    if recorded.kept_as is not None:
+        keep(*recorded.kept_as, computation)
+    return computation
+
+
+def found_or_recorded(
+    op: str,
+    role: str,
+    function: Callable[..., Any],
+    shapes: tuple[Shape, ...],
+    enclosing: XlaBuilder,
+    pass_arguments: bool = True,
+) -> XlaComputation | Recorded:
+    """The computation that a callable gave before, or else the callable recorded.
+
+    For ops whose callables may capture values of the enclosing builder. One that did is recorded
+    each time, and so is one that takes frontend attributes or a sharding over.
+    """
+    is_plain = is_unmarked(enclosing)
+    if is_plain:
+        found = found_again(op, role, function, shapes, pass_arguments)
+        if found is not None:
+            return found
+    facts = facts_of(function) if is_plain else None
+    recorded = record_callable(
+        op, role, function, shapes, enclosing=enclosing, pass_arguments=pass_arguments
+    )
+    if facts is not None and not recorded.builder.captured:
+        recorded.kept_as = op, role, function, shapes, pass_arguments, facts
+    return recorded
+
+
+def is_unmarked(builder: XlaBuilder) -> bool:
+    """Whether ops recorded now get neither frontend attributes nor a sharding."""
+    return builder.current_frontend_attributes is None and builder.current_sharding is None
+
+
+def ready(
+    op: str, role: str, computation: Any, shapes: tuple[Shape, ...]
+) -> XlaComputation | Callable[..., Any] | None:
+    """What `as_computation` gives without calling a user's callable; None if it has to.
+
+    A callable may record where it should not, and ops that call one take that back on errors.
+    """
+    if type(computation) is XlaComputation or is_own(computation):
+        return computation  # type: ignore[no-any-return]  # one of the two
+    return found_again(op, role, computation, shapes)
 
 
 def as_computation(
@@ -153,6 +215,9 @@ def as_computation(
     shapes: Sequence[Shape],
 ) -> XlaComputation:
     """The computation that an op without captures applies.
+
+    A callable that was given before, and must give the same again, is not called:
+    `builder.shared_callables` says which ones are.
 
     Args:
         op, role: for messages: which op, which of its arguments.
@@ -172,28 +237,22 @@ def as_computation(
         )
     if is_own(computation):
         return _own_computation(op, role, computation, tuple(shapes))
-    return build(record_callable(op, role, computation, shapes))
-
-
-def is_own(computation: Any) -> bool:
-    """Whether it is one of the library's own functions, such as xb.add.
-
-    Those give the same computation every time, so that plans of ops may be kept by them. What a
-    user gives is not kept.
-    """
-    return type(computation) is FunctionType and (computation.__module__ or "").startswith(
-        "builder."
-    )
+    taken = tuple(shapes)
+    found = found_again(op, role, computation, taken)
+    if found is None:
+        facts = facts_of(computation)
+        recorded = record_callable(op, role, computation, shapes)
+        if facts is not None:
+            recorded.kept_as = op, role, computation, taken, True, facts
+        found = build(recorded)
+    return found
 
 
 @lru_cache(maxsize=4096)
 def _own_computation(
     op: str, role: str, function: Callable[..., Any], shapes: tuple[Shape, ...]
 ) -> XlaComputation:
-    """One of the library's own functions (xb.add as a reducer), recorded once for a signature.
-
-    A user's callable is recorded every time: what it closes over may have changed.
-    """
+    """One of the library's own functions (xb.add as a reducer), recorded once for a signature."""
     recorded = record_callable(op, role, function, shapes)
     for one in recorded.builder.ops:
         # Shared by all who use it, so it belongs to nobody's line.
@@ -234,6 +293,7 @@ def close_over(
     closed: list[XlaComputation] = []
     for one, gives in zip(ones, give_back, strict=True):
         recorded = one if isinstance(one, Recorded) else _call_of(one)
+        recorded.kept_as = None  # of another signature than the callable
         whole = _widen_parameter(recorded, captured, position)
         if gives:
             kept = [element(whole, i + 1) for i in range(len(captured))]

@@ -12,7 +12,7 @@ from sys import _getframe
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from builder.caller import INSIDE, caller_frame
+from builder.caller import INSIDE
 from builder.errors import BuilderError
 from builder.shape import Shape
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
@@ -30,8 +30,15 @@ def record(
     shape: Shape,
     operands: tuple[XlaOp, ...],
     attributes: Mapping[str, Any] = NO_ATTRIBUTES,
+    depth: int = 2,
 ) -> XlaOp:
     """Appends an op with at least one operand to the builder of its operands.
+
+    Args:
+        opcode, shape, operands, attributes: those of the op.
+        depth: how many frames up the user's line is looked for first: all that are nearer are
+            known to be this library's. A frame left out saves a twentieth of the whole, since
+            the interpreter makes an object of each one that is looked at.
 
     Raises:
         BuilderError: the operands belong to different builders, or to one already built.
@@ -58,7 +65,10 @@ def record(
     op.id = len(ops)
     # The nearest frame outside this package is the user's line. Only the code object and the
     # offset are kept; the line number is worked out when somebody asks.
-    frame: FrameType | None = _getframe(2)
+    try:
+        frame: FrameType | None = _getframe(depth)
+    except ValueError:
+        frame = None  # not called by Python code, but by C, as a thread's first function may be
     while frame is not None:
         code = frame.f_code
         if not INSIDE[code.co_filename]:
@@ -90,11 +100,20 @@ def append(
     op.name = None
     op.frontend_attributes = builder.current_frontend_attributes
     op.sharding = builder.current_sharding
-    op.id = len(builder.ops)
-    frame = caller_frame(_getframe(1))
-    op.code = None if frame is None else frame.f_code
-    op.lasti = 0 if frame is None else frame.f_lasti
-    builder.ops.append(op)
+    ops = builder.ops
+    op.id = len(ops)
+    frame: FrameType | None = _getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not INSIDE[code.co_filename]:
+            op.code = code
+            op.lasti = frame.f_lasti
+            break
+        frame = frame.f_back
+    else:
+        op.code = None
+        op.lasti = 0
+    ops.append(op)
     return op
 
 

@@ -6,12 +6,22 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from builder.computation import XlaComputation
+from builder.constant import constant_plan
 from builder.errors import BuilderError, OperandError, shown
 from builder.recording import append
-from builder.shape import TOKEN_SHAPE, ShapeLike, TupleShape, shape_argument, without_layout
+from builder.shape import (
+    TOKEN_SHAPE,
+    Shape,
+    ShapeLike,
+    TupleShape,
+    shape_argument,
+    without_layout,
+)
 from builder.xla_op import XlaOp
 
 if TYPE_CHECKING:
@@ -20,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["XlaBuilder"]
 
 # What HLO's lexer takes for the name of an attribute; it has no quoted ones.
-_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+_KEY: Final = r"[A-Za-z_][A-Za-z0-9_.\-]*"
 
 
 def _is_in_braces(text: str) -> bool:
@@ -31,6 +41,21 @@ def _is_in_braces(text: str) -> bool:
         if depth <= 0:
             return character == "}" and depth == 0 and index == len(text) - 1
     return False
+
+
+@lru_cache(maxsize=2)
+def _id_shape(op: str) -> Shape:
+    from builder.shape_inference import collectives  # inference is loaded after this module
+
+    return collectives.replica_id() if op == "replica_id" else collectives.partition_id()
+
+
+@lru_cache(maxsize=4096)
+def _iota_plan(shape: Shape, iota_dimension: Any) -> tuple[Shape, Mapping[str, int]]:
+    from builder.shape_inference import reshaping  # inference is loaded after this module
+
+    inferred, dimension = reshaping.iota(shape, iota_dimension)
+    return inferred, MappingProxyType({"iota_dimension": dimension})
 
 
 class XlaBuilder:
@@ -220,12 +245,10 @@ class XlaBuilder:
 
         Operation Semantics: Constant (XlaBuilder's ConstantLiteral, ConstantR0, ConstantR1, ...).
         """
-        from builder.constant import as_constant_array
-
-        array, shape = as_constant_array(value, element_type)
+        shape, attributes = constant_plan(value, element_type)
         target = self.innermost()
         target.check_open("constant")
-        return append(target, "constant", shape, (), {"value": array})
+        return append(target, "constant", shape, (), attributes)
 
     def iota(self, shape: Any, iota_dimension: int | None = None) -> XlaOp:
         """An array that counts up from 0 along one dimension.
@@ -247,13 +270,13 @@ class XlaBuilder:
 
         Operation Semantics: Iota.
         """
-        from builder.shape_inference import reshaping
-
         wanted = shape_argument("iota", "shape", shape)
-        inferred, dimension = reshaping.iota(wanted, iota_dimension)
+        given = type(iota_dimension) is int or iota_dimension is None
+        plan = _iota_plan if given else _iota_plan.__wrapped__
+        inferred, attributes = plan(wanted, iota_dimension)
         target = self.innermost()
         target.check_open("iota")
-        return append(target, "iota", inferred, (), {"iota_dimension": dimension})
+        return append(target, "iota", inferred, (), attributes)
 
     def replica_id(self) -> XlaOp:
         """The number of the replica that runs the program, from 0: another on each of them.
@@ -268,11 +291,9 @@ class XlaBuilder:
 
         Operation Semantics: ReplicaId.
         """
-        from builder.shape_inference import collectives
-
         target = self.innermost()
         target.check_open("replica_id")
-        return append(target, "replica_id", collectives.replica_id())
+        return append(target, "replica_id", _id_shape("replica_id"))
 
     def partition_id(self) -> XlaOp:
         """The number of the partition that runs the program, from 0 within each replica.
@@ -287,11 +308,9 @@ class XlaBuilder:
 
         Not in the document; StableHLO's partition_id.
         """
-        from builder.shape_inference import collectives
-
         target = self.innermost()
         target.check_open("partition_id")
-        return append(target, "partition_id", collectives.partition_id())
+        return append(target, "partition_id", _id_shape("partition_id"))
 
     def create_token(self) -> XlaOp:
         """A token after nothing: a beginning for ops that are ordered by tokens.
@@ -486,7 +505,7 @@ class XlaBuilder:
                     f"frontend_attributes: they map strings to strings, "
                     f"got {shown(key)}: {shown(value)}"
                 )
-            if not _KEY.fullmatch(key):
+            if not re.fullmatch(_KEY, key):
                 raise OperandError(
                     f"frontend_attributes: HLO takes keys of the letters A-Z and a-z, digits, "
                     f"'_', '.' and '-', of which the first is a letter or '_', got {shown(key)}"

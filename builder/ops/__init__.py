@@ -27,3 +27,30 @@ xla_op.OPERATOR_FUNCTIONS.update(
     {name: info.function for name, info in OPERATIONS.items() if not info.is_method},
     right_shift_operator=right_shift_operator,
 )
+
+# An operator with an op on its left calls the function itself, with the same arguments. By way of
+# the method that stands in the class, which says the same, it takes a fifth longer (2.1 us instead
+# of 1.7). The power has a third argument of its own.
+for _method, _name in {
+    "__add__": "add",
+    "__sub__": "sub",
+    "__mul__": "mul",
+    "__truediv__": "div",
+    "__mod__": "rem",
+    "__matmul__": "dot",
+    "__and__": "and_",
+    "__or__": "or_",
+    "__xor__": "xor",
+    "__lshift__": "shift_left",
+    "__rshift__": "right_shift_operator",
+    "__neg__": "neg",
+    "__abs__": "abs",
+    "__invert__": "not_",
+    "__eq__": "eq",
+    "__ne__": "ne",
+    "__lt__": "lt",
+    "__le__": "le",
+    "__gt__": "gt",
+    "__ge__": "ge",
+}.items():
+    setattr(xla_op.XlaOp, _method, xla_op.OPERATOR_FUNCTIONS[_name])

@@ -10,6 +10,7 @@ ReduceScatter, ReplicaId.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -27,7 +28,7 @@ from builder.errors import ShapeInferenceError, shown
 from builder.layout import Layout
 from builder.nested import as_computation
 from builder.ops.elementwise import add, or_
-from builder.ops.operands import need_op, need_ops
+from builder.ops.operands import need_op, need_ops, plain
 from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape, ShapeLike, TupleShape, intern_array, shape_argument
@@ -50,7 +51,6 @@ _BUILDER_H = "xla_builder.h (not in the document)"
 
 Reducer = XlaComputation | Callable[..., Any]
 
-_all_reduce_shape = lru_cache(maxsize=65536)(shape_inference.collectives.all_reduce)
 _all_gather_shape = lru_cache(maxsize=65536)(shape_inference.collectives.all_gather)
 _reduce_scatter_shape = lru_cache(maxsize=65536)(shape_inference.collectives.reduce_scatter)
 _all_to_all_shape = lru_cache(maxsize=65536)(shape_inference.collectives.all_to_all)
@@ -133,14 +133,31 @@ def _all_reduce(
     if shape_with_layout is not None:
         laid_out = shape_argument(name, "shape_with_layout", shape_with_layout)
     applied = as_computation(name, "computation", computation, _scalars(name, whole))
-    _all_reduce_shape(whole, applied.program_shape, groups, channel, laid_out, of_devices, op=name)
+    rest = whole, groups, channel, laid_out, of_devices
+    attributes = applied.planned((name, *rest), _all_reduce_attributes, name, applied, *rest)
+    return _record_parts("all_reduce", whole, whole, parts, attributes)
+
+
+def _all_reduce_attributes(
+    name: str,
+    applied: XlaComputation,
+    whole: Shape,
+    groups: ReplicaGroups,
+    channel: ChannelHandle | None,
+    laid_out: Shape | None,
+    of_devices: bool,
+) -> Mapping[str, Any]:
+    """The attributes of an all_reduce, whose rules are checked."""
+    shape_inference.collectives.all_reduce(
+        whole, applied.program_shape, groups, channel, laid_out, of_devices, op=name
+    )
     attributes: dict[str, Any] = {
         "to_apply": applied,
         **_group_attributes(groups, channel, of_devices),
     }
     if laid_out is not None:
         attributes["shape_with_layout"] = laid_out
-    return _record_parts("all_reduce", whole, whole, parts, attributes)
+    return MappingProxyType(attributes)
 
 
 @op("CrossReplicaSum", opcode="all_reduce", section="CrossReplicaSum")
@@ -552,14 +569,24 @@ def _participants(
 def _groups_of(name: str, value: Any) -> ReplicaGroups:
     if type(value) is tuple and not value:
         return _ALL
+    numbers = plain(value, 2)
+    if numbers is not None:
+        with suppress(ShapeInferenceError):  # which is then said of what was given
+            return _listed_groups(numbers)
     return ReplicaGroups.of(value, op=name)
 
 
 _ALL = ReplicaGroups()
+_listed_groups = lru_cache(maxsize=4096)(ReplicaGroups)
 
 
 def _pairs(name: str, values: Any) -> tuple[tuple[int, int], ...]:
     """`source_target_pairs` as a tuple of pairs."""
+    numbers = plain(values, 2)
+    if type(numbers) is tuple and all(type(p) is tuple and len(p) == 2 for p in numbers):
+        for pair in numbers:
+            integers(name, "a pair", pair)
+        return numbers
     given = listed(values)
     pairs = [] if given is None else [listed(pair) or () for pair in given]
     if given is None or any(len(pair) != 2 for pair in pairs):

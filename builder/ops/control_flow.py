@@ -21,6 +21,8 @@ from builder.nested import (
     as_computation,
     build,
     close_over,
+    found_or_recorded,
+    is_unmarked,
     record_callable,
     signature,
 )
@@ -29,6 +31,7 @@ from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import Shape
 from builder.shape_inference.check import flag, integer
+from builder.shared_callables import found_again
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -48,7 +51,6 @@ _SEQUENCES = (list, builtins.tuple)
 
 _tuple_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.tuple)
 _barrier_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.optimization_barrier)
-_call_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.call)
 _composite_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.composite_call)
 
 
@@ -157,6 +159,7 @@ def _record(
     shapes: Sequence[Shape],
     beside: Sequence[XlaOp],
     pass_arguments: bool = True,
+    may_be_found: bool = True,
 ) -> XlaComputation | Recorded:
     """The computation itself, or a callable recorded with captures allowed."""
     if isinstance(computation, XlaComputation):
@@ -168,9 +171,45 @@ def _record(
             op=name,
         )
     enclosing = resolve_builder(name, *beside)
+    if may_be_found:
+        taken = builtins.tuple(shapes)
+        return found_or_recorded(name, role, computation, taken, enclosing, pass_arguments)
     return record_callable(
         name, role, computation, shapes, enclosing=enclosing, pass_arguments=pass_arguments
     )
+
+
+Wanted = builtins.tuple[str, Applied, Sequence[Shape], bool]
+"""A role, the computation for it, what it takes, and whether a callable is given that."""
+
+
+def _record_all(
+    name: str, wanted: Sequence[Wanted], beside: Sequence[XlaOp]
+) -> list[XlaComputation | Recorded]:
+    """The computations of one op, which take what any of them captures as well."""
+    ones = [
+        _record(name, role, computation, shapes, beside, passed)
+        for role, computation, shapes, passed in wanted
+    ]
+    if any(isinstance(one, Recorded) and one.captures() for one in ones):
+        # A callable that was found again must take that, too: it is recorded after all.
+        for index, (role, computation, shapes, passed) in enumerate(wanted):
+            if not isinstance(ones[index], Recorded):
+                ones[index] = _record(name, role, computation, shapes, beside, passed, False)
+    return ones
+
+
+def _known(
+    name: str,
+    role: str,
+    computation: Any,
+    shapes: builtins.tuple[Shape, ...],
+    pass_arguments: bool = True,
+) -> XlaComputation | None:
+    """A computation that does not have to be recorded, where no marks are taken over."""
+    if type(computation) is XlaComputation:
+        return computation
+    return found_again(name, role, computation, shapes, pass_arguments)
 
 
 @op("Call", opcode="call", section="Call")
@@ -208,8 +247,16 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
     if isinstance(recorded, Recorded):
         arguments = (*arguments, *append_captures(recorded))
     applied = build(recorded) if isinstance(recorded, Recorded) else recorded
-    shape = _call_shape(applied.program_shape, builtins.tuple([a.shape for a in arguments]))
-    return record("call", shape, arguments, {"to_apply": applied})
+    given = _shapes_of(arguments)
+    shape, attributes = applied.planned(("call", given), _call_plan, applied, given)
+    return record("call", shape, arguments, attributes)
+
+
+def _call_plan(
+    applied: XlaComputation, operands: builtins.tuple[Shape, ...]
+) -> builtins.tuple[Shape, Mapping[str, Any]]:
+    shape = shape_inference.control_flow.call(applied.program_shape, operands)
+    return shape, MappingProxyType({"to_apply": applied})
 
 
 @op("CompositeCall", opcode="composite", section="xla_builder.h (not in the document)")
@@ -359,6 +406,8 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
         condition: a computation T -> pred[], or a callable on one XlaOp.
         body: a computation T -> T, or a callable on one XlaOp. A callable may unpack a tuple
             (``i, total = state``), return a tuple of ops, and use ops of the enclosing builder.
+            One that was given before, and can only give the same, is not called again: see
+            ``builder.shared_callables``.
         init: the first state, of any shape T; several ops stand for their tuple.
 
     Returns:
@@ -384,21 +433,43 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
         raise OperandError(
             "while_: init must be an XlaOp or a sequence of at least one, got none", op="while_"
         )
-    with undone_on_error(resolve_builder("while_", *beside)):
+    builder = resolve_builder("while_", *beside)
+    if is_unmarked(builder) and (type(init) is XlaOp or type(init) in _SEQUENCES):
+        # Nothing to record but the loop itself: a tenth of the time.
+        shape = init.shape if type(init) is XlaOp else _tuple_shape(_shapes_of(beside))
+        test = _known("while_", "condition", condition, (shape,))
+        step = _known("while_", "body", body, (shape,))
+        if test is not None and step is not None:
+            attributes = step.planned(("while", test, shape), _while_attributes, test, step, shape)
+            return record("while", shape, (_state("while_", "init", init),), attributes)
+    with undone_on_error(builder):
         return _while(condition, body, _state("while_", "init", init))
+
+
+def _shapes_of(ops: Sequence[XlaOp]) -> builtins.tuple[Shape, ...]:
+    return builtins.tuple([op.shape for op in ops])
+
+
+def _while_attributes(
+    condition: XlaComputation, body: XlaComputation, state: Shape
+) -> Mapping[str, XlaComputation]:
+    shape_inference.control_flow.while_(condition.program_shape, body.program_shape, state)
+    return MappingProxyType({"condition": condition, "body": body})
 
 
 def _while(condition: Applied, body: Applied, state: XlaOp) -> XlaOp:
     shapes = [state.shape]
-    test = _record("while_", "condition", condition, shapes, (state,))
-    step = _record("while_", "body", body, shapes, (state,))
+    wanted = [("condition", condition, shapes, True), ("body", body, shapes, True)]
+    test, step = _record_all("while_", wanted, (state,))
     shape_inference.control_flow.while_(signature(test), signature(step), state.shape)
     (condition, body), captured = close_over([test, step], give_back=[False, True])
-    attributes = {"condition": condition, "body": body}
     if not captured:
+        key = ("while", condition, state.shape)
+        attributes = body.planned(key, _while_attributes, condition, body, state.shape)
         return record("while", state.shape, (state,), attributes)
     # The loop carries what it captured along with the state.
     widened = tuple(state, *captured)
+    attributes = {"condition": condition, "body": body}
     return record("while", widened.shape, (widened,), attributes)[0]
 
 
@@ -462,8 +533,37 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
     which = need_op("conditional", "pred or branch_index", choice)
     beside = [v for o in operands for v in (o if isinstance(o, _SEQUENCES) else [o])]
     ops = [v for v in beside if type(v) is XlaOp]
-    with undone_on_error(resolve_builder("conditional", which, *ops)):
+    builder = resolve_builder("conditional", which, *ops)
+    are_plain = len(ops) == len(operands) == len(computations) > 0
+    if are_plain and is_unmarked(builder) and all(type(o) is XlaOp for o in operands):
+        # Nothing to record but the op itself, as each operand is one op: a tenth of the time.
+        shapes = _shapes_of(ops)
+        known = [
+            _known("conditional", f"branch {i}", computation, (shape,))
+            for i, (computation, shape) in enumerate(zip(computations, shapes, strict=True))
+        ]
+        branches = builtins.tuple([one for one in known if one is not None])
+        if len(branches) == len(known):
+            key = ("conditional", branches, which.shape, shapes, predicated)
+            shape, attributes = branches[0].planned(
+                key, _conditional_plan, branches, which.shape, shapes, predicated
+            )
+            return record("conditional", shape, (which, *ops), attributes)
+    with undone_on_error(builder):
         return _conditional(predicated, which, computations, operands)
+
+
+def _conditional_plan(
+    branches: builtins.tuple[XlaComputation, ...],
+    which: Shape,
+    operands: builtins.tuple[Shape, ...],
+    predicated: bool,
+) -> builtins.tuple[Shape, Mapping[str, Any]]:
+    signatures = [branch.program_shape for branch in branches]
+    shape = shape_inference.control_flow.conditional(
+        which, signatures, operands, predicated=predicated
+    )
+    return shape, MappingProxyType({"branch_computations": branches})
 
 
 def _conditional(
@@ -475,17 +575,16 @@ def _conditional(
         else _state("conditional", f"branch operand {i}", o)
         for i, o in enumerate(operands)
     ]
-    branches = [
-        _record(
-            "conditional",
+    wanted: list[Wanted] = [
+        (
             f"branch {i}",
             computation,
             [given[i].shape] if i < len(given) else [],
-            (which, *given),
-            pass_arguments=i < len(given) and operands[i] is not None,
+            i < len(given) and operands[i] is not None,
         )
         for i, computation in enumerate(computations)
     ]
+    branches = _record_all("conditional", wanted, (which, *given))
     shape = shape_inference.control_flow.conditional(
         which.shape,
         [signature(b) for b in branches],
@@ -493,8 +592,15 @@ def _conditional(
         predicated=predicated,
     )
     closed, captured = close_over(branches, give_back=[False] * len(branches))
-    if captured:
-        given = [tuple(o, *captured) for o in given]
+    if not captured:
+        done = builtins.tuple(closed)
+        shapes = _shapes_of(given)
+        key = ("conditional", done, which.shape, shapes, predicated)
+        shape, attributes = done[0].planned(
+            key, _conditional_plan, done, which.shape, shapes, predicated
+        )
+        return record("conditional", shape, (which, *given), attributes)
+    given = [tuple(o, *captured) for o in given]
     attributes = {"branch_computations": builtins.tuple(closed)}
     return record("conditional", shape, (which, *given), attributes)
 

@@ -23,10 +23,10 @@ from builder.attributes import (
 from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
 from builder.nested import as_computation
-from builder.ops.operands import is_number, need_op, need_ops, number_as
+from builder.ops.operands import is_number, need_op, need_ops, number_constant
 from builder.ops.registry import op
 from builder.ops.reshaping import reshape, slice
-from builder.recording import record, resolve_builder, undone_on_error
+from builder.recording import append, record, resolve_builder
 from builder.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 from builder.shape_inference import indexing as infer
 from builder.shape_inference.check import Check, flag, integer, integers
@@ -98,9 +98,9 @@ def dynamic_slice(
     shape, attributes, are_scalars = _dynamic_slice_plan(operand.shape, shapes, sizes)
     if are_ops and are_scalars:
         return record("dynamic_slice", shape, (operand, *starts), attributes)
-    with undone_on_error(resolve_builder("dynamic_slice", operand, *_ops_of(starts))):
-        scalars = _as_scalars("dynamic_slice", (operand,), starts, shapes, sizes)
-        return record("dynamic_slice", shape, (operand, *scalars), attributes)
+    resolve_builder("dynamic_slice", operand, *_ops_of(starts))
+    scalars = _as_scalars("dynamic_slice", (operand,), starts, shapes, sizes)
+    return record("dynamic_slice", shape, (operand, *scalars), attributes)
 
 
 @lru_cache(maxsize=65536)
@@ -152,9 +152,9 @@ def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: StartIndi
         return record("dynamic_update_slice", shape, (operand, update, *starts))
     assert isinstance(update.shape, ArrayShape)  # inference has said so
     both, sizes = (operand, update), update.shape.dimensions
-    with undone_on_error(resolve_builder("dynamic_update_slice", *both, *_ops_of(starts))):
-        scalars = _as_scalars("dynamic_update_slice", both, starts, shapes, sizes)
-        return record("dynamic_update_slice", shape, (*both, *scalars))
+    resolve_builder("dynamic_update_slice", *both, *_ops_of(starts))
+    scalars = _as_scalars("dynamic_update_slice", both, starts, shapes, sizes)
+    return record("dynamic_update_slice", shape, (*both, *scalars))
 
 
 _MOST_STARTS = 65536
@@ -227,25 +227,54 @@ def _as_scalars(
     first = shapes[0] if shapes else None
     if isinstance(first, ArrayShape) and first.rank:
         return [reshape(slice(starts[0], [i], [i + 1]), []) for i in range(source.rank)]
-    scalars = []
-    for index, start in enumerate(starts):
-        if type(start) is not XlaOp:
-            _check_inside(op, operands, index, integer(op, "start index", start), sizes[index])
-            start = number_as(op, start, shapes[index].element_type, *operands)
-        scalars.append(start)
-    return scalars
+    numbers: list[Any] = []
+    is_plain = True
+    for start in starts:
+        if type(start) is XlaOp:
+            numbers.append(None)
+        else:
+            numbers.append(start)
+            is_plain = is_plain and type(start) is int
+    # All numbers are checked before the first is recorded.
+    plan = _constants_inside if is_plain else _constants_inside.__wrapped__
+    constants = plan(op, tuple([o.shape for o in operands]), tuple(numbers), shapes, tuple(sizes))
+    builder = resolve_builder(op, *operands, *_ops_of(starts))
+    return [
+        start if constant is None else append(builder, "constant", constant[0], (), constant[1])
+        for start, constant in zip(starts, constants, strict=True)
+    ]
+
+
+@lru_cache(maxsize=65536)
+def _constants_inside(
+    op: str,
+    operands: tuple[Shape, ...],
+    numbers: tuple[Any, ...],
+    shapes: tuple[Shape, ...],
+    sizes: tuple[int, ...],
+) -> list[Any]:
+    """Shapes and attributes of the constants for start indices that are numbers, else None."""
+    constants: list[Any] = []
+    for index, number in enumerate(numbers):
+        if number is None:
+            constants.append(None)
+            continue
+        _check_inside(op, operands, index, integer(op, "start index", number), sizes[index])
+        element_type = shapes[index].element_type
+        constants.append(number_constant(op, number, element_type, operands[0]))
+    return constants
 
 
 def _check_inside(
-    op: str, operands: tuple[XlaOp, ...], index: int, start: int, part_size: int
+    op: str, operands: tuple[Shape, ...], index: int, start: int, part_size: int
 ) -> None:
     """Raises unless a start index that is a number is inside as it is: it would be clamped."""
-    source = operands[0].shape
+    source = operands[0]
     assert isinstance(source, ArrayShape)  # inference has said so
     size = source.dimensions[index]
     last = None if UNBOUNDED in (size, part_size) else size - part_size
     if start < 0 or (last is not None and start > last):
-        shapes = zip(("operand", "update"), (o.shape for o in operands), strict=False)
+        shapes = zip(("operand", "update"), operands, strict=False)
         Check(op, **dict(shapes)).fail(
             f"start index {index} must be "
             + ("at least 0" if last is None else f"0 to {last}")
@@ -337,7 +366,23 @@ def gather(
     return record("gather", shape, (operand, start_indices), attributes)
 
 
-_scatter_shape = lru_cache(maxsize=65536)(infer.scatter)
+def _scatter_plan(
+    operands: tuple[Shape, ...],
+    scatter_indices: Shape,
+    updates: tuple[Shape, ...],
+    applied: XlaComputation,
+    numbers: ScatterDimensionNumbers,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+) -> tuple[Shape, Mapping[str, Any]]:
+    shape = infer.scatter(operands, scatter_indices, updates, applied.program_shape, numbers)
+    attributes = {
+        "to_apply": applied,
+        "dimension_numbers": numbers,
+        "indices_are_sorted": indices_are_sorted,
+        "unique_indices": unique_indices,
+    }
+    return shape, MappingProxyType(attributes)
 
 
 @op("Scatter", opcode="scatter", section="Scatter")
@@ -399,24 +444,32 @@ def scatter(
     values = need_ops("scatter", "updates", updates)
     if type(dimension_numbers) is not ScatterDimensionNumbers:
         dimension_numbers = ScatterDimensionNumbers.of(dimension_numbers)
-    indices_are_sorted = flag("scatter", "indices_are_sorted", indices_are_sorted)
-    unique_indices = flag("scatter", "unique_indices", unique_indices)
+    if indices_are_sorted is not False:
+        indices_are_sorted = flag("scatter", "indices_are_sorted", indices_are_sorted)
+    if unique_indices is not False:
+        unique_indices = flag("scatter", "unique_indices", unique_indices)
     shapes = tuple([a.shape for a in arrays])
     scalars = _scalars_of(shapes)
     applied = as_computation("scatter", "update_computation", update_computation, scalars * 2)
-    shape = _scatter_shape(
+    value_shapes = tuple([v.shape for v in values])
+    key = (
+        "scatter",
         shapes,
         indices.shape,
-        tuple([v.shape for v in values]),
-        applied.program_shape,
+        value_shapes,
         dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
     )
-    attributes = {
-        "to_apply": applied,
-        "dimension_numbers": dimension_numbers,
-        "indices_are_sorted": indices_are_sorted,
-        "unique_indices": unique_indices,
-    }
+    shape, attributes = applied.planned(
+        key,
+        _scatter_plan,
+        shapes,
+        indices.shape,
+        value_shapes,
+        applied,
+        *key[4:],
+    )
     return record("scatter", shape, (*arrays, indices, *values), attributes)
 
 

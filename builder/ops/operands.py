@@ -13,7 +13,7 @@ from builder.constant import as_constant_array, scalar_constant
 from builder.errors import ConstantError, OperandError, shown
 from builder.primitive_type import PrimitiveType
 from builder.recording import append, record, resolve_builder
-from builder.shape import ArrayShape
+from builder.shape import ArrayShape, Shape
 from builder.shape_inference.check import Check, integers
 from builder.xla_op import XlaOp
 
@@ -26,6 +26,8 @@ __all__ = [
     "need_op",
     "need_ops",
     "number_as",
+    "number_constant",
+    "plain",
 ]
 
 _NUMBERS = (int, float, complex, np.generic)
@@ -90,19 +92,29 @@ def number_as(
     A NumPy scalar keeps its own type, which the op then checks.
     """
     builder = resolve_builder(op, beside, *more)
+    shape, attributes = number_constant(op, value, element_type, beside.shape)
+    return append(builder, "constant", shape, (), attributes)
+
+
+def number_constant(
+    op: str, value: Any, element_type: PrimitiveType, beside: Shape
+) -> tuple[ArrayShape, Mapping[str, Any]]:
+    """The shape and the attributes of what `number_as` records.
+
+    Ops that ask for them first can check their rules before anything is recorded.
+    """
     if isinstance(value, (np.generic, np.ndarray)):
         array, shape = as_constant_array(value)
-        return append(builder, "constant", shape, (), {"value": array})
+        return shape, {"value": array}
     try:
-        shape, attributes = scalar_constant(value, element_type, op)
+        return scalar_constant(value, element_type, op)
     except ConstantError as error:
         rule, _, fix = str(error).partition("\nfix: ")
         raise ConstantError(
-            f"{rule}\n  operand {beside.shape}" + (f"\nfix: {fix}" if fix else ""),
+            f"{rule}\n  operand {beside}" + (f"\nfix: {fix}" if fix else ""),
             op=op,
-            shapes={"operand": beside.shape},
+            shapes={"operand": beside},
         ) from None
-    return append(builder, "constant", shape, (), attributes)
 
 
 def dimensions_argument(op: str, values: Any) -> tuple[int, ...] | None:
@@ -118,8 +130,24 @@ def dimensions_attribute(name: str, dimensions: tuple[int, ...]) -> Mapping[str,
     return MappingProxyType({name: dimensions})
 
 
-def check_broadcast(op: str, source: ArrayShape, shape: ArrayShape) -> None:
+def plain(value: Any, depth: int = 3) -> Any:
+    """Whole numbers in lists and tuples as tuples, to be a key; None where it is anything else.
+
+    What the numbers are turned into need then not be made again; it may be None for an empty one
+    of a depth that no argument has.
+    """
+    kind = type(value)
+    if kind is int:
+        return value
+    if depth and (kind is list or kind is tuple):
+        parts = tuple([plain(part, depth - 1) for part in value])
+        return None if None in parts else parts
+    return None
+
+
+def check_broadcast(op: str, source: Shape, shape: ArrayShape) -> None:
     """Raises unless a broadcast from `source` to `shape` can be said: all sizes have a bound."""
+    assert isinstance(source, ArrayShape)  # inference has said so
     if not (shape.is_bounded and source.is_bounded):
         Check(op, operand=source).fail(
             f"an operand can't be broadcast where a size is unbounded: {source} would have to "

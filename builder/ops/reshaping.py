@@ -18,10 +18,11 @@ from builder.ops.operands import (
     is_number,
     need_op,
     need_ops,
-    number_as,
+    number_constant,
+    plain,
 )
 from builder.ops.registry import op
-from builder.recording import record, resolve_builder, undone_on_error
+from builder.recording import append, record, resolve_builder
 from builder.shape import ArrayShape, Shape
 from builder.shape_inference import reshaping as infer
 from builder.shape_inference.check import Check, integer, integers
@@ -381,18 +382,32 @@ def pad(
     source = need_op("pad", "operand", operand)
     config = padding_config
     if not isinstance(config, PaddingConfig):
-        config = PaddingConfig(config)  # type: ignore[arg-type]  # makes a tuple of it
+        key = plain(config, 2)
+        if type(key) is tuple and all(type(t) is tuple and len(t) == 3 for t in key):
+            config = _listed_config(key)
+        else:
+            config = PaddingConfig(config)  # type: ignore[arg-type]  # makes a tuple of it
     return _pad("pad", source, padding_value, config)
 
 
+# Making one takes ten times as long as finding it.
+_listed_config = lru_cache(maxsize=4096)(PaddingConfig)
+
+
 def _pad(name: str, source: XlaOp, padding_value: Any, config: PaddingConfig) -> XlaOp:
-    with undone_on_error(resolve_builder(name, source)):
-        if type(padding_value) is not XlaOp and is_number(padding_value):
-            element_type = Check(name, operand=source.shape).array("operand").element_type
-            padding_value = number_as(name, padding_value, element_type, source)
+    if type(padding_value) is not XlaOp and is_number(padding_value):
+        builder = resolve_builder(name, source)
+        element_type = source.shape.element_type
+        if not isinstance(source.shape, ArrayShape):
+            Check(name, operand=source.shape).array("operand")
+        # The rules are checked before the constant is recorded.
+        scalar, constant = number_constant(name, padding_value, element_type, source.shape)
+        shape, attributes = _pad_plan(source.shape, scalar, config, name)
+        value = append(builder, "constant", scalar, (), constant)
+    else:
         value = need_op(name, "padding_value", padding_value)
         shape, attributes = _pad_plan(source.shape, value.shape, config, name)
-        return record("pad", shape, (source, value), attributes)
+    return record("pad", shape, (source, value), attributes)
 
 
 @op("PadInDim", opcode="pad", section="Pad (XlaBuilder's PadInDim)")
@@ -432,11 +447,20 @@ def pad_in_dim(
     check = Check("pad_in_dim", operand=source.shape)
     rank = check.array("operand").rank
     place = check.dimension(integer("pad_in_dim", "dimno", dimno), "operand", "dimno")
-    config = [PaddingConfigDimension()] * rank
-    config[place] = PaddingConfigDimension(
-        integer("pad_in_dim", "pad_lo", pad_lo), integer("pad_in_dim", "pad_hi", pad_hi)
+    config = _config_in_dim(
+        rank,
+        place,
+        integer("pad_in_dim", "pad_lo", pad_lo),
+        integer("pad_in_dim", "pad_hi", pad_hi),
     )
-    return _pad("pad_in_dim", source, padding_value, PaddingConfig(tuple(config)))
+    return _pad("pad_in_dim", source, padding_value, config)
+
+
+@lru_cache(maxsize=4096)
+def _config_in_dim(rank: int, place: int, low: int, high: int) -> PaddingConfig:
+    config = [PaddingConfigDimension()] * rank
+    config[place] = PaddingConfigDimension(low, high)
+    return PaddingConfig(tuple(config))
 
 
 def _slice_attributes(
@@ -535,14 +559,9 @@ def slice_in_dim(
     source = need_op("slice_in_dim", "operand", operand)
     shape, attributes = _slice_in_dim_plan(
         source.shape,
-        *(
-            integer("slice_in_dim", name, value)
-            for name, value in (
-                ("start_index", start_index),
-                ("limit_index", limit_index),
-                ("stride", stride),
-                ("dimno", dimno),
-            )
-        ),
+        integer("slice_in_dim", "start_index", start_index),
+        integer("slice_in_dim", "limit_index", limit_index),
+        integer("slice_in_dim", "stride", stride),
+        integer("slice_in_dim", "dimno", dimno),
     )
     return record("slice", shape, (source,), attributes)

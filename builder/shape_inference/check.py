@@ -38,6 +38,8 @@ def integer(op: str, name: str, value: Any) -> int:
     Raises:
         ShapeInferenceError: it is no whole number, or too large.
     """
+    if type(value) is int and _LOWEST <= value <= _HIGHEST:
+        return value
     try:
         if isinstance(value, bool):
             raise TypeError

@@ -98,8 +98,8 @@ def test_the_cost_of_a_name_does_not_grow() -> None:
 def test_many_computations_of_one_name() -> None:
     b = xb.XlaBuilder("<lambda>")
     x = b.parameter(xb.f32[()], "x")
-    for _ in range(3):
-        x = xb.call(lambda v: v * v, x)
+    for factor in (2.0, 3.0, 4.0):
+        x = xb.call(lambda v, factor=factor: v * factor, x)
     text = str(b.build(x))
     heads = re.findall(r"^(?:ENTRY )?%(\S+) \(", text, re.MULTILINE)
     assert len(set(heads)) == len(heads) == 4

@@ -6,6 +6,7 @@ Operation Semantics: Dot, DotGeneral.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -67,6 +68,28 @@ def _dot_general_plan(
 
 
 _DEFAULT = Precision.pair(None)
+_listed_numbers = lru_cache(maxsize=4096)(DotDimensionNumbers.of)
+_SEQUENCES = (list, tuple)
+
+
+def _plain_numbers(value: Any) -> Any:
+    """A pair of pairs of lists or tuples of ints as tuples, to be a key; None for all else."""
+    if type(value) not in _SEQUENCES or len(value) != 2:
+        return None
+    contracting, batch = value
+    if type(contracting) not in _SEQUENCES or type(batch) not in _SEQUENCES:
+        return None
+    if len(contracting) != 2 or len(batch) != 2:
+        return None
+    lists = (*contracting, *batch)
+    for numbers in lists:
+        if type(numbers) not in _SEQUENCES:
+            return None
+        for number in numbers:
+            if type(number) is not int:
+                return None
+    lhs, rhs, lhs_batch, rhs_batch = lists
+    return (tuple(lhs), tuple(rhs)), (tuple(lhs_batch), tuple(rhs_batch))
 
 
 @op("Dot", opcode="dot_general", section="Dot")
@@ -162,7 +185,14 @@ def dot_general(
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
         need_op("dot_general", "lhs", lhs)
         need_op("dot_general", "rhs", rhs)
-    numbers = DotDimensionNumbers.of(dimension_numbers)
+    numbers: DotDimensionNumbers | None = None
+    if type(dimension_numbers) is DotDimensionNumbers:
+        numbers = dimension_numbers
+    elif (key := _plain_numbers(dimension_numbers)) is not None:
+        with suppress(ShapeInferenceError):  # which is then said of what was given
+            numbers = _listed_numbers(key)
+    if numbers is None:
+        numbers = DotDimensionNumbers.of(dimension_numbers)
     pair = _DEFAULT if precision is None else Precision.pair(precision, op="dot_general")
     if preferred_element_type is not None:
         preferred_element_type = pt.element_type_argument(

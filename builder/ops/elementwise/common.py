@@ -5,6 +5,7 @@ Inference runs once for each combination of shapes; after that an op costs a loo
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
@@ -13,18 +14,19 @@ from typing import Any
 from builder import shape_inference
 from builder.errors import OperandError, shown
 from builder.ops.operands import (
-    broadcast_to,
     check_broadcast,
     dimensions_argument,
+    dimensions_attribute,
     is_number,
     need_op,
     number_as,
+    number_constant,
 )
 from builder.primitive_type import PrimitiveType
-from builder.recording import record, resolve_builder, undone_on_error
+from builder.recording import append, record, resolve_builder
 from builder.shape import ArrayShape, Shape, intern_array
 from builder.xla_builder import XlaBuilder
-from builder.xla_op import XlaOp
+from builder.xla_op import NO_ATTRIBUTES, XlaOp
 
 # The places that describe these ops, as the table of ops names them.
 UNARY_SECTION = "Element-wise unary functions"
@@ -33,17 +35,27 @@ COMPARISON_SECTION = "Element-wise comparison operations"
 BUILDER_H = "xla_builder.h (not in the document)"
 MATH_H = "XLA's client library, math.h"
 
-_unary_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.unary)
+# Shapes by opcode and operand's shape, and plans by opcode and both operands' shapes. Looking in
+# nested dicts takes a third of the time of a look into an lru_cache of as many arguments.
+_UNARY_SHAPES: dict[str, dict[Shape, ArrayShape]] = defaultdict(dict)
+_BINARY_PLANS: dict[str, dict[Shape, dict[Shape, Plan]]] = defaultdict(dict)
+_NONE_YET: Mapping[Shape, Any] = MappingProxyType({})
+_MOST_PLANS = 65536
 
 
 def record_unary(name: str, opcode: str, operand: XlaOp) -> XlaOp:
+    """Records an op of one operand. The caller is the public function, or called by one."""
     if type(operand) is not XlaOp:
         need_op(name, "operand", operand)
-    return record(opcode, _unary_shape(opcode, operand.shape, name), (operand,))
+    shape = _UNARY_SHAPES[opcode].get(operand.shape)
+    if shape is None:
+        shape = shape_inference.elementwise.unary(opcode, operand.shape, name)
+        _UNARY_SHAPES[opcode][operand.shape] = shape
+    return record(opcode, shape, (operand,), NO_ATTRIBUTES, 3)
 
 
-Broadcast = tuple[ArrayShape, tuple[int, ...]]
-"""The shape that an operand is broadcast to, and where its dimensions go."""
+Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]]]
+"""The shape that an operand is broadcast to, and the attributes: where its dimensions go."""
 
 Plan = tuple[ArrayShape, Broadcast | None, Broadcast | None]
 """The result's shape, and for each operand the broadcast that it needs first, if any."""
@@ -72,7 +84,7 @@ def _broadcasts(
         target = intern_array(operand.element_type, result.dimensions, tuple(dynamic))
         # Here, before the broadcast of the other operand is recorded.
         check_broadcast(name, operand, target)
-        found.append((target, places))
+        found.append((target, dimensions_attribute("broadcast_dimensions", places)))
     return found[0], found[1]
 
 
@@ -84,6 +96,37 @@ def _binary_plan(
     return result, *_broadcasts(name, lhs, rhs, result, dimensions)
 
 
+def _plan(name: str, opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: Any) -> Plan:
+    """How an op of operands of these shapes is recorded, or the error."""
+    if broadcast_dimensions is not None:
+        dimensions = dimensions_argument(name, broadcast_dimensions)
+        return _binary_plan(opcode, lhs, rhs, dimensions, name)
+    plans = _BINARY_PLANS[opcode]
+    plan = plans.get(lhs, _NONE_YET).get(rhs)
+    if plan is None:
+        plan = _binary_plan(opcode, lhs, rhs, None, name)
+        if sum(map(len, plans.values())) >= _MOST_PLANS:
+            plans.clear()
+        plans.setdefault(lhs, {})[rhs] = plan
+    return plan
+
+
+def _comparison_type(element_type: PrimitiveType, total_order: bool) -> str:
+    """HLO's word for how elements are compared. Only floating point has two orders."""
+    if element_type.is_floating:
+        return "TOTALORDER" if total_order else "FLOAT"
+    if element_type.is_complex:
+        return "FLOAT"
+    return "SIGNED" if element_type.is_signed else "UNSIGNED"
+
+
+_COMPARISONS: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    (direction, kind): MappingProxyType({"comparison_direction": direction, "compare_type": kind})
+    for direction in shape_inference.elementwise.COMPARISON_DIRECTIONS
+    for kind in ("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED")
+}
+
+
 @lru_cache(maxsize=65536)
 def _compare_plan(
     lhs: Shape,
@@ -92,11 +135,13 @@ def _compare_plan(
     dimensions: tuple[int, ...] | None,
     total_order: bool,
     name: str,
-) -> Plan:
+) -> tuple[Plan, Mapping[str, Any]]:
     result = shape_inference.elementwise.compare(
         lhs, rhs, direction, dimensions, total_order=total_order, op=name
     )
-    return result, *_broadcasts(name, lhs, rhs, result, dimensions)
+    kind = _comparison_type(lhs.element_type, total_order)
+    plan = (result, *_broadcasts(name, lhs, rhs, result, dimensions))
+    return plan, _COMPARISONS[direction, kind]
 
 
 def operand_pair(name: str, lhs: Any, rhs: Any) -> tuple[XlaOp, XlaOp]:
@@ -136,54 +181,77 @@ def element_type_of(name: str, beside: XlaOp) -> PrimitiveType:
     return shape.element_type
 
 
+def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, Any, bool]:
+    """Where one operand is a number: the builder, its constant, and whether it is on the left.
+
+    Nothing is recorded yet: the rules are checked first, and nothing has to be taken back.
+    """
+    builder = builder_of(name, lhs, rhs)
+    is_left = type(lhs) is not XlaOp
+    number, beside = (lhs, rhs) if is_left else (rhs, lhs)
+    if not is_number(number):
+        need_op(name, "lhs" if is_left else "rhs", number)
+    element_type = element_type_of(name, beside)
+    return builder, *number_constant(name, number, element_type, beside.shape), is_left
+
+
 def record_binary(name: str, opcode: str, lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
+    """Records an op of two operands. The caller is the public function, or called by one."""
+    plan: Plan | None
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
-        with undone_on_error(builder_of(name, lhs, rhs)):
-            return record_binary(name, opcode, *operand_pair(name, lhs, rhs), broadcast_dimensions)
+        builder, scalar, value, is_left = constant_of(name, lhs, rhs)
+        if is_left:
+            plan = _plan(name, opcode, scalar, rhs.shape, broadcast_dimensions)
+            lhs = append(builder, "constant", scalar, (), value)
+        else:
+            plan = _plan(name, opcode, lhs.shape, scalar, broadcast_dimensions)
+            rhs = append(builder, "constant", scalar, (), value)
+        return _record_planned(opcode, lhs, rhs, plan, NO_ATTRIBUTES)
     if lhs.builder is not rhs.builder:
         resolve_builder(name, lhs, rhs)  # before a broadcast of one of them is recorded
-    if broadcast_dimensions is not None:
-        broadcast_dimensions = dimensions_argument(name, broadcast_dimensions)
-    shape, left, right = _binary_plan(opcode, lhs.shape, rhs.shape, broadcast_dimensions, name)
+    if broadcast_dimensions is None:
+        # What is asked nearly always, without a call.
+        plan = _BINARY_PLANS[opcode].get(lhs.shape, _NONE_YET).get(rhs.shape)
+        if plan is None:
+            plan = _plan(name, opcode, lhs.shape, rhs.shape, None)
+    else:
+        plan = _plan(name, opcode, lhs.shape, rhs.shape, broadcast_dimensions)
+    shape, left, right = plan
+    if left is None and right is None:
+        return record(opcode, shape, (lhs, rhs), NO_ATTRIBUTES, 3)
+    return _record_planned(opcode, lhs, rhs, plan, NO_ATTRIBUTES)
+
+
+def _record_planned(
+    opcode: str, lhs: XlaOp, rhs: XlaOp, plan: Plan, attributes: Mapping[str, Any]
+) -> XlaOp:
+    """Records the op, and before it the broadcasts of its plan."""
+    shape, left, right = plan
     if left is not None:
-        lhs = broadcast_to(lhs, *left, name)
+        lhs = record("broadcast_in_dim", left[0], (lhs,), left[1], 4)
     if right is not None:
-        rhs = broadcast_to(rhs, *right, name)
-    return record(opcode, shape, (lhs, rhs))
-
-
-_COMPARISONS: Mapping[tuple[str, str], Mapping[str, Any]] = {
-    (direction, kind): MappingProxyType({"comparison_direction": direction, "compare_type": kind})
-    for direction in shape_inference.elementwise.COMPARISON_DIRECTIONS
-    for kind in ("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED")
-}
-
-
-def _comparison_type(element_type: PrimitiveType, total_order: bool) -> str:
-    """HLO's word for how elements are compared. Only floating point has two orders."""
-    if element_type.is_floating:
-        return "TOTALORDER" if total_order else "FLOAT"
-    if element_type.is_complex:
-        return "FLOAT"
-    return "SIGNED" if element_type.is_signed else "UNSIGNED"
+        rhs = record("broadcast_in_dim", right[0], (rhs,), right[1], 4)
+    return record(opcode, shape, (lhs, rhs), attributes, 4)
 
 
 def record_compare(
     name: str, direction: str, lhs: Any, rhs: Any, broadcast_dimensions: Any, total_order: bool
 ) -> XlaOp:
+    """Records a comparison. The caller is the public function, or called by one."""
+    dimensions = None
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
-        with undone_on_error(builder_of(name, lhs, rhs)):
-            pair = operand_pair(name, lhs, rhs)
-            return record_compare(name, direction, *pair, broadcast_dimensions, total_order)
+        builder, scalar, value, is_left = constant_of(name, lhs, rhs)
+        if broadcast_dimensions is not None:
+            dimensions = dimensions_argument(name, broadcast_dimensions)
+        left, right = (scalar, rhs.shape) if is_left else (lhs.shape, scalar)
+        plan, attributes = _compare_plan(left, right, direction, dimensions, total_order, name)
+        constant = append(builder, "constant", scalar, (), value)
+        if is_left:
+            return _record_planned("compare", constant, rhs, plan, attributes)
+        return _record_planned("compare", lhs, constant, plan, attributes)
     if lhs.builder is not rhs.builder:
         resolve_builder(name, lhs, rhs)  # before a broadcast of one of them is recorded
-    dimensions = dimensions_argument(name, broadcast_dimensions)
-    shape, left, right = _compare_plan(
-        lhs.shape, rhs.shape, direction, dimensions, total_order, name
-    )
-    if left is not None:
-        lhs = broadcast_to(lhs, *left, name)
-    if right is not None:
-        rhs = broadcast_to(rhs, *right, name)
-    kind = _comparison_type(lhs.shape.element_type, total_order)
-    return record("compare", shape, (lhs, rhs), _COMPARISONS[direction, kind])
+    if broadcast_dimensions is not None:
+        dimensions = dimensions_argument(name, broadcast_dimensions)
+    plan, attributes = _compare_plan(lhs.shape, rhs.shape, direction, dimensions, total_order, name)
+    return _record_planned("compare", lhs, rhs, plan, attributes)

@@ -6,23 +6,32 @@ Operation Semantics: Clamp, Select, Map.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
 
 from builder import shape_inference
 from builder.computation import XlaComputation
-from builder.nested import as_computation
-from builder.ops.elementwise.common import element_type_of, operand_pair
-from builder.ops.operands import Number, broadcast_to, is_number, need_op, need_ops, number_as
+from builder.nested import as_computation, ready
+from builder.ops.elementwise.common import constant_of, element_type_of
+from builder.ops.operands import (
+    Number,
+    broadcast_to,
+    check_broadcast,
+    is_number,
+    need_op,
+    need_ops,
+    number_constant,
+)
 from builder.ops.registry import op
-from builder.recording import record, resolve_builder, undone_on_error
-from builder.shape import ArrayShape, intern_array
+from builder.recording import append, record, resolve_builder, undone_on_error
+from builder.shape import ArrayShape, Shape, intern_array
 from builder.shape_inference.check import integers
 from builder.xla_op import XlaOp
 
 _clamp_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.clamp)
 _select_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.select)
-_map_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.map)
 
 
 @op("Clamp", opcode="clamp", section="Clamp")
@@ -55,14 +64,23 @@ def clamp(min: XlaOp | Number, operand: XlaOp, max: XlaOp | Number) -> XlaOp:
     if type(min) is XlaOp and type(max) is XlaOp:
         return _clamp(min, beside, max)
     given = [v for v in (min, max) if type(v) is XlaOp]
-    with undone_on_error(resolve_builder("clamp", beside, *given)):
-        lower, upper = (
-            number_as("clamp", v, element_type_of("clamp", beside), beside)
-            if is_number(v)
-            else need_op("clamp", n, v)
-            for n, v in (("min", min), ("max", max))
-        )
-        return _clamp(lower, beside, upper)
+    builder = resolve_builder("clamp", beside, *given)
+    bounds: list[builtins.tuple[Shape, Mapping[str, Any] | None]] = []
+    for name, value in (("min", min), ("max", max)):
+        if is_number(value):
+            element_type = element_type_of("clamp", beside)
+            bounds.append(number_constant("clamp", value, element_type, beside.shape))
+        else:
+            bounds.append((need_op("clamp", name, value).shape, None))
+    # The rules are checked before the constants are recorded.
+    shape = _clamp_shape(bounds[0][0], beside.shape, bounds[1][0])
+    if shape.rank and not _rank(beside):
+        check_broadcast("clamp", beside.shape, shape)
+    values: list[Any] = [min, max]
+    for index, (scalar, constant) in enumerate(bounds):
+        if constant is not None:
+            values[index] = append(builder, "constant", scalar, (), constant)
+    return _clamp(values[0], beside, values[1])
 
 
 def _clamp(lower: XlaOp, operand: XlaOp, upper: XlaOp) -> XlaOp:
@@ -101,8 +119,18 @@ def select(pred: XlaOp, on_true: XlaOp | Number, on_false: XlaOp | Number) -> Xl
     if type(on_true) is XlaOp and type(on_false) is XlaOp:
         return _select(which, on_true, on_false)
     given = [v for v in (on_true, on_false) if type(v) is XlaOp]
-    with undone_on_error(resolve_builder("select", which, *given)):
-        return _select(which, *operand_pair("select", on_true, on_false))
+    resolve_builder("select", which, *given)
+    builder, scalar, constant, is_left = constant_of("select", on_true, on_false)
+    other: Any = on_false if is_left else on_true
+    # The rules are checked before the constant is recorded.
+    first, second = (scalar, other.shape) if is_left else (other.shape, scalar)
+    shape = _select_shape(which.shape, first, second)
+    if isinstance(shape, ArrayShape) and shape.rank:
+        check_broadcast("select", scalar, shape)
+        if not _rank(other):
+            check_broadcast("select", other.shape, shape)
+    number = append(builder, "constant", scalar, (), constant)
+    return _select(which, number, other) if is_left else _select(which, other, number)
 
 
 def _select(which: XlaOp, first: XlaOp, second: XlaOp) -> XlaOp:
@@ -146,7 +174,7 @@ def map(
         operands: arrays of the same sizes, of any element types; a scalar is broadcast to arrays
             of its own type.
         computation: takes one scalar of each operand's type and gives a scalar; a computation,
-            or a Python callable on XlaOps.
+            or a Python callable on XlaOps; see `reduce` for how often a function is called.
         dimensions: all dimensions of the operands, in order; the same when left out.
 
     Returns:
@@ -165,24 +193,54 @@ def map(
     Operation Semantics: Map.
     """
     arrays = need_ops("map", "operand", operands)
-    shapes = [a.shape for a in arrays]
-    check = shape_inference.Check.numbered("map", "operand", shapes)
-    check.that(bool(arrays), "at least one operand is needed")
-    first = next((s for s in check.arrays() if s.rank), check.arrays()[0])
-    scalars = [intern_array(s.element_type, ()) for s in shapes]
+    shapes = builtins.tuple([a.shape for a in arrays])
+    scalars, whole = _map_arguments(shapes)
+    if dimensions is None:
+        places = builtins.tuple(range(whole.rank))
+    else:
+        places = integers("map", "dimensions", dimensions)
+    known = ready("map", "computation", computation, scalars)
+    if known is not None:
+        return _record_map(arrays, shapes, known, places)
     with undone_on_error(resolve_builder("map", *arrays)):
-        applied = as_computation("map", "computation", computation, scalars)
-        places = (
-            tuple(range(first.rank))
-            if dimensions is None
-            else integers("map", "dimensions", dimensions)
+        return _record_map(arrays, shapes, computation, places)
+
+
+def _record_map(
+    arrays: builtins.tuple[XlaOp, ...],
+    shapes: builtins.tuple[Shape, ...],
+    computation: Any,
+    places: builtins.tuple[int, ...],
+) -> XlaOp:
+    scalars, first = _map_arguments(shapes)
+    applied = as_computation("map", "computation", computation, scalars)
+    shape, attributes = applied.planned(("map", shapes, places), _map_plan, shapes, applied, places)
+    if shape.rank and not all(_rank(a) for a in arrays):
+        arrays = builtins.tuple(
+            a if _rank(a) else _scalar_to(a, first.with_element_type(a.shape.element_type), "map")
+            for a in arrays
         )
-        shape = _map_shape(builtins.tuple(shapes), applied.program_shape, places)
-        if shape.rank:
-            arrays = builtins.tuple(
-                a
-                if _rank(a)
-                else _scalar_to(a, first.with_element_type(a.shape.element_type), "map")
-                for a in arrays
-            )
-        return record("map", shape, arrays, {"to_apply": applied, "dimensions": places})
+    return record("map", shape, arrays, attributes)
+
+
+@lru_cache(maxsize=4096)
+def _map_arguments(
+    shapes: builtins.tuple[Shape, ...],
+) -> builtins.tuple[builtins.tuple[ArrayShape, ...], ArrayShape]:
+    """What the computation of `map` takes, and the shape that scalars are broadcast to."""
+    check = shape_inference.Check.numbered("map", "operand", shapes)
+    check.that(bool(shapes), "at least one operand is needed")
+    first = next((s for s in check.arrays() if s.rank), check.arrays()[0])
+    return builtins.tuple(intern_array(s.element_type, ()) for s in shapes), first
+
+
+def _map_plan(
+    shapes: builtins.tuple[Shape, ...], applied: XlaComputation, places: builtins.tuple[int, ...]
+) -> builtins.tuple[ArrayShape, Mapping[str, Any]]:
+    shape = shape_inference.elementwise.map(shapes, applied.program_shape, places)
+    first = _map_arguments(shapes)[1]
+    for scalar in shapes:
+        if shape.rank and not (isinstance(scalar, ArrayShape) and scalar.rank):
+            # Here, before the broadcast of another operand is recorded.
+            check_broadcast("map", scalar, first.with_element_type(scalar.element_type))
+    return shape, MappingProxyType({"to_apply": applied, "dimensions": places})

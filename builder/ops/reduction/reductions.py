@@ -12,10 +12,10 @@ from typing import Any
 
 from builder import shape_inference
 from builder.computation import XlaComputation
-from builder.nested import as_computation, is_own
-from builder.ops.operands import Number, is_number, need_op, need_ops, number_as
+from builder.nested import as_computation, is_own, ready
+from builder.ops.operands import Number, is_number, need_op, need_ops, number_constant
 from builder.ops.registry import op
-from builder.recording import record, resolve_builder, undone_on_error
+from builder.recording import append, record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape, intern_array
 from builder.shape_inference.check import Check, integers
 from builder.xla_builder import XlaBuilder
@@ -24,15 +24,16 @@ from builder.xla_op import XlaOp
 __all__ = [
     "folded_operands",
     "inits_of",
+    "ready_reducer",
+    "recorded_init",
+    "recorded_inits",
     "reduce",
     "reduce_all",
-    "reducer_and_inits",
+    "reducer",
     "resolved",
     "scalars_of",
-    "shapes_of_inits",
+    "single_init",
 ]
-
-_reduce_shape = lru_cache(maxsize=65536)(shape_inference.reduction.reduce)
 
 
 @op("Reduce", opcode="reduce", section="Reduce")
@@ -53,7 +54,9 @@ def reduce(
             constant of the operand's type.
         computation: a reducer: for one operand ``(accumulated, value) -> new``, all scalars of its
             type; for N operands it takes N accumulated values and then N new ones, and gives a
-            tuple of N. A computation, or a callable such as ``xb.add`` or a lambda.
+            tuple of N. A computation, or a callable such as ``xb.add`` or a lambda. A function
+            that was given before is not called again for the same types if it can only give the
+            same: see ``builder.shared_callables``. So it is for all ops that take callables.
         dimensions: the dimensions that are folded, in any order; none leaves the sizes.
 
     Returns:
@@ -83,6 +86,18 @@ def reduce(
     return _reduce("reduce", operands, init_values, computation, places)
 
 
+def _plan(
+    name: str,
+    operands: tuple[Shape, ...],
+    init_values: tuple[Shape, ...],
+    applied: XlaComputation,
+    places: tuple[int, ...],
+) -> tuple[Shape, Mapping[str, Any]]:
+    signature = applied.program_shape
+    shape = shape_inference.reduction.reduce(operands, init_values, signature, places, name)
+    return shape, MappingProxyType({"to_apply": applied, "dimensions": places})
+
+
 @lru_cache(maxsize=65536)
 def _own_plan(
     name: str,
@@ -92,32 +107,77 @@ def _own_plan(
     places: tuple[int, ...],
 ) -> tuple[Shape, Mapping[str, Any]]:
     """Shape and attributes where one of the library's own functions is the reducer."""
-    scalars = scalars_of(name, operands)
-    applied = as_computation(name, "computation", computation, scalars + scalars)
-    shape = _reduce_shape(operands, init_values, applied.program_shape, places, name)
-    return shape, MappingProxyType({"to_apply": applied, "dimensions": places})
+    return _plan(name, operands, init_values, reducer(name, operands, computation), places)
 
 
 def _reduce(
     name: str, operands: Any, init_values: Any, computation: Any, places: tuple[int, ...]
 ) -> XlaOp:
+    if type(operands) is XlaOp and is_own(computation):
+        # One array, and xb.add or the like: what is written nearly always, in two thirds of the
+        # time.
+        init = single_init(name, operands, init_values)
+        if init is not None:
+            shape, attributes = _own_plan(name, (operands.shape,), init[:1], computation, places)
+            begun = recorded_init(name, operands, init_values, init)
+            return record("reduce", shape, (operands, begun), attributes)
     arrays, given = folded_operands(name, operands, init_values)
     shapes = tuple([a.shape for a in arrays])
-    init_shapes = shapes_of_inits(name, shapes, given)
-    if init_shapes is not None and is_own(computation):
-        shape, attributes = _own_plan(name, shapes, init_shapes, computation, places)
-        inits = inits_of(name, arrays, given)
-    elif init_shapes is not None and type(computation) is XlaComputation:
-        shape = _reduce_shape(shapes, init_shapes, computation.program_shape, places, name)
-        attributes = MappingProxyType({"to_apply": computation, "dimensions": places})
-        inits = inits_of(name, arrays, given)
-    else:
-        with undone_on_error(resolved(name, arrays, given)):
-            applied, inits = reducer_and_inits(name, arrays, given, computation)
-            init_shapes = tuple([i.shape for i in inits])
-            shape = _reduce_shape(shapes, init_shapes, applied.program_shape, places, name)
-        attributes = MappingProxyType({"to_apply": applied, "dimensions": places})
-    return record("reduce", shape, (*arrays, *inits), attributes)
+    if is_own(computation):
+        inits = inits_of(name, arrays, shapes, given)
+        shape, attributes = _own_plan(name, shapes, inits[0], computation, places)
+        return record(
+            "reduce", shape, (*arrays, *recorded_inits(name, arrays, given, inits)), attributes
+        )
+    known = ready_reducer(name, shapes, computation)
+    if known is not None:
+        return _record_reduce(name, arrays, shapes, given, known, places)
+    with undone_on_error(resolved(name, arrays, given)):
+        return _record_reduce(name, arrays, shapes, given, computation, places)
+
+
+def _record_reduce(
+    name: str,
+    arrays: tuple[XlaOp, ...],
+    shapes: tuple[Shape, ...],
+    given: Sequence[Any],
+    computation: Any,
+    places: tuple[int, ...],
+) -> XlaOp:
+    applied = reducer(name, shapes, computation)
+    inits = inits_of(name, arrays, shapes, given)
+    init_shapes = inits[0]
+    key = (name, shapes, init_shapes, places)
+    plan = applied.plans.get(key)
+    if plan is None:
+        plan = applied.planned(key, _plan, name, shapes, init_shapes, applied, places)
+    shape, attributes = plan
+    return record(
+        "reduce", shape, (*arrays, *recorded_inits(name, arrays, given, inits)), attributes
+    )
+
+
+SingleInit = tuple[Shape, Mapping[str, Any] | None]
+"""The shape of an init value, and the attributes of the constant if it is a number."""
+
+
+def single_init(op: str, operand: XlaOp, init_value: Any) -> SingleInit | None:
+    """What one init value stands for, if it is an op or a Python number; nothing is recorded."""
+    if type(init_value) is XlaOp:
+        return init_value.shape, None
+    if type(init_value) is float or type(init_value) is int:
+        scalar = scalars_of(op, (operand.shape,))[0]
+        return number_constant(op, init_value, scalar.element_type, operand.shape)
+    return None
+
+
+def recorded_init(op: str, operand: XlaOp, init_value: Any, init: SingleInit) -> XlaOp:
+    """The init value that `single_init` has told of, as an op."""
+    shape, constant = init
+    if constant is None:
+        assert isinstance(init_value, XlaOp)  # or it would have been a number
+        return init_value
+    return append(resolve_builder(op, operand), "constant", shape, (), constant)
 
 
 def folded_operands(
@@ -135,45 +195,63 @@ def resolved(op: str, arrays: tuple[XlaOp, ...], given: Sequence[Any]) -> XlaBui
     return resolve_builder(op, *arrays, *[v for v in given if type(v) is XlaOp])
 
 
-def shapes_of_inits(
-    op: str, shapes: tuple[Shape, ...], given: Sequence[Any]
-) -> tuple[Shape, ...] | None:
-    """The shapes of init values that need nothing recorded before the rules are checked.
-
-    Those are ops, or a single Python number; None for all others.
-    """
-    if len(given) == 1 and type(given[0]) in _PYTHON_NUMBERS:
-        return scalars_of(op, shapes) if len(shapes) == 1 else None
-    for value in given:
-        if type(value) is not XlaOp:
-            return None
-    return tuple([v.shape for v in given])
+def ready_reducer(op: str, shapes: tuple[Shape, ...], computation: Any) -> Any:
+    """What folds arrays of these shapes, if no callable of the user has to be called; or None."""
+    if type(computation) is XlaComputation:
+        return computation
+    scalars = scalars_of(op, shapes)
+    return ready(op, "computation", computation, scalars + scalars)
 
 
-_PYTHON_NUMBERS = frozenset((bool, int, float, complex))
+def reducer(op: str, shapes: tuple[Shape, ...], computation: Any) -> XlaComputation:
+    """The computation that folds arrays of these shapes."""
+    if type(computation) is XlaComputation:
+        return computation
+    scalars = scalars_of(op, shapes)
+    return as_computation(op, "computation", computation, scalars + scalars)
 
 
-def inits_of(op: str, arrays: tuple[XlaOp, ...], given: Sequence[Any]) -> Sequence[XlaOp]:
-    """The init values that `shapes_of_inits` has told the shapes of, the number recorded."""
-    if len(given) == 1 and type(given[0]) is not XlaOp:
-        return (number_as(op, given[0], arrays[0].shape.element_type, arrays[0]),)
-    return given
+Inits = tuple[tuple[Shape, ...], Sequence[Mapping[str, Any] | None]]
+"""The shapes of init values, and the attributes of the constants for those that are numbers."""
 
 
-def reducer_and_inits(
-    op: str, arrays: tuple[XlaOp, ...], given: Sequence[Any], computation: Any
-) -> tuple[XlaComputation, Sequence[XlaOp]]:
-    """The computation that folds `arrays`, and the init values, numbers recorded as constants."""
-    scalars = scalars_of(op, tuple([a.shape for a in arrays]))
-    applied = as_computation(op, "computation", computation, scalars + scalars)
-    inits = []
+_NO_CONSTANTS: Sequence[None] = (None,)
+
+
+def inits_of(
+    op: str, arrays: tuple[XlaOp, ...], shapes: tuple[Shape, ...], given: Sequence[Any]
+) -> Inits:
+    """What init values stand for. Nothing is recorded: the rules are checked first."""
+    if len(given) == 1 and type(given[0]) is XlaOp:
+        return (given[0].shape,), _NO_CONSTANTS
+    init_shapes: list[Shape] = []
+    constants: list[Mapping[str, Any] | None] = []
     for index, value in enumerate(given):
-        if type(value) is not XlaOp:
-            if not is_number(value) or index >= len(arrays):
-                need_op(op, f"init value {index}", value)
-            value = number_as(op, value, scalars[index].element_type, arrays[0])
-        inits.append(value)
-    return applied, inits
+        if type(value) is XlaOp:
+            init_shapes.append(value.shape)
+            constants.append(None)
+            continue
+        if not is_number(value) or index >= len(arrays):
+            need_op(op, f"init value {index}", value)
+        scalar = scalars_of(op, shapes)[index]
+        shape, attributes = number_constant(op, value, scalar.element_type, shapes[0])
+        init_shapes.append(shape)
+        constants.append(attributes)
+    return tuple(init_shapes), constants if any(constants) else _NO_CONSTANTS
+
+
+def recorded_inits(
+    op: str, arrays: tuple[XlaOp, ...], given: Sequence[Any], inits: Inits
+) -> Sequence[XlaOp]:
+    """The init values as ops."""
+    shapes, constants = inits
+    if constants is _NO_CONSTANTS:
+        return given
+    builder = resolved(op, arrays, given)
+    return [
+        value if constant is None else append(builder, "constant", shape, (), constant)
+        for value, shape, constant in zip(given, shapes, constants, strict=True)
+    ]
 
 
 @lru_cache(maxsize=4096)

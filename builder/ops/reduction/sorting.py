@@ -12,7 +12,7 @@ from typing import Any
 
 from builder import shape_inference
 from builder.computation import XlaComputation
-from builder.nested import as_computation
+from builder.nested import as_computation, ready
 from builder.ops.elementwise.common import BUILDER_H
 from builder.ops.operands import need_op, need_ops
 from builder.ops.registry import op
@@ -25,7 +25,6 @@ from builder.xla_op import XlaOp
 
 __all__ = ["sort", "top_k"]
 
-_sort_shape = lru_cache(maxsize=65536)(shape_inference.reduction.sort)
 _top_k_shape = lru_cache(maxsize=65536)(shape_inference.reduction.top_k)
 
 
@@ -76,14 +75,26 @@ def sort(
         Check("sort").fail("at least one operand is needed, got none")
     shapes = tuple([a.shape for a in arrays])
     if comparator is None:
-        applied = in_order(_element_types(shapes))
-        shape = _sort_shape(shapes, applied.program_shape, number)
+        known: Any = in_order(_element_types(shapes))
     else:
-        with undone_on_error(resolve_builder("sort", *arrays)):
-            scalars = _pairs_of_scalars(shapes)
-            applied = as_computation("sort", "comparator", comparator, scalars)
-            shape = _sort_shape(shapes, applied.program_shape, number)
-    attributes = {**_sort_attributes(shapes[0], number, is_stable), "to_apply": applied}
+        known = ready("sort", "comparator", comparator, _pairs_of_scalars(shapes))
+    if known is not None:
+        return _record_sort(arrays, shapes, known, number, is_stable)
+    with undone_on_error(resolve_builder("sort", *arrays)):
+        return _record_sort(arrays, shapes, comparator, number, is_stable)
+
+
+def _record_sort(
+    arrays: tuple[XlaOp, ...],
+    shapes: tuple[Shape, ...],
+    comparator: Any,
+    number: int,
+    is_stable: bool,
+) -> XlaOp:
+    applied = as_computation("sort", "comparator", comparator, _pairs_of_scalars(shapes))
+    shape, attributes = applied.planned(
+        ("sort", shapes, number, is_stable), _sort_plan, shapes, applied, number, is_stable
+    )
     return record("sort", shape, arrays, attributes)
 
 
@@ -99,12 +110,14 @@ def _pairs_of_scalars(shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
     return tuple(intern_array(t, ()) for t in _element_types(shapes) for _ in range(2))
 
 
-@lru_cache(maxsize=65536)
-def _sort_attributes(first: Shape, dimension: int, is_stable: bool) -> Mapping[str, Any]:
-    """Those of a sort that inference has found right."""
-    check = Check.numbered("sort", "operand", [first])
+def _sort_plan(
+    shapes: tuple[Shape, ...], applied: XlaComputation, dimension: int, is_stable: bool
+) -> tuple[Shape, Mapping[str, Any]]:
+    shape = shape_inference.reduction.sort(shapes, applied.program_shape, dimension)
+    check = Check.numbered("sort", "operand", shapes[:1])
     number = shape_inference.reduction.sorted_dimension(check, dimension)
-    return MappingProxyType({"dimension": number, "is_stable": is_stable})
+    attributes = {"dimension": number, "is_stable": is_stable, "to_apply": applied}
+    return shape, MappingProxyType(attributes)
 
 
 @op("TopK", opcode="top_k", section=BUILDER_H)

@@ -37,6 +37,7 @@ from lowering.flattening import flatten, unflatten
 from lowering.host_calls import PythonFunction
 from lowering.mlir_attributes import Attribute, dictionary, encodable, quoted
 from lowering.rules.registry import (
+    APPLIED,
     ATTRIBUTES,
     DIRECT,
     EXCEPTIONS,
@@ -50,8 +51,8 @@ from lowering.types import type_text
 
 __all__ = ["Emitter"]
 
-Attributes = Mapping[str, Attribute] | Reference | None
-"""The attributes of an operation by name, or the reference to them where they are entered."""
+Attributes = Mapping[str, Attribute] | None
+"""The attributes of an operation by name."""
 
 _FLAGS: Final = [bytes((flags,)) for flags in range(32)]
 
@@ -73,8 +74,15 @@ class _Definition(NamedTuple):
     position: int
     name: str
     results: Sequence[Reference]
-    attributes: Mapping[str, Attribute] | None
+    attributes: Attributes
     flags: int
+
+
+class _Applying(NamedTuple):
+    """How an operation begins that applies computations."""
+
+    head: bytes
+    computations: tuple[XlaComputation, ...]
 
 
 def _is_annotated(op: XlaOp) -> bool:
@@ -130,7 +138,7 @@ class Emitter:
         self._kept: list[XlaComputation] = []
         self._translated: dict[int, Reference] = {}
         self._locations: dict[tuple[int, int], Reference] = {}
-        self._heads: dict[Any, bytes] = {}
+        self._heads: dict[Any, bytes | _Applying] = {}
         self._types: dict[Shape, tuple[Reference, ...]] = {}
 
     def types(self, shape: Shape) -> tuple[Reference, ...]:
@@ -176,8 +184,7 @@ class Emitter:
         pieces = self._pieces
         flags = (HAS_OPERANDS if operands else 0) | (HAS_REGIONS if regions else 0)
         begin = len(pieces)
-        said = attributes if isinstance(attributes, bytes) else self._entered(attributes)
-        pieces.append(self._head(name, results, said, flags))
+        pieces.append(self._head(name, results, self._entered(attributes), flags))
         if operands:
             pieces.append(reference(len(operands)))
             pieces += operands
@@ -189,12 +196,12 @@ class Emitter:
         self._operation_count += 1
         values: list[Value] = [next(self._numbers) for _ in results]
         if self._definitions is not None:
-            assert not isinstance(attributes, bytes)  # `translated` has seen to it
             definition = _Definition(begin, name, results, attributes, flags)
             self._definitions.update((value, definition) for value in values)
         return values
 
-    def _entered(self, attributes: Mapping[str, Attribute] | None) -> bytes:
+    def _entered(self, attributes: Attributes) -> Reference:
+        """The reference to an operation's attributes; empty if there are none."""
         return self.writer.dictionary(attributes) if attributes else b""
 
     def _head(self, name: str, results: Sequence[Reference], said: bytes, flags: int) -> bytes:
@@ -250,8 +257,8 @@ class Emitter:
                 or op.frontend_attributes is not None
                 or op.sharding is not None
             ):
-                head = self._direct_head(op, key)
-            if head is not None:
+                head = self._begun(op, key)
+            if isinstance(head, bytes):
                 append(head)
                 for operand in operands:
                     append(values[operand.id])
@@ -261,40 +268,63 @@ class Emitter:
                 values.append(arguments[op.attributes["number"]])
             else:
                 self._operation_count = count
-                values.append(self._emit_by_rule(op, [values[o.id] for o in operands]))
+                given = [values[operand.id] for operand in operands]
+                if head is None:
+                    values.append(self._emit_by_rule(op, given))
+                else:
+                    values.append(self._emit_applying(op.shape, head, given))
                 count = self._operation_count
         self._operation_count = count
         return values[computation.root.id]
 
-    def _direct_head(self, op: XlaOp, key: Any) -> bytes | None:
+    def _begun(self, op: XlaOp, key: Any) -> bytes | _Applying | None:
         """The operation that an op becomes, up to its operands; None if it goes by its rule."""
         opcode = op.opcode
         name = DIRECT.get(opcode)
         if name is None or (opcode in EXCEPTIONS and EXCEPTIONS[opcode](op)):
             return None
         self._location = self.location(op)
-        attributes: Attributes = None
-        if op.attributes is not NO_ATTRIBUTES:
-            attributes = self.translated(op, ATTRIBUTES[opcode])
-        if isinstance(attributes, bytes):
-            said = attributes
-        else:
-            said = self._entered({**(attributes or {}), **self.annotations(op)})
-        head = self._head(name, self.types(op.shape), said, HAS_OPERANDS if op.operands else 0)
-        if op.operands:
-            head += reference(len(op.operands))
-        if op.name is None and not _is_annotated(op):
-            self._heads[key] = head
-        return head
-
-    def translated(self, op: XlaOp, translation: Translation) -> Attributes:
-        """The attributes of an op in the module. Ops that say the same share their attributes, and
-        those are translated once."""
+        translation = None if op.attributes is NO_ATTRIBUTES else ATTRIBUTES[opcode]
         if _is_annotated(op):
-            return translation(op.attributes)  # which are to have more in them
+            attributes = {} if translation is None else translation(op.attributes)
+            said = self._entered({**attributes, **self.annotations(op)})
+        else:
+            said = b"" if translation is None else self._translated_once(op, translation)
+        results = self.types(op.shape)
+        begun: bytes | _Applying
+        if opcode in APPLIED:
+            check, roles = APPLIED[opcode]
+            if check is not None:
+                check(op)
+            head = self._head(name, results, said, HAS_OPERANDS | HAS_REGIONS)
+            begun = _Applying(head, tuple([op.attributes[role] for role in roles]))
+        else:
+            begun = self._head(name, results, said, HAS_OPERANDS if op.operands else 0)
+            if op.operands:
+                begun += reference(len(op.operands))
+        if op.name is None and not _is_annotated(op):
+            self._heads[key] = begun
+        return begun
+
+    def _emit_applying(self, shape: Shape, begun: _Applying, operands: list[Value]) -> Value:
+        """Emits an operation with regions that is as it stands in the tables."""
+        pieces, holes = self._pieces, self._holes
+        pieces.append(begun.head)
+        flat = flatten(operands)
+        pieces.append(reference(len(flat)))
+        pieces += flat
+        pieces.append(reference(len(begun.computations) << 1))
+        for computation in begun.computations:
+            holes.append((len(pieces), computation))
+            pieces.append(b"")
+        self._operation_count += 1
+        return unflatten(shape, self._numbers)
+
+    def _translated_once(self, op: XlaOp, translation: Translation) -> Reference:
+        """The attributes of an op. Ops that say the same share theirs."""
         found = self._translated.get(id(op.attributes))
         if found is None:
-            found = self.writer.dictionary(translation(op.attributes))
+            found = self._entered(translation(op.attributes))
             self._translated[id(op.attributes)] = found
         return found
 
@@ -389,14 +419,17 @@ class Emitter:
             places = locations or [self._unknown_location] * len(types)
             head += b"".join([t + place for t, place in zip(types, places, strict=True)])
         pieces[0] = head
-        if not holes:
-            # Joined at once: a list of pieces is taken apart piece by piece in the end.
-            return [b"".join(pieces)], []
-        inside = [
-            _Hole(pieces, position, inner, after, "stablehlo.return", None)
-            for position, inner in holes
-        ]
-        return pieces, inside
+        # Joined between the holes: what is left in pieces is taken apart in the end one by one.
+        joined: Pieces = []
+        inside = []
+        begin = 0
+        for position, inner in holes:
+            joined.append(b"".join(pieces[begin:position]))
+            inside.append(_Hole(joined, len(joined), inner, after, "stablehlo.return", None))
+            joined.append(b"")
+            begin = position + 1
+        joined.append(b"".join(pieces[begin:]))
+        return joined, inside
 
     def module(self, name: str, functions: Pieces) -> bytes:
         """The module of these functions, in bytecode."""

@@ -62,6 +62,8 @@ _PLAIN: Final = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 def quoted(text: str) -> str:
     """A string attribute."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     data = text.encode("utf-8", "replace")
     inside = "".join(chr(byte) if byte in _PLAIN else f"\\{byte:02X}" for byte in data)
     return f'"{inside}"'

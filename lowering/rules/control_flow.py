@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from builder import primitive_type as pt
 from builder.computation import XlaComputation
@@ -15,7 +15,7 @@ from lowering.errors import LoweringError
 from lowering.flattening import flatten
 from lowering.mlir_attributes import i32, i64_array, quoted, symbol
 from lowering.rules.elementwise import compared, filled
-from lowering.rules.registry import Region, Value, rule
+from lowering.rules.registry import Region, Value, direct_applying, rule
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
@@ -176,14 +176,16 @@ def _one_step(shape: ArrayShape, dimension: int) -> ArrayShape:
     return intern_array(shape.element_type, builtins.tuple(sizes), shape.dynamic_dimensions)
 
 
-@rule("while")
-def while_(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    for role in ("condition", "body"):
-        computation = op.attributes[role]
+def _check_state(op: XlaOp) -> None:
+    condition, body = op.attributes["condition"], op.attributes["body"]
+    for computation in (condition, body):
         _need_same(op, "the state", op.shape, computation.parameters[0].shape, computation)
-    _need_same(op, "the state that its body gives", computation.root.shape, op.shape, computation)
-    regions = [op.attributes["condition"], op.attributes["body"]]
-    return ctx.value("stablehlo.while", op.shape, flatten(operands), None, regions)
+    _need_same(op, "the state that its body gives", body.root.shape, op.shape, body)
+
+
+@direct_applying("while", "condition", "body", check=_check_state)
+def while_(attributes: Mapping[str, Any]) -> dict[str, str]:
+    return {}
 
 
 @rule("conditional")

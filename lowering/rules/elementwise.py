@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -375,16 +376,13 @@ def reduce_precision(attributes: Mapping[str, Any]) -> dict[str, str]:
     return {name: i32(value) for name, value in attributes.items()}
 
 
-@rule("map")
-def map(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = {"dimensions": i64_array(op.attributes["dimensions"])}
-    return ctx.value("stablehlo.map", op.shape, operands, attributes, [op.attributes["to_apply"]])
-
-
 @direct("constant")
 def constant(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
     array = attributes["value"]
-    return {"value": dense_elements(array, array_shape(array.dtype, array.shape))}
+    return {"value": dense_elements(array, _shape_of(array.dtype, array.shape))}
+
+
+_shape_of = lru_cache(maxsize=4096)(array_shape)
 
 
 @rule("constant", when=lambda op: counts_from_negative_zero(op.attributes["value"]))

@@ -15,21 +15,15 @@ from builder.shape import ArrayShape, Shape, TupleShape, intern_array
 from builder.workarounds import is_awkward_selection, is_sorted_top_k, sorted_as
 from builder.xla_op import XlaOp
 from lowering.mlir_attributes import dense_elements, i64, i64_array, truth
-from lowering.rules.registry import Value, rule
+from lowering.rules.registry import Value, direct_applying, rule
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
 
 
-@rule("reduce")
-def reduce(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = ctx.translated(op, _dimensions)
-    return ctx.value(
-        "stablehlo.reduce", op.shape, operands, attributes, [op.attributes["to_apply"]]
-    )
-
-
-def _dimensions(attributes: Mapping[str, Any]) -> dict[str, str]:
+@direct_applying("reduce", "to_apply")
+@direct_applying("map", "to_apply")
+def dimensions(attributes: Mapping[str, Any]) -> dict[str, str]:
     return {"dimensions": i64_array(attributes["dimensions"])}
 
 
@@ -38,7 +32,9 @@ def _dimensions(attributes: Mapping[str, Any]) -> dict[str, str]:
 _LISTS = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
 
 
-def _window(attributes: Mapping[str, Any]) -> dict[str, str]:
+@direct_applying("reduce_window", "to_apply")
+@direct_applying("select_and_scatter", "select", "scatter")
+def window(attributes: Mapping[str, Any]) -> dict[str, str]:
     """The attributes of a window, called in StableHLO as they are here."""
     found = {name: i64_array(attributes[name]) for name in _LISTS if name in attributes}
     pairs = attributes["padding"]
@@ -47,23 +43,8 @@ def _window(attributes: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-@rule("reduce_window")
-def reduce_window(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = ctx.translated(op, _window)
-    reducer = op.attributes["to_apply"]
-    return ctx.value("stablehlo.reduce_window", op.shape, operands, attributes, [reducer])
-
-
-@rule("select_and_scatter")
-def select_and_scatter(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    if is_awkward_selection(op):
-        return _selected_by_place(ctx, op, operands)
-    attributes = ctx.translated(op, _window)
-    regions = [op.attributes["select"], op.attributes["scatter"]]
-    return ctx.value("stablehlo.select_and_scatter", op.shape, operands, attributes, regions)
-
-
-def _selected_by_place(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
+@rule("select_and_scatter", when=is_awkward_selection)
+def selected_by_place(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """Selects together with the places of the elements, and scatters to those places."""
     operand, source, init = operands
     shape, windows = op.shape, op.operands[1].shape
@@ -85,7 +66,7 @@ def _selected_by_place(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         "stablehlo.reduce_window",
         results,
         [operand, places, init, nowhere],
-        _window(op.attributes),
+        window(op.attributes),
         [selection],
     )
     # What is scattered to nowhere, out of bounds, is dropped.

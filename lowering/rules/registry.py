@@ -3,9 +3,10 @@
 Most ops are one StableHLO operation of the same operands and with one result; they stand in
 `DIRECT` by name and take the shortest way. Those of them that have attributes have a function in
 `ATTRIBUTES` that translates these; its answer is kept, as ops that say the same share their
-attributes. The others have a rule: a function of the lowering context, the op and its operands'
-values, that gives the op's value. An op that is direct except in a few cases (a type that a
-backend gets wrong) stands in `DIRECT`, and its rule says when it is to be asked.
+attributes; and those that apply computations, which become regions, stand in `APPLIED`. The others
+have a rule: a function of the lowering context, the op and its operands' values, that gives the
+op's value. An op that is direct except in a few cases (a type that a backend gets wrong) stands in
+`DIRECT`, and its rule says when it is to be asked.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ if TYPE_CHECKING:
     from lowering.emitter import Emitter
 
 __all__ = [
+    "APPLIED",
     "ATTRIBUTES",
     "DIRECT",
     "EXCEPTIONS",
     "RULES",
+    "Applied",
     "Region",
     "RegionLike",
     "Rule",
     "Translation",
     "Value",
     "direct",
+    "direct_applying",
     "rule",
 ]
 
@@ -59,8 +63,22 @@ class Region(NamedTuple):
 RegionLike = XlaComputation | Region
 """A computation stands for the block whose arguments are its parameters."""
 
+
+class Applied(NamedTuple):
+    """How a direct op applies computations.
+
+    Attributes:
+        check: raises if StableHLO can't say this op; asked once for ops that are alike.
+        roles: the attributes that are computations, in the order of the operation's regions.
+    """
+
+    check: Callable[[XlaOp], None] | None
+    roles: tuple[str, ...]
+
+
 DIRECT: Final[dict[str, str]] = {}
 ATTRIBUTES: Final[dict[str, Translation]] = {}
+APPLIED: Final[dict[str, Applied]] = {}
 RULES: Final[dict[str, Rule]] = {}
 EXCEPTIONS: Final[dict[str, Callable[[XlaOp], bool]]] = {}
 
@@ -77,6 +95,20 @@ def direct(opcode: str) -> Callable[[_T], _T]:
         return function
 
     return enter
+
+
+def direct_applying(
+    opcode: str, *roles: str, check: Callable[[XlaOp], None] | None = None
+) -> Callable[[_T], _T]:
+    """As `direct`, for an op that applies computations.
+
+    Args:
+        opcode: the recorded opcode.
+        roles: the attributes that are computations, in the order of the operation's regions.
+        check: raises if StableHLO can't say this op. It looks at no more than `when` of a rule.
+    """
+    APPLIED[opcode] = Applied(check, roles)
+    return direct(opcode)
 
 
 def rule(opcode: str, *, when: Callable[[XlaOp], bool] | None = None) -> Callable[[Rule], Rule]:

@@ -5,11 +5,13 @@
 #   PYTHON_NEWEST=...  the Python to make .venv-newest with   (else: tools/find_python.sh newest)
 #   JOBS=...           how many processes share the tests; 0 runs them in one
 #   PYTEST_ARGS=...    more arguments for pytest, such as PYTEST_ARGS="-k while -x"
+#   BENCH_ARGS=...     arguments for the benchmarks, such as BENCH_ARGS="chain lstm --json FILE"
 
 PYTHON =
 PYTHON_NEWEST =
 JOBS = 2
 PYTEST_ARGS =
+BENCH_ARGS = all
 
 # Programs are run as modules of the interpreter, not as scripts from bin/: the scripts have the
 # path of the environment written into them, and break when the project is moved.
@@ -27,7 +29,7 @@ VERSIONS = import sys, jax, jaxlib, numpy; print("Python %d.%d.%d" % sys.version
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-newest lint format types bench docs platforms clean moved
+.PHONY: help demo test test-newest lint format types bench bench-check docs platforms clean moved
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -54,9 +56,11 @@ format: $(STAMP) ## repair what `make lint` finds, as far as ruff can
 types: $(STAMP) ## check the annotations
 	@$(VENV) -m mypy
 
-bench: $(STAMP) ## measure how fast graphs are built, and the import
-	@$(VENV) benchmarks/build_graph.py
-	@$(VENV) benchmarks/import_time.py
+bench: $(STAMP) ## measure how fast graphs are built, and the imports; takes minutes
+	@$(VENV) -m benchmarks $(BENCH_ARGS)
+
+bench-check: $(STAMP) ## fail where building became slower beside the others than it was
+	@$(VENV) -m benchmarks check
 
 docs: $(STAMP) ## write the generated parts of the documentation
 	@$(VENV) tools/write_operations.py

@@ -1,0 +1,61 @@
+"""What was measured on, and with what."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+__all__ = ["machine", "today", "versions"]
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # another system than Linux
+        lines = []
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def machine() -> dict[str, Any]:
+    """The processor, the cores that this process may use, the memory and the system."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return {
+        "processor": _processor(),
+        "cores": cores,
+        "memory_bytes": _memory_bytes(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of what takes part."""
+    found = {"Python": platform.python_version()}
+    for name in ("jax", "jaxlib", "numpy", "xlabuilder"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:  # run from its folder, not installed
+            continue
+    return found
+
+
+def today() -> str:
+    """The date, as YYYY-MM-DD."""
+    return datetime.date.today().isoformat()

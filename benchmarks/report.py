@@ -1,0 +1,176 @@
+"""Writes docs/performance.md and its plots from the figures of a run.
+
+    python -m benchmarks report FILE
+
+All numbers come from the file; so does whether a promise is met. The prose is here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import budget
+from benchmarks.figures import write_figures
+from benchmarks.plots import write_plots
+from benchmarks.tables import PARTS, budget_tables, markdown, missing_table
+
+__all__ = ["DOCS", "report_text", "write_report"]
+
+DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
+
+_INTRODUCTION: Final = """\
+# Performance
+
+How long it takes to record a graph, to lower it to StableHLO and to write it, beside those who do
+the same: jax.jit, MLIR alone, and the C++ XlaBuilder. `python -m benchmarks report` writes this
+page; its numbers are those of one run, [figures.json](performance/figures.json).
+
+{conditions}
+
+To run it again:
+
+```console
+$ make bench
+$ make bench BENCH_ARGS="all --json figures.json --peer-python /usr/local/xla-0.6/bin/python"
+$ .venv/bin/python -m benchmarks report figures.json
+```
+
+The first line measures all but the C++ XlaBuilder, which newer jaxlibs don't have any more.
+`--peer-python` names a Python 3.11 with jaxlib 0.4.30 or 0.6.0 and NumPy, which is run beside. The
+last line writes this page and its plots. `--quick` takes a minute; `make bench BENCH_ARGS=--help`
+lists what else there is. `make bench-check` measures ratios alone and fails where xlabuilder has
+become {allowed} % slower beside the others than [benchmarks/ratios.json](../benchmarks/ratios.json)
+says.
+"""
+
+_METHOD: Final = """\
+## What is measured, and how
+
+- Each graph is written once, in `benchmarks/graphs`, and recorded through a small module for each
+  language (`benchmarks/languages`), so that all build the same.
+- All contenders run in one process and take turns, in an order that is reversed from round to
+  round; the C++ XlaBuilder runs in a process of its own, which stays open and takes its turn too.
+  Figures are medians of up to {rounds} rounds, with the quartiles in brackets. One that has used
+  up its time is left out of further rounds, which is why the largest graphs have no quartiles.
+- Times are those that the processor worked for the process (`time.process_time`): a machine that
+  does other things too makes them no longer. From the first op to the first result it is time that
+  passed, as XLA compiles on several threads.
+- Times are divided by the number of ops that xlabuilder records for the graph, those of
+  sub-computations included, whoever took the time. What the others call an operation differs
+  little.
+- The garbage collector is on, as a user has it; before each measurement it has collected.
+- A process has caches that it fills as it works: of shapes and signatures here, of primitives
+  there. They are not emptied, on neither side: clearing jax's would make it slower than its users
+  see it. A function that it has traced before jax would find again, so in each round it gets a
+  new one.
+- **ours**: `record` is all of a user's program, with the loops and calls around the ops; `lower`
+  is `lowering.lower`, which verifies the module. `verify alone` is the part of it that MLIR's
+  verifier takes, measured again. The rest is what can be done with a module: bytecode, the
+  portable artifact, HLO text.
+- **jax.jit**: `jax.jit(f).trace(...)` and `.lower()` of the same graph in `jax.lax`, without
+  jax.numpy, which would be slower. It verifies as well.
+- **MLIR alone**, the floor: the finished module is walked once, and names, types, attributes and
+  locations are noted; then `ir.Operation.create` is called for each operation, those in regions
+  included, with nothing left to find out but the operands, and the result is verified. No program
+  that creates operations one by one through MLIR's Python bindings can be faster. Constants are
+  in the context already, so copying them is not part of it. `parse the text` is MLIR's own
+  parser, which is C++ alone.
+- **C++ XlaBuilder**, or C++: `xla_client.ops` of an old jaxlib, called from Python, gives an HLO
+  proto; `convert to MLIR` is `xla_computation_to_mlir_module`.
+- Memory is measured in processes of their own. `recorded` is what Python allocates for the ops
+  (tracemalloc); `with module` is how much the process grows by recording and lowering, with what
+  MLIR allocates.
+"""
+
+_PLOTS: Final = {
+    "scaling": """\
+![Time against size, both logarithmic](performance/scaling_chain.svg)
+
+![Time for an op against size](performance/scaling_chain_op.svg)
+""",
+    "graphs": "![Microseconds an op of each graph](performance/graphs.svg)\n",
+}
+
+_PROSE: Final = {
+    "graphs": """\
+## Graphs
+
+Each of about 10,000 ops or more. The `constants` hold 100 MB of data: what an op takes there is the
+time for its 10 KB, and of the budget only what compares with others is held against it.
+""",
+    "scaling": """\
+## From ten ops to a million
+
+The elementwise chain at growing sizes. Straight lines are linear; what a module costs at all,
+however small, shows at the left. Nothing recurses over the graph, on any of the ways measured.
+""",
+    "end_to_end": """\
+## From the first op to the first result
+
+Compilation by XLA is the same work for both and most of the time; it is shown apart. For jax,
+`record` is the trace. The run is the first one, with NumPy arrays, and is waited for.
+""",
+    "imports": """\
+## Imports
+
+In fresh processes: what `import builder` takes where NumPy is imported, and `import lowering` where
+jax is. The second column is held against the budget.
+""",
+}
+
+_BUDGET: Final = """\
+## The budget
+
+What was promised for graphs of each kind with about 10,000 ops ({large:,} at least), and whether
+the figures of this run keep it. A figure that doesn't says so; the others do.
+"""
+
+
+def _conditions(figures: dict[str, Any]) -> str:
+    machine, peer = figures["machine"], figures["peer"]
+    memory = machine["memory_bytes"]
+    rows = {
+        "machine": f"{machine['processor']}, {machine['cores']} cores"
+        + (f", {memory / 2**30:.0f} GiB" if memory else "")
+        + f"; {machine['system']}",
+        "versions": ", ".join(f"{name} {version}" for name, version in figures["versions"].items()),
+        "C++ XlaBuilder": "not measured"
+        if peer is None
+        else ", ".join(f"{name} {version}" for name, version in peer.items()),
+        "date": figures["date"] + (" (a quick run: rough)" if figures["quick"] else ""),
+    }
+    lines = ["| | |\n| --- | --- |\n", *(f"| {name} | {text} |\n" for name, text in rows.items())]
+    return "".join(lines).rstrip("\n")
+
+
+def report_text(figures: dict[str, Any]) -> str:
+    """The page."""
+    from benchmarks.guard import ALLOWED_LOSS
+
+    sections = [
+        _INTRODUCTION.format(conditions=_conditions(figures), allowed=round(ALLOWED_LOSS * 100)),
+        "\n".join([_BUDGET.format(large=budget.LARGE), *map(markdown, budget_tables(figures))]),
+    ]
+    for part, make in PARTS.items():
+        if part not in figures:
+            continue
+        tables = make(figures)
+        parts = [_PROSE[part], *([_PLOTS[part]] if part in _PLOTS else [])]
+        for table in tables:
+            # The heading says it where there is one table.
+            heading = f"{table.title}:\n\n" if len(tables) > 1 else ""
+            parts.append(heading + markdown(table))
+        sections.append("\n".join(parts))
+    missing = missing_table(figures)
+    if missing.rows:
+        sections.append("## Not measured\n\n" + markdown(missing))
+    sections.append(_METHOD.format(rounds=figures["rounds"]))
+    return "\n".join(sections)
+
+
+def write_report(figures: dict[str, Any], docs: Path) -> None:
+    """Writes performance.md, and into the folder `performance` beside it the plots and figures."""
+    write_plots(figures, docs / "performance")
+    write_figures(figures, docs / "performance" / "figures.json")
+    (docs / "performance.md").write_text(report_text(figures), encoding="utf-8")

@@ -1,0 +1,453 @@
+"""The benchmarks run, at sizes at which they say nothing about time."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jaxlib.mlir import ir
+from rich.console import Console
+
+import builder as xb
+import lowering
+from benchmarks.budget import held
+from benchmarks.command import main
+from benchmarks.contenders import contenders
+from benchmarks.figures import read_figures
+from benchmarks.floor import Floor
+from benchmarks.graphs import GRAPHS
+from benchmarks.guard import check, losses
+from benchmarks.imports import IMPORTS, import_script
+from benchmarks.report import report_text, write_report
+from benchmarks.steps import CONTENDERS, STEPS, ratios_of
+from benchmarks.tables import Table, budget_tables, show
+from benchmarks.timing import ContenderError, in_turns, spread
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# A Python that answers as benchmarks.peer does, and dies at the second request.
+PEER = """\
+#!{python}
+import json, os, sys
+print(json.dumps({{"Python": "3.11.9", "jaxlib": "0.6.0"}}), flush=True)
+for number, line in enumerate(sys.stdin):
+    request = json.loads(line)
+    if number == {answers}:
+        os.abort()
+    print(json.dumps({{"xla_builder_record": 1e-3, "xla_builder_convert": 2e-3}}), flush=True)
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_heap() -> Iterator[None]:
+    """Each measurement collects garbage first; that of the other tests is not walked each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Callable[[int], str]:
+    def made(answers: int) -> str:
+        file = tmp_path / f"peer_{answers}"
+        file.write_text(PEER.format(python=sys.executable, answers=answers))
+        file.chmod(0o755)
+        return str(file)
+
+    return made
+
+
+def spread_is_whole(found: dict[str, float], rounds: int) -> bool:
+    ordered = [found[key] for key in ("least", "low", "median", "high")]
+    return ordered == sorted(ordered) and ordered[0] > 0 and found["rounds"] == rounds
+
+
+def test_a_graph_and_its_figures(
+    tmp_path: Path, peer: Callable[[int], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "figures.json"
+    words = ["chain", "--size", "12", "--rounds", "2", "--json", str(file)]
+    assert main([*words, "--plots", str(tmp_path / "plots"), "--peer-python", peer(9)]) == 0
+    figures = read_figures(file)
+    assert figures["versions"].keys() >= {"Python", "jax", "jaxlib", "numpy"}
+    assert figures["machine"]["cores"] > 0
+    assert figures["peer"] == {"Python": "3.11.9", "jaxlib": "0.6.0"}
+    assert (figures["rounds"], figures["quick"]) == (2, False)
+    (entry,) = figures["graphs"].values()
+    # Two arguments, twelve operations and the tuple of the results; in the module two of these
+    # are functions and returns instead.
+    assert (entry["size"], entry["ops"], entry["computations"]) == (12, 15, 1)
+    assert entry["operations"] == 14
+    assert entry["us"].keys() == STEPS.keys()
+    assert all(spread_is_whole(us, 2) for us in entry["us"].values())
+    assert entry["us"]["xla_builder_convert"]["median"] == pytest.approx(2000 / 15, rel=1e-3)
+    assert entry["missing"] == {}
+    ours = entry["us"]["record"]["median"] + entry["us"]["lower"]["median"]
+    assert entry["ratios"]["ours/xla_builder"] == pytest.approx(ours * 15 / 3000, rel=1e-2)
+    assert entry["memory"]["recorded_bytes"] > 50
+    assert entry["memory"]["peak_bytes"] > 10e6
+    printed = capsys.readouterr().out
+    for step in STEPS.values():
+        assert step.title in printed
+    assert "<svg" in (tmp_path / "plots" / "graphs.svg").read_text()
+
+
+def test_sizes_ends_and_imports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Compiling all modules of jax into a temporary folder takes seconds.
+    monkeypatch.delitem(IMPORTS, "lowering")
+    file = tmp_path / "figures.json"
+    words = ["scaling", "end_to_end", "imports", "--modules", "--quick"]
+    assert main([*words, "--size", "10", "--rounds", "1", "--json", str(file)]) == 0
+    figures = read_figures(file)
+    assert "graphs" not in figures
+    (entry,) = figures["scaling"]["chain"]
+    assert entry["us"].keys() >= {"record", "lower", "jax_trace", "floor_create"}
+    (pair,) = figures["end_to_end"]
+    for who in ("ours", "jax"):
+        stages = {stage: ms["median"] for stage, ms in pair["ms"][who].items()}
+        parts = [stages[stage] for stage in ("record", "lower", "compile", "run")]
+        assert min(parts) > 0
+        assert stages["total"] == pytest.approx(sum(parts), rel=1e-2)
+    assert figures["imports"]["builder"]["over"] == "numpy"
+    printed = capsys.readouterr().out
+    assert "From the first op to the first result" in printed
+    assert "What takes longest of import builder" in printed
+    assert "builder.ops" in printed
+
+    write_report(figures, tmp_path / "docs")
+    page = (tmp_path / "docs" / "performance.md").read_text()
+    assert figures["machine"]["processor"] in page
+    assert "| builder | import at most 50 ms beyond numpy's |" in page
+    plot = tmp_path / "docs" / "performance" / "scaling_chain.svg"
+    before = plot.read_bytes()
+    write_report(figures, tmp_path / "docs")
+    assert plot.read_bytes() == before
+
+
+def test_a_peer_that_dies_is_a_line_in_the_table(
+    tmp_path: Path, peer: Callable[[int], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "figures.json"
+    words = ["scaling", "--size", "10", "--rounds", "1", "--json", str(file)]
+    assert main([*words, "--peer-python", peer(0)]) == 0
+    (entry,) = read_figures(file)["scaling"]["chain"]
+    assert entry["missing"].keys() == {"xla_builder"}
+    assert "died of SIGABRT" in entry["missing"]["xla_builder"]
+    assert "jax_trace" in entry["us"]
+    assert "died of SIGABRT" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["chian"], "there is no benchmark 'chian'; there are chain, "),
+        (["check", "graphs"], "there is no benchmark 'graphs'"),
+        (["chain", "--rounds", "0"], "invalid positive number value: '0'"),
+        (["chain", "--peer-python", "/nowhere/python"], "--peer-python: /nowhere/python can't be"),
+        (["chain", "--peer-python", "/bin/true"], "--peer-python: /bin/true ended with status 0"),
+        (["chain", "--peer-python", "/bin/echo"], "--peer-python: /bin/echo is no Python"),
+        (["chain", "--peer-python", sys.executable], "has no XlaBuilder"),
+        (["chain", "--json", "/nowhere/figures.json"], "--json: there is no folder /nowhere"),
+        (["report", "/nowhere/figures.json"], "/nowhere/figures.json can't be read"),
+        (["check", "--file", "/nowhere/ratios.json"], "/nowhere/ratios.json can't be read"),
+    ],
+)
+def test_what_cannot_be_done_is_said_on_one_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main(words)
+    except SystemExit as exit:
+        status = exit.code
+    assert status == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert said in lines[0]
+
+
+def test_import_lowering_is_measured_beyond_jax() -> None:
+    assert IMPORTS["lowering"] == "jax"
+    done = subprocess.run(
+        [sys.executable, "-c", import_script("lowering", "jax")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    passed, worked, base_passed, base_worked = map(float, done.stdout.split())
+    assert min(passed, worked, base_passed, base_worked) > 0
+
+
+def test_files_without_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "figures.json"
+    for text, said in (
+        ("{", "is no JSON"),
+        ("[]", "holds no figures"),
+        ('{"format": 1}', "ratios"),
+    ):
+        file.write_text(text)
+        words = ["check", "--file"] if said == "ratios" else ["report"]
+        assert main([*words, str(file)]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_the_module_runs_as_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--help"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in (*GRAPHS, "scaling", "end_to_end", "imports", "--peer-python"):
+        assert name in done.stdout
+
+
+def test_the_page_is_made_of_its_figures() -> None:
+    figures = read_figures(ROOT / "docs" / "performance" / "figures.json")
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert page == report_text(figures), "python -m benchmarks report docs/performance/figures.json"
+
+
+# The guard
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("ratios") / "ratios.json"
+    assert main(["check", "--update", "chain", "--size", "10", "--file", str(file)]) == 0
+    return file.read_text()
+
+
+@pytest.fixture
+def ratios(tmp_path: Path, written: str) -> Path:
+    file = tmp_path / "ratios.json"
+    file.write_text(written)
+    return file
+
+
+def kept_ratios(file: Path) -> dict[str, float]:
+    (entry,) = json.loads(file.read_text())["entries"].values()
+    found: dict[str, float] = entry["ratios"]["chain"]
+    return found
+
+
+def test_what_update_writes_is_compared(ratios: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = json.loads(ratios.read_text())
+    kept = kept_ratios(ratios)
+    assert kept.keys() >= {"ours/jax", "lower/floor", "bytecode/floor"}
+    for factor, status in ((100, 0), (0.01, 1)):
+        changed = copy.deepcopy(content)
+        (entry,) = changed["entries"].values()
+        entry["ratios"]["chain"] = {name: value * factor for name, value in kept.items()}
+        ratios.write_text(json.dumps(changed))
+        assert main(["check", "--file", str(ratios)]) == status
+    # Nothing is that much faster or slower than itself, be it ever so noisy.
+    printed = capsys.readouterr().out
+    assert "No ratio is more than 30% worse than in ratios.json" in printed
+    assert "Slower than before" in printed
+
+
+def test_a_loss_of_31_percent_fails_and_one_of_29_does_not(ratios: Path) -> None:
+    kept = kept_ratios(ratios)
+    for loss, status in ((1.31, 1), (1.29, 0), (0.5, 0)):
+        asked: list[str] = []
+
+        def measure(name: str, size: int, loss: float = loss, asked: list[str] = asked) -> Any:
+            asked.append(name)
+            assert size == 10
+            return kept | {"lower/floor": kept["lower/floor"] * loss}
+
+        console = Console(record=True, width=100, file=Path(os.devnull).open("w"))  # noqa: SIM115
+        assert check(ratios, console, lambda _: None, measure=measure) == status
+        console.file.close()
+        # What seems to be a loss is measured again.
+        assert len(asked) == (3 if status else 1)
+        assert ("+31%" in console.export_text()) == bool(status)
+
+
+def test_a_loss_that_goes_away_is_none(ratios: Path) -> None:
+    kept = kept_ratios(ratios)
+    factors = iter((2.0, 1.1))
+
+    def measure(name: str, size: int) -> dict[str, float]:
+        factor = next(factors)
+        return {ratio: value * factor for ratio, value in kept.items()}
+
+    assert check(ratios, Console(quiet=True), lambda _: None, measure=measure) == 0
+
+
+def test_losses_are_of_ratios_that_both_have() -> None:
+    assert losses({"a/b": 1.0, "c/d": 1.0}, {"a/b": 1.5, "e/f": 9.0}) == [
+        ["a/b", "1.000", "1.500", "+50%"]
+    ]
+
+
+def test_other_versions_need_ratios_of_their_own(
+    ratios: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = json.loads(ratios.read_text())
+    (entry,) = content["entries"].values()
+    content["entries"] = {"Python 2.7, jax 0.1": entry}
+    ratios.write_text(json.dumps(content))
+    assert main(["check", "--file", str(ratios)]) == 2
+    assert "has no ratios of Python" in capsys.readouterr().err
+    check(ratios, Console(quiet=True), str, names=["chain"], update=True, measure=lambda *_: {})
+    assert len(json.loads(ratios.read_text())["entries"]) == 2
+
+
+# What the figures are made of
+
+
+def test_the_floor_makes_the_same_module() -> None:
+    b = xb.XlaBuilder("loop")
+    x = b.parameter(xb.f32[3], "x")
+    total = xb.reduce(x, 0.0, xb.add, [0])
+    doubled = xb.while_(lambda s: s < 50.0, lambda s: s * 2.0, total)
+    # One operation with two results.
+    ordered = xb.sort([x, xb.neg(x)])
+    module = lowering.lower(b.build(xb.tuple(doubled, ordered[1]))).module
+    floor = Floor(module)
+    made = floor.create()
+    assert made.operation.verify()
+    assert made.operation.get_asm(enable_debug_info=True) == module.operation.get_asm(
+        enable_debug_info=True
+    )
+    operations: list[Any] = []
+
+    def note(operation: Any) -> ir.WalkResult:
+        operations.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(note)
+    assert floor.count == len(operations) - 1  # the module itself
+
+
+def test_contenders_take_turns_and_slow_ones_drop_out() -> None:
+    turns: list[str] = []
+
+    def refuse() -> dict[str, float]:
+        raise ContenderError("no")
+
+    def run(name: str) -> Callable[[], dict[str, float]]:
+        return lambda: {name: 1.0}
+
+    found, missing = in_turns(
+        {"a": run("a"), "b": run("b"), "c": refuse},
+        rounds=3,
+        seconds=60,
+        before_each=turns.append,
+    )
+    assert turns == ["a", "b", "c", "b", "a", "a", "b"]
+    assert found == {"a": [1.0] * 3, "b": [1.0] * 3}
+    assert missing == {"c": "no"}
+    # Nothing is left of no time, but each runs once.
+    found, _ = in_turns({"a": run("a")}, rounds=3, seconds=0)
+    assert found == {"a": [1.0]}
+
+
+def test_spread() -> None:
+    assert spread([4.0, 1.0, 3.0, 2.0, 5.0]) == {
+        "median": 3.0,
+        "low": 2.0,
+        "high": 4.0,
+        "least": 1.0,
+        "rounds": 5,
+    }
+    assert set(spread([7.0]).values()) == {7.0, 1}
+
+
+def test_ratios() -> None:
+    times = {"record": 1.0, "lower": 3.0, "jax_trace": 10.0, "jax_lower": 30.0}
+    assert ratios_of(times) == {
+        "ours/jax": 0.1,
+        "record/jax_trace": 0.1,
+        "lower/jax_lower": 0.1,
+    }
+    assert {step.contender for step in STEPS.values()} == CONTENDERS.keys()
+
+
+def entry_of(ops: int, **us: float) -> dict[str, Any]:
+    return {
+        "ops": ops,
+        "computations": 2,
+        "us": {step: {"median": value} for step, value in us.items()},
+        "ratios": ratios_of(us),
+        "missing": {},
+    }
+
+
+def test_the_budget_is_computed_from_the_figures() -> None:
+    good = entry_of(10_000, record=2.0, lower=3.9, bytecode=1.0, jax_trace=18.0, jax_lower=18.0)
+    bad = entry_of(10_000, record=3.1, lower=3.9, bytecode=1.6, jax_trace=18.0, jax_lower=18.0)
+    small = entry_of(100, record=9.0, lower=9.0, bytecode=9.0)
+    large = entry_of(1_000_000, record=4.0, lower=5.0, bytecode=1.0)
+    imports = {"builder": {"cpu_ms": {"median": 51.0}, "over": "numpy"}}
+    found = held(
+        {
+            "graphs": {"good": good, "bad": bad, "small": small},
+            "scaling": {"chain": [small, good, large]},
+            "imports": imports,
+        }
+    )
+    assert [h.met for h in found if h.graph == "good"] == [True] * 4
+    assert [h.met for h in found if h.graph == "bad"] == [False, True, False, False]
+    assert not [h for h in found if h.graph == "small"]
+    assert [(h.figure, h.met) for h in found if h.graph == "chain"] == [("1.53 times", False)]
+    assert [(h.figure, h.met) for h in found if h.graph == "builder"] == [("51 ms", False)]
+
+
+def test_a_promise_that_is_not_kept_is_shown_beside_the_figure() -> None:
+    kept = entry_of(10_000, record=2.0, lower=3.9, bytecode=1.0)
+    broken = entry_of(10_000, record=3.1, lower=3.9, bytecode=1.0)
+    (table,) = budget_tables({"graphs": {"kept": kept, "broken": broken}})
+    assert table.columns == ["promise", "kept", "broken"]
+    assert table.rows[0] == ["record at most 3 us an op", "2.00 us", "3.10 us: **not met**"]
+    (single,) = budget_tables({"graphs": {"broken": broken}})
+    assert single.rows[0] == ["broken", "record at most 3 us an op", "3.10 us", "NOT met"]
+
+
+def test_a_narrow_terminal_gets_no_quartiles() -> None:
+    table = Table("Times", ["graph", "record"], [["chain", "1.50 (1.40–1.60)"]])
+    for width, shown in ((80, True), (15, False)):
+        console = Console(width=width)
+        with console.capture() as capture:
+            show(table, console)
+        assert ("(1.40–1.60)" in capture.get()) is shown
+        assert "1.50" in capture.get()
+
+
+def test_the_peer_imports_neither_jax_nor_the_project() -> None:
+    """An old Python runs these; `import benchmarks.graphs` there must need NumPy alone."""
+    files = [ROOT / "benchmarks" / name for name in ("__init__.py", "peer.py", "timing.py")]
+    files += sorted((ROOT / "benchmarks" / "graphs").glob("*.py"))
+    files.append(ROOT / "benchmarks" / "languages" / "xla_builder.py")
+    imported = set()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.partition(".")[0])
+    foreign = imported - set(sys.stdlib_module_names)
+    assert foreign <= {"benchmarks", "numpy", "ml_dtypes", "jaxlib"}
+
+
+def test_every_contender_has_its_steps() -> None:
+    taking_part, consists = contenders(GRAPHS["chain"], 10, None)
+    assert consists == {"ops": 11, "computations": 1, "operations": 10}
+    for name, run in taking_part.items():
+        assert set(run()) == {step for step, s in STEPS.items() if s.contender == name}

@@ -1,0 +1,202 @@
+"""The graphs of the benchmarks: the same in our language as in jax.lax, and what is said of them.
+
+`jax.jit` of the one is held against our computation of the other. What both could have wrong, as
+they share a body, is held against jax.grad, NumPy and the literature.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowering
+from benchmarks.graphs import GRAPHS, Graph, constants, lstm, resnet50, transformer
+from benchmarks.languages import jax_lax, ours
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# The same models with arrays that are quickly computed with.
+TINY_TRANSFORMER = transformer.Config(
+    batch=2, sequence=5, model=12, heads=3, inner=16, vocabulary=7
+)
+TINY_RESNET50 = resnet50.Config(batch=2, image=32, width=4, blocks=(1, 1), classes=5)
+TINY_LSTM = lstm.Config(batch=2, inputs=3, hidden=4)
+
+SMALL: dict[str, tuple[Graph, int]] = {
+    "chain": (GRAPHS["chain"], 21),
+    "layers": (GRAPHS["layers"], 2),
+    "transformer": (transformer.graph_of(TINY_TRANSFORMER), 2),
+    "resnet50": (resnet50.graph_of(TINY_RESNET50), 2),
+    "lstm": (lstm.graph_of(TINY_LSTM), 3),
+    "control_flow": (GRAPHS["control_flow"], 8),
+    "constants": (GRAPHS["constants"], 1),
+    "reducers": (GRAPHS["reducers"], 9),
+}
+
+
+def values_of(graph: Graph, size: int) -> list[np.ndarray[Any, Any]]:
+    """An array for each argument."""
+    random = np.random.default_rng(7)
+    values: list[Any] = []
+    for name, dtype, dimensions in graph.arguments(size):
+        if dtype in ("int32", "uint8"):
+            value = np.zeros(dimensions, dtype)
+        else:
+            value = random.standard_normal(dimensions).astype(np.dtype(dtype))
+        if name == "targets":  # probabilities
+            value = np.exp(value) / np.exp(value).sum(-1, keepdims=True)
+        values.append(value)
+    return values
+
+
+def assert_close(got: Any, wanted: Any, error: float) -> None:
+    """Equal up to so much of the largest number."""
+    got, wanted = np.asarray(got), np.asarray(wanted)
+    assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+    got, wanted = got.astype(np.float64), wanted.astype(np.float64)
+    assert np.isfinite(wanted).all()
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=error * max(1e-30, np.abs(wanted).max()))
+
+
+def computed(graph: Graph, size: int, values: list[Any]) -> tuple[Any, ...]:
+    return tuple(lowering.compile(ours.record(graph, size))(*values))
+
+
+@pytest.mark.parametrize("name", [name for name in GRAPHS if name != "transformer"])
+def test_languages_agree(name: str) -> None:
+    graph, size = SMALL[name]
+    values = values_of(graph, size)
+    function, arguments = jax_lax.record(graph, size)
+    assert [(a.shape, a.dtype) for a in arguments] == [(v.shape, v.dtype) for v in values]
+    wanted = jax.jit(function)(*values)
+    results = computed(graph, size, values)
+    assert len(results) == len(wanted)
+    for mine, theirs in zip(results, wanted, strict=True):
+        assert_close(mine, theirs, 1e-5)
+
+
+def test_transformer_agrees_and_its_gradients_are_right() -> None:
+    graph, layers = SMALL["transformer"]
+    values = values_of(graph, layers)
+    function, _ = jax_lax.record(graph, layers)
+    first = [name for name, _, _ in graph.arguments(layers)].index("0_before_attention_scale")
+
+    def loss(*values: Any) -> Any:
+        return transformer.loss_of(TINY_TRANSFORMER, jax_lax, layers, *values)
+
+    def wanted(*values: Any) -> Any:
+        weights = tuple(range(first, len(values)))
+        return function(*values), jax.value_and_grad(loss, weights)(*values)
+
+    theirs, (value, gradients) = jax.jit(wanted)(*values)
+    results = computed(graph, layers, values)
+    names = ["loss", *(name for name, _, _ in graph.arguments(layers)[first:])]
+    for name, mine, other, by_jax in zip(names, results, theirs, (value, *gradients), strict=True):
+        if name.endswith("key_bias"):
+            # It moves all scores of a row alike, which changes nothing: the gradient is 0, and
+            # what is computed is rounding.
+            assert max(np.abs(one).max() for one in (mine, other, by_jax)) < 1e-6
+        else:
+            assert_close(mine, other, 1e-5)
+            assert_close(mine, by_jax, 1e-5)
+
+
+def test_lstm_is_an_lstm() -> None:
+    graph, steps = SMALL["lstm"]
+    values = values_of(graph, steps)
+    sequence, weights, bias, h, c = (value.astype(np.float64) for value in values)
+
+    def sigmoid(x: Any) -> Any:
+        return 1 / (1 + np.exp(-x))
+
+    for x in sequence:
+        i, f, o, g = np.split(np.concatenate([x, h], 1) @ weights + bias, 4, axis=1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+    for mine, wanted in zip(computed(graph, steps, values), (h, c), strict=True):
+        assert_close(mine, wanted.astype(np.float32), 1e-5)
+
+
+def weights_in(graph: Graph, first: str) -> int:
+    """How many numbers the arguments hold, from that one on."""
+    arguments = graph.arguments(graph.default)
+    names = [name for name, _, _ in arguments]
+    return sum(math.prod(dimensions) for _, _, dimensions in arguments[names.index(first) :])
+
+
+def test_models_have_the_sizes_of_real_ones() -> None:
+    # ResNet-50 as everybody has it. https://pytorch.org/vision/stable/models.html
+    assert weights_in(GRAPHS["resnet50"], "stem_kernel") == 25_557_032
+    # GPT-2 of 24 layers has 354,823,168, of which embeddings are 50,257 words and 1,024 positions.
+    # The layer behind the blocks is a projection to another number of words here.
+    blocks = 354_823_168 - (50_257 + 1_024) * 1024
+    config = transformer.Config()
+    projection = (config.model + 1) * config.vocabulary
+    assert weights_in(GRAPHS["transformer"], "0_before_attention_scale") == blocks + projection
+
+
+RECORDED = {
+    "chain": 10_000,
+    "layers": 10_000,
+    "transformer": 6_000,  # 24 layers
+    "resnet50": 10_000,
+    "lstm": 38_000,  # 2,000 steps
+    "control_flow": 77_500,  # 10,000 computations
+    "constants": 10_000,
+    "reducers": 30_000,  # a constant to begin with, a sum and an addition for each
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graphs_are_as_large_as_is_said(name: str) -> None:
+    graph = GRAPHS[name]
+    assert graph.name == name
+    assert graph.default in graph.sizes
+    assert list(graph.sizes) == sorted(graph.sizes)
+    computation = ours.record(graph, graph.default)
+    called = list(computation.called_computations())
+    count = sum(len(one.ops) for one in (computation, *called))
+    assert RECORDED[name] * 0.97 < count < RECORDED[name] * 1.03
+    if name == "control_flow":
+        assert len(called) == 10_000
+    if name == "reducers":
+        reductions = [op for op in computation.ops if op.opcode == "reduce"]
+        assert len(reductions) == 10_000
+        assert len(called) == 1
+
+
+def test_constants_hold_a_hundred_megabytes() -> None:
+    sizes = [
+        kind.number * math.prod(kind.dimensions) * np.dtype(kind.dtype).itemsize
+        for kind in constants.kinds(GRAPHS["constants"].default)
+    ]
+    assert 100 * 2**20 <= sum(sizes) < 101 * 2**20
+    first, second, *_ = constants.arrays(1)
+    assert first[0].shape == (128, 1024)
+    assert second[0].dtype == np.int32
+    assert constants.arrays(1)[2][0].dtype == ml_dtypes.bfloat16
+
+
+def test_graphs_need_neither_language() -> None:
+    # They are run by a Python that has only NumPy, ml_dtypes and an old jaxlib.
+    program = (
+        "import sys, benchmarks.graphs\n"
+        "print([m for m in ('builder', 'lowering', 'jax', 'jaxlib') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -58,10 +58,9 @@ _FLAGS: Final = [bytes((flags,)) for flags in range(32)]
 
 
 class _Hole(NamedTuple):
-    """Where a region that is not written yet is to stand."""
+    """A region that is not written yet, and the place where it is to stand."""
 
-    pieces: Pieces
-    position: int
+    place: Pieces
     region: RegionLike
     first_value: int
     terminator: str
@@ -100,6 +99,7 @@ class Emitter:
     """
 
     __slots__ = (
+        "_applying",
         "_definitions",
         "_heads",
         "_holes",
@@ -138,7 +138,8 @@ class Emitter:
         self._kept: list[XlaComputation] = []
         self._translated: dict[int, Reference] = {}
         self._locations: dict[tuple[int, int], Reference] = {}
-        self._heads: dict[Any, bytes | _Applying] = {}
+        self._heads: dict[Any, bytes] = {}
+        self._applying: dict[Any, _Applying] = {}
         self._types: dict[Shape, tuple[Reference, ...]] = {}
 
     def types(self, shape: Shape) -> tuple[Reference, ...]:
@@ -241,7 +242,7 @@ class Emitter:
         pieces, numbers, heads = self._pieces, self._numbers, self._heads
         append = pieces.append
         values: list[Value] = []  # by the numbers of the ops
-        count = self._operation_count
+        count = 0
         for op in computation.ops:
             operands = op.operands
             # Nine ops out of ten are one operation each, and those that a line of a program
@@ -257,25 +258,33 @@ class Emitter:
                 or op.frontend_attributes is not None
                 or op.sharding is not None
             ):
-                head = self._begun(op, key)
-            if isinstance(head, bytes):
-                append(head)
-                for operand in operands:
-                    append(values[operand.id])
-                values.append(next(numbers))
-                count += 1
-            elif op.opcode == "parameter":
-                values.append(arguments[op.attributes["number"]])
-            else:
-                self._operation_count = count
-                given = [values[operand.id] for operand in operands]
-                if head is None:
-                    values.append(self._emit_by_rule(op, given))
+                if op.opcode == "parameter":
+                    values.append(arguments[op.attributes["number"]])
                 else:
-                    values.append(self._emit_applying(op.shape, head, given))
-                count = self._operation_count
-        self._operation_count = count
+                    given = [values[operand.id] for operand in operands]
+                    values.append(self._emit_anew(op, key, given))
+                continue
+            append(head)
+            for operand in operands:
+                append(values[operand.id])
+            values.append(next(numbers))
+            count += 1
+        self._operation_count += count
         return values[computation.root.id]
+
+    def _emit_anew(self, op: XlaOp, key: Any, operands: list[Value]) -> Value:
+        """Emits an op that is the first of its kind, or takes more than a head and operands."""
+        begun: bytes | _Applying | None = self._applying.get(key)
+        if begun is None or _is_annotated(op):
+            begun = self._begun(op, key)
+        if begun is None:
+            return self._emit_by_rule(op, operands)
+        if isinstance(begun, _Applying):
+            return self._emit_applying(op.shape, begun, operands)
+        self._pieces.append(begun)
+        self._pieces += operands
+        self._operation_count += 1
+        return next(self._numbers)
 
     def _begun(self, op: XlaOp, key: Any) -> bytes | _Applying | None:
         """The operation that an op becomes, up to its operands; None if it goes by its rule."""
@@ -290,21 +299,22 @@ class Emitter:
             said = self._entered({**attributes, **self.annotations(op)})
         else:
             said = b"" if translation is None else self._translated_once(op, translation)
-        results = self.types(op.shape)
-        begun: bytes | _Applying
+        results, alike = self.types(op.shape), op.name is None and not _is_annotated(op)
         if opcode in APPLIED:
             check, roles = APPLIED[opcode]
             if check is not None:
                 check(op)
             head = self._head(name, results, said, HAS_OPERANDS | HAS_REGIONS)
-            begun = _Applying(head, tuple([op.attributes[role] for role in roles]))
-        else:
-            begun = self._head(name, results, said, HAS_OPERANDS if op.operands else 0)
-            if op.operands:
-                begun += reference(len(op.operands))
-        if op.name is None and not _is_annotated(op):
-            self._heads[key] = begun
-        return begun
+            applying = _Applying(head, tuple([op.attributes[role] for role in roles]))
+            if alike:
+                self._applying[key] = applying
+            return applying
+        head = self._head(name, results, said, HAS_OPERANDS if op.operands else 0)
+        if op.operands:
+            head += reference(len(op.operands))
+        if alike:
+            self._heads[key] = head
+        return head
 
     def _emit_applying(self, shape: Shape, begun: _Applying, operands: list[Value]) -> Value:
         """Emits an operation with regions that is as it stands in the tables."""
@@ -373,28 +383,17 @@ class Emitter:
         """
         self._location = self._unknown_location
         said = self.writer.dictionary(attributes)
-        pieces: Pieces = [self._head("func.func", (), said, HAS_REGIONS)]
-        pieces.append(reference(1 << 1 | 1))  # one, which sees no values from outside
-        waiting = [_Hole(pieces, len(pieces), computation, 0, "func.return", locations)]
-        pieces.append(b"")
-        # Regions that apply one computation, their values numbered from the same number on, are the
-        # same bytes. (Not the function itself, which ends otherwise.)
-        written: dict[Any, Pieces] = {}
+        body: Pieces = []
+        one_region = reference(1 << 1 | 1)  # which sees no values from outside
+        pieces = [self._head("func.func", (), said, HAS_REGIONS), one_region, body]
+        waiting = [_Hole(body, computation, 0, "func.return", locations)]
         while waiting:
-            hole = waiting.pop()
-            key = hole.region, hole.first_value
-            known = written.get(key)
-            if known is None:
-                known, inside = self._emit_region(hole)
-                waiting += inside
-                if isinstance(hole.region, XlaComputation) and hole.locations is None:
-                    written[key] = known
-            hole.pieces[hole.position] = known
+            waiting += self._emit_region(waiting.pop())
         return pieces
 
-    def _emit_region(self, hole: _Hole) -> tuple[Pieces, list[_Hole]]:
-        """Emits a region; gives it with the holes that are left in it."""
-        _, _, region, first, terminator, locations = hole
+    def _emit_region(self, hole: _Hole) -> list[_Hole]:
+        """Emits a region into its place; gives the holes that are left in it."""
+        _, region, first, terminator, locations = hole
         if isinstance(region, XlaComputation):
             region = Region(region.program_shape.parameters, partial(self.emit_ops, region))
         shapes, body = region
@@ -420,16 +419,21 @@ class Emitter:
             head += b"".join([t + place for t, place in zip(types, places, strict=True)])
         pieces[0] = head
         # Joined between the holes: what is left in pieces is taken apart in the end one by one.
-        joined: Pieces = []
+        # Computations that are applied here again and again are the same bytes each time, since
+        # their values are numbered from the same number on; they are emitted once.
+        emitted: dict[RegionLike, Pieces] = {}
         inside = []
         begin = 0
         for position, inner in holes:
-            joined.append(b"".join(pieces[begin:position]))
-            inside.append(_Hole(joined, len(joined), inner, after, "stablehlo.return", None))
-            joined.append(b"")
+            hole.place.append(b"".join(pieces[begin:position]))
             begin = position + 1
-        joined.append(b"".join(pieces[begin:]))
-        return joined, inside
+            place = emitted.get(inner)
+            if place is None:
+                place = emitted[inner] = []
+                inside.append(_Hole(place, inner, after, "stablehlo.return", None))
+            hole.place.append(place)
+        hole.place.append(b"".join(pieces[begin:]))
+        return inside
 
     def module(self, name: str, functions: Pieces) -> bytes:
         """The module of these functions, in bytecode."""

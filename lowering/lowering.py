@@ -30,7 +30,7 @@ from lowering.types import type_text
 
 __all__ = ["lower"]
 
-_CALLING: Final = ("call", "composite", "custom_call")
+_CALLING: Final = frozenset(("call", "composite", "custom_call"))
 """Opcodes whose computation becomes a function, called by its name."""
 
 MAX_DEPTH: Final = 5_000
@@ -73,8 +73,7 @@ def lower(computation: XlaComputation) -> StablehloModule:
     """
     _need_computation(computation)
     called = computation.called_computations()
-    _check_regions(computation, called)
-    functions = _function_names(computation, called)
+    functions = _functions(computation, called)
     emitter = Emitter(functions)
     pieces: Pieces = [_function(emitter, computation, "main", entry=True)]
     pieces += [_function(emitter, one, name, entry=False) for one, name in functions.items()]
@@ -97,8 +96,10 @@ def _need_computation(value: object) -> None:
     raise OperandError(f"lower: expected an XlaComputation, got {shown(value)}{fix}", op="lower")
 
 
-def _check_regions(computation: XlaComputation, called: tuple[XlaComputation, ...]) -> None:
-    """Refuses what would be emitted too often, or too deep.
+def _functions(
+    computation: XlaComputation, called: tuple[XlaComputation, ...]
+) -> dict[XlaComputation, str]:
+    """A symbol for each computation that some op calls; the others become regions.
 
     A region is emitted wherever its computation is applied: one applied twice by each of 20 that
     are applied twice would be emitted a million times. XLA copies computations in the same way, so
@@ -109,29 +110,30 @@ def _check_regions(computation: XlaComputation, called: tuple[XlaComputation, ..
             in each other more than MAX_DEPTH deep.
     """
     if not called:
-        return
+        return {}
     # Ops that say the same share their attributes: those seen without a computation are passed by.
-    without = {id(NO_ATTRIBUTES)}
+    without = set()
     # Of each: the ops to emit for it, and how deep; callees come before their callers.
     sizes: dict[XlaComputation, tuple[int, int]] = {}
-    entries = {computation}
+    callees: set[XlaComputation] = set()
     applied: dict[XlaComputation, int] = {}
     for one in (*called, computation):
         size, depth = len(one.ops), 0
         for op in one.ops:
-            if id(op.attributes) in without:
+            if op.attributes is NO_ATTRIBUTES or id(op.attributes) in without:
                 continue
             inside = called_in(op.attributes)
             if not inside:
                 without.add(id(op.attributes))
             for inner in inside:
                 if op.opcode in _CALLING:
-                    entries.add(inner)
+                    callees.add(inner)
                     continue
                 applied[inner] = applied.get(inner, 0) + 1
                 inner_size, inner_depth = sizes[inner]
                 size, depth = size + inner_size, max(depth, inner_depth + 1)
         sizes[one] = size, depth
+    entries = {computation, *callees}
     total = sum(sizes[one][0] for one in entries)
     repeated = total - sum(len(one.ops) for one in (*called, computation))
     if repeated > MAX_REPEATED_OPS:
@@ -152,6 +154,8 @@ def _check_regions(computation: XlaComputation, called: tuple[XlaComputation, ..
             f"fix: let an op in between apply xb.call of the next computation, which becomes a "
             f"function"
         )
+    unique = UniqueNames(["main"], separator="_")
+    return {one: unique.claim(encodable(one.name)) for one in called if one in callees}
 
 
 def _unverified(
@@ -179,23 +183,6 @@ def _unverified(
         f"{'; '.join(reports)}\nThis is a fault of xlabuilder; please report it.",
         detail=detail,
     )
-
-
-def _function_names(
-    computation: XlaComputation, called: tuple[XlaComputation, ...]
-) -> dict[XlaComputation, str]:
-    """A symbol for each computation that some op calls; the others become regions."""
-    if not called:
-        return {}
-    callees = {
-        callee
-        for one in (computation, *called)
-        for op in one.ops
-        if op.opcode in _CALLING
-        for callee in called_in(op.attributes)
-    }
-    unique = UniqueNames(["main"], separator="_")
-    return {c: unique.claim(encodable(c.name)) for c in called if c in callees}
 
 
 def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry: bool) -> Pieces:
@@ -234,7 +221,11 @@ def _argument_attributes(emitter: Emitter, computation: XlaComputation) -> list[
     for parameter, shape in zip(
         computation.parameters, computation.program_shape.parameters, strict=True
     ):
-        for path, leaf in zip(leaf_paths(shape), leaves(shape), strict=True):
+        # An array, as most parameters are, is its only leaf.
+        parts = (
+            [("", shape)] if shape.is_array else zip(leaf_paths(shape), leaves(shape), strict=True)
+        )
+        for path, leaf in parts:
             attributes = emitter.annotations(parameter)
             attributes["xlabuilder.name"] = quoted(f"{parameter.name}{path}")
             if isinstance(leaf, ArrayShape) and leaf.layout is not None:

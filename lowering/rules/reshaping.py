@@ -31,7 +31,10 @@ def dimension_lists(attributes: Mapping[str, Any]) -> Attributes:
 @direct("slice")
 def slice_bounds(attributes: Mapping[str, Any]) -> Attributes:
     starts, limits = attributes["start_indices"], attributes["limit_indices"]
-    strides = tuple(map(stride_within, starts, limits, attributes["strides"]))
+    strides = attributes["strides"]
+    if strides.count(1) == len(strides):
+        return dimension_lists(attributes)
+    strides = tuple(map(stride_within, starts, limits, strides))
     return dimension_lists({**attributes, "strides": strides})
 
 

@@ -124,8 +124,8 @@ class BytecodeWriter:
         self._strings: dict[str, int] = {}
         self._names: dict[str, Reference] = {}
         self._types: dict[str, Reference] = {}
-        # Of attributes: by MLIR text, or by the builtin dialect's encoding; and what is written.
-        self._attributes: dict[str | bytes, Reference] = {}
+        # Of attributes: by what was given, or by the builtin dialect's encoding; what is written.
+        self._attributes: dict[Attribute | bytes, Reference] = {}
         self._entries: list[tuple[bool, Pieces]] = []
         self.constant_bytes = 0
 
@@ -148,12 +148,13 @@ class BytecodeWriter:
 
     def attribute(self, attribute: Attribute) -> Reference:
         """An attribute by its MLIR text, or the elements of an array."""
-        if not isinstance(attribute, str):
-            return self._dense(attribute)
         found = self._attributes.get(attribute)
         if found is None:
             found = self._attributes[attribute] = reference(len(self._entries))
-            self._entries.append((False, [attribute.encode(), b"\0"]))
+            if isinstance(attribute, str):
+                self._entries.append((False, [attribute.encode(), b"\0"]))
+            else:
+                self._entries.append((True, self._dense(attribute)))
         return found
 
     def _encoded(self, encoding: bytes) -> Reference:
@@ -164,14 +165,12 @@ class BytecodeWriter:
             self._entries.append((True, [encoding]))
         return found
 
-    def _dense(self, elements: DenseElements) -> Reference:
+    def _dense(self, elements: DenseElements) -> Pieces:
         array = elements.array
         self.constant_bytes += array.nbytes
         data = np.ravel(array).view(np.uint8).data  # of ml_dtypes there is no buffer
-        head = _DENSE_ELEMENTS + self.type(type_text(elements.shape)) + reference(len(data))
-        found = reference(len(self._entries))
-        self._entries.append((True, [head, data]))
-        return found
+        head = _DENSE_ELEMENTS + self.type(type_text(elements.shape))
+        return [head + reference(len(data)), data]
 
     def text(self, text: str) -> Reference:
         """A string attribute."""

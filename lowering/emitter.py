@@ -13,8 +13,10 @@ a region is a hole in the pieces until then. Nothing recurses, however deep regi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from builder.computation import XlaComputation
 from builder.primitive_type import PrimitiveType
@@ -35,7 +37,7 @@ from lowering.bytecode import (
 from lowering.errors import LoweringError
 from lowering.flattening import flatten, unflatten
 from lowering.host_calls import PythonFunction
-from lowering.mlir_attributes import Attribute, dictionary, encodable, quoted
+from lowering.mlir_attributes import Attribute, DenseElements, dictionary, encodable, quoted
 from lowering.rules.registry import (
     APPLIED,
     ATTRIBUTES,
@@ -77,6 +79,34 @@ class _Definition(NamedTuple):
     flags: int
 
 
+class LargeConstant(NamedTuple):
+    """A constant that MLIR has still to be given the elements of.
+
+    Attributes:
+        position: the number of the operation in its function's block.
+        array: the elements.
+        shape: their shape.
+    """
+
+    position: int
+    array: np.ndarray[Any, Any]
+    shape: ArrayShape
+
+
+_LARGE_BYTES: Final = 4096
+
+
+def _is_large(op: XlaOp) -> bool:
+    array = op.attributes["value"]
+    return array.nbytes >= _LARGE_BYTES and not EXCEPTIONS["constant"](op)
+
+
+@lru_cache(maxsize=4096)
+def _zeros(shape: ArrayShape) -> DenseElements:
+    """An array of one element throughout, whose bits are 0."""
+    return DenseElements(np.zeros((), shape.element_type.dtype), shape)
+
+
 class _Applying(NamedTuple):
     """How an operation begins that applies computations."""
 
@@ -93,6 +123,7 @@ class Emitter:
 
     Attributes:
         functions: symbol names of the functions made for called computations.
+        large_constants: of each function, in order, the constants that are large.
         python_functions: the Python functions that are called, with their numbers, by `key`.
         has_streams: whether there is an infeed or outfeed.
         writer: the tables of the module.
@@ -104,6 +135,7 @@ class Emitter:
         "_heads",
         "_holes",
         "_kept",
+        "_large",
         "_location",
         "_locations",
         "_numbers",
@@ -114,6 +146,7 @@ class Emitter:
         "_unknown_location",
         "functions",
         "has_streams",
+        "large_constants",
         "python_functions",
         "writer",
     )
@@ -122,6 +155,7 @@ class Emitter:
         self.functions = functions
         self.python_functions: dict[Any, tuple[int, PythonFunction]] = {}
         self.has_streams = False
+        self.large_constants: list[list[LargeConstant]] = []
         self.writer = writer = BytecodeWriter()
         # Of the region being written: its pieces, the number of its operations, the numbers of
         # the values to come, and the regions inside it, which are still to be written.
@@ -129,6 +163,9 @@ class Emitter:
         self._operation_count = 0
         self._numbers: Iterator[Reference] = references(0)
         self._holes: list[tuple[int, RegionLike]] = []
+        # Of a function's own block: its large constants. (Those of regions inside are not found
+        # again so easily, and are written with the others.)
+        self._large: list[LargeConstant] | None = None
         # Of the op being lowered: its location; and, if it has annotations, the operations that
         # its rule has emitted, by the values that they define.
         self._unknown_location: Final = writer.unknown_location()
@@ -261,6 +298,8 @@ class Emitter:
                 if op.opcode == "parameter":
                     values.append(arguments[op.attributes["number"]])
                 else:
+                    self._operation_count += count
+                    count = 0
                     given = [values[operand.id] for operand in operands]
                     values.append(self._emit_anew(op, key, given))
                 continue
@@ -274,6 +313,8 @@ class Emitter:
 
     def _emit_anew(self, op: XlaOp, key: Any, operands: list[Value]) -> Value:
         """Emits an op that is the first of its kind, or takes more than a head and operands."""
+        if op.opcode == "constant" and self._large is not None and _is_large(op):
+            return self._emit_large_constant(op, self._large)
         begun: bytes | _Applying | None = self._applying.get(key)
         if begun is None or _is_annotated(op):
             begun = self._begun(op, key)
@@ -285,6 +326,19 @@ class Emitter:
         self._pieces += operands
         self._operation_count += 1
         return next(self._numbers)
+
+    def _emit_large_constant(self, op: XlaOp, large: list[LargeConstant]) -> Value:
+        """Emits a constant whose elements MLIR is given when it has read the module.
+
+        In bytecode they would be copied once more, which takes as long as MLIR's own copy.
+        """
+        shape, array = op.shape, op.attributes["value"]
+        assert isinstance(shape, ArrayShape)  # inference has said so
+        large.append(LargeConstant(self._operation_count, array, shape))
+        self.writer.constant_bytes += array.nbytes
+        self._location = self.location(op)
+        attributes: dict[str, Attribute] = {"value": _zeros(shape), **self.annotations(op)}
+        return self.value("stablehlo.constant", shape, [], attributes)
 
     def _begun(self, op: XlaOp, key: Any) -> bytes | _Applying | None:
         """The operation that an op becomes, up to its operands; None if it goes by its rule."""
@@ -386,7 +440,10 @@ class Emitter:
         body: Pieces = []
         one_region = reference(1 << 1 | 1)  # which sees no values from outside
         pieces = [self._head("func.func", (), said, HAS_REGIONS), one_region, body]
-        waiting = [_Hole(body, computation, 0, "func.return", locations)]
+        self._large = []
+        self.large_constants.append(self._large)
+        waiting = self._emit_region(_Hole(body, computation, 0, "func.return", locations))
+        self._large = None
         while waiting:
             waiting += self._emit_region(waiting.pop())
         return pieces

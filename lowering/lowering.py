@@ -8,6 +8,7 @@ branches) become regions, as StableHLO has them.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from jaxlib.mlir import ir
@@ -19,14 +20,14 @@ from builder.unique_names import UniqueNames
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
 from lowering import rules as rules  # enters the rules of every family
 from lowering.bytecode import Pieces
-from lowering.emitter import Emitter
+from lowering.emitter import Emitter, LargeConstant
 from lowering.errors import LoweringError, recorded_at
 from lowering.flattening import leaf_paths
 from lowering.mlir_attributes import array, dictionary, encodable, quoted
 from lowering.mlir_context import context_for
 from lowering.module import StablehloModule, read_name
 from lowering.stream_order import check_order
-from lowering.types import type_text
+from lowering.types import dense_attribute, mlir_type, type_text
 
 __all__ = ["lower"]
 
@@ -81,12 +82,26 @@ def lower(computation: XlaComputation) -> StablehloModule:
     try:
         # MLIR verifies what it reads.
         module = ir.Module.parse(code, context_for(emitter.writer.constant_bytes))
+        _fill(module, emitter.large_constants)
     except ir.MLIRError as error:
         raise _unverified(computation, called, error) from None
     if emitter.has_streams:
         check_order(computation, called)
     called_in_python = tuple(function for _, function in emitter.python_functions.values())
     return StablehloModule(module, computation.program_shape, called_in_python)
+
+
+def _fill(module: ir.Module, functions: Sequence[Sequence[LargeConstant]]) -> None:
+    """Gives the large constants of each function their elements."""
+    for view, constants in zip(module.body.operations, functions, strict=True):
+        if not constants:
+            continue
+        operations = enumerate(view.operation.regions[0].blocks[0].operations)
+        for position, elements, shape in constants:
+            operation = next(found for number, found in operations if number == position)
+            with module.context:
+                kind = mlir_type(shape, module.context)
+                operation.attributes["value"] = dense_attribute(elements, kind)
 
 
 def _need_computation(value: object) -> None:

@@ -181,3 +181,48 @@ def test_values_from_far_outside() -> None:
     for flag, number in itertools.product((True, False), (1, 7, 300)):
         got = run(np.bool_(flag), np.int32(number))
         assert got == reference_value(flag, number)
+
+
+def test_large_constants_wherever_they_stand() -> None:
+    """In the main function, in a called one, and inside of regions; one array in several ops."""
+    random = np.random.default_rng(3)
+    arrays = [random.standard_normal((50, 40)).astype(np.float32) for _ in range(4)]
+    first, second, third, fourth = arrays
+    first.flags.writeable = False
+    function = xb.XlaBuilder("called")
+    p = function.parameter(xb.f32[50, 40])
+    called = function.build(xb.sub(p, function.constant(second)))
+    b = xb.XlaBuilder("large")
+    x, n = b.parameter(xb.f32[50, 40], "x"), b.parameter(xb.s32[()], "n")
+    y = x + b.constant(first)
+    with b.frontend_attributes({"kind": "weights"}):
+        weights = b.constant(third)
+    y = xb.call(called, y * b.constant(first) + weights)
+
+    def body(state: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
+        count, value = state
+        return count + 1, value * value.builder.constant(fourth) + value.builder.constant(first)
+
+    _, y = xb.while_(lambda s: s[0] < n, body, [b.constant(0, xb.s32), y])
+    module = lowering.lower(b.build(y))
+    assert module.text.count("stablehlo.constant") == 8
+    assert module.text.count('mhlo.frontend_attributes = {kind = "weights"}') == 1
+    value = random.standard_normal((50, 40)).astype(np.float32)
+    expected = (value + first) * first + third - second
+    for _ in range(3):
+        expected = expected * fourth + first
+    got = lowering.compile(module, "cpu")(value, np.int32(3))
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("element_type", xb.primitive_type.ALL, ids=str)
+def test_large_constants_of_every_type(element_type: xb.PrimitiveType) -> None:
+    """Against the attribute that MLIR's own bindings make of the array."""
+    array = np.ascontiguousarray(small_numbers(element_type, (70, 61)))
+    b = xb.XlaBuilder("large")
+    module = lowering.lower(b.build(b.constant(array)))
+    block = module.module.body.operations[0].regions[0].blocks[0]
+    with module.module.context:
+        kind = mlir_type(element_type[70, 61], module.module.context)
+        expected = ir.DenseElementsAttr.get(array, type=kind)
+    assert f"dense<{str(expected).removeprefix('dense<')}" in str(block.operations[0])

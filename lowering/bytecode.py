@@ -14,7 +14,7 @@ is a `bytes` here, so that to write an operation is to string references togethe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, Final
 
@@ -118,15 +118,25 @@ class BytecodeWriter:
         constant_bytes: how large the elements of all constants are together.
     """
 
-    __slots__ = ("_attributes", "_entries", "_names", "_strings", "_types", "constant_bytes")
+    __slots__ = (
+        "_attributes",
+        "_entries",
+        "_names",
+        "_offsets",
+        "_strings",
+        "_types",
+        "constant_bytes",
+    )
 
     def __init__(self) -> None:
         self._strings: dict[str, int] = {}
         self._names: dict[str, Reference] = {}
         self._types: dict[str, Reference] = {}
-        # Of attributes: by what was given, or by the builtin dialect's encoding; what is written.
+        # Of attributes: by what was given, or by the builtin dialect's encoding; what is written;
+        # and for each its size, and whether it is encoded.
         self._attributes: dict[Attribute | bytes, Reference] = {}
-        self._entries: list[tuple[bool, Pieces]] = []
+        self._entries: list[bytes | memoryview] = []
+        self._offsets: list[Reference] = []
         self.constant_bytes = 0
 
     def _string(self, text: str) -> Reference:
@@ -150,27 +160,31 @@ class BytecodeWriter:
         """An attribute by its MLIR text, or the elements of an array."""
         found = self._attributes.get(attribute)
         if found is None:
-            found = self._attributes[attribute] = reference(len(self._entries))
+            found = self._attributes[attribute] = reference(len(self._offsets))
             if isinstance(attribute, str):
-                self._entries.append((False, [attribute.encode(), b"\0"]))
+                text = attribute.encode() + b"\0"
+                self._entries.append(text)
+                self._offsets.append(reference(len(text) << 1))
             else:
-                self._entries.append((True, self._dense(attribute)))
+                self._enter_elements(attribute)
         return found
+
+    def _enter_elements(self, elements: DenseElements) -> None:
+        array = elements.array
+        self.constant_bytes += array.nbytes
+        data = np.ravel(array).view(np.uint8).data  # of ml_dtypes there is no buffer
+        head = _DENSE_ELEMENTS + self.type(type_text(elements.shape)) + reference(len(data))
+        self._entries += head, data
+        self._offsets.append(reference((len(head) + len(data)) << 1 | 1))
 
     def _encoded(self, encoding: bytes) -> Reference:
         """An attribute in the encoding of the builtin dialect."""
         found = self._attributes.get(encoding)
         if found is None:
-            found = self._attributes[encoding] = reference(len(self._entries))
-            self._entries.append((True, [encoding]))
+            found = self._attributes[encoding] = reference(len(self._offsets))
+            self._entries.append(encoding)
+            self._offsets.append(reference(len(encoding) << 1 | 1))
         return found
-
-    def _dense(self, elements: DenseElements) -> Pieces:
-        array = elements.array
-        self.constant_bytes += array.nbytes
-        data = np.ravel(array).view(np.uint8).data  # of ml_dtypes there is no buffer
-        head = _DENSE_ELEMENTS + self.type(type_text(elements.shape))
-        return [head + reference(len(data)), data]
 
     def text(self, text: str) -> Reference:
         """A string attribute."""
@@ -204,28 +218,26 @@ class BytecodeWriter:
         # Dialects have their names, and operations theirs within them, from the strings too: the
         # strings, which are written first, are joined last.
         dialects = self._dialects()
-        references = [*self._types]
-        types = [(False, [text.encode(), b"\0"]) for text in references]
-        entries: Pieces = [piece for _, pieces in (*self._entries, *types) for piece in pieces]
+        types = [text.encode() + b"\0" for text in self._types]
         texts = [text.encode() + b"\0" for text in self._strings]
-        strings = [reference(len(texts)), *[reference(len(t)) for t in reversed(texts)], *texts]
+        lengths = [reference(len(text)) for text in reversed(texts)]
         return b"".join(
             (
                 _MAGIC,
                 reference(_VERSION),
                 _PRODUCER,
-                *_section(_STRINGS, strings),
+                *_section(_STRINGS, [reference(len(texts)), *lengths, *texts]),
                 *_section(_DIALECTS, dialects),
-                *_section(_ENTRIES, entries),
-                *_section(_OFFSETS, self._offsets(types)),
-                *_section(_IR, [reference(1 << 1), operation]),
+                *_section(_ENTRIES, [*self._entries, *types]),
+                *_section(_OFFSETS, self._sizes(types)),
+                *_section(_IR, [reference(1 << 1), *_flat(operation)]),
             )
         )
 
-    def _dialects(self) -> Pieces:
+    def _dialects(self) -> list[Reference]:
         """The dialects, builtin first, and the names of the operations of each."""
         numbers = {"builtin": 0}
-        operations: Pieces = []
+        operations: list[Reference] = []
         for name in self._names:
             # Operations are numbered in the order in which they stand here: each in a group of
             # its own, so that those of a dialect need not stand together.
@@ -237,18 +249,16 @@ class BytecodeWriter:
         ]
         return [reference(len(numbers)), *unversioned, *operations]
 
-    def _offsets(self, types: list[tuple[bool, Pieces]]) -> Pieces:
-        """The size of each attribute and each type, and whether it is text."""
-        pieces: Pieces = [reference(len(self._entries)), reference(len(types))]
-        for table in (self._entries, types):
-            if table:
-                pieces += reference(0), reference(len(table))
-                pieces += [reference(_size(entry) << 1 | encoded) for encoded, entry in table]
+    def _sizes(self, types: Sequence[bytes]) -> list[Reference]:
+        """The size of each attribute and each type, in a group of attributes and one of types.
+
+        They are of the builtin dialect, as far as need be: text says itself of which it is.
+        """
+        pieces = [reference(len(self._offsets)), reference(len(types))]
+        for sizes in (self._offsets, [reference(len(text) << 1) for text in types]):
+            if sizes:
+                pieces += reference(0), reference(len(sizes)), *sizes
         return pieces
-
-
-def _size(pieces: Pieces) -> int:
-    return sum(map(len, pieces))
 
 
 def _flat(pieces: Pieces) -> Iterable[bytes | memoryview]:
@@ -264,6 +274,5 @@ def _flat(pieces: Pieces) -> Iterable[bytes | memoryview]:
             stack.pop()
 
 
-def _section(kind: int, pieces: Pieces) -> Pieces:
-    flat = list(_flat(pieces))
-    return [bytes((kind,)), reference(_size(flat)), *flat]
+def _section(kind: int, pieces: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    return [bytes((kind,)), reference(sum(map(len, pieces))), *pieces]

@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 
 from builder.computation import XlaComputation, called_in
 from builder.errors import OperandError, shown
-from builder.shape import ArrayShape, TupleShape, leaf_count, leaves
+from builder.shape import ArrayShape, TupleShape, leaves
 from builder.unique_names import UniqueNames
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
 from lowering import rules as rules  # enters the rules of every family
@@ -222,11 +222,9 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
                 attributes["xlabuilder.parameter_names"] = array(map(quoted, names))
         if isinstance(shape.result, TupleShape):
             attributes["xlabuilder.result"] = quoted(str(shape.result))
-    locations = [
-        location
-        for parameter in computation.parameters
-        for location in [emitter.location(parameter)] * leaf_count(parameter.shape)
-    ]
+    locations = []
+    for parameter in computation.parameters:
+        locations += [emitter.location(parameter)] * len(emitter.types(parameter.shape))
     return emitter.function(attributes, computation, locations)
 
 

@@ -15,14 +15,15 @@ from typing import Any
 from builder.computation import XlaComputation
 from builder.errors import BuilderError, OperandError, SignatureError, shown
 from builder.recording import append
-from builder.shape import ProgramShape, Shape, TupleShape
-from builder.shared_callables import Facts, facts_of, found_again, is_own, keep
+from builder.shape import ProgramShape, Shape, TupleShape, interned_program_shape
+from builder.shared_callables import Facts, facts_to_keep, found_again, is_own, keep
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 
 __all__ = [
     "Recorded",
     "as_computation",
+    "build_all",
     "close_over",
     "found_or_recorded",
     "is_own",
@@ -54,23 +55,21 @@ class Recorded:
 
     def captures(self) -> list[tuple[XlaOp, XlaOp]]:
         """Pairs of an enclosing op and the op that stands for it inside."""
-        return [
-            (outer, inner)
-            for outer, inner in self.builder.captured.values()
-            if inner.opcode == "captured"
-        ]
+        captured = self.builder.captured
+        return [pair for pair in captured.values() if pair[1].opcode == "captured"]
 
 
-def _name_of(function: Any, fallback: str) -> str:
-    name = getattr(function, "__name__", "")
-    return name if isinstance(name, str) and name.isidentifier() else fallback
+@lru_cache(maxsize=4096)
+def _spoken(op: str, role: str) -> tuple[str, str]:
+    """The name of a computation without one of its own, and what messages call it."""
+    return f"{op.rstrip('_')}_{role.replace(' ', '_')}", f"the {role} of {op}"
 
 
-def _parameter_names(function: Any, count: int) -> list[str]:
+def _parameter_names(function: Any, count: int) -> Sequence[str]:
     """The callable's own argument names, where it has just as many positional ones."""
     code = getattr(function, "__code__", None)
     if code is not None and code.co_argcount == count and not code.co_flags & 0x04:
-        names = list(code.co_varnames[:count])
+        names: tuple[str, ...] = code.co_varnames[:count]
         if len(set(names)) == count:
             return names
     return [f"p{i}" for i in range(count)]
@@ -99,11 +98,15 @@ def record_callable(
         SignatureError: the callable takes another number of arguments.
         OperandError: it gave something else than XlaOps.
     """
-    builder = XlaBuilder(_name_of(function, f"{op.rstrip('_')}_{role.replace(' ', '_')}"))
-    builder.purpose = f"the {role} of {op}"
+    fallback, purpose = _spoken(op, role)
+    name = getattr(function, "__name__", "")
+    builder = XlaBuilder(name if isinstance(name, str) and name.isidentifier() else fallback)
+    builder.purpose = purpose
     builder.parent = enclosing
     names = _parameter_names(function, len(shapes))
-    parameters = [builder.parameter(s, n) for s, n in zip(shapes, names, strict=True)]
+    parameters = []
+    for number, shape in enumerate(shapes):
+        parameters.append(builder.add_parameter(shape, names[number], number))
     if enclosing is not None:
         builder.current_frontend_attributes = enclosing.current_frontend_attributes
         builder.current_sharding = enclosing.current_sharding
@@ -125,7 +128,8 @@ def record_callable(
                 ) from error
             raise
         try:
-            root = _as_root(op, role, builder, result)
+            is_own_op = type(result) is XlaOp and result.builder is builder
+            root = result if is_own_op else _as_root(op, role, builder, result)
         except RecursionError:
             raise OperandError(
                 f"{op}: {role} returned tuples nested too deep, or one that holds itself", op=op
@@ -139,9 +143,11 @@ def record_callable(
 
 def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
     if isinstance(result, (list, tuple)):
-        parts = [_as_root(op, role, builder, r) for r in result]
-        shape = TupleShape(p.shape for p in parts)
-        return append(builder, "tuple", shape, tuple(parts))
+        parts = [
+            r if type(r) is XlaOp and r.builder is builder else _as_root(op, role, builder, r)
+            for r in result
+        ]
+        return tuple_of(builder, parts)
     if type(result) is not XlaOp:
         fix = ""
         if result is None:
@@ -164,30 +170,59 @@ def build(recorded: Recorded) -> XlaComputation:
     return computation
 
 
+def build_all(ones: Sequence[XlaComputation | Recorded]) -> tuple[XlaComputation, ...]:
+    """The computations, of which none captured anything."""
+    return tuple([build(one) if type(one) is Recorded else one for one in ones])  # type: ignore[misc]
+
+
 def found_or_recorded(
     op: str,
     role: str,
-    function: Callable[..., Any],
+    computation: XlaComputation | Callable[..., Any],
     shapes: tuple[Shape, ...],
     enclosing: XlaBuilder,
     pass_arguments: bool = True,
+    *,
+    may_be_found: bool = True,
+    may_be_kept: bool = True,
 ) -> XlaComputation | Recorded:
-    """The computation that a callable gave before, or else the callable recorded.
+    """The computation itself, the one that a callable gave before, or the callable recorded.
 
     For ops whose callables may capture values of the enclosing builder. One that did is recorded
     each time, and so is one that takes frontend attributes or a sharding over.
+
+    Args:
+        op, role: for messages: which op, which of its arguments.
+        computation: an XlaComputation or a callable.
+        shapes: the parameters' shapes.
+        enclosing: the builder whose values may be captured.
+        pass_arguments: false to call a callable without arguments all the same.
+        may_be_found: false where it is known that a callable did not give one before.
+        may_be_kept: false where what it gives is for this once.
+
+    Raises:
+        OperandError: neither a computation nor callable.
     """
-    is_plain = is_unmarked(enclosing)
-    if is_plain:
-        found = found_again(op, role, function, shapes, pass_arguments)
-        if found is not None:
-            return found
-    facts = facts_of(function) if is_plain else None
+    if isinstance(computation, XlaComputation):
+        return computation
+    if not callable(computation):
+        raise OperandError(
+            f"{op}: {role} must be an XlaComputation or a callable, got {shown(computation)}\n"
+            f"fix: give a function of XlaOps, such as xb.neg or a lambda",
+            op=op,
+        )
+    facts = None
+    if may_be_kept and is_unmarked(enclosing):
+        if may_be_found:
+            found = found_again(op, role, computation, shapes, pass_arguments)
+            if found is not None:
+                return found
+        facts = facts_to_keep(op, role, computation, shapes, pass_arguments)
     recorded = record_callable(
-        op, role, function, shapes, enclosing=enclosing, pass_arguments=pass_arguments
+        op, role, computation, shapes, enclosing=enclosing, pass_arguments=pass_arguments
     )
     if facts is not None and not recorded.builder.captured:
-        recorded.kept_as = op, role, function, shapes, pass_arguments, facts
+        recorded.kept_as = op, role, computation, shapes, pass_arguments, facts
     return recorded
 
 
@@ -240,7 +275,7 @@ def as_computation(
     taken = tuple(shapes)
     found = found_again(op, role, computation, taken)
     if found is None:
-        facts = facts_of(computation)
+        facts = facts_to_keep(op, role, computation, taken)
         recorded = record_callable(op, role, computation, shapes)
         if facts is not None:
             recorded.kept_as = op, role, computation, taken, True, facts
@@ -265,17 +300,19 @@ def signature(one: XlaComputation | Recorded) -> ProgramShape:
     if isinstance(one, XlaComputation):
         return one.program_shape
     parameters = [one.builder.parameters[i] for i in range(len(one.builder.parameters))]
-    return ProgramShape(
-        (p.shape for p in parameters), one.root.shape, (p.name or "" for p in parameters)
+    return interned_program_shape(
+        tuple([p.shape for p in parameters]),
+        one.root.shape,
+        tuple([p.name or "" for p in parameters]),
     )
 
 
 def close_over(
     ones: Sequence[XlaComputation | Recorded], *, give_back: Sequence[bool]
 ) -> tuple[list[XlaComputation], list[XlaOp]]:
-    """Builds computations of one parameter, captured values turned into arguments.
+    """Builds computations of one parameter, of which any captured something.
 
-    When any of them captured something, each `T -> S` becomes `(T, captured...) -> S`, or
+    The captured values are turned into arguments: each `T -> S` becomes `(T, captured...) -> S`, or
     `(T, captured...) -> (S, captured...)` where `give_back` says so (the body of a loop).
 
     Returns:
@@ -287,8 +324,6 @@ def close_over(
             for outer, _ in one.captures():
                 outers.setdefault(id(outer), outer)
     captured = list(outers.values())
-    if not captured:
-        return [build(o) if isinstance(o, Recorded) else o for o in ones], []
     position = {key: index + 1 for index, key in enumerate(outers)}
     closed: list[XlaComputation] = []
     for one, gives in zip(ones, give_back, strict=True):
@@ -351,7 +386,10 @@ def append_captures(one: Recorded) -> list[XlaOp]:
 
 def tuple_of(builder: XlaBuilder, parts: Sequence[XlaOp]) -> XlaOp:
     """Records a tuple in `builder`, which may be one that is being recorded as a callable."""
-    return append(builder, "tuple", TupleShape(p.shape for p in parts), tuple(parts))
+    return append(builder, "tuple", _tuple_shape(tuple([p.shape for p in parts])), tuple(parts))
+
+
+_tuple_shape = lru_cache(maxsize=4096)(TupleShape)
 
 
 def element(op: XlaOp, index: int) -> XlaOp:

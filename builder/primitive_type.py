@@ -281,10 +281,13 @@ def from_dtype(dtype: Any) -> PrimitiveType:
     try:
         if dtype is None:  # which NumPy takes for float64
             raise TypeError
-        resolved = np.dtype(dtype).newbyteorder("=")
+        resolved = np.dtype(dtype)
+        found = _BY_DTYPE.get(resolved)
+        if found is None:  # asked for first, as turning the bytes takes a third of the whole
+            resolved = resolved.newbyteorder("=")
+            found = _BY_DTYPE.get(resolved)
     except Exception:  # NumPy refuses what it can't read in several ways
         raise PrimitiveTypeError(f"{shown(dtype)} is not a NumPy data type") from None
-    found = _BY_DTYPE.get(resolved)
     if found is None:
         _load_ml_dtypes()
         found = _BY_DTYPE.get(resolved)

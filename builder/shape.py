@@ -199,7 +199,7 @@ class TupleShape:
         elements: the shapes of the elements.
         leaf_count: number of arrays and tokens inside, tuples looked through.
         is_static: no dimension inside is dynamic.
-        has_layout: an array inside has another layout than the default one.
+        has_layout: a layout was asked for of an array inside.
     """
 
     __slots__ = ("elements", "has_layout", "is_static", "leaf_count")
@@ -230,7 +230,12 @@ class TupleShape:
         shape.elements = parts
         shape.leaf_count = sum(leaf_count(p) for p in parts)
         shape.is_static = all(p.is_static for p in parts)
-        shape.has_layout = any(without_layout(p) is not p for p in parts)
+        shape.has_layout = any(
+            p.has_layout
+            if isinstance(p, TupleShape)
+            else isinstance(p, ArrayShape) and p.layout is not None
+            for p in parts
+        )
         return _INTERNED_TUPLES.setdefault(parts, shape)
 
     def __str__(self) -> str:
@@ -378,12 +383,12 @@ def array_shape(
         f32[2,<=3]{0,1}
     """
     is_plain = dynamic_dimensions is None and layout is None
-    if is_plain and type(dimensions) is tuple and type(element_type) is PrimitiveType:
-        # One that was made before, out of plain numbers: a sixth of the time.
-        found = _INTERNED.get((element_type, dimensions, static(len(dimensions)), None))
-        if found is not None and all(type(size) is int for size in dimensions):
-            return found
     element = pt.as_primitive_type(element_type)
+    if is_plain and type(dimensions) is tuple and all(type(size) is int for size in dimensions):
+        # One that was made before, out of plain numbers: a sixth of the time.
+        found = _INTERNED.get((element, dimensions, static(len(dimensions)), None))
+        if found is not None:
+            return found
     if not element.is_array_element:
         raise ShapeInferenceError(f"shape: {element} is not an element type of arrays")
     try:

@@ -8,6 +8,9 @@ its code: globals, what it closes over, defaults, names of modules. A function o
 be said (it holds a list or an object, imports or assigns something, prints, counts its calls,
 draws random numbers, is a method) is called each time.
 
+Of a function that closes over something else each time, so that nothing is found again for long,
+only every eighth computation is kept, until one is.
+
 The computation that is given again is the same object, so that lowering sees that it is. Its ops
 keep the lines on which they were first recorded.
 """
@@ -28,7 +31,7 @@ from builder.computation import XlaComputation
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape
 
-__all__ = ["Facts", "facts_of", "found_again", "is_own", "keep"]
+__all__ = ["Facts", "facts_to_keep", "found_again", "is_own", "keep"]
 
 _MISSING: Final = object()
 
@@ -155,10 +158,8 @@ def _contents(function: FunctionType) -> tuple[Any, ...] | None:
         return None  # closes over a name that has no value yet
 
 
-def facts_of(function: Any) -> Facts | None:
+def _facts_of(function: FunctionType) -> Facts | None:
     """What the result of `function` depends on; None if that can't be told."""
-    if type(function) is not FunctionType:
-        return None
     contents = _contents(function)
     if contents is None:
         return None
@@ -317,17 +318,27 @@ def _walk(code: CodeType, free: frozenset[str]) -> Iterator[Read]:
 
 Key = tuple[str, str, tuple[Shape, ...], bool, int]
 
-# Weakly: computations may be large, and go with the last graph that applies them.
-_KEPT: Final[dict[Key, list[tuple[Facts, ref[XlaComputation]]]]] = {}
+
+class _Forms(list[tuple[tuple[int, ...], Facts, ref[XlaComputation]]]):
+    """What is kept of one function, and how often it was recorded since one was found again.
+
+    The computations weakly: they may be large, and go with the last graph that applies them.
+    """
+
+    __slots__ = ("misses",)
+
+    def __init__(self) -> None:
+        self.misses = 0
+
+
+_KEPT: Final[dict[Key, _Forms]] = {}
 _MOST_KEYS: Final = 1024
 _MOST_OF_ONE_CODE: Final = 8
 """As many forms of one function are kept, which close over other values: the last ones."""
 
-
-def _key(
-    op: str, role: str, function: FunctionType, shapes: tuple[Shape, ...], passed: bool
-) -> Key:
-    return op, role, shapes, passed, id(function.__code__)
+_MOST_MISSES: Final = 64
+_KEPT_AFTER_MISSES: Final = 8
+"""After so many misses only one form in so many is kept, until one is found again."""
 
 
 def found_again(
@@ -340,11 +351,44 @@ def found_again(
     """The computation that this callable gave before, if it must give the same now."""
     if type(function) is not FunctionType:
         return None
-    for facts, kept in _KEPT.get(_key(op, role, function, shapes, pass_arguments), ()):
-        computation = kept()
-        if computation is not None and facts.hold_for(function):
-            return computation
+    forms = _KEPT.get((op, role, shapes, pass_arguments, id(function.__code__)))
+    if forms is not None:
+        contents = _contents(function)
+        if contents is None:
+            return None
+        # Forms of one function differ by these, which takes a tenth of the time to see.
+        given = tuple(map(id, contents))
+        for ids, facts, kept in forms:
+            if ids == given:
+                computation = kept()
+                if computation is not None and facts.hold_for(function):
+                    forms.misses = 0
+                    return computation
     return None
+
+
+def facts_to_keep(
+    op: str,
+    role: str,
+    function: Any,
+    shapes: tuple[Shape, ...],
+    pass_arguments: bool = True,
+) -> Facts | None:
+    """What the result of `function` depends on; None if it is not to be kept.
+
+    A function that closes over other values each time is looked through every eighth time, which
+    saves an eighth of recording it.
+    """
+    if type(function) is not FunctionType:
+        return None
+    forms = _KEPT.get((op, role, shapes, pass_arguments, id(function.__code__)))
+    if forms is not None:
+        forms.misses += 1
+        if forms.misses >= _MOST_MISSES + _KEPT_AFTER_MISSES:
+            forms.misses = _MOST_MISSES
+        elif forms.misses > _MOST_MISSES:
+            return None
+    return _facts_of(function)
 
 
 def keep(
@@ -362,6 +406,9 @@ def keep(
         return
     if len(_KEPT) >= _MOST_KEYS:
         _KEPT.clear()
-    kept = _KEPT.setdefault(_key(op, role, function, shapes, pass_arguments), [])
-    kept.append((facts, ref(computation)))
+    key = op, role, shapes, pass_arguments, id(function.__code__)
+    kept = _KEPT.get(key)
+    if kept is None:
+        kept = _KEPT.setdefault(key, _Forms())
+    kept.append((tuple(map(id, facts.contents)), facts, ref(computation)))
     del kept[:-_MOST_OF_ONE_CODE]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from builder.errors import BuilderError, OperandError, shown
 from builder.recording import append
 from builder.shape import (
     TOKEN_SHAPE,
+    ArrayShape,
     Shape,
     ShapeLike,
     TupleShape,
@@ -48,6 +48,12 @@ def _id_shape(op: str) -> Shape:
     from builder.shape_inference import collectives  # inference is loaded after this module
 
     return collectives.replica_id() if op == "replica_id" else collectives.partition_id()
+
+
+@lru_cache(maxsize=4096)
+def _numbered(number: int) -> Mapping[str, Any]:
+    """The attributes of a parameter, shared by those of the same number."""
+    return MappingProxyType({"number": number})
 
 
 @lru_cache(maxsize=4096)
@@ -164,14 +170,18 @@ class XlaBuilder:
 
         Operation Semantics: Parameter.
         """
-        self.check_open("parameter")
-        resolved = shape_argument("parameter", "shape", shape)
+        if self.built:
+            self.check_open("parameter")
+        if isinstance(shape, (ArrayShape, TupleShape)):
+            resolved: Shape = shape
+        else:
+            resolved = shape_argument("parameter", "shape", shape)
         if name is not None and not isinstance(name, str):
             raise OperandError(f"parameter: name is a string, got {shown(name)}", op="parameter")
         if number is None:
-            number = next(
-                i for i in itertools.count(len(self.parameters)) if i not in self.parameters
-            )
+            number = len(self.parameters)
+            while number in self.parameters:
+                number += 1
         elif isinstance(number, bool) or not isinstance(number, int):
             raise OperandError(
                 f"parameter: number must be a whole number, got {shown(number)}", op="parameter"
@@ -209,15 +219,20 @@ class XlaBuilder:
                 op="parameter",
                 shapes={label: resolved},
             )
+        return self.add_parameter(resolved, label, int(number))
+
+    def add_parameter(self, shape: Shape, name: str, number: int) -> XlaOp:
+        """`parameter` where the name and the number are known to be free."""
         # The layout is a fact of the entry, not of the value: ops see the shape without it.
-        shape_of_value = without_layout(resolved)
-        attributes: dict[str, Any] = {"number": number}
-        if resolved is not shape_of_value:
-            attributes["shape_with_layout"] = resolved
+        shape_of_value = without_layout(shape)
+        if shape is shape_of_value:
+            attributes = _numbered(number)
+        else:
+            attributes = {"number": number, "shape_with_layout": shape}
         op = append(self, "parameter", shape_of_value, (), attributes)
-        op.name = label
+        op.name = name
         self.parameters[number] = op
-        self.parameter_names.add(label)
+        self.parameter_names.add(name)
         return op
 
     def constant(self, value: Any, element_type: Any = None) -> XlaOp:
@@ -602,7 +617,8 @@ class XlaBuilder:
             >>> b.build(x + x).program_shape
             (x: f32[4]) -> f32[4]
         """
-        self.check_open("build")
+        if self.built:
+            self.check_open("build")
         if self.child is not None:
             raise BuilderError(
                 f"build: {self.child.purpose} is still being recorded into {self.name!r}",
@@ -643,5 +659,5 @@ class XlaBuilder:
         self.built = True
         self.is_open = False
         return XlaComputation(
-            self.name, self.ops, root, tuple(self.parameters[n] for n in range(count))
+            self.name, self.ops, root, tuple([self.parameters[n] for n in range(count)])
         )

@@ -20,10 +20,10 @@ from builder.nested import (
     append_captures,
     as_computation,
     build,
+    build_all,
     close_over,
     found_or_recorded,
     is_unmarked,
-    record_callable,
     signature,
 )
 from builder.ops.operands import need_op, need_ops
@@ -32,6 +32,7 @@ from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import Shape
 from builder.shape_inference.check import flag, integer
 from builder.shared_callables import found_again
+from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -51,6 +52,9 @@ _SEQUENCES = (list, builtins.tuple)
 
 _tuple_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.tuple)
 _barrier_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.optimization_barrier)
+_while_shape = lru_cache(maxsize=4096)(shape_inference.control_flow.while_)
+_conditional_shape = lru_cache(maxsize=4096)(shape_inference.control_flow.conditional)
+_call_shape = lru_cache(maxsize=4096)(shape_inference.control_flow.call)
 _composite_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.composite_call)
 
 
@@ -152,51 +156,39 @@ def _state(name: str, argument: str, value: Any) -> XlaOp:
     return need_op(name, argument, value)
 
 
-def _record(
-    name: str,
-    role: str,
-    computation: Applied,
-    shapes: Sequence[Shape],
-    beside: Sequence[XlaOp],
-    pass_arguments: bool = True,
-    may_be_found: bool = True,
-) -> XlaComputation | Recorded:
-    """The computation itself, or a callable recorded with captures allowed."""
-    if isinstance(computation, XlaComputation):
-        return computation
-    if not callable(computation):
-        raise OperandError(
-            f"{name}: {role} must be an XlaComputation or a callable, got {shown(computation)}\n"
-            f"fix: give a function of XlaOps, such as xb.neg or a lambda",
-            op=name,
-        )
-    enclosing = resolve_builder(name, *beside)
-    if may_be_found:
-        taken = builtins.tuple(shapes)
-        return found_or_recorded(name, role, computation, taken, enclosing, pass_arguments)
-    return record_callable(
-        name, role, computation, shapes, enclosing=enclosing, pass_arguments=pass_arguments
-    )
-
-
-Wanted = builtins.tuple[str, Applied, Sequence[Shape], bool]
+Wanted = builtins.tuple[str, Applied, builtins.tuple[Shape, ...], bool]
 """A role, the computation for it, what it takes, and whether a callable is given that."""
 
 
 def _record_all(
-    name: str, wanted: Sequence[Wanted], beside: Sequence[XlaOp]
-) -> list[XlaComputation | Recorded]:
-    """The computations of one op, which take what any of them captures as well."""
-    ones = [
-        _record(name, role, computation, shapes, beside, passed)
-        for role, computation, shapes, passed in wanted
-    ]
-    if any(isinstance(one, Recorded) and one.captures() for one in ones):
+    name: str,
+    wanted: Sequence[Wanted],
+    builder: XlaBuilder,
+    known: Sequence[XlaComputation | None] | None,
+) -> builtins.tuple[list[XlaComputation | Recorded], bool]:
+    """The computations of one op, and whether any of them captures something.
+
+    The others then take that as well. What `_known` gave for each is not asked for again.
+    """
+    ones: list[XlaComputation | Recorded] = []
+    has_captures = False
+    for index, (role, computation, shapes, passed) in enumerate(wanted):
+        one: XlaComputation | Recorded | None = None if known is None else known[index]
+        if one is None:
+            one = found_or_recorded(
+                name, role, computation, shapes, builder, passed, may_be_found=known is None
+            )
+            if isinstance(one, Recorded) and one.captures():
+                has_captures = True
+        ones.append(one)
+    if has_captures:
         # A callable that was found again must take that, too: it is recorded after all.
         for index, (role, computation, shapes, passed) in enumerate(wanted):
             if not isinstance(ones[index], Recorded):
-                ones[index] = _record(name, role, computation, shapes, beside, passed, False)
-    return ones
+                ones[index] = found_or_recorded(
+                    name, role, computation, shapes, builder, passed, may_be_kept=False
+                )
+    return ones, has_captures
 
 
 def _known(
@@ -242,8 +234,9 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
             "fix: a computation without parameters is called with builder.call(computation)",
             op="call",
         )
-    shapes = [a.shape for a in arguments]
-    recorded = _record("call", "computation", computation, shapes, arguments)
+    builder = resolve_builder("call", *arguments)
+    shapes = _shapes_of(arguments)
+    recorded = found_or_recorded("call", "computation", computation, shapes, builder)
     if isinstance(recorded, Recorded):
         arguments = (*arguments, *append_captures(recorded))
     applied = build(recorded) if isinstance(recorded, Recorded) else recorded
@@ -255,7 +248,7 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
 def _call_plan(
     applied: XlaComputation, operands: builtins.tuple[Shape, ...]
 ) -> builtins.tuple[Shape, Mapping[str, Any]]:
-    shape = shape_inference.control_flow.call(applied.program_shape, operands)
+    shape = _call_shape(applied.program_shape, operands)
     return shape, MappingProxyType({"to_apply": applied})
 
 
@@ -309,9 +302,10 @@ def composite_call(
             f"composite_call: name must be a string, got {shown(name)}", op="composite_call"
         )
     number = 0 if version is None else integer("composite_call", "version", version)
-    shapes = [a.shape for a in arguments]
-    recorded = _record("composite_call", "computation", computation, shapes, arguments)
-    with undone_on_error(resolve_builder("composite_call", *arguments)):
+    builder = resolve_builder("composite_call", *arguments)
+    shapes = _shapes_of(arguments)
+    recorded = found_or_recorded("composite_call", "computation", computation, shapes, builder)
+    with undone_on_error(builder):
         if isinstance(recorded, Recorded):
             arguments = (*arguments, *append_captures(recorded))
         applied = build(recorded) if isinstance(recorded, Recorded) else recorded
@@ -434,16 +428,18 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
             "while_: init must be an XlaOp or a sequence of at least one, got none", op="while_"
         )
     builder = resolve_builder("while_", *beside)
+    known = None
     if is_unmarked(builder) and (type(init) is XlaOp or type(init) in _SEQUENCES):
-        # Nothing to record but the loop itself: a tenth of the time.
         shape = init.shape if type(init) is XlaOp else _tuple_shape(_shapes_of(beside))
         test = _known("while_", "condition", condition, (shape,))
         step = _known("while_", "body", body, (shape,))
         if test is not None and step is not None:
+            # Nothing to record but the loop itself: a tenth of the time.
             attributes = step.planned(("while", test, shape), _while_attributes, test, step, shape)
             return record("while", shape, (_state("while_", "init", init),), attributes)
+        known = test, step
     with undone_on_error(builder):
-        return _while(condition, body, _state("while_", "init", init))
+        return _while(builder, condition, body, _state("while_", "init", init), known)
 
 
 def _shapes_of(ops: Sequence[XlaOp]) -> builtins.tuple[Shape, ...]:
@@ -453,20 +449,27 @@ def _shapes_of(ops: Sequence[XlaOp]) -> builtins.tuple[Shape, ...]:
 def _while_attributes(
     condition: XlaComputation, body: XlaComputation, state: Shape
 ) -> Mapping[str, XlaComputation]:
-    shape_inference.control_flow.while_(condition.program_shape, body.program_shape, state)
+    _while_shape(condition.program_shape, body.program_shape, state)
     return MappingProxyType({"condition": condition, "body": body})
 
 
-def _while(condition: Applied, body: Applied, state: XlaOp) -> XlaOp:
-    shapes = [state.shape]
+def _while(
+    builder: XlaBuilder,
+    condition: Applied,
+    body: Applied,
+    state: XlaOp,
+    known: Sequence[XlaComputation | None] | None,
+) -> XlaOp:
+    shapes = (state.shape,)
     wanted = [("condition", condition, shapes, True), ("body", body, shapes, True)]
-    test, step = _record_all("while_", wanted, (state,))
-    shape_inference.control_flow.while_(signature(test), signature(step), state.shape)
-    (condition, body), captured = close_over([test, step], give_back=[False, True])
-    if not captured:
+    ones, has_captures = _record_all("while_", wanted, builder, known)
+    if not has_captures:
+        condition, body = build_all(ones)
         key = ("while", condition, state.shape)
         attributes = body.planned(key, _while_attributes, condition, body, state.shape)
         return record("while", state.shape, (state,), attributes)
+    _while_shape(signature(ones[0]), signature(ones[1]), state.shape)
+    (condition, body), captured = close_over(ones, give_back=[False, True])
     # The loop carries what it captured along with the state.
     widened = tuple(state, *captured)
     attributes = {"condition": condition, "body": body}
@@ -534,23 +537,30 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
     beside = [v for o in operands for v in (o if isinstance(o, _SEQUENCES) else [o])]
     ops = [v for v in beside if type(v) is XlaOp]
     builder = resolve_builder("conditional", which, *ops)
+    known = None
     are_plain = len(ops) == len(operands) == len(computations) > 0
-    if are_plain and is_unmarked(builder) and all(type(o) is XlaOp for o in operands):
-        # Nothing to record but the op itself, as each operand is one op: a tenth of the time.
+    if are_plain and is_unmarked(builder) and False not in [type(o) is XlaOp for o in operands]:
         shapes = _shapes_of(ops)
         known = [
-            _known("conditional", f"branch {i}", computation, (shape,))
+            _known("conditional", _branch(i), computation, (shape,))
             for i, (computation, shape) in enumerate(zip(computations, shapes, strict=True))
         ]
         branches = builtins.tuple([one for one in known if one is not None])
         if len(branches) == len(known):
+            # Nothing to record but the op itself, as each operand is one op: a tenth of the time.
             key = ("conditional", branches, which.shape, shapes, predicated)
             shape, attributes = branches[0].planned(
                 key, _conditional_plan, branches, which.shape, shapes, predicated
             )
             return record("conditional", shape, (which, *ops), attributes)
     with undone_on_error(builder):
-        return _conditional(predicated, which, computations, operands)
+        return _conditional(builder, predicated, which, computations, operands, known)
+
+
+@lru_cache(maxsize=4096)
+def _branch(number: int) -> str:
+    """The role of a branch."""
+    return f"branch {number}"
 
 
 def _conditional_plan(
@@ -559,47 +569,48 @@ def _conditional_plan(
     operands: builtins.tuple[Shape, ...],
     predicated: bool,
 ) -> builtins.tuple[Shape, Mapping[str, Any]]:
-    signatures = [branch.program_shape for branch in branches]
-    shape = shape_inference.control_flow.conditional(
-        which, signatures, operands, predicated=predicated
-    )
+    signatures = builtins.tuple([branch.program_shape for branch in branches])
+    shape = _conditional_shape(which, signatures, operands, predicated=predicated)
     return shape, MappingProxyType({"branch_computations": branches})
 
 
 def _conditional(
-    predicated: bool, which: XlaOp, computations: list[Any], operands: list[Any]
+    builder: XlaBuilder,
+    predicated: bool,
+    which: XlaOp,
+    computations: list[Any],
+    operands: list[Any],
+    known: Sequence[XlaComputation | None] | None,
 ) -> XlaOp:
     given = [
         which.builder.empty_tuple()
         if o is None
+        else o
+        if type(o) is XlaOp
         else _state("conditional", f"branch operand {i}", o)
         for i, o in enumerate(operands)
     ]
     wanted: list[Wanted] = [
         (
-            f"branch {i}",
+            _branch(i),
             computation,
-            [given[i].shape] if i < len(given) else [],
+            (given[i].shape,) if i < len(given) else (),
             i < len(given) and operands[i] is not None,
         )
         for i, computation in enumerate(computations)
     ]
-    branches = _record_all("conditional", wanted, (which, *given))
-    shape = shape_inference.control_flow.conditional(
-        which.shape,
-        [signature(b) for b in branches],
-        [o.shape for o in given],
-        predicated=predicated,
-    )
-    closed, captured = close_over(branches, give_back=[False] * len(branches))
-    if not captured:
-        done = builtins.tuple(closed)
-        shapes = _shapes_of(given)
+    ones, has_captures = _record_all("conditional", wanted, builder, known)
+    shapes = _shapes_of(given)
+    if ones and not has_captures:
+        done = build_all(ones)
         key = ("conditional", done, which.shape, shapes, predicated)
         shape, attributes = done[0].planned(
             key, _conditional_plan, done, which.shape, shapes, predicated
         )
         return record("conditional", shape, (which, *given), attributes)
+    signatures = builtins.tuple([signature(one) for one in ones])
+    shape = _conditional_shape(which.shape, signatures, shapes, predicated=predicated)
+    closed, captured = close_over(ones, give_back=[False] * len(ones))
     given = [tuple(o, *captured) for o in given]
     attributes = {"branch_computations": builtins.tuple(closed)}
     return record("conditional", shape, (which, *given), attributes)
@@ -611,6 +622,10 @@ def _conditional_arguments(
     """Which form it is, the choice, the computations and the operands."""
     predicated = ("pred", "true_operand", "true_computation", "false_operand", "false_computation")
     indexed = ("branch_index", "branch_computations", "branch_operands")
+    if len(arguments) == 5 and not named:
+        # The form of nearly all, in a fifth of the time.
+        pred, on_true, true_computation, on_false, false_computation = arguments
+        return True, pred, [true_computation, false_computation], [on_true, on_false]
     count = len(arguments) + len(named)
     for form in (predicated, indexed):
         if count != len(form) or any(n not in form[len(arguments) :] for n in named):

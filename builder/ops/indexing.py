@@ -366,6 +366,10 @@ def gather(
     return record("gather", shape, (operand, start_indices), attributes)
 
 
+# By signatures, which computations of equal shapes have in common, for callables recorded anew.
+_scatter_shape = lru_cache(maxsize=4096)(infer.scatter)
+
+
 def _scatter_plan(
     operands: tuple[Shape, ...],
     scatter_indices: Shape,
@@ -375,7 +379,7 @@ def _scatter_plan(
     indices_are_sorted: bool,
     unique_indices: bool,
 ) -> tuple[Shape, Mapping[str, Any]]:
-    shape = infer.scatter(operands, scatter_indices, updates, applied.program_shape, numbers)
+    shape = _scatter_shape(operands, scatter_indices, updates, applied.program_shape, numbers)
     attributes = {
         "to_apply": applied,
         "dimension_numbers": numbers,

@@ -261,6 +261,24 @@ class TestTupleShape:
     def test_dynamic_inside(self) -> None:
         assert not xb.parse_shape("(f32[2], (s32[<=2]))").is_static
 
+    @pytest.mark.parametrize(
+        ("text", "has_layout"),
+        [
+            ("()", False),
+            ("(f32[2,3], token[], (s32[]))", False),
+            ("(f32[2,3]{0,1}, s32[])", True),
+            ("(f32[2,3]{1,0}, s32[])", True),
+            ("(s32[], (token[], (f32[2,3]{0,1})))", True),
+        ],
+    )
+    def test_layout_inside(self, text: str, has_layout: bool) -> None:
+        shape = xb.parse_shape(text)
+        assert isinstance(shape, xb.TupleShape)
+        assert shape.has_layout is has_layout
+        parameter = xb.XlaBuilder().parameter(shape)
+        assert ("shape_with_layout" in parameter.attributes) is has_layout
+        assert "{" not in str(parameter.shape)
+
     @pytest.mark.parametrize("elements", [3, "f32[2]", np.array(3)])
     def test_no_sequence(self, elements: Any) -> None:
         with pytest.raises(xb.OperandError, match="expected a sequence of shapes"):

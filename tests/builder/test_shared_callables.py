@@ -338,11 +338,26 @@ def test_what_can_not_change_is_shared(x: xb.XlaOp, value: Any) -> None:
     assert reduced(x, function) is reduced(x, function)
 
 
+def _multiplied_by(factor: float) -> Callable[..., Any]:
+    return lambda a, b: a + b * factor
+
+
 def test_only_so_many_forms_are_kept(x: xb.XlaOp) -> None:
-    functions = [_closing_over(float(n)) for n in range(1, 40)]
+    functions = [_multiplied_by(float(n)) for n in range(1, 40)]
     last = [reduced(x, function) for function in functions][-1]
     assert reduced(x, functions[-1]) is last
     assert max(map(len, shared_callables._KEPT.values())) <= 8
+
+
+def test_what_is_given_again_after_many_others_is_shared_before_long(x: xb.XlaOp) -> None:
+    many = [reduced(x, _multiplied_by(float(n))) for n in range(1, 300)]
+    assert [constants(c) for c in many] == [[float(n)] for n in range(1, 300)]
+    for factor in (-1.0, -2.0):
+        function = _multiplied_by(factor)
+        found = [reduced(x, function) for _ in range(20)]
+        assert len({id(c) for c in found}) <= 8
+        assert found[-1] is found[-2]
+        assert constants(found[-1]) == [factor]
 
 
 def test_an_error_is_raised_each_time(x: xb.XlaOp) -> None:

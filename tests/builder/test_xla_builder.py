@@ -37,6 +37,12 @@ class TestParameters:
         assert c.parameters == (first, second, third)
         assert str(c.program_shape) == "(a: f32[1], b: f32[2], c: f32[3]) -> f32[2]"
 
+    def test_the_next_number_passes_by_those_that_were_chosen(self) -> None:
+        b = xb.XlaBuilder()
+        for number in (1, 2):
+            b.parameter(xb.f32[2], number=number)
+        assert [b.parameter(xb.f32[2]).name for _ in range(2)] == ["p3", "p4"]
+
     @pytest.mark.parametrize(
         ("shape", "expected"),
         [

@@ -96,8 +96,9 @@ def test_ten_thousand_calls_of_functions_of_one_name() -> None:
     def calls(count: int) -> xb.XlaComputation:
         b = xb.XlaBuilder("<lambda>")
         x = b.parameter(xb.f32[()], "x")
-        for _ in range(count):
-            x = xb.call(lambda v: v, x)
+        for number in range(count):
+            # The default makes another function of it, which is not shared.
+            x = xb.call(lambda v, _number=number: v, x)
         return b.build(x)
 
     computation = calls(10_000)

@@ -234,10 +234,14 @@ def _map_arguments(
     return builtins.tuple(intern_array(s.element_type, ()) for s in shapes), first
 
 
+# By signatures, which computations of equal shapes have in common, for callables recorded anew.
+_map_shape = lru_cache(maxsize=4096)(shape_inference.elementwise.map)
+
+
 def _map_plan(
     shapes: builtins.tuple[Shape, ...], applied: XlaComputation, places: builtins.tuple[int, ...]
 ) -> builtins.tuple[ArrayShape, Mapping[str, Any]]:
-    shape = shape_inference.elementwise.map(shapes, applied.program_shape, places)
+    shape = _map_shape(shapes, applied.program_shape, places)
     first = _map_arguments(shapes)[1]
     for scalar in shapes:
         if shape.rank and not (isinstance(scalar, ArrayShape) and scalar.rank):

@@ -86,6 +86,10 @@ def reduce(
     return _reduce("reduce", operands, init_values, computation, places)
 
 
+# By signatures, which computations of equal shapes have in common, for callables recorded anew.
+_reduce_shape = lru_cache(maxsize=4096)(shape_inference.reduction.reduce)
+
+
 def _plan(
     name: str,
     operands: tuple[Shape, ...],
@@ -93,8 +97,7 @@ def _plan(
     applied: XlaComputation,
     places: tuple[int, ...],
 ) -> tuple[Shape, Mapping[str, Any]]:
-    signature = applied.program_shape
-    shape = shape_inference.reduction.reduce(operands, init_values, signature, places, name)
+    shape = _reduce_shape(operands, init_values, applied.program_shape, places, name)
     return shape, MappingProxyType({"to_apply": applied, "dimensions": places})
 
 

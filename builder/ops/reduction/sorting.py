@@ -110,10 +110,14 @@ def _pairs_of_scalars(shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
     return tuple(intern_array(t, ()) for t in _element_types(shapes) for _ in range(2))
 
 
+# By signatures, which computations of equal shapes have in common, for callables recorded anew.
+_sort_shape = lru_cache(maxsize=4096)(shape_inference.reduction.sort)
+
+
 def _sort_plan(
     shapes: tuple[Shape, ...], applied: XlaComputation, dimension: int, is_stable: bool
 ) -> tuple[Shape, Mapping[str, Any]]:
-    shape = shape_inference.reduction.sort(shapes, applied.program_shape, dimension)
+    shape = _sort_shape(shapes, applied.program_shape, dimension)
     check = Check.numbered("sort", "operand", shapes[:1])
     number = shape_inference.reduction.sorted_dimension(check, dimension)
     attributes = {"dimension": number, "is_stable": is_stable, "to_apply": applied}

@@ -51,6 +51,10 @@ def _window_attributes(base: Shape, window: Window) -> dict[str, Any]:
     return shape_inference.reduction.window_over(check, "base", *window)._asdict()
 
 
+# By signatures, which computations of equal shapes have in common, for callables recorded anew.
+_reduce_window_shape = lru_cache(maxsize=4096)(shape_inference.reduction.reduce_window)
+
+
 def _reduce_window_plan(
     op: str,
     operands: tuple[Shape, ...],
@@ -58,8 +62,8 @@ def _reduce_window_plan(
     computation: XlaComputation,
     window: Window,
 ) -> tuple[Shape, Mapping[str, Any]]:
-    infer = shape_inference.reduction.reduce_window
-    shape = infer(operands, init_values, computation.program_shape, *window, op=op)
+    signature = computation.program_shape
+    shape = _reduce_window_shape(operands, init_values, signature, *window, op=op)
     told = _window_attributes(operands[0], window)
     return shape, MappingProxyType({**told, "to_apply": computation})
 

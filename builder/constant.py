@@ -253,7 +253,32 @@ def _from_array(
     if not array.dtype.isnative or not array.flags.c_contiguous or _writable(array):
         array = np.array(array, dtype=found.dtype, order="C", copy=True)
         array.flags.writeable = False
-    return array, intern_array(found, array.shape)
+    return _with_clean_bits(array, found), intern_array(found, array.shape)
+
+
+def _with_clean_bits(
+    array: np.ndarray[Any, Any], element_type: PrimitiveType
+) -> np.ndarray[Any, Any]:
+    """The array with zeros in the bits that its elements don't use, which NumPy passes over.
+
+    An element of less than 8 bits stands in a byte; memory that is looked at as such elements may
+    have anything beside them, and XLA reads all of it.
+    """
+    if element_type.bits >= 8:
+        return array
+    used = (1 << element_type.bits) - 1
+    raw = array.reshape(-1).view(np.uint8)
+    if not raw.size or int(raw.max()) <= used:
+        return array
+    clean: np.ndarray[Any, Any]
+    if element_type is pt.pred:
+        clean = array != 0
+    elif element_type.is_floating:
+        clean = array.astype(np.float32).astype(array.dtype)  # as NumPy takes the bits
+    else:
+        clean = (raw & used).view(array.dtype).reshape(array.shape)
+    clean.flags.writeable = False
+    return clean
 
 
 def _writable(array: np.ndarray[Any, Any]) -> bool:

@@ -316,7 +316,7 @@ class Emitter:
         if op.opcode == "constant" and self._large is not None and _is_large(op):
             return self._emit_large_constant(op, self._large)
         begun: bytes | _Applying | None = self._applying.get(key)
-        if begun is None or _is_annotated(op):
+        if begun is None or op.name is not None or _is_annotated(op):
             begun = self._begun(op, key)
         if begun is None:
             return self._emit_by_rule(op, operands)
@@ -443,9 +443,10 @@ class Emitter:
         self._large = []
         self.large_constants.append(self._large)
         waiting = self._emit_region(_Hole(body, computation, 0, "func.return", locations))
+        waiting.reverse()  # the first at the end, from which they are taken
         self._large = None
         while waiting:
-            waiting += self._emit_region(waiting.pop())
+            waiting += reversed(self._emit_region(waiting.pop()))
         return pieces
 
     def _emit_region(self, hole: _Hole) -> list[_Hole]:

@@ -388,3 +388,29 @@ def test_equal_numbers_share_their_attributes() -> None:
                 function(x, wrong)
             assert str(caught.value).startswith(f"{caught.value.op}: f32 can't hold")
             assert caught.value.op == function.__name__
+
+
+@pytest.mark.parametrize(
+    ("element_type", "data", "expected"),
+    [
+        (xb.pred, b"\x00\x02\xff\x01", [False, True, True, True]),
+        (xb.u2, b"\x0f\xf1\xfc\x02", [3, 1, 0, 2]),
+        (xb.s2, b"\x0f\xf1\xfc\x02", [-1, 1, 0, -2]),
+        (xb.u4, b"\x1f\xf1\xf0\x0a", [15, 1, 0, 10]),
+        (xb.s4, b"\x1f\xf1\xf0\x0a", [-1, 1, 0, -6]),
+        (xb.f4e2m1fn, b"\x12\xf1\xf0\x0a", [-1, -0.5, -0.0, -1]),
+    ],
+    ids=str,
+)
+def test_bits_beside_the_elements(
+    element_type: xb.PrimitiveType, data: bytes, expected: list[float]
+) -> None:
+    """Memory looked at as narrow elements; NumPy, and so the constant, passes over the others."""
+    array = np.frombuffer(data, element_type.dtype)
+    assert array.astype(np.float32).tolist() == expected
+    b = xb.XlaBuilder("bits")
+    held = b.constant(array).attributes["value"]
+    used = 2**element_type.bits - 1
+    wanted = np.array(expected).astype(element_type.dtype).view(np.uint8) & used
+    assert held.view(np.uint8).tolist() == wanted.tolist()
+    assert not held.flags.writeable

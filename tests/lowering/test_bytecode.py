@@ -226,3 +226,15 @@ def test_large_constants_of_every_type(element_type: xb.PrimitiveType) -> None:
         kind = mlir_type(element_type[70, 61], module.module.context)
         expected = ir.DenseElementsAttr.get(array, type=kind)
     assert f"dense<{str(expected).removeprefix('dense<')}" in str(block.operations[0])
+
+
+def test_names_of_ops_that_are_alike() -> None:
+    """Of two that one line recorded, and that begin alike, each has its own name."""
+    b = xb.XlaBuilder("named")
+    x = b.parameter(xb.f32[3], "x")
+    sums = [xb.reduce(x, 0.0, xb.add, dimensions=[0]) for _ in range(2)]
+    products = [xb.mul(x, x) for _ in range(2)]
+    for number, ops in enumerate((sums, products)):
+        ops[1].name = f"second{number}"
+    text = lowering.lower(b.build(xb.tuple(*sums, *products))).to_text(locations=True)
+    assert text.count('loc("second0"(') == text.count('loc("second1"(') == 1

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from jaxlib.mlir import ir
 
 import builder as xb
 import lowering
@@ -34,6 +35,8 @@ def test_the_shared_context_is_left_when_its_constants_are_large_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mlir_context, "MAX_SHARED_BYTES", 10_000)
+    gc.collect()
+    before = ir.Context._get_live_count()
     first = shared_context()
     kept = lowering.lower(with_constant(0, 4000))
     assert kept.module.context == first
@@ -44,7 +47,10 @@ def test_the_shared_context_is_left_when_its_constants_are_large_together(
             contexts.append(shared_context())
         assert module.module.context == shared_context()
     assert len(contexts) == 10  # of 20 constants each takes two
-    # The old context stays for the modules in it.
+    # The old contexts are gone, but for the one that a module is in.
+    del first, contexts
+    gc.collect()
+    assert ir.Context._get_live_count() == before + 2
     assert kept.text.count("stablehlo.constant") == 1
     assert lowering.compile(kept, "cpu")()[0].item() == 0
 

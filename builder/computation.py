@@ -176,14 +176,11 @@ def called_in(attributes: Mapping[str, Any]) -> tuple[XlaComputation, ...]:
 
 
 def _direct(computation: XlaComputation) -> Iterator[XlaComputation]:
-    """The computations that ops of this one apply, as often as they do."""
-    # Ops that say the same share their attributes: those seen without a computation are passed by.
-    without = set()
+    """The computations that ops of this one apply, some of them several times."""
+    # Ops that say the same share their attributes: what is among them is looked for once.
+    seen: set[int] = set()
     for op in computation.ops:
         attributes = op.attributes
-        if attributes is not NO_ATTRIBUTES and id(attributes) not in without:
-            called = called_in(attributes)
-            if called:
-                yield from called
-            else:
-                without.add(id(attributes))
+        if attributes is not NO_ATTRIBUTES and id(attributes) not in seen:
+            seen.add(id(attributes))
+            yield from called_in(attributes)

@@ -374,15 +374,16 @@ class Emitter:
         """Emits an operation with regions that is as it stands in the tables."""
         pieces, holes = self._pieces, self._holes
         pieces.append(begun.head)
-        flat = flatten(operands)
-        pieces.append(reference(len(flat)))
-        pieces += flat
+        if list in map(type, operands):  # tuples
+            operands = flatten(operands)
+        pieces.append(reference(len(operands)))
+        pieces += operands
         pieces.append(reference(len(begun.computations) << 1))
         for computation in begun.computations:
             holes.append((len(pieces), computation))
             pieces.append(b"")
         self._operation_count += 1
-        return unflatten(shape, self._numbers)
+        return next(self._numbers) if shape.is_array else unflatten(shape, self._numbers)
 
     def _translated_once(self, op: XlaOp, translation: Translation) -> Reference:
         """The attributes of an op. Ops that say the same share theirs."""

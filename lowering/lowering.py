@@ -126,8 +126,8 @@ def _functions(
     """
     if not called:
         return {}
-    # Ops that say the same share their attributes: those seen without a computation are passed by.
-    without = set()
+    # Ops that say the same share their attributes: what is among them is looked for once.
+    among: dict[int, tuple[XlaComputation, ...]] = {}
     # Of each: the ops to emit for it, and how deep; callees come before their callers.
     sizes: dict[XlaComputation, tuple[int, int]] = {}
     callees: set[XlaComputation] = set()
@@ -135,11 +135,11 @@ def _functions(
     for one in (*called, computation):
         size, depth = len(one.ops), 0
         for op in one.ops:
-            if op.attributes is NO_ATTRIBUTES or id(op.attributes) in without:
+            if op.attributes is NO_ATTRIBUTES:
                 continue
-            inside = called_in(op.attributes)
-            if not inside:
-                without.add(id(op.attributes))
+            inside = among.get(id(op.attributes))
+            if inside is None:
+                inside = among[id(op.attributes)] = called_in(op.attributes)
             for inner in inside:
                 if op.opcode in _CALLING:
                     callees.add(inner)

@@ -6,7 +6,8 @@ its arguments is the same object as then, and can't have changed inside: numbers
 types, shapes, functions of `builder`, functions of which the same holds. What it reads is found in
 its code: globals, what it closes over, defaults, names of modules. A function of which that can't
 be said (it holds a list or an object, imports or assigns something, prints, counts its calls,
-draws random numbers, is a method) is called each time.
+draws random numbers, is a method) is called each time. So is one that records a call of Python:
+the function called is the first caller's.
 
 Of a function that closes over something else each time, so that nothing is found again for long,
 only every eighth computation is kept, until one is.
@@ -19,7 +20,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from operator import is_
 from types import BuiltinFunctionType, CodeType, EllipsisType, FunctionType, ModuleType, NoneType
 from typing import Any, Final
@@ -27,9 +29,11 @@ from weakref import ref
 
 import numpy as np
 
+from builder.caller import INSIDE
 from builder.computation import XlaComputation
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape
+from builder.xla_op import NO_ATTRIBUTES
 
 __all__ = ["Facts", "facts_to_keep", "found_again", "is_own", "keep"]
 
@@ -61,28 +65,58 @@ _BUILTINS: Final[tuple[Any, ...]] = (
 )
 """What gives the same for the same arguments, and does nothing else."""
 
-_REFUSED_OPCODES: Final = frozenset(
-    (
-        "DELETE_ATTR",
-        "DELETE_GLOBAL",
-        "IMPORT_FROM",
-        "IMPORT_NAME",
-        "LOAD_BUILD_CLASS",
-        "LOAD_FROM_DICT_OR_DEREF",
-        "LOAD_FROM_DICT_OR_GLOBALS",
-        "LOAD_NAME",
-        "MATCH_CLASS",
-        "STORE_ATTR",
-        "STORE_GLOBAL",
-        "STORE_NAME",
-    )
-)
-"""Instructions that import, or change what outlives the call."""
 
-_REFUSED_ATTRIBUTES: Final = frozenset(
-    ("captured", "child", "code", "format", "format_map", "innermost", "lasti", "parent", "source")
-)
-"""By way of these an argument leads out of the computation, or to the line of the call."""
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Word after word in a text, as two hundred lines of quoted names would be hard to read.
+_OPCODES: Final = _words("""
+    BEFORE_WITH BINARY_OP BINARY_SLICE BINARY_SUBSCR BUILD_CONST_KEY_MAP BUILD_LIST BUILD_MAP
+    BUILD_SET BUILD_SLICE BUILD_STRING BUILD_TUPLE CACHE CALL CALL_FUNCTION_EX CALL_INTRINSIC_1
+    CALL_KW CHECK_EXC_MATCH COMPARE_OP CONTAINS_OP CONVERT_VALUE COPY COPY_FREE_VARS DELETE_DEREF
+    DELETE_FAST DELETE_SUBSCR DICT_MERGE DICT_UPDATE END_FOR END_SEND EXTENDED_ARG FORMAT_SIMPLE
+    FORMAT_VALUE FORMAT_WITH_SPEC FOR_ITER GET_ITER GET_LEN GET_YIELD_FROM_ITER IS_OP
+    JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT JUMP_FORWARD JUMP_IF_FALSE_OR_POP JUMP_IF_TRUE_OR_POP
+    KW_NAMES LIST_APPEND LIST_EXTEND LIST_TO_TUPLE LOAD_ASSERTION_ERROR LOAD_ATTR LOAD_CLOSURE
+    LOAD_COMMON_CONSTANT LOAD_CONST LOAD_DEREF LOAD_FAST LOAD_FAST_AND_CLEAR LOAD_FAST_BORROW
+    LOAD_FAST_BORROW_LOAD_FAST_BORROW LOAD_FAST_CHECK LOAD_FAST_LOAD_FAST LOAD_GLOBAL LOAD_METHOD
+    LOAD_SMALL_INT LOAD_SPECIAL MAKE_CELL MAKE_FUNCTION MAP_ADD MATCH_KEYS MATCH_MAPPING
+    MATCH_SEQUENCE NOP NOT_TAKEN POP_EXCEPT POP_ITER POP_JUMP_BACKWARD_IF_FALSE
+    POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE POP_JUMP_BACKWARD_IF_TRUE
+    POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE
+    POP_JUMP_FORWARD_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE
+    POP_JUMP_IF_TRUE POP_TOP PRECALL PUSH_EXC_INFO PUSH_NULL RAISE_VARARGS RERAISE RESUME
+    RETURN_CONST RETURN_GENERATOR RETURN_VALUE SEND SET_ADD SET_FUNCTION_ATTRIBUTE SET_UPDATE
+    STORE_DEREF STORE_FAST STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST STORE_SLICE STORE_SUBSCR SWAP
+    TO_BOOL UNARY_INVERT UNARY_NEGATIVE UNARY_NOT UNARY_POSITIVE UNPACK_EX UNPACK_SEQUENCE
+    WITH_EXCEPT_START YIELD_VALUE
+""")
+"""Instructions of Python 3.11 to 3.14 that change nothing but what the call itself made.
+
+Others import, assign globals or attributes, make classes, await, or aren't known here.
+"""
+
+_INTRINSICS: Final = (3, 5, 6)
+"""What CALL_INTRINSIC_1 may do: end a generator, +x, make a tuple of a list."""
+
+_ATTRIBUTES: Final = _words("""
+    builder id name opcode operands shape
+    call constant create_token custom_call empty_tuple frontend_attributes infeed iota parameter
+    partition_id recv replica_id sharding
+    at_bounds dimensions dynamic_dimensions element_count element_type elements has_layout
+    is_array is_bounded is_scalar is_static is_tuple layout leaf_count rank with_element_type
+    with_layout
+    bits dtype is_array_element is_complex is_floating is_integral is_signed itemsize kind max min
+    value
+    add append bit_length clear conjugate copy count difference discard endswith extend get imag
+    index insert intersection is_integer issubset issuperset items join keys lower pop real remove
+    replace reverse setdefault sort split startswith strip symmetric_difference union update upper
+    values
+""")
+"""What may be asked of a value that isn't a module: of an op, a builder, a shape, an element type,
+and of Python's own types. A line a row. Others lead out of the computation, or to the line of the
+call, or are of what a user may have put there."""
 
 _GENERATOR_FLAGS: Final = 0x20 | 0x80 | 0x200
 
@@ -90,14 +124,31 @@ Read = tuple[str | None, str, tuple[str, ...]]
 """Of a function's code: "global" or "free", a name, and the attributes taken from it at once."""
 
 
+_OWN: Final[set[FunctionType]] = set()
+
+
 def is_own(computation: Any) -> bool:
     """Whether it is one of the library's own functions, such as xb.add.
 
     Those give the same computation every time, so that plans of ops may be kept by them.
     """
-    return type(computation) is FunctionType and (computation.__module__ or "").startswith(
-        "builder."
-    )
+    # Asked for each op with a reducer: of those seen before only whether they are in the set.
+    return type(computation) is FunctionType and (computation in _OWN or _is_ours(computation))
+
+
+def _is_ours(function: FunctionType) -> bool:
+    """Whether a function's code stands in `builder`, under its name in one of the modules.
+
+    What a function says of itself isn't asked: `functools.wraps` gives a user's function the name
+    and the module of the one it wraps.
+    """
+    if not INSIDE[function.__code__.co_filename] or function.__closure__ is not None:
+        return False
+    module = _module_of(function)
+    if not module.startswith("builder.") or not _is_in_module(function, module):
+        return False
+    _OWN.add(function)
+    return True
 
 
 class Facts:
@@ -169,21 +220,61 @@ def _facts_of(function: FunctionType) -> Facts | None:
     return facts if _collect(function, contents, facts) else None
 
 
+_MOST_VALUES: Final = 1000
+"""No more values are looked at, with those in tuples and those that other functions read."""
+
+
 def _collect(function: FunctionType, contents: tuple[Any, ...], facts: Facts) -> bool:
-    """Adds what a function reads; False as soon as something may change."""
+    """Adds what a function reads, and what those do that it uses; False if any of it may change."""
+    pending = _read_by(function, contents, facts)
+    seen = {function}
+    looked_at = 0
+    while pending:
+        value = pending.pop()
+        if value is _MISSING:  # stands for what can't be told
+            return False
+        kind = type(value)
+        if kind is tuple:
+            looked_at += len(value)
+            if looked_at > _MOST_VALUES:
+                return False
+            pending.extend(value)
+        elif kind is FunctionType:
+            if is_own(value) or value in seen:
+                continue
+            seen.add(value)
+            used = _contents(value)
+            if used is None:
+                return False
+            facts.functions.append((value, value.__code__, value.__name__, used))
+            found = _read_by(value, used, facts)
+            looked_at += len(found) + 1
+            if looked_at > _MOST_VALUES:
+                return False
+            pending.extend(found)
+        elif not _is_fixed(value):
+            return False
+    return True
+
+
+def _read_by(function: FunctionType, contents: tuple[Any, ...], facts: Facts) -> list[Any]:
+    """The values that a function reads, all of which must be fixed; _MISSING is among them if not.
+
+    Where it looked them up is added to the facts.
+    """
     code = function.__code__
     reads = _reads_of(code)
+    namespace = function.__globals__
+    module = sys.modules.get(str(namespace.get("__name__")))
+    # A namespace that no module has goes with its functions; the facts would keep it.
+    if module is None or vars(module) is not namespace:
+        return [_MISSING]
     if reads is None or code.co_flags & _GENERATOR_FLAGS:
-        return False
+        return [_MISSING]
     defaults = len(function.__defaults__ or ())
     closed = dict(zip(code.co_freevars, contents[defaults:], strict=True))
-    for value in contents[:defaults]:
-        if not _is_fixed(value, facts):
-            return False
-    for value in closed.values():
-        if type(value) is not ModuleType and not _is_fixed(value, facts):
-            return False
-    namespace = function.__globals__
+    values = [*contents[:defaults]]
+    values.extend(value for value in closed.values() if type(value) is not ModuleType)
     for kind, name, attributes in reads:
         if kind == "free":
             value = closed[name]
@@ -194,55 +285,69 @@ def _collect(function: FunctionType, contents: tuple[Any, ...], facts: Facts) ->
                 names = function.__builtins__  # type: ignore[attr-defined]  # since Python 3.10
                 value = names.get(name, _MISSING)
                 facts.reads.append((names, name, value))
-                if not any(value is known for known in _BUILTINS):
-                    return False
-                continue
-        for attribute in attributes:
+                if not _is_one_of(value, _BUILTINS):
+                    return [_MISSING]
+        for place, attribute in enumerate(attributes):
             if type(value) is not ModuleType:
+                if not _may_be_asked(value, attributes[place:]):
+                    return [_MISSING]
                 break
             # A name that the module makes only when it is asked for is not there yet.
             names = vars(value)
             value = names.get(attribute, _MISSING)
             facts.reads.append((names, attribute, value))
-        if not _is_fixed(value, facts):
-            return False
-    return True
+        values.append(value)
+    return values
 
 
-def _is_fixed(value: Any, facts: Facts) -> bool:
-    """Whether a value can't change, nor what it does; functions are added to the facts."""
+def _may_be_asked(value: Any, attributes: tuple[str, ...]) -> bool:
+    """Whether attributes of what is no module are the same the next time, if the value is."""
+    first, *others = attributes
+    if isinstance(value, enum.EnumType):
+        return first in value.__members__ and _ATTRIBUTES.issuperset(others)
+    if isinstance(value, type) and not _is_one_of(value, _BUILTINS):
+        return False  # those of classes may be assigned
+    return _ATTRIBUTES.issuperset(attributes)
+
+
+def _is_one_of(value: Any, known: Iterable[Any]) -> bool:
+    return any(value is one for one in known)
+
+
+def _is_fixed(value: Any) -> bool:
+    """Whether a value, no tuple and no function of Python's, can't change, nor what it does."""
     kind = type(value)
     if kind in _FIXED_TYPES:
         return True
-    if kind is tuple:
-        return all(_is_fixed(one, facts) for one in value)
-    if kind is FunctionType:
-        if is_own(value) or any(value is used for used, *_ in facts.functions):
-            return True
-        contents = _contents(value)
-        if contents is None:
-            return False
-        facts.functions.append((value, value.__code__, value.__name__, contents))
-        return _collect(value, contents, facts)
-    module = _module_of(kind)
     if issubclass(kind, type):
-        return (
-            any(value is known for known in _BUILTINS)
-            or (_module_of(value) in _SCALAR_MODULES and issubclass(value, np.generic))
-            or _module_of(value).startswith("builder.")
-        )
+        return _is_one_of(value, _BUILTINS) or _is_known_class(value)
     if kind is BuiltinFunctionType:
-        return _module_of(value) == "math" and getattr(math, value.__name__, None) is value
-    if module.startswith("builder."):
-        return issubclass(kind, enum.Enum) or _is_frozen_bundle(module, value)
-    return (
-        module in _SCALAR_MODULES
-        and issubclass(kind, np.generic)
-        and not issubclass(kind, (np.flexible, np.object_))
-    )
+        known = _module_of(value) == "math" and getattr(math, value.__name__, None) is value
+        return known or _is_one_of(value, _BUILTINS)
+    if not _is_known_class(kind):
+        return False
+    if issubclass(kind, np.generic):
+        return not issubclass(kind, (np.flexible, np.object_))
+    return issubclass(kind, enum.Enum) or _is_frozen_bundle(_module_of(kind), value)
 
 
 _SCALAR_MODULES: Final = ("numpy", "ml_dtypes")
+
+
+def _is_known_class(value: type) -> bool:
+    """Whether it is a class of `builder`, or a type of scalars, and not one that says so."""
+    module = _module_of(value)
+    if module.startswith("builder.") or (
+        module in _SCALAR_MODULES and issubclass(value, np.generic)
+    ):
+        return _is_in_module(value, module)
+    return False
+
+
+def _is_in_module(value: Any, module: str) -> bool:
+    """Whether a class or a function is what a module has under its name."""
+    found = sys.modules.get(module)
+    return found is not None and vars(found).get(value.__name__) is value
 
 
 def _module_of(value: Any) -> str:
@@ -271,7 +376,7 @@ def _reads_of(code: CodeType) -> tuple[Read, ...] | None:
     known = _READS.get(id(code))
     if known is None:
         try:
-            found = tuple(dict.fromkeys(_walk(code, frozenset(code.co_freevars))))
+            found = tuple(dict.fromkeys(_walk(code)))
         except _NotFollowedError:
             found = None
         if len(_READS) >= _MOST_CODES:
@@ -284,36 +389,55 @@ class _NotFollowedError(Exception):
     """An instruction after which nothing can be said."""
 
 
-def _walk(code: CodeType, free: frozenset[str]) -> Iterator[Read]:
+def _walk(code: CodeType) -> Iterator[Read]:
+    """What a code object reads, and those of the functions that it makes."""
+    pending = [(code, frozenset(code.co_freevars))]
+    while pending:
+        code, free = pending.pop()
+        yield from _walk_one(code, free)
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                # Names that it has from this function itself are not free to begin with.
+                outer = free.difference(code.co_cellvars)
+                pending.append((constant, outer.intersection(constant.co_freevars)))
+
+
+def _walk_one(code: CodeType, free: frozenset[str]) -> Iterator[Read]:
     from dis import get_instructions  # costs as much as a tenth of this package's own import
 
     kind: str | None = None
-    name, attributes = "", [""]
+    name = ""
+    attributes: list[str] = []
     for instruction in get_instructions(code):
         opcode, argument = instruction.opname, instruction.argval
-        if opcode in _REFUSED_OPCODES:
+        if opcode not in _OPCODES:
             raise _NotFollowedError
-        if opcode in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
-            if argument.startswith("__") or argument in _REFUSED_ATTRIBUTES:
+        if kind is not None and instruction.is_jump_target:
+            # What comes from here on may be done to another value.
+            yield kind, name, tuple(attributes)
+            kind = None
+        if opcode in ("LOAD_ATTR", "LOAD_METHOD"):
+            if kind is not None:
+                attributes.append(argument)
+            elif argument not in _ATTRIBUTES:
                 raise _NotFollowedError
-            attributes.append(argument)
             continue
-        if opcode == "EXTENDED_ARG":
+        if opcode in ("EXTENDED_ARG", "CACHE"):
             continue
         if kind is not None:
             yield kind, name, tuple(attributes)
         kind = None
         if opcode == "LOAD_GLOBAL":
             kind, name, attributes = "global", argument, []
-        elif opcode in ("LOAD_DEREF", "LOAD_CLASSDEREF") and argument in free:
+        elif opcode == "LOAD_DEREF" and argument in free:
             kind, name, attributes = "free", argument, []
+        elif opcode == "CALL_INTRINSIC_1":
+            if instruction.arg not in _INTRINSICS:
+                raise _NotFollowedError
         elif opcode in ("STORE_DEREF", "DELETE_DEREF") and argument in free:
             raise _NotFollowedError
     if kind is not None:
         yield kind, name, tuple(attributes)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _walk(constant, free)
 
 
 Key = tuple[str, str, tuple[Shape, ...], bool, int]
@@ -404,11 +528,49 @@ def keep(
     assert type(function) is FunctionType  # others have no facts
     if function.__code__ is not facts.code or not facts.hold_for(function):
         return
+    if _holds_functions(computation):
+        return
     if len(_KEPT) >= _MOST_KEYS:
         _KEPT.clear()
     key = op, role, shapes, pass_arguments, id(function.__code__)
     kept = _KEPT.get(key)
     if kept is None:
         kept = _KEPT.setdefault(key, _Forms())
-    kept.append((tuple(map(id, facts.contents)), facts, ref(computation)))
+    kept.append((tuple(map(id, facts.contents)), facts, ref(computation, _forgetting(key))))
     del kept[:-_MOST_OF_ONE_CODE]
+
+
+def _forgetting(key: Key) -> Callable[[ref[XlaComputation]], None]:
+    """What takes a computation that is gone out of those kept, with all that its facts hold."""
+
+    def forget(gone: ref[XlaComputation]) -> None:
+        forms = _KEPT.get(key)
+        if forms is not None:
+            forms[:] = [form for form in forms if form[2] is not gone]
+            if not forms:
+                _KEPT.pop(key, None)
+
+    return forget
+
+
+def _holds_functions(computation: XlaComputation) -> bool:
+    """Whether it calls Python, in itself or by what it applies.
+
+    A function that it calls may have been made while it was recorded, and then reads the variables
+    of this one call for as long as it runs.
+    """
+    entered = {computation}
+    pending = [computation]
+    while pending:
+        for op in pending.pop().ops:
+            if op.attributes is NO_ATTRIBUTES:
+                continue
+            for value in op.attributes.values():
+                for one in value if type(value) is tuple else (value,):
+                    if type(one) is XlaComputation:
+                        if one not in entered:
+                            entered.add(one)
+                            pending.append(one)
+                    elif callable(one):
+                        return True
+    return False

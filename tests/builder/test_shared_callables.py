@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import _thread
+import functools
+import gc
 import random
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import FunctionType, ModuleType
@@ -231,6 +234,32 @@ def _with_module(a: xb.XlaOp, b: xb.XlaOp, module: Any = None) -> xb.XlaOp:
     return xb.add(a, b * settings.scale)
 
 
+def _of_own_class(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+    return a + b * float(xb.XlaBuilder.__basicsize__)
+
+
+def _asking_a_function(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+    return a + b * len(xb.add.__name__)
+
+
+def _by_attributes(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+    return a + b * float(a.attributes["number"])
+
+
+def _making_a_class(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+    class Local:
+        factor = 2.0
+
+    return a + b * Local.factor
+
+
+def _matching(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+    match a:
+        case xb.XlaOp():
+            return a + b
+    return a
+
+
 class Reducer:
     scale = 2.0
 
@@ -282,6 +311,11 @@ def _by_keyword(a: xb.XlaOp, b: xb.XlaOp, *, seen: Any = (1,)) -> xb.XlaOp:
         _by_globals,
         _with_module,
         _of_class,
+        _of_own_class,
+        _asking_a_function,
+        _by_attributes,
+        _making_a_class,
+        _matching,
         _by_keyword,
         Reducer().method,
         Reducer(),
@@ -304,6 +338,223 @@ def test_what_may_have_changed_is_called_each_time(
 ) -> None:
     computations = [reduced(x, function) for _ in range(3)]
     assert len({id(c) for c in computations}) == 3
+
+
+def _times_first(function: Callable[..., Any], factors: list[float]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def inner(*operands: xb.XlaOp) -> Any:
+        return function(*operands) * factors[0]
+
+    return inner
+
+
+def test_a_wrapped_function_of_the_library_is_the_users(x: xb.XlaOp) -> None:
+    """It has the name and the module of the library's, and reads a list."""
+    factors = [1.0]
+    added, tanh = _times_first(xb.add, factors), _times_first(xb.tanh, factors)
+    assert added.__module__ == xb.add.__module__
+
+    def body(value: xb.XlaOp) -> Any:
+        return tanh(value)
+
+    for factor in (1.0, 5.0):
+        factors[0] = factor
+        assert constants(reduced(x, added)) == [factor]
+        assert constants(applied(xb.call(body, x))) == [factor]
+        assert constants(applied(xb.call(tanh, x))) == [factor]
+
+
+def test_a_function_that_hides_what_it_wraps(x: xb.XlaOp) -> None:
+    factors = [1.0]
+    added = _times_first(xb.add, factors)
+    del added.__dict__["__wrapped__"]
+    for factor in (1.0, 5.0):
+        factors[0] = factor
+        assert constants(reduced(x, added)) == [factor]
+
+
+def test_the_functions_of_the_table_are_own_and_what_looks_like_them_is_not() -> None:
+    own = [info.function for info in xb.OPERATIONS.values() if not info.is_method]
+    assert all(map(shared_callables.is_own, own))
+    code, names = xb.add.__code__, dict(xb.add.__globals__)
+    assert not shared_callables.is_own(FunctionType(code, names, "add"))
+    assert not any(map(shared_callables.is_own, [plain, xb.XlaOp.__bool__, len, xb.f32, None]))
+
+
+def test_a_function_called_at_run_time_reads_its_own_variables(x: xb.XlaOp) -> None:
+    def outer() -> tuple[Callable[..., Any], Callable[[float], None]]:
+        factor = 1.0
+
+        def assign(value: float) -> None:
+            nonlocal factor
+            factor = value
+
+        def body(value: xb.XlaOp) -> xb.XlaOp:
+            return xb.python_call(lambda v: v + np.float32(factor), value, shape=value.shape)
+
+        return body, assign
+
+    def calling_it(body: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda value: xb.call(body, value)
+
+    (first, assign), (second, _) = outer(), outer()
+    for wrap in (lambda body: body, calling_it):
+        computations = [applied(xb.call(wrap(body), x)) for body in (first, second)]
+        assign(100.0)
+        values = []
+        for computation in computations:
+            while computation.root.opcode == "call":
+                computation = applied(computation.root)
+            values.append(computation.root.attributes["function"](np.zeros(2, np.float32)))
+        np.testing.assert_array_equal(values, [[100, 100], [1, 1]])
+        assign(1.0)
+
+
+def test_values_nested_too_deep_or_too_wide_are_not_looked_through(x: xb.XlaOp) -> None:
+    deep: tuple[Any, ...] = (1.0,)
+    for _ in range(5000):
+        deep = (deep,)
+    doubled: tuple[Any, ...] = (1.0,)
+    for _ in range(60):  # 2^60 numbers, one by one
+        doubled = (doubled, doubled)
+    for value in (doubled, tuple(range(100_000))):
+        function = _closing_over(value)
+        assert reduced(x, function) is not reduced(x, function)
+    assert opcodes(reduced(x, _closing_over(deep)))[-1] == "add"
+
+
+def test_functions_that_use_one_another_in_a_long_row(x: xb.XlaOp) -> None:
+    def using(used: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda a, b: used(a, b)
+
+    function: Callable[..., Any] = plain
+    for _ in range(50):
+        function = using(function)
+    assert reduced(x, function) is reduced(x, function)
+    whole: Callable[..., Any] = function
+    for _ in range(5000):
+        whole = using(whole)
+    assert shared_callables.facts_to_keep("reduce", "computation", whole, ()) is None
+
+
+def test_what_only_claims_to_be_of_the_library_is_refused(x: xb.XlaOp) -> None:
+    claimed = {"__module__": "builder.attributes.precision", "scale": 2.0, "__hash__": lambda s: 1}
+    bundle = type("DotAlgorithm", (), claimed)
+    number: Any = type("float32", (np.float32,), {"__module__": "numpy", "scale": 2.0})
+    for value in (bundle, bundle(), number, number(2)):
+
+        def function(a: xb.XlaOp, b: xb.XlaOp, value: Any = value) -> xb.XlaOp:
+            return a if value is None else a + b
+
+        assert reduced(x, function) is not reduced(x, function)
+
+
+def test_an_attribute_set_on_a_class_of_the_library(
+    x: xb.XlaOp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def function(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+        return xb.add(a, b * xb.XlaBuilder.scale)  # type: ignore[attr-defined]
+
+    for factor in (2.0, 3.0):
+        monkeypatch.setattr(xb.XlaBuilder, "scale", factor, raising=False)
+        assert constants(reduced(x, function)) == [factor]
+
+
+def test_an_attribute_of_one_value_or_another(x: xb.XlaOp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attribute is asked of what either branch gives, not only of the module."""
+    either = True
+
+    def function(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+        return xb.add(a, b * (xb.XlaBuilder if either else SETTINGS).scale)  # type: ignore[union-attr]
+
+    for factor in (2.0, 4.0):
+        monkeypatch.setattr(xb.XlaBuilder, "scale", factor, raising=False)
+        assert constants(reduced(x, function)) == [factor]
+
+
+def test_members_of_enumerations_and_ops_of_the_builder_may_be_used(x: xb.XlaOp) -> None:
+    def function(value: xb.XlaOp) -> xb.XlaOp:
+        one = value.builder.constant(1, value.shape.element_type)
+        return xb.dot(value + one, xb.transpose(value, [1, 0]), xb.Precision.HIGHEST)
+
+    first, second = (applied(xb.call(function, x)) for _ in range(2))
+    assert first is second
+    assert first.root.shape == xb.f32[4, 4]
+
+
+def _in_many_ways(value: xb.XlaOp) -> xb.XlaOp:
+    parts = [value * float(k) for k in range(1, 3)]
+    first, *others = parts
+    with value.builder.sharding("{replicated}"):
+        total = sum((part * 2.0 for part in others), first)
+    names = {"one": 1.0}
+    names["two"] = 2.0
+    try:
+        return total * names["two"] if isinstance(total, xb.XlaOp) and len(parts) else first
+    finally:
+        parts.clear()
+
+
+def test_a_function_of_many_instructions_is_shared(x: xb.XlaOp) -> None:
+    first, second = (applied(xb.call(_in_many_ways, x)) for _ in range(2))
+    assert first is second
+    assert opcodes(first).count("multiply") == 4
+
+
+def test_nothing_is_held_once_the_computation_is_gone() -> None:
+    def multiplied_by(factor: float) -> Any:
+        return lambda a, b: a + b * factor
+
+    def kept() -> list[float]:
+        return [
+            facts.contents[0]
+            for key, forms in shared_callables._KEPT.items()
+            if key[4] == id(function.__code__)
+            for _, facts, _ in forms
+        ]
+
+    x = xb.XlaBuilder().parameter(xb.f32[4, 3])
+    function = multiplied_by(123.5)
+    other = xb.XlaBuilder().parameter(xb.f32[4, 3])
+    held = reduced(other, multiplied_by(5.0))
+    gone = weakref.ref(reduced(x, function))
+    assert sorted(kept()) == [5.0, 123.5]
+    del x
+    gc.collect()
+    assert gone() is None
+    assert kept() == [5.0]
+    del other, held
+    gc.collect()
+    assert kept() == []
+    assert id(function.__code__) not in [key[4] for key in shared_callables._KEPT]
+
+
+def test_a_namespace_of_no_module_is_not_held() -> None:
+    class Value:
+        pass
+
+    value = Value()
+    gone = weakref.ref(value)
+    names = {"xb": xb, "value": value, "__name__": "builder"}
+    function = eval("lambda a, b: xb.add(a, b)", names)
+    x = xb.XlaBuilder().parameter(xb.f32[4, 3])
+    names["x"] = reduced(x, function)
+    del value, names, function, x
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("opcode", ["BINARY_OP", "LOAD_GLOBAL", "RETURN_VALUE"])
+def test_an_instruction_that_is_not_known_is_refused(
+    x: xb.XlaOp, opcode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def function(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+        return a + b * SCALE
+
+    known = shared_callables._OPCODES
+    monkeypatch.setattr(shared_callables, "_OPCODES", known - {opcode})
+    first = reduced(x, function)
+    assert reduced(x, function) is not first
 
 
 def test_calls_are_counted(x: xb.XlaOp) -> None:

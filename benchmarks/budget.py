@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["LARGE", "Held", "held"]
+from benchmarks.steps import SUMS
+
+__all__ = ["LARGE", "Held", "held", "scaled_from"]
 
 LARGE: Final = 5_000
 """From this many ops on a graph is held to the figures for an op: in a smaller one, what a module
@@ -36,12 +38,18 @@ class Held(NamedTuple):
         promise: what was promised.
         figure: what was measured, with its unit.
         met: whether the promise is kept.
+        key: the step or the ratio that it is about, "" for what isn't compared with a floor.
+        allowed: for a key, the most microseconds an op that keep the promise.
+        entry: for a key, the figures that it was read from.
     """
 
     graph: str
     promise: str
     figure: str
     met: bool
+    key: str = ""
+    allowed: float = 0.0
+    entry: dict[str, Any] | None = None
 
 
 def held(figures: dict[str, Any]) -> list[Held]:
@@ -56,6 +64,8 @@ def held(figures: dict[str, Any]) -> list[Held]:
     for name, entries in figures.get("scaling", {}).items():
         found.extend(_of_scaling(name, entries))
     for package, entry in figures.get("imports", {}).items():
+        if package not in IMPORT_MS:
+            continue
         # As all that runs on one thread, by what the processor worked.
         ms, limit = entry["cpu_ms"]["median"], IMPORT_MS[package]
         promise = f"import at most {limit} ms beyond {entry['over']}'s"
@@ -75,7 +85,8 @@ def _of_graph(name: str, entry: dict[str, Any]) -> Iterator[Held]:
         if data:
             continue
         promise = f"{title} at most {limit:g} us an op"
-        yield Held(name, promise, f"{us[step]:.2f} us", met=us[step] <= limit)
+        figure, met = f"{us[step]:.2f} us", us[step] <= limit
+        yield Held(name, promise, figure, met, step, limit, entry)
     for ratio, title, limit in (
         (
             "record/xla_builder_record",
@@ -85,8 +96,9 @@ def _of_graph(name: str, entry: dict[str, Any]) -> Iterator[Held]:
         ("lower/floor", "lower at most {:g} times the floor", TO_FLOOR),
     ):
         if ratio in ratios and not (data and ratio == "lower/floor"):
-            figure = f"{ratios[ratio]:.2f} times"
-            yield Held(name, title.format(limit), figure, met=ratios[ratio] <= limit)
+            figure, met = f"{ratios[ratio]:.2f} times", ratios[ratio] <= limit
+            allowed = _sum(us, ratio.partition("/")[2]) * limit
+            yield Held(name, title.format(limit), figure, met, ratio, allowed, entry)
     for ratio, title, limit in (
         ("ours/jax", "record + lower at least {:g} times faster than jax", FASTER_THAN_JAX),
         (
@@ -97,7 +109,9 @@ def _of_graph(name: str, entry: dict[str, Any]) -> Iterator[Held]:
     ):
         if ratio in ratios:
             faster = 1 / ratios[ratio]
-            yield Held(name, title.format(limit), f"{faster:.1f} times", met=faster >= limit)
+            figure, met = f"{faster:.1f} times", faster >= limit
+            allowed = _sum(us, ratio.partition("/")[2]) / limit
+            yield Held(name, title.format(limit), figure, met, ratio, allowed, entry)
     if "memory" in entry:
         for key, title, limit in (
             ("recorded_bytes", "at most {:,} bytes an op recorded", RECORDED_BYTES),
@@ -109,16 +123,30 @@ def _of_graph(name: str, entry: dict[str, Any]) -> Iterator[Held]:
             yield Held(name, title.format(limit), f"{value:,.0f} bytes", met=value <= limit)
 
 
-def _of_scaling(name: str, entries: list[dict[str, Any]]) -> Iterator[Held]:
+def _sum(us: Mapping[str, float], who: str) -> float:
+    """Microseconds an op of a step, or of all that a contender does."""
+    return sum(us[step] for step in SUMS.get(who, (who,)))
+
+
+def scaled_from(entries: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Of several sizes the one of about 10,000 ops and the largest, if these are two."""
+    large = sorted((e for e in entries if e["ops"] >= LARGE), key=lambda e: int(e["ops"]))
+    return (large[0], large[-1]) if len(large) > 1 else None
+
+
+def _of_scaling(name: str, entries: Sequence[dict[str, Any]]) -> Iterator[Held]:
     """Whether an op of a large graph costs what one of 10,000 does."""
-    costs = {
-        entry["ops"]: entry["us"]["record"]["median"] + entry["us"]["lower"]["median"]
-        for entry in entries
-    }
-    base = min((ops for ops in costs if ops >= LARGE), default=None)
-    largest = max(costs, default=0)
-    if base is None or largest == base:
+    compared = scaled_from(entries)
+    if compared is None:
         return
-    growth = costs[largest] / costs[base]
-    promise = f"an op of {largest:,} at most {LINEAR:g} times one of {base:,}"
-    yield Held(name, promise, f"{growth:.2f} times", met=growth <= LINEAR)
+    base, largest = compared
+    sides = [{s: v["median"] for s, v in entry["us"].items()} for entry in compared]
+    for key, title in (("record", "record"), ("lower", "lower"), ("ours", "record + lower")):
+        small, large = (_sum(us, key) for us in sides)
+        growth = large / small
+        promise = (
+            f"{title} of an op of {largest['ops']:,} at most {LINEAR:g} times "
+            f"that of one of {base['ops']:,}"
+        )
+        figure, met = f"{growth:.2f} times", growth <= LINEAR
+        yield Held(name, promise, figure, met, f"scaled {key}", small * LINEAR, largest)

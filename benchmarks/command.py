@@ -12,7 +12,14 @@ from typing import Any, Final, NoReturn
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks.figures import FiguresError, new_figures, read_figures, write_figures
+from benchmarks.figures import (
+    FiguresError,
+    need_folder,
+    need_writable,
+    new_figures,
+    read_figures,
+    write_figures,
+)
 from benchmarks.graphs import GRAPHS, Graph
 from benchmarks.peer_process import PeerProcess
 from benchmarks.timing import ContenderError
@@ -54,7 +61,7 @@ class _Pace:
         self.seconds = 0.5 if quick else 3.0
         self.scaling_seconds = 0.5 if quick else 6.0
         self.largest = 1_000 if quick else None
-        self.compile_seconds = 1.0 if quick else 8.0
+        self.compile_seconds = 1.0 if quick else 30.0
         self.import_rounds = 3 if quick else 11
 
     def size(self, graph: Graph) -> int:
@@ -120,8 +127,15 @@ def _measure(words: Sequence[str]) -> int:
     options = parser.parse_args(words)
     _need_known(parser, options.names, [*GRAPHS, *PARTS, "all"])
     # What can't be written had better be known before minutes of measuring.
-    if options.json is not None and not options.json.resolve().parent.is_dir():
-        parser.error(f"--json: there is no folder {options.json.resolve().parent}")
+    for option, path, need in (
+        ("--json", options.json, need_writable),
+        ("--plots", options.plots, need_folder),
+    ):
+        if path is not None:
+            try:
+                need(path)
+            except FiguresError as error:
+                parser.error(f"{option}: {error}")
     with contextlib.ExitStack() as stack:
         peer: PeerProcess | None = None
         if options.peer_python is not None:
@@ -233,7 +247,12 @@ def _check(words: Sequence[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="a graph; all if none is named")
     parser.add_argument("--update", action="store_true", help="write the ratios measured now")
     parser.add_argument("--file", type=Path, metavar="FILE", help="another file of ratios")
-    parser.add_argument("--size", type=_positive, metavar="N", help="the size of every graph")
+    parser.add_argument(
+        "--size",
+        type=_positive,
+        metavar="N",
+        help="with --update: the size of every graph; else it must be that of the ratios",
+    )
     options = parser.parse_args(words)
     _need_known(parser, options.names, list(GRAPHS))
     from benchmarks.guard import RATIOS_FILE, check

@@ -13,6 +13,7 @@ from typing import Any, Final
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from benchmarks.figures import FiguresError, need_folder
 from benchmarks.steps import SUMS
 
 __all__ = ["write_plots"]
@@ -43,8 +44,12 @@ _PARTS: Final = SUMS | {"record": ("record",)}
 
 
 def write_plots(figures: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Writes an SVG for each part of the figures that can be drawn; the files."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Writes an SVG for each part of the figures that can be drawn; the files.
+
+    Raises:
+        FiguresError: they can't be written.
+    """
+    need_folder(folder)
     found: dict[str, Figure] = {}
     with mpl.rc_context(_STYLE):
         for name, entries in figures.get("scaling", {}).items():
@@ -56,7 +61,10 @@ def write_plots(figures: Mapping[str, Any], folder: Path) -> list[Path]:
         for name, figure in found.items():
             path = folder / f"{name}.svg"
             # Without the version of matplotlib too, which is written there otherwise.
-            figure.savefig(path, metadata={"Date": None, "Creator": None}, bbox_inches="tight")
+            try:
+                figure.savefig(path, metadata={"Date": None, "Creator": None}, bbox_inches="tight")
+            except OSError as error:
+                raise FiguresError(f"{path} can't be written: {error.strerror}") from None
             paths.append(path)
     return paths
 

@@ -19,6 +19,8 @@ class Step(NamedTuple):
         contender: who does it: a key of CONTENDERS.
         title: what the tables call it.
         large: whether it is measured where sizes are compared, up to a million ops.
+
+    Of a graph without large constants, "data" isn't measured.
     """
 
     contender: str
@@ -35,6 +37,7 @@ CONTENDERS: Final = {
 
 STEPS: Final = {
     "record": Step("ours", "record", large=True),
+    "record_uncollected": Step("ours", "record, collector off", large=True),
     "lower": Step("ours", "lower, verified", large=True),
     "verify": Step("ours", "verify alone", large=False),
     "bytecode": Step("ours", "bytecode", large=True),
@@ -44,6 +47,9 @@ STEPS: Final = {
     "jax_lower": Step("jax", "lower", large=True),
     "floor_create": Step("floor", "create", large=True),
     "floor_verify": Step("floor", "verify", large=True),
+    "read": Step("floor", "read the bytecode", large=True),
+    "write": Step("floor", "write bytecode", large=False),
+    "data": Step("floor", "copy the constants", large=False),
     "parse": Step("floor", "parse the text", large=False),
     "xla_builder_record": Step("xla_builder", "record", large=True),
     "xla_builder_convert": Step("xla_builder", "convert to MLIR", large=True),

@@ -125,14 +125,17 @@ def _graph_tables(figures: Mapping[str, Any]) -> list[Table]:
         "xlabuilder, us an op: median (quartiles)",
         ["graph", *(STEPS[step].title for step in _steps("ours"))],
     )
-    others = Table(
-        "The others, us an op: median (quartiles)",
-        ["graph"]
-        + [
-            f"{CONTENDERS[who]}: {STEPS[step].title}"
-            for who in ("jax", "floor", "xla_builder")
-            for step in _steps(who)
-        ],
+    others, alone = (
+        Table(
+            f"{title}, us an op: median (quartiles)",
+            ["graph"]
+            + [
+                f"{CONTENDERS[who]}: {STEPS[step].title}" if len(whose) > 1 else STEPS[step].title
+                for who in whose
+                for step in _steps(who)
+            ],
+        )
+        for title, whose in (("The others", ("jax", "xla_builder")), ("MLIR alone", ("floor",)))
     )
     memory = Table(
         "Memory",
@@ -144,8 +147,9 @@ def _graph_tables(figures: Mapping[str, Any]) -> list[Table]:
         summary.rows.append([name, f"{entry['ops']:,}", *sums, *_compared(ratios)])
         ours.rows.append([name, *(_cell(us, step) for step in _steps("ours"))])
         others.rows.append(
-            [name] + [_cell(us, s) for who in ("jax", "floor", "xla_builder") for s in _steps(who)]
+            [name, *(_cell(us, step) for who in ("jax", "xla_builder") for step in _steps(who))]
         )
+        alone.rows.append([name, *(_cell(us, step) for step in _steps("floor"))])
         if "memory" in entry:
             bytes_of = entry["memory"]
             memory.rows.append(
@@ -154,7 +158,7 @@ def _graph_tables(figures: Mapping[str, Any]) -> list[Table]:
                 + [f"{bytes_of['peak_bytes'] / 1e6:,.0f}", f"{bytes_of['jax_bytes']:,.0f}"]
                 + [f"{bytes_of['jax_peak_bytes'] / 1e6:,.0f}"]
             )
-    return [summary, ours, others, memory]
+    return [summary, ours, others, alone, memory]
 
 
 def missing_table(figures: Mapping[str, Any]) -> Table:
@@ -166,7 +170,7 @@ def missing_table(figures: Mapping[str, Any]) -> Table:
     ]
     for name, entry in entries:
         for who, why in entry["missing"].items():
-            table.rows.append([f"{name} {entry['size']:,}", CONTENDERS[who], why])
+            table.rows.append([f"{name} {entry['size']:,}", CONTENDERS.get(who, who), why])
     return table
 
 

@@ -172,7 +172,7 @@ def build(recorded: Recorded) -> XlaComputation:
 
 def build_all(ones: Sequence[XlaComputation | Recorded]) -> tuple[XlaComputation, ...]:
     """The computations, of which none captured anything."""
-    return tuple([build(one) if type(one) is Recorded else one for one in ones])  # type: ignore[misc]
+    return tuple([build(one) if isinstance(one, Recorded) else one for one in ones])
 
 
 def found_or_recorded(

@@ -282,7 +282,7 @@ def _read_by(function: FunctionType, contents: tuple[Any, ...], facts: Facts) ->
             value = namespace.get(name, _MISSING)
             facts.reads.append((namespace, name, value))
             if value is _MISSING:
-                names = function.__builtins__  # type: ignore[attr-defined]  # since Python 3.10
+                names = function.__builtins__
                 value = names.get(name, _MISSING)
                 facts.reads.append((names, name, value))
                 if not _is_one_of(value, _BUILTINS):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
 from builder.errors import OperandError
 from builder.shape import interned_program_shape
@@ -14,6 +17,22 @@ __all__ = ["XlaComputation"]
 P = TypeVar("P")
 
 _MOST_PLANS: Final = 4096
+
+_ATTRIBUTES_OF: Final[Callable[[XlaOp], Mapping[str, Any]]] = attrgetter("attributes")
+
+
+class Application(NamedTuple):
+    """Ops of a computation that apply the same computations, and say the same in all else.
+
+    Attributes:
+        opcode: that of the ops.
+        computations: what each of them applies.
+        times: how many ops they are.
+    """
+
+    opcode: str
+    computations: tuple[XlaComputation, ...]
+    times: int
 
 
 class XlaComputation:
@@ -45,6 +64,7 @@ class XlaComputation:
 
     __slots__ = (
         "__weakref__",
+        "_applications",
         "_called",
         "_users",
         "name",
@@ -70,6 +90,7 @@ class XlaComputation:
         # Worked out when first asked for: nothing is added to what is built.
         self._users: list[tuple[XlaOp, ...]] | None = None
         self._called: tuple[XlaComputation, ...] | None = None
+        self._applications: tuple[Application, ...] | None = None
         # What ops that apply it have worked out, by op and shapes: see `planned`.
         self.plans: dict[Any, Any] = {}
 
@@ -125,13 +146,32 @@ class XlaComputation:
                     needed[operand.id] = 1
         return (op for op in self.ops if needed[op.id])
 
+    def applications(self) -> tuple[Application, ...]:
+        """Where ops here apply computations: one for all that share their attributes."""
+        if self._applications is None:
+            # Ops that say the same share their attributes: what is among them is looked for once.
+            # Loops that run in C, as this is done for each op: 0.15 us, and not 0.5 us.
+            attributes = list(map(_ATTRIBUTES_OF, self.ops))
+            ids = list(map(id, attributes))
+            examples = dict(zip(ids, self.ops, strict=True))
+            examples.pop(id(NO_ATTRIBUTES), None)
+            counts = Counter(ids)
+            self._applications = tuple(
+                [
+                    Application(op.opcode, found, counts[number])
+                    for number, op in examples.items()
+                    if (found := called_in(op.attributes))
+                ]
+            )
+        return self._applications
+
     def called_computations(self) -> tuple[XlaComputation, ...]:
         """The computations that ops here apply, and those they apply; callees before callers."""
         if self._called is not None:
             return self._called
         order: dict[XlaComputation, None] = {}
         entered = {self}
-        stack: list[tuple[XlaComputation, Iterator[XlaComputation]]] = [(self, _direct(self))]
+        stack = [(self, _direct(self))]
         while stack:
             current, remaining = stack[-1]
             for called in remaining:
@@ -177,10 +217,4 @@ def called_in(attributes: Mapping[str, Any]) -> tuple[XlaComputation, ...]:
 
 def _direct(computation: XlaComputation) -> Iterator[XlaComputation]:
     """The computations that ops of this one apply, some of them several times."""
-    # Ops that say the same share their attributes: what is among them is looked for once.
-    seen: set[int] = set()
-    for op in computation.ops:
-        attributes = op.attributes
-        if attributes is not NO_ATTRIBUTES and id(attributes) not in seen:
-            seen.add(id(attributes))
-            yield from called_in(attributes)
+    return chain.from_iterable([one.computations for one in computation.applications()])

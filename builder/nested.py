@@ -108,8 +108,7 @@ def record_callable(
     for number, shape in enumerate(shapes):
         parameters.append(builder.add_parameter(shape, names[number], number))
     if enclosing is not None:
-        builder.current_frontend_attributes = enclosing.current_frontend_attributes
-        builder.current_sharding = enclosing.current_sharding
+        builder.current_notes = enclosing.current_notes
         enclosing.child = builder
         enclosing.is_open = False
     try:
@@ -228,7 +227,7 @@ def found_or_recorded(
 
 def is_unmarked(builder: XlaBuilder) -> bool:
     """Whether ops recorded now get neither frontend attributes nor a sharding."""
-    return builder.current_frontend_attributes is None and builder.current_sharding is None
+    return builder.current_notes is None
 
 
 def ready(

@@ -58,9 +58,7 @@ def record(
     op.operands = operands
     op.attributes = attributes
     op.builder = builder
-    op.name = None
-    op.frontend_attributes = builder.current_frontend_attributes
-    op.sharding = builder.current_sharding
+    op.notes = builder.current_notes
     ops = builder.ops
     op.id = len(ops)
     # The nearest frame outside this package is the user's line. Only the code object and the
@@ -97,9 +95,7 @@ def append(
     op.operands = operands
     op.attributes = attributes
     op.builder = builder
-    op.name = None
-    op.frontend_attributes = builder.current_frontend_attributes
-    op.sharding = builder.current_sharding
+    op.notes = builder.current_notes
     ops = builder.ops
     op.id = len(ops)
     frame: FrameType | None = _getframe(1)

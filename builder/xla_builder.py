@@ -22,7 +22,7 @@ from builder.shape import (
     shape_argument,
     without_layout,
 )
-from builder.xla_op import XlaOp
+from builder.xla_op import Notes, XlaOp, noted
 
 if TYPE_CHECKING:
     from builder.attributes import ChannelHandleLike
@@ -88,8 +88,7 @@ class XlaBuilder:
         "built",
         "captured",
         "child",
-        "current_frontend_attributes",
-        "current_sharding",
+        "current_notes",
         "is_open",
         "last_tokens",
         "name",
@@ -114,8 +113,7 @@ class XlaBuilder:
         # false once built, and while the callable of a nested computation is being recorded.
         self.is_open = True
         self.child: XlaBuilder | None = None
-        self.current_frontend_attributes: Mapping[str, str] | None = None
-        self.current_sharding: Any = None
+        self.current_notes: Notes | None = None
         # Of a builder that records a callable: who encloses it, for which argument of which op,
         # and the enclosing values that it uses (id of the op -> the op, what stands for it here).
         self.parent: XlaBuilder | None = None
@@ -230,7 +228,8 @@ class XlaBuilder:
         else:
             attributes = {"number": number, "shape_with_layout": shape}
         op = append(self, "parameter", shape_of_value, (), attributes)
-        op.name = name
+        notes = op.notes
+        op.notes = Notes(name, None, None) if notes is None else notes._replace(name=name)
         self.parameters[number] = op
         self.parameter_names.add(name)
         return op
@@ -526,12 +525,14 @@ class XlaBuilder:
                     f"'_', '.' and '-', of which the first is a letter or '_', got {shown(key)}"
                 )
         target = self.innermost()
-        before = target.current_frontend_attributes
-        target.current_frontend_attributes = {**(before or {}), **attributes}
+        notes = target.current_notes
+        before = None if notes is None else notes.frontend_attributes
+        now = {**(before or {}), **attributes}
+        target.current_notes = noted(notes, frontend_attributes=now)
         try:
             yield
         finally:
-            target.current_frontend_attributes = before
+            target.current_notes = noted(target.current_notes, frontend_attributes=before)
 
     @contextmanager
     def sharding(self, sharding: str | None) -> Iterator[None]:
@@ -556,12 +557,13 @@ class XlaBuilder:
                 f"'{{devices=[2,1]<=[2]}}'"
             )
         target = self.innermost()
-        before = target.current_sharding
-        target.current_sharding = sharding
+        notes = target.current_notes
+        before = None if notes is None else notes.sharding
+        target.current_notes = noted(notes, sharding=sharding)
         try:
             yield
         finally:
-            target.current_sharding = before
+            target.current_notes = noted(target.current_notes, sharding=before)
 
     def adopt(self, opcode: str, op: XlaOp) -> XlaOp:
         """`op` as this builder may use it: its own ops as they are, enclosing ones captured."""

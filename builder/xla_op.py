@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from builder.computation import XlaComputation
     from builder.xla_builder import XlaBuilder
 
-__all__ = ["SourceLocation", "XlaOp"]
+__all__ = ["Notes", "SourceLocation", "XlaOp", "noted"]
 
 NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -82,6 +82,23 @@ class SourceLocation(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
+class Notes(NamedTuple):
+    """What some ops carry besides what they compute."""
+
+    name: str | None
+    frontend_attributes: Mapping[str, str] | None
+    sharding: Any
+
+
+_NO_NOTES: Final = Notes(None, None, None)
+
+
+def noted(notes: Notes | None, **changes: Any) -> Notes | None:
+    """The notes with some of them changed; None where nothing is noted."""
+    changed = (notes or _NO_NOTES)._replace(**changes)
+    return None if changed == _NO_NOTES else changed
+
+
 _POSITIONS: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
 
 
@@ -112,9 +129,10 @@ class XlaOp:
         operands: the ops whose results it takes.
         attributes: everything else the op says, by name ("broadcast_dimensions", "to_apply").
         id: its number within the builder, in the order of recording.
-        name: a name for people, or None; parameters have one.
+        name: a name for people, or None; parameters have one. May be assigned.
         frontend_attributes: strings by name for compilers downstream, or None.
         sharding: how the result is laid out over devices, or None.
+        notes: the last three together, or None: most ops have none of them.
 
     Example:
         >>> import builder as xb
@@ -129,30 +147,42 @@ class XlaOp:
         "attributes",
         "builder",
         "code",
-        "frontend_attributes",
         "id",
         "lasti",
-        "name",
+        "notes",
         "opcode",
         "operands",
         "shape",
-        "sharding",
     )
 
     attributes: Mapping[str, Any]
     builder: XlaBuilder
     code: CodeType | None
-    frontend_attributes: Mapping[str, str] | None
     id: int
     lasti: int
-    name: str | None
+    notes: Notes | None
     opcode: str
     operands: tuple[XlaOp, ...]
     shape: Shape
-    sharding: Any
 
-    # Filled by `recording.record`, field by field: an __init__ with eleven arguments would be a
+    # Filled by `recording.record`, field by field: an __init__ with nine arguments would be a
     # third of the time that recording takes.
+
+    @property
+    def name(self) -> str | None:
+        return None if self.notes is None else self.notes.name
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        self.notes = noted(self.notes, name=name)
+
+    @property
+    def frontend_attributes(self) -> Mapping[str, str] | None:
+        return None if self.notes is None else self.notes.frontend_attributes
+
+    @property
+    def sharding(self) -> Any:
+        return None if self.notes is None else self.notes.sharding
 
     @property
     def source(self) -> SourceLocation | None:

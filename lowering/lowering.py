@@ -13,17 +13,17 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder.computation import XlaComputation, called_in
+from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
 from builder.shape import ArrayShape, TupleShape, leaves
 from builder.unique_names import UniqueNames
-from builder.xla_op import NO_ATTRIBUTES, XlaOp
+from builder.xla_op import XlaOp
 from lowering import rules as rules  # enters the rules of every family
-from lowering.bytecode import Pieces
+from lowering.bytecode import Pieces, Reference
 from lowering.emitter import Emitter, LargeConstant
 from lowering.errors import LoweringError, recorded_at
 from lowering.flattening import leaf_paths
-from lowering.mlir_attributes import array, dictionary, encodable, quoted
+from lowering.mlir_attributes import Attribute, array, encodable, quoted
 from lowering.mlir_context import context_for
 from lowering.module import StablehloModule, read_name
 from lowering.stream_order import check_order
@@ -76,7 +76,7 @@ def lower(computation: XlaComputation) -> StablehloModule:
     called = computation.called_computations()
     functions = _functions(computation, called)
     emitter = Emitter(functions)
-    pieces: Pieces = [_function(emitter, computation, "main", entry=True)]
+    pieces = [_function(emitter, computation, "main", entry=True)]
     pieces += [_function(emitter, one, name, entry=False) for one, name in functions.items()]
     code = emitter.module(computation.name, pieces)
     try:
@@ -126,27 +126,20 @@ def _functions(
     """
     if not called:
         return {}
-    # Ops that say the same share their attributes: what is among them is looked for once.
-    among: dict[int, tuple[XlaComputation, ...]] = {}
     # Of each: the ops to emit for it, and how deep; callees come before their callers.
     sizes: dict[XlaComputation, tuple[int, int]] = {}
     callees: set[XlaComputation] = set()
     applied: dict[XlaComputation, int] = {}
     for one in (*called, computation):
         size, depth = len(one.ops), 0
-        for op in one.ops:
-            if op.attributes is NO_ATTRIBUTES:
-                continue
-            inside = among.get(id(op.attributes))
-            if inside is None:
-                inside = among[id(op.attributes)] = called_in(op.attributes)
+        for opcode, inside, times in one.applications():
             for inner in inside:
-                if op.opcode in _CALLING:
+                if opcode in _CALLING:
                     callees.add(inner)
                     continue
-                applied[inner] = applied.get(inner, 0) + 1
+                applied[inner] = applied.get(inner, 0) + times
                 inner_size, inner_depth = sizes[inner]
-                size, depth = size + inner_size, max(depth, inner_depth + 1)
+                size, depth = size + times * inner_size, max(depth, inner_depth + 1)
         sizes[one] = size, depth
     entries = {computation, *callees}
     total = sum(sizes[one][0] for one in entries)
@@ -206,14 +199,15 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
         ", ".join(type_text(leaf) for one in shapes for leaf in leaves(one))
         for shapes in (shape.parameters, (shape.result,))
     )
-    attributes = {
+    attributes: dict[str, Attribute] = {
         "sym_name": quoted(name),
         "function_type": f"({inputs}) -> ({results})",
         "sym_visibility": quoted("public" if entry else "private"),
     }
     if entry:
         if inputs:
-            attributes["arg_attrs"] = array(_argument_attributes(emitter, computation))
+            arguments = _argument_attributes(emitter, computation)
+            attributes["arg_attrs"] = emitter.writer.array(arguments)
         # The nesting that flattening loses; see `module.py` for how it is read back.
         if any(isinstance(p, TupleShape) for p in shape.parameters):
             attributes["xlabuilder.parameters"] = array(quoted(str(p)) for p in shape.parameters)
@@ -228,9 +222,10 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
     return emitter.function(attributes, computation, locations)
 
 
-def _argument_attributes(emitter: Emitter, computation: XlaComputation) -> list[str]:
+def _argument_attributes(emitter: Emitter, computation: XlaComputation) -> list[Reference]:
     """For each flat argument its parameter's name (with the path into a tuple) and annotations."""
     found = []
+    writer = emitter.writer
     for parameter, shape in zip(
         computation.parameters, computation.program_shape.parameters, strict=True
     ):
@@ -238,11 +233,13 @@ def _argument_attributes(emitter: Emitter, computation: XlaComputation) -> list[
         parts = (
             [("", shape)] if shape.is_array else zip(leaf_paths(shape), leaves(shape), strict=True)
         )
+        annotations = emitter.annotations(parameter)
+        name = encodable(str(parameter.name))
         for path, leaf in parts:
-            attributes = emitter.annotations(parameter)
-            attributes["xlabuilder.name"] = quoted(f"{parameter.name}{path}")
+            attributes: dict[str, Attribute] = {"xlabuilder.name": writer.text(name + path)}
+            attributes.update(annotations)
             if isinstance(leaf, ArrayShape) and leaf.layout is not None:
                 # XLA's word for the layout of an entry parameter.
                 attributes["mhlo.layout_mode"] = quoted(str(leaf.layout))
-            found.append(dictionary(attributes))
+            found.append(writer.dictionary(attributes))
     return found

@@ -1,12 +1,12 @@
 """MLIR attributes as rules write them: in MLIR's text, which stands for them until MLIR reads it.
 
-Only the elements of arrays are kept as they are: `DenseElements`.
+Only what there is much of is kept as it is: the elements of arrays (`DenseElements`), lists of
+numbers (`i64_array`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -46,7 +46,9 @@ class DenseElements:
         self.shape = shape
 
 
-Attribute = str | DenseElements
+Attribute = str | DenseElements | tuple[int, ...] | bytes
+"""MLIR text, the elements of an array, the numbers of an `i64_array`, or the reference to what is
+in a module's tables already."""
 
 UNIT: Final = "unit"
 """An attribute that says something by being there."""
@@ -54,7 +56,7 @@ UNIT: Final = "unit"
 
 def encodable(text: str) -> str:
     """The text with question marks for what UTF-8, which MLIR speaks, can't say."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 _PLAIN: Final = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
@@ -74,10 +76,9 @@ def symbol(name: str) -> str:
     return f"@{quoted(name)}"
 
 
-@lru_cache(maxsize=4096)
-def i64_array(values: tuple[int, ...]) -> str:
+def i64_array(values: tuple[int, ...]) -> Attribute:
     """`array<i64: ...>`, the form of most lists of dimensions."""
-    return f"array<i64: {', '.join(map(str, values))}>" if values else "array<i64>"
+    return values
 
 
 def i64(value: int) -> str:

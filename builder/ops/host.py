@@ -108,9 +108,10 @@ def _config_argument(op: str, name: str, value: Any) -> str:
 
 def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
     """Refuses the shardings that XLA has no infeed for."""
-    sharding = builder.current_sharding
-    if sharding is None:
+    notes = builder.current_notes
+    if notes is None or notes.sharding is None:
         return
+    sharding = notes.sharding
     text = sharding.replace(" ", "")
     if text == "{replicated}":
         Check(op).fail(

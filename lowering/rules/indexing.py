@@ -14,7 +14,7 @@ from builder.scatter_form import ScatterForm, scatter_form
 from builder.shape import ArrayShape, TupleShape, intern_array
 from builder.xla_op import XlaOp
 from lowering.flattening import unflatten
-from lowering.mlir_attributes import dense_elements, i64_array, truth
+from lowering.mlir_attributes import Attribute, dense_elements, i64_array, truth
 from lowering.rules.elementwise import filled, widened
 from lowering.rules.registry import DIRECT, Value, direct, rule
 
@@ -25,7 +25,7 @@ DIRECT["dynamic_update_slice"] = "stablehlo.dynamic_update_slice"
 
 
 @direct("dynamic_slice")
-def dynamic_slice(attributes: Mapping[str, Any]) -> dict[str, str]:
+def dynamic_slice(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
     return {"slice_sizes": i64_array(attributes["slice_sizes"])}
 
 
@@ -39,7 +39,7 @@ def _numbers_text(name: str, numbers: GatherDimensionNumbers | ScatterDimensionN
 
 
 @direct("gather")
-def gather(attributes: Mapping[str, Any]) -> dict[str, str]:
+def gather(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
     return {
         "dimension_numbers": _numbers_text("gather", attributes["dimension_numbers"]),
         "slice_sizes": i64_array(attributes["slice_sizes"]),

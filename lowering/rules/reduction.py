@@ -14,7 +14,7 @@ from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, Shape, TupleShape, intern_array
 from builder.workarounds import is_awkward_selection, is_sorted_top_k, sorted_as
 from builder.xla_op import XlaOp
-from lowering.mlir_attributes import dense_elements, i64, i64_array, truth
+from lowering.mlir_attributes import Attribute, dense_elements, i64, i64_array, truth
 from lowering.rules.registry import Value, direct_applying, rule
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @direct_applying("reduce", "to_apply")
 @direct_applying("map", "to_apply")
-def dimensions(attributes: Mapping[str, Any]) -> dict[str, str]:
+def dimensions(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
     return {"dimensions": i64_array(attributes["dimensions"])}
 
 
@@ -34,7 +34,7 @@ _LISTS = ("window_dimensions", "window_strides", "base_dilations", "window_dilat
 
 @direct_applying("reduce_window", "to_apply")
 @direct_applying("select_and_scatter", "select", "scatter")
-def window(attributes: Mapping[str, Any]) -> dict[str, str]:
+def window(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
     """The attributes of a window, called in StableHLO as they are here."""
     found = {name: i64_array(attributes[name]) for name in _LISTS if name in attributes}
     pairs = attributes["padding"]

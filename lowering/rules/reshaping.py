@@ -9,13 +9,13 @@ from builder import primitive_type as pt
 from builder.shape import ArrayShape
 from builder.workarounds import is_of_two_bits, stride_within
 from builder.xla_op import XlaOp
-from lowering.mlir_attributes import i64, i64_array
+from lowering.mlir_attributes import Attribute, i64, i64_array
 from lowering.rules.registry import DIRECT, Value, direct, rule
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
 
-Attributes = dict[str, str]
+Attributes = dict[str, Attribute]
 
 DIRECT["reshape"] = "stablehlo.reshape"
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from builder.attributes import ConvolutionDimensionNumbers
-from lowering.mlir_attributes import i64, i64_array
+from lowering.mlir_attributes import Attribute, i64, i64_array
 from lowering.rules.contraction.dot_product import precision_text
 from lowering.rules.registry import direct
 
@@ -20,7 +20,7 @@ def _numbers_text(numbers: ConvolutionDimensionNumbers) -> str:
 
 
 @direct("convolution")
-def convolution(attributes: Mapping[str, Any]) -> dict[str, str]:
+def convolution(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
     pairs = attributes["padding"]
     padding = f"dense<{[list(pair) for pair in pairs]}>" if pairs else "dense<>"
     reversal = ", ".join(str(r).lower() for r in attributes["window_reversal"])

@@ -22,7 +22,7 @@ import enum
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from operator import is_
+from operator import attrgetter, is_
 from types import BuiltinFunctionType, CodeType, EllipsisType, FunctionType, ModuleType, NoneType
 from typing import Any, Final
 from weakref import ref
@@ -121,7 +121,8 @@ call, or are of what a user may have put there."""
 _GENERATOR_FLAGS: Final = 0x20 | 0x80 | 0x200
 
 Read = tuple[str | None, str, tuple[str, ...]]
-"""Of a function's code: "global" or "free", a name, and the attributes taken from it at once."""
+"""Of a function's code: "global" or "free", a name, and the attributes taken from it at once; or
+"is", where it compares with `is`."""
 
 
 _OWN: Final[set[FunctionType]] = set()
@@ -157,26 +158,30 @@ class Facts:
     Attributes:
         code, namespace, name: the function's own.
         contents: its defaults, and what it closes over.
+        exact: whether it asks which object it was given, with `is`, so that equal numbers are
+            not the same to it.
         reads: where a name was looked up, the name, and the value that was found.
         functions: other functions that it uses, with what they had in the same places.
     """
 
-    __slots__ = ("code", "contents", "functions", "name", "namespace", "reads")
+    __slots__ = ("code", "contents", "exact", "functions", "name", "namespace", "reads")
 
     def __init__(self, function: FunctionType, contents: tuple[Any, ...]) -> None:
         self.code = function.__code__
         self.namespace = function.__globals__
         self.name = function.__name__
         self.contents = contents
+        self.exact = False
         self.reads: list[tuple[Any, str, Any]] = []
         self.functions: list[tuple[FunctionType, CodeType, str, tuple[Any, ...]]] = []
 
     def hold_for(self, function: FunctionType) -> bool:
-        """Whether a function of the same code depends on the very same objects."""
+        """Whether a function of the same code depends on the very same objects, or numbers."""
+        are_same = _are_same if self.exact else _are_alike
         if (
             function.__globals__ is not self.namespace
             or function.__name__ != self.name
-            or not _are_same(_contents(function), self.contents)
+            or not are_same(_contents(function), self.contents)
         ):
             return False
         for namespace, name, value in self.reads:
@@ -185,9 +190,33 @@ class Facts:
         for used, code, name, contents in self.functions:
             if used.__code__ is not code or used.__name__ != name:
                 return False
-            if not _are_same(_contents(used), contents):
+            if not are_same(_contents(used), contents):
                 return False
         return True
+
+
+Mark = int | str | tuple[int]
+
+
+def _marks(values: tuple[Any, ...]) -> tuple[Mark, ...]:
+    """What tells values apart: of numbers their value, to the last bit, of others who they are.
+
+    A number that is worked out anew is another object each time.
+    """
+    return tuple(
+        [
+            value.hex()
+            if type(value) is float and value == value
+            else (value,)
+            if type(value) is int
+            else id(value)
+            for value in values
+        ]
+    )
+
+
+def _are_alike(some: tuple[Any, ...] | None, others: tuple[Any, ...]) -> bool:
+    return some is not None and _marks(some) == _marks(others)
 
 
 def _are_same(some: tuple[Any, ...] | None, others: tuple[Any, ...]) -> bool:
@@ -257,6 +286,11 @@ def _collect(function: FunctionType, contents: tuple[Any, ...], facts: Facts) ->
     return True
 
 
+_builtins_of: Final[Callable[[FunctionType], dict[str, Any]]] = attrgetter("__builtins__")
+"""The names that a function finds where its module has none. (What type checkers know of the
+attribute differs from one run to the next.)"""
+
+
 def _read_by(function: FunctionType, contents: tuple[Any, ...], facts: Facts) -> list[Any]:
     """The values that a function reads, all of which must be fixed; _MISSING is among them if not.
 
@@ -276,13 +310,16 @@ def _read_by(function: FunctionType, contents: tuple[Any, ...], facts: Facts) ->
     values = [*contents[:defaults]]
     values.extend(value for value in closed.values() if type(value) is not ModuleType)
     for kind, name, attributes in reads:
+        if kind == "is":
+            facts.exact = True
+            continue
         if kind == "free":
             value = closed[name]
         else:
             value = namespace.get(name, _MISSING)
             facts.reads.append((namespace, name, value))
             if value is _MISSING:
-                names = function.__builtins__
+                names = _builtins_of(function)
                 value = names.get(name, _MISSING)
                 facts.reads.append((names, name, value))
                 if not _is_one_of(value, _BUILTINS):
@@ -427,6 +464,8 @@ def _walk_one(code: CodeType, free: frozenset[str]) -> Iterator[Read]:
         if kind is not None:
             yield kind, name, tuple(attributes)
         kind = None
+        if opcode == "IS_OP":
+            yield "is", "", ()
         if opcode == "LOAD_GLOBAL":
             kind, name, attributes = "global", argument, []
         elif opcode == "LOAD_DEREF" and argument in free:
@@ -443,7 +482,7 @@ def _walk_one(code: CodeType, free: frozenset[str]) -> Iterator[Read]:
 Key = tuple[str, str, tuple[Shape, ...], bool, int]
 
 
-class _Forms(list[tuple[tuple[int, ...], Facts, ref[XlaComputation]]]):
+class _Forms(list[tuple[tuple[Mark, ...], Facts, ref[XlaComputation]]]):
     """What is kept of one function, and how often it was recorded since one was found again.
 
     The computations weakly: they may be large, and go with the last graph that applies them.
@@ -457,7 +496,7 @@ class _Forms(list[tuple[tuple[int, ...], Facts, ref[XlaComputation]]]):
 
 _KEPT: Final[dict[Key, _Forms]] = {}
 _MOST_KEYS: Final = 1024
-_MOST_OF_ONE_CODE: Final = 8
+_MOST_OF_ONE_CODE: Final = 32
 """As many forms of one function are kept, which close over other values: the last ones."""
 
 _MOST_MISSES: Final = 64
@@ -481,9 +520,9 @@ def found_again(
         if contents is None:
             return None
         # Forms of one function differ by these, which takes a tenth of the time to see.
-        given = tuple(map(id, contents))
-        for ids, facts, kept in forms:
-            if ids == given:
+        given = _marks(contents)
+        for marks, facts, kept in forms:
+            if marks == given:
                 computation = kept()
                 if computation is not None and facts.hold_for(function):
                     forms.misses = 0
@@ -536,7 +575,7 @@ def keep(
     kept = _KEPT.get(key)
     if kept is None:
         kept = _KEPT.setdefault(key, _Forms())
-    kept.append((tuple(map(id, facts.contents)), facts, ref(computation, _forgetting(key))))
+    kept.append((_marks(facts.contents), facts, ref(computation, _forgetting(key))))
     del kept[:-_MOST_OF_ONE_CODE]
 
 

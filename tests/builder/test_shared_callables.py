@@ -597,7 +597,43 @@ def test_only_so_many_forms_are_kept(x: xb.XlaOp) -> None:
     functions = [_multiplied_by(float(n)) for n in range(1, 40)]
     last = [reduced(x, function) for function in functions][-1]
     assert reduced(x, functions[-1]) is last
-    assert max(map(len, shared_callables._KEPT.values())) <= 8
+    assert max(map(len, shared_callables._KEPT.values())) <= 32
+
+
+@pytest.mark.parametrize("number", [0.1, -0.0, 1e300, float("inf"), 3, 2**70, -5])
+def test_equal_numbers_are_the_same(x: xb.XlaOp, number: Any) -> None:
+    """Numbers that were worked out anew are other objects."""
+    again = type(number)(str(number))
+    assert reduced(x, _closing_over(number)) is reduced(x, _closing_over(again))
+
+
+@pytest.mark.parametrize(
+    ("number", "other"),
+    [(0.0, -0.0), (1, 1.0), (1, True), (1.0, True), (0.1, 0.1 + 2**-56), (2**70, 2**70 + 1)],
+)
+def test_unequal_numbers_are_not(x: xb.XlaOp, number: Any, other: Any) -> None:
+    found = [reduced(x, _closing_over(n)) for n in (number, other, number)]
+    assert found[0] is found[2]
+    assert found[0] is not found[1]
+
+
+def _asking_which(number: float) -> Callable[..., Any]:
+    def which(a: Any, b: Any) -> Any:
+        mine = number is _ONE_OF_TWO
+        return a + (b if mine else a)
+
+    return which
+
+
+_ONE_OF_TWO = float("2.5")
+
+
+def test_numbers_that_are_asked_who_they_are(x: xb.XlaOp) -> None:
+    other = float("2.5")
+    assert other is not _ONE_OF_TWO
+    mine, yours = (reduced(x, _asking_which(number)) for number in (_ONE_OF_TWO, other))
+    assert mine.root.operands[0] is not mine.root.operands[1]
+    assert yours.root.operands[0] is yours.root.operands[1]
 
 
 def test_what_is_given_again_after_many_others_is_shared_before_long(x: xb.XlaOp) -> None:

@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,7 @@ from lowering.types import attribute_text
 __all__ = ["CHECKSUM_ATTRIBUTE", "read", "sealed_artifact", "sealed_bytecode"]
 
 CHECKSUM_ATTRIBUTE: Final = "xlabuilder.checksum"
-"""The attribute of a module whose text holds the checksum of the bytes around it."""
+"""The attribute of a portable artifact whose text holds the checksum of the bytes around it."""
 
 _EMPTY_SEAL: Final = b"xlabuilder-crc32-00000000"
 _SEAL: Final = re.compile(rb"xlabuilder-crc32-(.{8})", re.DOTALL)
@@ -47,21 +47,37 @@ _UNKNOWN: Final = r"custom op '[^']*' is unknown|unregistered dialect|Dialect .*
 def sealed_bytecode(module: ir.Module) -> list[bytes]:
     """MLIR bytecode of a module, with a checksum of itself inside, in pieces.
 
-    Large constants are a piece each, and are there once. The module is not touched, as other
-    threads may be printing it: the attribute is put on a copy, which shares the constants.
+    Large constants are a piece each, and are there once. The checksum stands behind the name of
+    the program that wrote the file, where every reader skips it: an attribute would have to be
+    put on a copy of the module, which takes as long as writing it.
     """
-    pieces = _together(jaxlib_api.bytecode_pieces(_marked_copy(module)))
+    pieces = _together(jaxlib_api.bytecode_pieces(module))
+    sections = _sections(lambda at, size: _part(pieces, at, size), sum(map(len, pieces)))
+    head, separator, rest = pieces[0].partition(b"\0")
+    if not separator or sections is None or any(aligned for _, aligned in sections):
+        # What is aligned (the resources of other programs' modules) can't be moved: it goes
+        # without, and is read with more care.
+        return pieces
+    sealed = [b"%s %s\0" % (head, _EMPTY_SEAL), rest, *pieces[1:]]
+    if sum(len(_SEAL.findall(piece)) for piece in sealed) != 1 or _seal_on_a_seam(sealed):
+        return pieces  # the module's own data look like a seal
     checksum = 0
-    for piece in pieces:
+    for piece in sealed:
         checksum = zlib.crc32(piece, checksum)
-    places = [(i, m.start()) for i, piece in enumerate(pieces) for m in _SEAL.finditer(piece)]
-    if len(places) != 1 or _seal_on_a_seam(pieces):
-        # The module's own data look like a seal: it goes without, and is read with more care.
-        return jaxlib_api.bytecode_pieces(module)
-    index, start = places[0]
-    piece, end = pieces[index], start + len(_EMPTY_SEAL)
-    pieces[index] = b"".join((piece[:start], b"xlabuilder-crc32-%08x" % checksum, piece[end:]))
-    return pieces
+    sealed[0] = b"%s xlabuilder-crc32-%08x\0" % (head, checksum)
+    return sealed
+
+
+def _part(pieces: Sequence[bytes], at: int, size: int) -> bytes:
+    """So many bytes of the pieces, from a place on."""
+    found = b""
+    for piece in pieces:
+        if at < len(piece):
+            found += piece[at : at + size - len(found)]
+            if len(found) == size:
+                break
+        at = max(at - len(piece), 0)
+    return found
 
 
 def sealed_artifact(module: ir.Module, version: str) -> bytes:
@@ -81,21 +97,10 @@ def sealed_artifact(module: ir.Module, version: str) -> bytes:
     return buffer.getvalue()
 
 
-def _marked_copy(module: ir.Module) -> ir.Module:
-    """The same module once more, with an attribute for the checksum."""
-    copy = ir.Module.create(module.operation.location)
-    ip = ir.InsertionPoint(copy.body)
-    for operation in module.body.operations:
-        operation.operation.clone(ip=ip)
-    attributes = copy.operation.attributes
-    for name in module.operation.attributes:
-        attributes[name] = module.operation.attributes[name]
-    for name, value in _MARKS.items():
-        attributes[name] = ir.StringAttr.get(value, module.context)
-    return copy
-
-
 _LARGE_PIECE: Final = 1 << 16
+
+_MOST_OF_A_NAME: Final = 1 << 12
+"""No program that writes bytecode has a longer name."""
 
 
 def _together(pieces: Sequence[bytes]) -> list[bytes]:
@@ -132,8 +137,10 @@ def _only_seal(data: bytes | memoryview) -> tuple[int, int] | None:
 def _seal_holds(data: bytes) -> bool | None:
     """Whether the checksum in `data` is right; None where there is none."""
     found = _only_seal(data)
-    if found is None or CHECKSUM_ATTRIBUTE.encode() not in data:
+    if found is None:
         return None
+    if data.find(b"\0") < found[0] and CHECKSUM_ATTRIBUTE.encode() not in data:
+        return None  # neither with the writer's name nor in our attribute, but data
     start, end = found
     view = memoryview(data)  # whose parts are no copies
     checksum = zlib.crc32(view[end:], zlib.crc32(_EMPTY_SEAL, zlib.crc32(view[:start])))
@@ -191,37 +198,48 @@ def _is_whole(data: bytes) -> bool:
 
     MLIR would find this out as well; but truncated files are the commonest of all damaged ones,
     and this spares them the helper process.
+    """
+    sections = _sections(lambda at, size: data[at : at + size], len(data))
+    # Strings, dialects, attributes and types, their offsets, operations: no module lacks these.
+    return sections is not None and {kind for kind, _ in sections} >= {0, 1, 2, 3, 4}
+
+
+def _sections(part: Callable[[int, int], bytes], length: int) -> list[tuple[int, bool]] | None:
+    """The kinds of the sections of bytecode, and whether they are aligned.
+
+    Args:
+        part: gives so many bytes from a place on.
+        length: of the whole; None is given if the sections don't fill it exactly.
 
     MLIR Bytecode Format: File; Alignment.
     """
 
     def number(at: int) -> tuple[int, int]:
         """A variable-width integer, and where it ends."""
-        first = data[at]
+        first = part(at, 1)[0]
         width = (first & -first).bit_length() if first else 9
-        end = at + width
-        if end > len(data):
+        if at + width > length:
             raise IndexError
-        value = int.from_bytes(data[at:end], "little")
-        return value >> (8 if width == 9 else width), end
+        value = int.from_bytes(part(at, width), "little")
+        return value >> (8 if width == 9 else width), at + width
 
-    sections = set()
+    found = []
     try:
         _, at = number(len(BYTECODE_MAGIC))
-        at = data.index(0, at) + 1  # the producer's name
-        while at < len(data):
-            aligned = data[at] & 0x80
-            sections.add(data[at] & 0x7F)
-            length, at = number(at + 1)
-            if aligned:
+        producer = part(at, _MOST_OF_A_NAME)
+        at += producer.index(0) + 1
+        while at < length:
+            kind = part(at, 1)[0]
+            found.append((kind & 0x7F, kind > 0x7F))
+            size, at = number(at + 1)
+            if kind > 0x7F:
                 alignment, at = number(at)
                 if alignment:
                     at += -at % alignment
-            at += length
+            at += size
     except (IndexError, ValueError):
-        return False
-    # Strings, dialects, attributes and types, their offsets, operations: no module lacks these.
-    return at == len(data) and sections >= {0, 1, 2, 3, 4}
+        return None
+    return found if at == length else None
 
 
 def _text(data: bytes, name: str, path: str | None) -> str:

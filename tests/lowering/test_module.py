@@ -676,8 +676,10 @@ def test_changed_bytes_are_found(affine, kind, capfd):
     marks = [
         range(start, start + len(mark))
         for mark in (b"xlabuilder-crc32-", b"xlabuilder.checksum")
-        for start in [data.index(mark)]
+        for start in [data.find(mark)]
+        if start >= 0
     ]
+    assert len(marks) == (1 if kind == "bytecode" else 2)
     chosen = random.Random(1)
     for _ in range(300):
         position = chosen.randrange(len(data))
@@ -825,3 +827,18 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.mlir")
     with pytest.raises(ModuleFileError, match="it is not an ordinary file\nfix: copy it into one"):
         lowering.load(tmp_path / "pipe.mlir")
+
+
+def test_bytecode_with_aligned_resources_goes_without_a_checksum():
+    """What stands in a file at a multiple of 64 bytes would not, behind a longer name."""
+    text = (
+        "module {\n"
+        "  func.func public @main() -> tensor<2xf32> {\n"
+        "    %cst = stablehlo.constant dense_resource<numbers> : tensor<2xf32>\n"
+        "    return %cst : tensor<2xf32>\n"
+        "  }\n"
+        "}\n"
+        '{-# dialect_resources: { builtin: { numbers: "0x400000000000803F00000040" } } #-}\n'
+    )
+    module = lowering.load_bytes(text)
+    assert module.bytecode == jaxlib_api.bytecode(module.module)

@@ -175,22 +175,23 @@ class Facts:
         self.reads: list[tuple[Any, str, Any]] = []
         self.functions: list[tuple[FunctionType, CodeType, str, tuple[Any, ...]]] = []
 
-    def hold_for(self, function: FunctionType) -> bool:
-        """Whether a function of the same code depends on the very same objects, or numbers."""
-        are_same = _are_same if self.exact else _are_alike
+    def hold_for(self, function: FunctionType, contents: tuple[Any, ...]) -> bool:
+        """Whether a function of the same code, and of contents of the same marks, depends on the
+        very same objects, or numbers."""
         if (
             function.__globals__ is not self.namespace
             or function.__name__ != self.name
-            or not are_same(_contents(function), self.contents)
+            or (self.exact and not _are_same(contents, self.contents))
         ):
             return False
         for namespace, name, value in self.reads:
             if namespace.get(name, _MISSING) is not value:
                 return False
-        for used, code, name, contents in self.functions:
+        are_same = _are_same if self.exact else _are_alike
+        for used, code, name, had in self.functions:
             if used.__code__ is not code or used.__name__ != name:
                 return False
-            if not are_same(_contents(used), contents):
+            if not are_same(_contents(used), had):
                 return False
         return True
 
@@ -524,7 +525,7 @@ def found_again(
         for marks, facts, kept in forms:
             if marks == given:
                 computation = kept()
-                if computation is not None and facts.hold_for(function):
+                if computation is not None and facts.hold_for(function, contents):
                     forms.misses = 0
                     return computation
     return None
@@ -565,7 +566,10 @@ def keep(
 ) -> None:
     """Keeps a computation for the next time; `facts` are those from before it was recorded."""
     assert type(function) is FunctionType  # others have no facts
-    if function.__code__ is not facts.code or not facts.hold_for(function):
+    marks, contents = _marks(facts.contents), _contents(function)
+    if function.__code__ is not facts.code or contents is None or _marks(contents) != marks:
+        return
+    if not facts.hold_for(function, contents):
         return
     if _holds_functions(computation):
         return
@@ -575,7 +579,7 @@ def keep(
     kept = _KEPT.get(key)
     if kept is None:
         kept = _KEPT.setdefault(key, _Forms())
-    kept.append((_marks(facts.contents), facts, ref(computation, _forgetting(key))))
+    kept.append((marks, facts, ref(computation, _forgetting(key))))
     del kept[:-_MOST_OF_ONE_CODE]
 
 

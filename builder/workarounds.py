@@ -196,9 +196,10 @@ def counts_from_negative_zero(array: np.ndarray[Any, Any]) -> bool:
     """
     if array.dtype.kind in "biu" or array.ndim != 1 or array.size < 2:
         return False
+    # As Python's numbers, whose comparison takes a fifth of the time of NumPy's.
+    if array.item(0) != 0 or array.item(1) != 1:
+        return False
     with np.errstate(invalid="ignore"):  # signalling NaNs
-        if array[0] != 0 or array[1] != 1:
-            return False
         wide = array.astype(np.complex128)
     if not np.array_equal(wide, np.arange(array.size)):
         return False

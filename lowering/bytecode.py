@@ -49,6 +49,9 @@ HAS_RESULTS: Final = 0x02
 HAS_OPERANDS: Final = 0x04
 HAS_REGIONS: Final = 0x10
 
+_SMALL_BYTES: Final = 1024
+"""What is smaller is copied in less time than it takes to look at it without a copy."""
+
 _MAGIC: Final = b"ML\xefR"
 _VERSION: Final = 1
 _PRODUCER: Final = b"xlabuilder\0"
@@ -123,6 +126,7 @@ class BytecodeWriter:
 
     __slots__ = (
         "_attributes",
+        "_before_value",
         "_entries",
         "_names",
         "_offsets",
@@ -141,6 +145,7 @@ class BytecodeWriter:
         self._entries: list[bytes | memoryview] = []
         self._offsets: list[Reference] = []
         self.constant_bytes = 0
+        self._before_value = b""
 
     def _string(self, text: str) -> Reference:
         return reference(self._strings.setdefault(text, len(self._strings)))
@@ -186,10 +191,13 @@ class BytecodeWriter:
     def _enter_elements(self, elements: DenseElements) -> None:
         array = elements.array
         self.constant_bytes += array.nbytes
-        data = np.ravel(array).view(np.uint8).data  # of ml_dtypes there is no buffer
-        head = _DENSE_ELEMENTS + self.type(type_text(elements.shape)) + reference(len(data))
-        self._entries += head, data
-        self._offsets.append(reference((len(head) + len(data)) << 1 | 1))
+        head = _DENSE_ELEMENTS + self.type(type_text(elements.shape)) + reference(array.nbytes)
+        if array.nbytes < _SMALL_BYTES:
+            self._entries.append(head + array.tobytes())
+        else:
+            # No copy. (Of ml_dtypes there is no buffer.)
+            self._entries += head, np.ravel(array).view(np.uint8).data
+        self._offsets.append(reference((len(head) + array.nbytes) << 1 | 1))
 
     def _encoded(self, encoding: bytes) -> Reference:
         """An attribute in the encoding of the builtin dialect."""
@@ -207,6 +215,12 @@ class BytecodeWriter:
     def array(self, attributes: Sequence[Reference]) -> Reference:
         """An array of attributes that are entered already."""
         return self._encoded(_ARRAY + reference(len(attributes)) + b"".join(attributes))
+
+    def value(self, attribute: Attribute) -> Reference:
+        """The attributes of a constant: its value."""
+        if not self._before_value:
+            self._before_value = _DICTIONARY + reference(1) + self.text("value")
+        return self._encoded(self._before_value + self.attribute(attribute))
 
     def dictionary(self, attributes: Mapping[str, Attribute]) -> Reference:
         """The attributes of an operation, by name."""

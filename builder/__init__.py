@@ -41,7 +41,12 @@ from builder.errors import (
     UnknownNameError as UnknownNameError,
     XlaError as XlaError,
 )
-from builder.layout import Layout as Layout
+from builder.layout import (
+    Layout as Layout,
+    PaddingValue as PaddingValue,
+    Tile as Tile,
+    parse_layout as parse_layout,
+)
 from builder.ops.collectives import (
     all_gather as all_gather,
     all_reduce as all_reduce,

@@ -33,12 +33,15 @@ def missing_name(name: str) -> AttributeError:
 def _meant(name: str) -> list[str]:
     """The names that are most like this one, as they are written."""
     import builder
+    from builder import layout
     from builder.ops.registry import OPERATIONS
 
     spoken: dict[str, str] = {}
     for public in vars(builder):
         if not public.startswith("_"):
             spoken[_plain(public)] = f"xb.{public}"
+    for public in layout.__all__:
+        spoken.setdefault(_plain(public), f"xb.layout.{public}")
     # What the C++ builder and XLA's instructions call them.
     for info in OPERATIONS.values():
         written = f"b.{info.name}(...)" if info.is_method else f"xb.{info.name}"

@@ -11,17 +11,20 @@ Shapes and Layout. The text form is XLA's: ``f32[2,<=3]{1,0}``, ``(s32[], f32[4]
 
 from __future__ import annotations
 
-import operator
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
+from math import prod
 from typing import Any, Final
 
 from builder import primitive_type as pt
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, XlaError, shown
-from builder.layout import MOST_DIMENSIONS, Layout
+from builder.frozen import frozen
+from builder.layout.description import MOST_DIMENSIONS, Layout, whole_or_none
+from builder.layout.physical import physical
+from builder.layout.text import parse_layout, read_layout
 from builder.primitive_type import PrimitiveType, PrimitiveTypeLike
+from builder.text_reader import TextReader
 
 __all__ = [
     "TOKEN_SHAPE",
@@ -73,6 +76,9 @@ def bounded(bound: int) -> Bounded:
     """
     return Bounded(bound)
 
+
+LayoutLike = Layout | str | Iterable[int]
+"""A layout, its text, or minor_to_major alone."""
 
 DimensionLike = int | Bounded | str
 """A size, `bounded(n)` or "<=n", or "?"."""
@@ -127,8 +133,11 @@ class ArrayShape:
         Raises:
             ShapeInferenceError: a dimension is unbounded.
         """
+        return self._counted("element_count")
+
+    def _counted(self, asked: str) -> int:
         if not self.is_bounded:
-            raise ShapeInferenceError(f"element_count: {self} has an unbounded dimension")
+            raise ShapeInferenceError(f"{asked}: {self} has an unbounded dimension")
         count = 1
         for size in self.dimensions:
             count *= size
@@ -138,11 +147,78 @@ class ArrayShape:
     def is_scalar(self) -> bool:
         return not self.dimensions
 
+    @property
+    def true_rank(self) -> int:
+        """Number of dimensions larger than 1, unbounded ones counted.
+
+        Shapes and Layout: Terminology, notation, and conventions.
+        """
+        return sum(size > 1 or size == UNBOUNDED for size in self.dimensions)
+
+    def dimension_number(self, dimension: int) -> int:
+        """The number of a dimension that may be counted from the end: -1 is the last.
+
+        Ops themselves take no negative numbers.
+
+        Raises:
+            ShapeInferenceError: there is no such dimension.
+
+        Example:
+            >>> import builder as xb
+            >>> xb.f32[5, 6, 7].dimension_number(-1)
+            2
+        """
+        number = whole_or_none(dimension)
+        if number is None or not -self.rank <= number < self.rank:
+            raise ShapeInferenceError(
+                f"dimension_number: {self} has no dimension {shown(dimension)}"
+                + (f"\nfix: one from {-self.rank} to {self.rank - 1}" if self.rank else "")
+            )
+        return number % self.rank
+
+    @property
+    def element_size_in_bits(self) -> int:
+        """Bits that an element takes in memory: the layout's, or else those of whole bytes."""
+        asked = 0 if self.layout is None else self.layout.element_size_in_bits
+        return asked or 8 * self.element_type.byte_width
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of the elements alone, bounded dimensions counted at their bounds.
+
+        Raises:
+            ShapeInferenceError: a dimension is unbounded.
+
+        Example:
+            >>> import builder as xb
+            >>> xb.parse_shape("f32[3,5]{1,0:T(2,2)}").byte_size
+            60
+        """
+        return -(-self._counted("byte_size") * self.element_size_in_bits // 8)
+
+    @property
+    def padded_byte_size(self) -> int:
+        """Bytes of the buffer, with all that the layout's padding and tiles add.
+
+        Raises:
+            ShapeInferenceError: a dimension is unbounded.
+
+        Example:
+            >>> import builder as xb
+            >>> xb.parse_shape("f32[3,5]{1,0:T(2,2)}").padded_byte_size
+            96
+        """
+        count = self._counted("padded_byte_size")
+        if self.layout is not None:
+            count = physical(self.dimensions, self.layout).size
+        return -(-count * self.element_size_in_bits // 8)
+
     def with_element_type(self, element_type: PrimitiveType) -> ArrayShape:
         """The same sizes with elements of another type; the layout is kept."""
         if not isinstance(element_type, PrimitiveType):
             element_type = pt.element_type_argument("shape", "element_type", element_type)
-        return intern_array(element_type, self.dimensions, self.dynamic_dimensions, self.layout)
+        made = intern_array(element_type, self.dimensions, self.dynamic_dimensions, None)
+        return made if self.layout is None else made.with_layout(self.layout)
 
     def at_bounds(self) -> ArrayShape:
         """The same array with its bounds as fixed sizes; the layout is kept.
@@ -154,16 +230,35 @@ class ArrayShape:
             raise ShapeInferenceError(f"at_bounds: {self} has an unbounded dimension")
         return intern_array(self.element_type, self.dimensions, None, self.layout)
 
-    def with_layout(self, layout: Layout | Iterable[int] | None) -> ArrayShape:
-        """The same array with another layout, or with None for the default one."""
-        if layout is not None and not isinstance(layout, Layout):
-            layout = Layout(layout)
-        if layout is not None and len(layout.minor_to_major) != self.rank:
-            raise ShapeInferenceError(
-                f"layout: {layout} orders {len(layout.minor_to_major)} dimensions, "
-                f"{self} has {self.rank}",
-                op="layout",
-            )
+    def with_layout(self, layout: LayoutLike | None) -> ArrayShape:
+        """The same array with another layout, or with None for the default one.
+
+        Args:
+            layout: a Layout, its text, or minor_to_major alone.
+
+        Raises:
+            ShapeInferenceError: it does not fit the array: another rank, a padded size smaller
+                than the dimension, elements of fewer bits than the type has, a buffer of 2**63
+                elements or more.
+        """
+        if layout is not None:
+            if isinstance(layout, str):
+                layout = parse_layout(layout)
+            elif not isinstance(layout, Layout):
+                layout = Layout(layout)
+            # One that was made before fits.
+            key = (self.element_type, self.dimensions, self.dynamic_dimensions, layout)
+            found = _INTERNED.get(key)
+            if found is not None:
+                return found
+            fault = _misfit(layout, self)
+            if fault is not None:
+                raise ShapeInferenceError(
+                    f"layout: {fault.what}",
+                    op="layout",
+                    shapes={"shape": self},
+                    dimension=fault.dimension,
+                )
         return intern_array(self.element_type, self.dimensions, self.dynamic_dimensions, layout)
 
     def dimension_text(self, dimension: int) -> str:
@@ -182,6 +277,14 @@ class ArrayShape:
         return self._text
 
     __repr__ = __str__
+
+    def _repr_svg_(self) -> str | None:
+        """What notebooks show of a shape with a layout, besides its text: a picture of it."""
+        if self.layout is None or not self.is_bounded:
+            return None
+        from builder.layout.drawing import draw  # stands above shapes, and most draw nothing
+
+        return draw(self).svg()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (
@@ -347,15 +450,84 @@ def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, b
 
 
 def _whole(size: Any, element_type: PrimitiveType) -> int:
-    try:
-        if isinstance(size, bool):
-            raise TypeError
-        return operator.index(size)
-    except TypeError:
+    number = whole_or_none(size)
+    if number is None:
         raise ShapeInferenceError(
             f"shape: a dimension of {element_type}[...] is a whole number, bounded(n), "
             f"'<=n' or '?', got {shown(size)}"
-        ) from None
+        )
+    return number
+
+
+@frozen
+class _Misfit:
+    """Why a layout can't be that of a shape.
+
+    Attributes:
+        what: the rule that is broken, and what was got.
+        part: the part of the layout that is at fault, by the name of its argument.
+        index: which of several values of that part.
+        dimension: the number of the dimension at fault, if it is one.
+    """
+
+    what: str
+    part: str
+    index: int = 0
+    dimension: int | None = None
+
+
+def _misfit(layout: Layout, shape: ArrayShape) -> _Misfit | None:
+    """Why `layout` can't be that of `shape`; None if it can."""
+    ordered = len(layout.minor_to_major)
+    if ordered != shape.rank:
+        return _Misfit(
+            f"{shown(layout)} orders {ordered} dimension{'' if ordered == 1 else 's'}, "
+            f"{shape} has {shape.rank}",
+            "minor_to_major",
+        )
+    if layout.is_order_only:
+        return None
+    bits, element = layout.element_size_in_bits, shape.element_type
+    if bits and bits < element.bits:
+        return _Misfit(
+            f"element_size_in_bits can't be smaller than the {element.bits} bits of an element "
+            f"of {element}, got {bits}",
+            "element_size_in_bits",
+        )
+    if bits and (8 % bits if bits < 8 else bits % 8):
+        return _Misfit(
+            f"element_size_in_bits is 1, 2, 4 or a multiple of 8, got {bits}",
+            "element_size_in_bits",
+        )
+    for dimension, padded in enumerate(layout.padded_dimensions or ()):
+        if padded < shape.dimensions[dimension]:
+            return _Misfit(
+                f"padded_dimensions can't be smaller than the dimensions, got {padded} "
+                f"for dimension {dimension} of {without_layout(shape)}",
+                "padded_dimensions",
+                index=dimension,
+                dimension=dimension,
+            )
+    return _overflow(layout, shape) if shape.is_bounded else None
+
+
+def _overflow(layout: Layout, shape: ArrayShape) -> _Misfit | None:
+    """Says of a buffer of too many elements which part of the layout makes them."""
+    form = physical(shape.dimensions, layout)
+    if form.size <= MAX_ELEMENTS:
+        return None
+    counts = [
+        ("padded_dimensions", 0, prod(form.ordered)),
+        *(("tiles", i, prod(tiling.after)) for i, tiling in enumerate(form.tilings)),
+        ("tail_padding_alignment_in_elements", 0, form.size),
+    ]
+    part, index, _ = next(each for each in counts if each[-1] > MAX_ELEMENTS)
+    return _Misfit(
+        f"the buffer of {without_layout(shape)} with {shown(layout)} has {shown(form.size)} "
+        "elements, padding included, more than 2**63 - 1",
+        part,
+        index,
+    )
 
 
 def array_shape(
@@ -363,7 +535,7 @@ def array_shape(
     dimensions: Iterable[DimensionLike] = (),
     *,
     dynamic_dimensions: Iterable[bool] | None = None,
-    layout: Layout | Iterable[int] | None = None,
+    layout: LayoutLike | None = None,
 ) -> ArrayShape:
     """The shape of an array with these sizes.
 
@@ -371,7 +543,7 @@ def array_shape(
         element_type: a primitive type, its name, or a NumPy type.
         dimensions: sizes; `bounded(n)` or "<=n" for a bounded one, "?" for an unbounded one.
         dynamic_dimensions: for each dimension whether it is dynamic, its size then being a bound.
-        layout: a Layout or its minor_to_major; None for the default.
+        layout: a Layout, its text, or minor_to_major alone; None for the default.
 
     Raises:
         ShapeInferenceError: a size is negative or no whole number, the element count overflows
@@ -532,13 +704,15 @@ class ProgramShape:
         parameters: the parameter shapes in the order of their numbers.
         parameter_names: their names.
         result: the shape of the root.
+        without_layouts: the same signature in default layouts; None if this one has no others.
     """
 
-    __slots__ = ("_hash", "parameter_names", "parameters", "result")
+    __slots__ = ("_hash", "parameter_names", "parameters", "result", "without_layouts")
 
     parameters: tuple[Shape, ...]
     parameter_names: tuple[str, ...]
     result: Shape
+    without_layouts: ProgramShape | None
 
     def __init__(
         self, parameters: Iterable[Shape], result: Shape, parameter_names: Iterable[str] = ()
@@ -562,6 +736,12 @@ class ProgramShape:
                 f"program shape: as many names as parameters are needed, "
                 f"got {len(self.parameter_names)} for {len(self.parameters)}"
             )
+        plain = tuple(map(without_layout, self.parameters)), without_layout(self.result)
+        self.without_layouts = (
+            None
+            if plain == (self.parameters, self.result)
+            else ProgramShape(*plain, self.parameter_names)
+        )
 
     def __eq__(self, other: object) -> bool:
         """Equal signatures take and give the same shapes; names do not count."""
@@ -591,65 +771,13 @@ def interned_program_shape(
     return ProgramShape(parameters, result, parameter_names)
 
 
-_TOKENS: Final = re.compile(r"\s*(?:([A-Za-z_][A-Za-z0-9_]*)|(<=)|(\d+)|(.))")
-
-
-class _Parser:
+class _Parser(TextReader):
     """A recursive-descent reading of XLA's shape text, iterative where tuples nest."""
 
+    __slots__ = ()
+
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.position = 0
-        self.start = 0
-        self.token = ""
-        self.advance()
-
-    def advance(self) -> str:
-        previous = self.token
-        match = _TOKENS.match(self.text, self.position)
-        if match is None:
-            self.start, self.token = len(self.text), ""
-        else:
-            group = match.lastindex or 0
-            self.start, self.token = match.start(group), match.group(group)
-            self.position = match.end()
-        return previous
-
-    def fail(self, expected: str) -> ShapeTextError:
-        got = shown(self.token) if self.token else "the end"
-        return ShapeTextError(
-            f"shape text: expected {expected}, got {got} at position {self.start}",
-            text=self.text,
-            position=self.start,
-        )
-
-    def expect(self, token: str) -> None:
-        if self.token != token:
-            raise self.fail(repr(token))
-        self.advance()
-
-    def number(self, what: str) -> int:
-        if not (self.token.isdecimal() and self.token.isascii()):
-            raise self.fail(what)
-        start, digits = self.start, self.advance()
-        # Python reads no more than 4300 digits, so their number is looked at first.
-        value = int(digits) if len(digits) < 4000 else MAX_ELEMENTS + 1
-        if value > MAX_ELEMENTS:
-            raise ShapeTextError(
-                f"shape text: {what} must fit 63 bits, got {len(digits)} digits",
-                text=self.text,
-                position=start,
-            )
-        return value
-
-    def numbers(self, close: str, what: str) -> list[int]:
-        values: list[int] = []
-        while self.token != close:
-            if values:
-                self.expect(",")
-            values.append(self.number(what))
-        self.advance()
-        return values
+        super().__init__(text, "shape text")
 
     def array(self) -> Shape:
         if not (self.token[:1].isalpha() or self.token[:1] == "_"):
@@ -662,7 +790,7 @@ class _Parser:
         try:
             element_type = pt.from_name(name)
         except ValueError as error:
-            raise ShapeTextError(f"shape text: {error}", text=self.text, position=start) from None
+            raise self.fault(str(error), start) from None
         self.expect("[")
         sizes: list[DimensionLike] = []
         while self.token != "]":
@@ -677,16 +805,21 @@ class _Parser:
             else:
                 sizes.append(self.number("a size, '<=n' or '?'"))
         self.advance()
-        brace = self.start
-        layout = None
-        if self.token == "{":
-            self.advance()
-            layout = self.numbers("}", "a dimension number")
         try:
-            return array_shape(element_type, sizes, layout=layout)
+            shape = array_shape(element_type, sizes)
         except ShapeInferenceError as error:
-            at = start if layout is None else brace
-            raise ShapeTextError(str(error), text=self.text, position=at) from None
+            raise ShapeTextError(str(error), text=self.text, position=start) from None
+        if self.token != "{":
+            return shape
+        layout, places = read_layout(self)
+        fault = _misfit(layout, shape)
+        if fault is not None:
+            raise ShapeTextError(
+                f"layout: {fault.what}",
+                text=self.text,
+                position=places[fault.part][fault.index],
+            )
+        return intern_array(shape.element_type, shape.dimensions, shape.dynamic_dimensions, layout)
 
     def shape(self) -> Shape:
         """One shape. Open tuples wait on a stack of element lists."""
@@ -734,8 +867,7 @@ def parse_shape(text: str) -> Shape:
         raise OperandError(f"parse_shape: expected a shape's text, got {shown(text)}")
     parser = _Parser(text)
     shape = parser.shape()
-    if parser.token:
-        raise parser.fail("the end of the shape")
+    parser.end()
     return shape
 
 

@@ -1,8 +1,8 @@
 """The worked examples of the documents, each number in them, executed.
 
 One test for each example, in the order of the documents: Operation Semantics, Broadcasting, Shapes.
-(Examples of layouts and tiles are those of `test_layout`.) The tests of the families go further;
-here stands what the documents say, and nothing else.
+(Examples of layouts and tiles are in `tests/builder/layout`.) The tests of the families go
+further; here stands what the documents say, and nothing else.
 """
 
 from __future__ import annotations

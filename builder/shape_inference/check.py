@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from builder.errors import ShapeInferenceError, SignatureError, shown
-from builder.layout import MOST_DIMENSIONS
+from builder.layout.description import MOST_DIMENSIONS
 from builder.primitive_type import PrimitiveType
 from builder.shape import (
     MAX_ELEMENTS,

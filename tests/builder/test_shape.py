@@ -74,6 +74,7 @@ class TestText:
             ("bf16[<=5,?]", xb.bf16[xb.bounded(5), "?"]),
             ("s8[0]", xb.s8[0]),
             ("f32[2,3]{0,1}", xb.array_shape("f32", (2, 3), layout=(0, 1))),
+            (" f32[2] ", xb.f32[2]),
             ("()", xb.tuple_shape([])),
             ("(f32[2],())", xb.tuple_shape(["f32[2]", xb.tuple_shape([])])),
             ("token[]", xb.TOKEN_SHAPE),
@@ -103,8 +104,8 @@ class TestText:
             ("f32[<=?]", 6, "a bound, got '?'"),
             ("f32[2]{0", 8, "got the end"),
             ("f32[2]{?}", 7, "a dimension number, got '?'"),
-            ("f32[2]{1}", 6, "a permutation of the dimensions"),
-            ("f32[2,3]{0}", 8, "orders 1 dimensions"),
+            ("f32[2]{1}", 7, "a permutation of the dimensions"),
+            ("f32[2,3]{0}", 8, "{0} orders 1 dimension, f32[2,3] has 2"),
             ("f99[2]", 0, "unknown primitive type 'f99'"),
             ("(f32[2], g[])", 9, "unknown primitive type 'g'"),
             ("(f32[2]", 7, "',' or ')', got the end"),
@@ -180,6 +181,47 @@ class TestArrayShape:
     def test_element_count_of_unbounded(self) -> None:
         with pytest.raises(xb.ShapeInferenceError, match=r"f32\[\?,3\] has an unbounded dimension"):
             _ = xb.f32["?", 3].element_count
+
+    @pytest.mark.parametrize(
+        ("dimensions", "true_rank"),
+        [
+            ((), 0),
+            ((1, 1), 0),
+            ((0, 1), 0),
+            ((2, 1, 3), 2),
+            ((7, 3, 5), 3),
+            (("<=5", "<=1"), 1),
+            (("?", 1), 1),
+        ],
+    )
+    def test_true_rank(self, dimensions: Any, true_rank: int) -> None:
+        """Shapes and Layout: the number of dimensions that have a size greater than 1."""
+        assert xb.array_shape("f32", dimensions).true_rank == true_rank
+
+    @given(st.lists(st.integers(1, 4), min_size=1, max_size=5))
+    def test_dimensions_counted_from_the_end(self, sizes: list[int]) -> None:
+        shape = xb.array_shape("f32", sizes)
+        array = np.empty(sizes)
+        for dimension in range(-len(sizes), len(sizes)):
+            number = shape.dimension_number(dimension)
+            assert number == range(array.ndim)[dimension]
+            assert shape.dimensions[number] == array.shape[dimension]
+        assert shape.dimension_number(int(np.int64(-1))) == array.ndim - 1
+
+    @pytest.mark.parametrize(
+        "dimension", [2, -3, None, "x", True, 1.0, pytest.param(10**5000, id="huge")]
+    )
+    def test_dimensions_that_are_not_there(self, dimension: Any) -> None:
+        with pytest.raises(
+            xb.ShapeInferenceError,
+            match=r"^dimension_number: f32\[2,3\] has no dimension .*\nfix: one from -2 to 1",
+        ):
+            xb.f32[2, 3].dimension_number(dimension)
+
+    def test_a_scalar_has_no_dimensions(self) -> None:
+        with pytest.raises(xb.ShapeInferenceError) as caught:
+            xb.f32[()].dimension_number(0)
+        assert str(caught.value) == "dimension_number: f32[] has no dimension 0"
 
     def test_interning(self) -> None:
         assert xb.f32[2, 3] is xb.array_shape(np.float32, [2, 3])

@@ -1,0 +1,94 @@
+"""The words below a picture: how large the buffer is, what colours mean, what is not drawn."""
+
+from __future__ import annotations
+
+from builder.layout.drawing.grid import Axis, Grid
+from builder.layout.indexing import physical_of
+
+__all__ = ["axes_line", "facts", "index_text", "left_out", "legend"]
+
+
+def index_text(grid: Grid, leading: tuple[int, ...], row: str, column: str) -> str:
+    """An index as Python writes it between brackets: "0,2,3"."""
+    rank = grid.shape.rank
+    return ",".join([*map(str, leading), row, column][max(0, len(leading) + 2 - rank) :])
+
+
+def axes_line(grid: Grid) -> str:
+    """Which dimension goes down and which across."""
+    down, across = grid.rows.dimension, grid.columns.dimension
+    if across is None:
+        return "no elements" if grid.shape.rank else "a scalar"
+    return (
+        f"dimension {across} across" if down is None else f"dimension {down} down, {across} across"
+    )
+
+
+def facts(grid: Grid) -> list[str]:
+    """Sizes in elements and bytes, and the share of padding."""
+    shape, size = grid.shape, grid.size
+    count = shape.element_count
+    padding = size - count
+    share = "no padding"
+    if padding:
+        share = f"{padding:,} of padding, " + _percent(padding, size)
+    lines = [
+        f"{_elements(count)} in a buffer of {size:,} ({_bytes(shape.padded_byte_size)}): {share}"
+    ]
+    if not shape.is_static:
+        lines.append("dynamic dimensions are drawn at their bounds")
+    tail = physical_of(shape).tail
+    inside = size - grid.cell_count - tail
+    places = [f"{inside:,} that a further tile adds"] if inside else []
+    places += [f"{tail:,} at the end of the buffer"] if tail else []
+    if places:
+        lines.append(f"padding that is in no row or column: {' and '.join(places)}")
+    return lines
+
+
+def legend(grid: Grid) -> str:
+    """What colours and borders stand for."""
+    layout = grid.shape.layout
+    tiles = [repr(tile) for tile in layout.tiles] if layout is not None else []
+    words = []
+    if tiles:
+        marks = ("colours: tiles of", "red borders: of", "dashed: of")
+        words = [f"{mark} {tile}" for mark, tile in zip(marks, tiles, strict=False)]
+    elif grid.shape.rank > 1:
+        minor = grid.shape.rank - 1 if layout is None else layout.minor_to_major[0]
+        words = [f"colours: runs of dimension {minor}, the most minor"]
+    if grid.size > grid.shape.element_count:
+        words.append("hatched: padding")
+    return "; ".join(words)
+
+
+def left_out(grid: Grid) -> list[str]:
+    """What a summarised picture does not show."""
+    if grid.is_complete:
+        return []
+    parts = [_axis_part(axis) for axis in (grid.rows, grid.columns) if not axis.is_complete]
+    if len(grid.panels) < grid.panel_count:
+        parts.append(f"{len(grid.panels)} of {grid.panel_count:,} grids")
+    return [f"drawn: {', '.join(parts)}; the rest is left out"]
+
+
+def _axis_part(axis: Axis) -> str:
+    where = "beside the scalar" if axis.dimension is None else f"along dimension {axis.dimension}"
+    padded = f" ({axis.size:,} and padding)" if axis.extent > axis.size else ""
+    return f"{len(axis.drawn)} of {axis.extent:,}{padded} {where}"
+
+
+def _elements(count: int) -> str:
+    return "1 element" if count == 1 else f"{count:,} elements"
+
+
+def _bytes(count: int) -> str:
+    return "1 byte" if count == 1 else f"{count:,} bytes"
+
+
+def _percent(part: int, whole: int) -> str:
+    # In whole numbers: of the largest buffers a float has not all digits.
+    tenths = (part * 1000 + whole // 2) // whole
+    if tenths == 0:
+        return "less than 0.1%"
+    return "more than 99.9%" if tenths == 1000 and part < whole else f"{tenths / 10:g}%"

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from builder.errors import OperandError
-from builder.shape import interned_program_shape
+from builder.shape import Shape, interned_program_shape
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
 
 __all__ = ["XlaComputation"]
@@ -43,7 +43,9 @@ class XlaComputation:
         ops: every op, operands before users.
         root: the op whose value is the result.
         parameters: the parameter ops in the order of their numbers.
-        program_shape: shapes and names of the parameters, and the shape of the result.
+        program_shape: shapes and names of the parameters, and the shape of the result, with the
+            layouts in which they come in and go out.
+        signature: the same without layouts: what ops see that apply the computation.
 
     `str(computation)` is its HLO text.
 
@@ -73,20 +75,27 @@ class XlaComputation:
         "plans",
         "program_shape",
         "root",
+        "signature",
     )
 
     def __init__(
-        self, name: str, ops: Sequence[XlaOp], root: XlaOp, parameters: Sequence[XlaOp]
+        self,
+        name: str,
+        ops: Sequence[XlaOp],
+        root: XlaOp,
+        parameters: Sequence[XlaOp],
+        result: Shape | None = None,
     ) -> None:
         self.name = name
         self.ops = ops
         self.root = root
         self.parameters = tuple(parameters)
-        self.program_shape = interned_program_shape(
+        shape = self.program_shape = interned_program_shape(
             tuple([p.attributes.get("shape_with_layout", p.shape) for p in self.parameters]),
-            root.shape,
+            root.shape if result is None else result,
             tuple([p.name or f"p{i}" for i, p in enumerate(self.parameters)]),
         )
+        self.signature = shape if shape.without_layouts is None else shape.without_layouts
         # Worked out when first asked for: nothing is added to what is built.
         self._users: list[tuple[XlaOp, ...]] | None = None
         self._called: tuple[XlaComputation, ...] | None = None

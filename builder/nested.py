@@ -297,7 +297,7 @@ def _own_computation(
 def signature(one: XlaComputation | Recorded) -> ProgramShape:
     """Parameters and result of a computation, or of a callable as the user wrote it."""
     if isinstance(one, XlaComputation):
-        return one.program_shape
+        return one.signature
     parameters = [one.builder.parameters[i] for i in range(len(one.builder.parameters))]
     return interned_program_shape(
         tuple([p.shape for p in parameters]),
@@ -339,7 +339,7 @@ def close_over(
 def _call_of(computation: XlaComputation) -> Recorded:
     """A callable that does nothing but call `computation`, to be widened in its stead."""
     builder = XlaBuilder(f"{computation.name}_closed")
-    shape = computation.program_shape
+    shape = computation.signature
     argument = builder.parameter(shape.parameters[0], shape.parameter_names[0])
     root = append(builder, "call", shape.result, (argument,), {"to_apply": computation})
     return Recorded(builder, root)

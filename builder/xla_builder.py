@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from builder.computation import XlaComputation
 from builder.constant import constant_plan
 from builder.errors import BuilderError, OperandError, shown
+from builder.program_layouts import need_sayable, result_shape
 from builder.recording import append
 from builder.shape import (
     TOKEN_SHAPE,
@@ -148,7 +149,9 @@ class XlaBuilder:
         """An argument of the computation.
 
         Args:
-            shape: its shape, as a shape or its text; a sequence of shapes for a tuple.
+            shape: its shape, as a shape or its text; a sequence of shapes for a tuple. A layout
+                in it is the one in which a compiled computation takes the argument; callers give
+                ordinary arrays all the same, and ops see the shape without it.
             name: its name, by which a compiled computation takes it as well; "p0", "p1", ... when
                 none is given.
             number: its position among the arguments; the next free one when none is given.
@@ -158,6 +161,7 @@ class XlaBuilder:
 
         Raises:
             BuilderError: the number or the name is taken already, or the number is negative.
+            ShapeInferenceError: it has a layout with padded dimensions, which XLA lacks.
             OperandError: the name is empty.
 
         Example:
@@ -226,6 +230,7 @@ class XlaBuilder:
         if shape is shape_of_value:
             attributes = _numbered(number)
         else:
+            need_sayable("parameter", "shape", shape)
             attributes = {"number": number, "shape_with_layout": shape}
         op = append(self, "parameter", shape_of_value, (), attributes)
         notes = op.notes
@@ -474,7 +479,7 @@ class XlaBuilder:
             raise OperandError(
                 f"call: computation must be an XlaComputation, got {shown(computation)}", op="call"
             )
-        shape = control_flow.call(computation.program_shape, ())
+        shape = control_flow.call(computation.signature, ())
         target = self.innermost()
         target.check_open("call")
         return append(target, "call", shape, (), {"to_apply": computation})
@@ -602,15 +607,21 @@ class XlaBuilder:
             builder = builder.parent
         return False
 
-    def build(self, root: XlaOp | None = None) -> XlaComputation:
+    def build(
+        self, root: XlaOp | None = None, *, result: ShapeLike | None = None
+    ) -> XlaComputation:
         """Ends the recording and gives the computation.
 
         Args:
             root: the op whose value is the result; the last one recorded when none is given.
+            result: the root's shape with the layouts in which a compiled computation gives the
+                result, such as "f32[2,3]{0,1}"; None for the default ones.
 
         Raises:
             BuilderError: built already, nothing recorded, the root is not an op of this builder,
                 or a parameter number is missing.
+            ShapeInferenceError: `result` is not the root's shape but for layouts, or has a layout
+                with padded dimensions, which XLA lacks.
 
         Example:
             >>> import builder as xb
@@ -618,6 +629,13 @@ class XlaBuilder:
             >>> x = b.parameter(xb.f32[4], "x")
             >>> b.build(x + x).program_shape
             (x: f32[4]) -> f32[4]
+
+            Of a layout in columns, first the argument's, then the result's:
+
+            >>> b = xb.XlaBuilder("double")
+            >>> x = b.parameter("f32[2,3]{0,1}", "x")
+            >>> b.build(x + x, result="f32[2,3]{0,1}").program_shape
+            (x: f32[2,3]{0,1}) -> f32[2,3]{0,1}
         """
         if self.built:
             self.check_open("build")
@@ -658,8 +676,9 @@ class XlaBuilder:
                     op="build",
                     shapes={str(p.name): p.shape for p in self.parameters.values()},
                 )
+        shape = None if result is None else result_shape("build", root.shape, result)
         self.built = True
         self.is_open = False
         return XlaComputation(
-            self.name, self.ops, root, tuple([self.parameters[n] for n in range(count)])
+            self.name, self.ops, root, tuple([self.parameters[n] for n in range(count)]), shape
         )

@@ -8,6 +8,7 @@ before it executes.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import jax
@@ -16,7 +17,9 @@ from jax.sharding import SingleDeviceSharding
 
 from builder import primitive_type as pt
 from builder.constant import scalar_array
-from builder.errors import ConstantError, shown
+from builder.errors import ConstantError, ShapeTextError, shown
+from builder.layout.description import Layout
+from builder.layout.text import parse_layout
 from builder.shape import (
     ArrayShape,
     ProgramShape,
@@ -28,6 +31,7 @@ from builder.shape import (
 )
 from builder.xla_op import XlaOp
 from lowering import bounded, jaxlib_api
+from lowering.entry_layouts import is_same, put_in_layout
 from lowering.errors import ArgumentError
 from lowering.flattening import leaf_paths
 from lowering.pjrt import Target, host_array
@@ -48,11 +52,22 @@ class Leaf:
         aval: what a jax.Array given there has to be, if it is to be used as it is.
         is_plain: an array of fixed sizes; neither a token nor of bounded sizes.
         layout: the memory layout that it has to have; None where there is but one.
+        wanted: that layout where the program asks for another than arrays have by default.
         number, name: of the parameter that it is (a part of).
         path: its place within the parameter's tuple: "[0][1]".
     """
 
-    __slots__ = ("aval", "is_plain", "layout", "name", "number", "path", "shape", "target")
+    __slots__ = (
+        "aval",
+        "is_plain",
+        "layout",
+        "name",
+        "number",
+        "path",
+        "shape",
+        "target",
+        "wanted",
+    )
 
     def __init__(
         self, shape: ArrayShape | TokenShape, target: Target, number: int, name: str, path: str
@@ -63,14 +78,22 @@ class Leaf:
         # Nothing equals None: of a bounded size no array is used as it is.
         self.aval: Final = target.aval if shape.is_static else None
         self.layout: Any = target.default if len(target.dimensions) > 1 else None
+        self.wanted: Layout | None = None
         self.number: Final = number
         self.name: Final = name
         self.path: Final = path
 
+    def take_in(self, layout: Any) -> None:
+        """Has the arrays given be in a layout of the runtime's."""
+        shape = self.target.shape
+        wanted = parse_layout(jaxlib_api.layout_text(layout))
+        if not is_same(shape, wanted, parse_layout(jaxlib_api.layout_text(self.target.default))):
+            self.layout, self.wanted = layout, wanted
+
 
 def target_of(leaf: ArrayShape | TokenShape, sharding: SingleDeviceSharding) -> Target:
     """Where the arrays go that are passed for a leaf, in their largest sizes."""
-    shape = leaf.at_bounds() if isinstance(leaf, ArrayShape) else _TOKEN_SHAPE
+    shape = leaf.at_bounds().with_layout(None) if isinstance(leaf, ArrayShape) else _TOKEN_SHAPE
     return Target(shape, sharding)
 
 
@@ -92,7 +115,7 @@ class Arguments:
         name: str,
         program_shape: ProgramShape,
         sharding: SingleDeviceSharding,
-        loaded: Any,
+        layouts: Sequence[Any] | None = None,
         place: str = "",
     ) -> None:
         self.name: Final = name
@@ -106,14 +129,9 @@ class Arguments:
             for leaf, path in zip(leaves(parameter), leaf_paths(parameter), strict=True):
                 target = target_of(leaf, sharding)
                 found.append(Leaf(leaf, target, number, parameter_name, path))
-        for position, one in enumerate(found):
-            if one.target.shape.layout is not None and one.layout is not None:
-                layouts = jaxlib_api.parameter_layouts(loaded)
-                if layouts is None:
-                    zeros = np.zeros(one.target.dimensions, one.target.dtype)
-                    one.layout = _layout_of(self._put_in_layout(zeros, one))
-                else:
-                    one.layout = layouts[position]
+        for leaf_taken, layout in zip(found, layouts or (), strict=False):
+            if isinstance(leaf_taken.shape, ArrayShape):
+                leaf_taken.take_in(layout)
         self.leaves: Final = tuple(found)
 
     def in_order(self, args: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
@@ -213,7 +231,7 @@ class Arguments:
             type(value) is np.ndarray
             and value.dtype == target.dtype
             and value.shape == target.dimensions
-            and target.shape.layout is None
+            and leaf.wanted is None
             and leaf.is_plain
             and value.dtype.isnative
         ):
@@ -244,13 +262,7 @@ class Arguments:
             raise self.refused(leaf, describe(value), fix)
         if array.dtype != target.dtype or array.shape != target.dimensions:
             raise self.refused(leaf, describe(array), _conversion(array, target))
-        if (
-            target.shape.layout is not None
-            and leaf.layout is not None
-            and leaf.layout != target.default
-        ):
-            return self._put_in_layout(array, leaf)
-        return target.put(array)
+        return target.put(array) if leaf.wanted is None else self._laid_out(target.put(array), leaf)
 
     def _filled(self, value: Any, leaf: Leaf, shape: ArrayShape) -> bounded.Filled:
         """`value`, of any sizes up to the bounds, in the largest size, and its sizes."""
@@ -268,7 +280,7 @@ class Arguments:
         elif array.dtype != exact.target.dtype:
             raise self.refused(leaf, describe(array), _conversion(array, exact.target))
         whole = Leaf(shape.at_bounds(), leaf.target, leaf.number, leaf.name, leaf.path)
-        whole.layout = leaf.layout
+        whole.layout, whole.wanted = leaf.layout, leaf.wanted
         size = target_of(bounded.SIZE, self.sharding)
         full = array if array.shape == shape.dimensions else bounded.fill_up(array, shape)
         return bounded.Filled(
@@ -280,15 +292,33 @@ class Arguments:
             ],
         )
 
-    def _put_in_layout(self, array: np.ndarray[Any, Any], leaf: Leaf) -> jax.Array:
-        """Puts an array on the device in the layout that the parameter asks for."""
-        layout = leaf.target.shape.layout
-        assert layout is not None
-        order = tuple(reversed(layout.minor_to_major))
-        array_there: jax.Array = jaxlib_api.put_in_layout(
-            leaf.target.put(array), order, self.sharding
-        )
-        return array_there
+    def _laid_out(self, array: jax.Array, leaf: Leaf) -> jax.Array:
+        """An array of the device in the layout that the parameter is taken in: a copy, if need be.
+
+        Refused is an array in tiles where arrays have none by default: what it holds is not known.
+        """
+        target = leaf.target
+        text = jaxlib_api.layout_text(_layout_of(array))
+        default = parse_layout(jaxlib_api.layout_text(target.default))
+        wanted = default if leaf.wanted is None else leaf.wanted
+        made = None
+        try:
+            given = parse_layout(text)
+        except ShapeTextError:
+            given = None
+        if given is not None and is_same(target.shape, given, wanted):
+            return array
+        if given is not None and bool(given.tiles) <= bool(default.tiles):
+            made = put_in_layout(array, wanted)
+            text = jaxlib_api.layout_text(_layout_of(made))
+        if made is None or not is_same(target.shape, parse_layout(text), wanted):
+            raise self.refused(
+                leaf,
+                f"one in layout {text}",
+                "give numpy.asarray(array), or lowering.put(array, device)",
+                wanted=f"in layout {wanted}",
+            )
+        return made
 
     def _checked(self, value: Any, leaf: Leaf) -> jax.Array:
         """A jax.Array that the quick test did not let through."""
@@ -321,12 +351,7 @@ class Arguments:
                 wanted=f"in memory of kind {self.sharding.memory_kind!r}",
             )
         if leaf.layout is not None and _layout_of(value) != leaf.layout:
-            raise self.refused(
-                leaf,
-                f"one in layout {jaxlib_api.layout_text(_layout_of(value))}",
-                "give numpy.asarray(array), or lowering.put(array, device)",
-                wanted=f"in layout {jaxlib_api.layout_text(leaf.layout)}",
-            )
+            return self._laid_out(value, leaf)
         checked: jax.Array = value
         return checked
 

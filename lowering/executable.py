@@ -21,6 +21,7 @@ from lowering import bounded, jaxlib_api
 from lowering.arguments import DELETED, DELETED_FIX, Arguments, target_of
 from lowering.compilable import check_compilable
 from lowering.custom_calls import check_registered
+from lowering.entry_layouts import asked_layouts, parameter_layouts
 from lowering.errors import CompileError
 from lowering.host_calls import raise_failure
 from lowering.legalize import legalize
@@ -42,7 +43,8 @@ class Executable:
     Call it with one argument for each parameter, in order or by the parameters' names:
 
     - a NumPy array or scalar, or an object with ``__dlpack__``, which is copied to the device;
-    - a jax.Array on the device, which is used as it is;
+    - a jax.Array on the device, which is used as it is, or copied if it lies there in another
+      layout than the program takes it in;
     - a Python number for a scalar parameter, if the parameter's type holds it exactly as
       `builder.constant` would have it;
     - a tuple or list, nested as the parameter is, for a tuple parameter;
@@ -53,8 +55,8 @@ class Executable:
 
     The result is a jax.Array, or a Python tuple nested as the computation's root is. Elements are
     exactly of the types that the computation says, 64-bit ones included, whatever jax's x64 flag
-    says. Tokens in it are None. An array of bounded sizes has the sizes that it got, for which
-    the call waits.
+    says; arrays lie in the layouts that it says. Tokens in it are None. An array of bounded sizes
+    has the sizes that it got, for which the call waits.
 
     A program that reads an infeed, writes an outfeed or calls Python functions is waited for:
     what it reads is sent before the call, or in another thread.
@@ -95,6 +97,7 @@ class Executable:
         program_shape: ProgramShape,
         device: jax.Device,
         calls_python: bool = False,
+        layouts: Sequence[Any] | None = None,
     ) -> None:
         self.name = name
         self.program_shape = program_shape
@@ -102,7 +105,7 @@ class Executable:
         self._loaded = loaded
         sharding = sharding_of(device)
         self._sharding = sharding
-        self._arguments = Arguments(name, program_shape, sharding, loaded)
+        self._arguments = Arguments(name, program_shape, sharding, layouts)
         self._leaves = self._arguments.leaves
         self._flat = not any(isinstance(p, TupleShape) for p in program_shape.parameters)
         targets = [target_of(leaf, sharding) for leaf in leaves(program_shape.result)]
@@ -212,8 +215,8 @@ def compile(
 
     Raises:
         LoweringError: the computation can't be said in StableHLO.
-        CompileError: XLA can't compile it for this device, or an operation across devices counts
-            on others than there are.
+        CompileError: XLA can't compile it for this device, an operation across devices counts
+            on others than there are, or arrays on the device can't have a layout that is asked for.
         DeviceError: there is no such device, or there are not enough.
         OperandError: neither a computation nor a module; a number that is less than 1.
 
@@ -255,6 +258,7 @@ def compile(
         functions=computation.functions,
     )
     check_compilable(legal.operation, computation.name, target.platform)
+    asked = asked_layouts(legal.operation, legal.code, computation.name, shape, target)
     try:
         loaded = jaxlib_api.compile_and_load(
             targets,
@@ -271,8 +275,9 @@ def compile(
             + (_SIZES_FIX if b"set_dimension_size\0" in legal.code else ""),
             detail=str(error),
         ) from None
+    layouts = None if asked is None else parameter_layouts(asked, loaded)
     if len(targets) == 1:
-        return Executable(loaded, computation.name, shape, target, bool(legal.callbacks))
+        return Executable(loaded, computation.name, shape, target, bool(legal.callbacks), layouts)
     return ReplicatedExecutable(
         loaded,
         computation.name,
@@ -281,6 +286,7 @@ def compile(
         num_replicas,
         num_partitions,
         legal.callbacks,
+        layouts,
     )
 
 

@@ -15,15 +15,16 @@ from jaxlib.mlir import ir
 
 from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
-from builder.shape import ArrayShape, TupleShape, leaves
+from builder.shape import ArrayShape, Shape, TupleShape, leaves
 from builder.unique_names import UniqueNames
 from builder.xla_op import XlaOp
 from lowering import rules as rules  # enters the rules of every family
 from lowering.bytecode import Pieces, Reference
 from lowering.emitter import Emitter, LargeConstant
+from lowering.entry_layouts import LAYOUT_MODE
 from lowering.errors import LoweringError, recorded_at
 from lowering.flattening import leaf_paths
-from lowering.mlir_attributes import Attribute, array, encodable, quoted
+from lowering.mlir_attributes import Attribute, array, dictionary, encodable, quoted
 from lowering.mlir_context import context_for
 from lowering.module import StablehloModule, read_name
 from lowering.stream_order import check_order
@@ -208,6 +209,9 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
         if inputs:
             arguments = _argument_attributes(emitter, computation)
             attributes["arg_attrs"] = emitter.writer.array(arguments)
+        layouts = [_layout_attributes(leaf) for leaf in leaves(shape.result)]
+        if any(layouts):
+            attributes["res_attrs"] = array(map(dictionary, layouts))
         # The nesting that flattening loses; see `module.py` for how it is read back.
         if any(isinstance(p, TupleShape) for p in shape.parameters):
             attributes["xlabuilder.parameters"] = array(quoted(str(p)) for p in shape.parameters)
@@ -238,8 +242,13 @@ def _argument_attributes(emitter: Emitter, computation: XlaComputation) -> list[
         for path, leaf in parts:
             attributes: dict[str, Attribute] = {"xlabuilder.name": writer.text(name + path)}
             attributes.update(annotations)
-            if isinstance(leaf, ArrayShape) and leaf.layout is not None:
-                # XLA's word for the layout of an entry parameter.
-                attributes["mhlo.layout_mode"] = quoted(str(leaf.layout))
+            attributes.update(_layout_attributes(leaf))
             found.append(writer.dictionary(attributes))
     return found
+
+
+def _layout_attributes(leaf: Shape) -> dict[str, str]:
+    """The layout, if one was asked for, of an array that enters or leaves the program."""
+    if not isinstance(leaf, ArrayShape) or leaf.layout is None:
+        return {}
+    return {LAYOUT_MODE: quoted(str(leaf.layout))}

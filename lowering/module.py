@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, ShapeTextError, shown
+from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, shown
 from builder.shape import (
     ArrayShape,
     ProgramShape,
@@ -513,12 +513,16 @@ def _per_value(
 
 
 def _with_layout(shape: ArrayShape | TokenShape, mode: str | None) -> ArrayShape | TokenShape:
-    """`shape` in the layout that `mhlo.layout_mode` asks for: "{0,1}", "default" or "auto"."""
-    if mode is None or not isinstance(shape, ArrayShape):
+    """`shape` in the layout that `mhlo.layout_mode` asks for: "{0,1}", "default" or "auto".
+
+    A module may be looked at whatever stands there; `compile` refuses what can't be had.
+    """
+    if mode is None or mode in ("default", "auto") or not isinstance(shape, ArrayShape):
         return shape
-    found = re.fullmatch(r"\{([0-9]{1,3}(?:,[0-9]{1,3})*)\}", mode)
-    order = [int(d) for d in found[1].split(",") if d] if found else []
-    return shape.with_layout(order) if sorted(order) == list(range(shape.rank)) and order else shape
+    try:
+        return shape.with_layout(mode)
+    except (ShapeInferenceError, ShapeTextError):
+        return shape
 
 
 def _array(attribute: ir.Attribute, refuse: Callable[[str], ModuleFileError]) -> list[ir.Attribute]:
@@ -552,13 +556,8 @@ def _check_leaves(
     refuse: Callable[[str], ModuleFileError],
 ) -> None:
     """Refuses attributes that do not fit the function that carries them."""
-    found = [_bare(leaf) for shape in nested for leaf in leaves(shape)]
-    if found != [_bare(s) for s in flat]:
+    if [leaf for shape in nested for leaf in leaves(shape)] != flat:
         raise refuse(f"its attribute xlabuilder.{what} does not fit @main\n{_DROP_ATTRIBUTE}")
-
-
-def _bare(shape: ArrayShape | TokenShape) -> ArrayShape | TokenShape:
-    return shape.with_layout(None) if isinstance(shape, ArrayShape) else shape
 
 
 def read_name(name: str, shape: Shape) -> str | None:

@@ -94,6 +94,7 @@ class ReplicatedExecutable:
         num_replicas: int,
         num_partitions: int,
         callbacks: Sequence[Callable[..., Any]] = (),
+        layouts: Sequence[Any] | None = None,
     ) -> None:
         self.name = name
         self.program_shape = program_shape
@@ -102,7 +103,7 @@ class ReplicatedExecutable:
         self.num_partitions = num_partitions
         self._loaded = loaded
         self._arguments = tuple(
-            Arguments(name, program_shape, sharding_of(device), loaded, self._place(number))
+            Arguments(name, program_shape, sharding_of(device), layouts, self._place(number))
             for number, device in enumerate(self.devices)
         )
         # What is passed together. That the arrays differ is no business of jax's.

@@ -83,11 +83,10 @@ class Printer:
         computation = self.computation
         for op in computation.ops:
             self.op_names.append(self.name_of(op))
-        shape = computation.program_shape
         inputs = ", ".join(f"{self.op_names[p.id]}: {p.shape}" for p in computation.parameters)
         for op in computation.ops:
             self.instruction(op)
-        head = f"%{self.module.names[computation]} ({inputs}) -> {shape.result} {{"
+        head = f"%{self.module.names[computation]} ({inputs}) -> {computation.root.shape} {{"
         return "\n".join([head, *self.lines, "}"]) + "\n"
 
     def name_of(self, op: XlaOp) -> str:

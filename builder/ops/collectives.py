@@ -24,8 +24,9 @@ from builder.attributes import (
 )
 from builder.attributes.fields import listed
 from builder.computation import XlaComputation
-from builder.errors import ShapeInferenceError, shown
-from builder.layout import Layout
+from builder.errors import ShapeInferenceError, ShapeTextError, shown
+from builder.layout.description import Layout
+from builder.layout.text import parse_layout
 from builder.nested import as_computation
 from builder.ops.elementwise import add, or_
 from builder.ops.operands import need_op, need_ops, plain
@@ -149,7 +150,7 @@ def _all_reduce_attributes(
 ) -> Mapping[str, Any]:
     """The attributes of an all_reduce, whose rules are checked."""
     shape_inference.collectives.all_reduce(
-        whole, applied.program_shape, groups, channel, laid_out, of_devices, op=name
+        whole, applied.signature, groups, channel, laid_out, of_devices, op=name
     )
     attributes: dict[str, Any] = {
         "to_apply": applied,
@@ -291,7 +292,7 @@ def reduce_scatter(
     order = _layout(name, layout)
     applied = as_computation(name, "computation", computation, _scalars(name, whole))
     shape = _reduce_scatter_shape(
-        whole, applied.program_shape, dimension, count, groups, channel, order, of_devices
+        whole, applied.signature, dimension, count, groups, channel, order, of_devices
     )
     attributes = {
         "to_apply": applied,
@@ -604,7 +605,9 @@ def _layout(name: str, layout: Any) -> Layout | None:
     if layout is None or isinstance(layout, Layout):
         return layout
     try:
-        return Layout(layout)
+        return parse_layout(layout) if isinstance(layout, str) else Layout(layout)
+    except ShapeTextError as error:
+        raise error.in_argument(name, "layout") from None
     except ShapeInferenceError as error:
         text = str(error).partition(": ")[2]
         raise ShapeInferenceError(f"{name}: {text}", op=name) from None

@@ -248,7 +248,7 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
 def _call_plan(
     applied: XlaComputation, operands: builtins.tuple[Shape, ...]
 ) -> builtins.tuple[Shape, Mapping[str, Any]]:
-    shape = _call_shape(applied.program_shape, operands)
+    shape = _call_shape(applied.signature, operands)
     return shape, MappingProxyType({"to_apply": applied})
 
 
@@ -310,7 +310,7 @@ def composite_call(
             arguments = (*arguments, *append_captures(recorded))
         applied = build(recorded) if isinstance(recorded, Recorded) else recorded
         given = builtins.tuple([a.shape for a in arguments])
-        shape = _composite_shape(applied.program_shape, given, name, number)
+        shape = _composite_shape(applied.signature, given, name, number)
     said = {"to_apply": applied, "name": name, "composite_attributes": text, "version": number}
     return record("composite", shape, arguments, said)
 
@@ -377,7 +377,7 @@ def scan(
     elements, _ = _scan_arguments(input_shapes, init_shapes, dimension, size)
     resolve_builder("scan", *given, *carried)
     applied = as_computation("scan", "computation", computation, elements)
-    shape = _scan_shape(input_shapes, init_shapes, applied.program_shape, dimension, size)
+    shape = _scan_shape(input_shapes, init_shapes, applied.signature, dimension, size)
     attributes = {
         "to_apply": applied,
         "scan_dimension": dimension,
@@ -449,7 +449,7 @@ def _shapes_of(ops: Sequence[XlaOp]) -> builtins.tuple[Shape, ...]:
 def _while_attributes(
     condition: XlaComputation, body: XlaComputation, state: Shape
 ) -> Mapping[str, XlaComputation]:
-    _while_shape(condition.program_shape, body.program_shape, state)
+    _while_shape(condition.signature, body.signature, state)
     return MappingProxyType({"condition": condition, "body": body})
 
 
@@ -569,7 +569,7 @@ def _conditional_plan(
     operands: builtins.tuple[Shape, ...],
     predicated: bool,
 ) -> builtins.tuple[Shape, Mapping[str, Any]]:
-    signatures = builtins.tuple([branch.program_shape for branch in branches])
+    signatures = builtins.tuple([branch.signature for branch in branches])
     shape = _conditional_shape(which, signatures, operands, predicated=predicated)
     return shape, MappingProxyType({"branch_computations": branches})
 

@@ -379,7 +379,7 @@ def _scatter_plan(
     indices_are_sorted: bool,
     unique_indices: bool,
 ) -> tuple[Shape, Mapping[str, Any]]:
-    shape = _scatter_shape(operands, scatter_indices, updates, applied.program_shape, numbers)
+    shape = _scatter_shape(operands, scatter_indices, updates, applied.signature, numbers)
     attributes = {
         "to_apply": applied,
         "dimension_numbers": numbers,

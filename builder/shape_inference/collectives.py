@@ -15,8 +15,9 @@ from builder.attributes import (
     ReplicaGroups,
     ReplicaGroupsLike,
 )
-from builder.errors import SignatureError
-from builder.layout import Layout
+from builder.errors import ShapeInferenceError, SignatureError
+from builder.layout.description import Layout
+from builder.program_layouts import need_sayable
 from builder.shape import (
     UNBOUNDED,
     ArrayShape,
@@ -299,6 +300,12 @@ def _laid_out(check: Check, shape: Shape, layout: Layout) -> None:
         rank = array.rank if isinstance(array, ArrayShape) else 0
         if len(layout.minor_to_major) != rank:
             check.fail(f"layout must order the {rank} dimensions of the result, got {layout}")
+        assert isinstance(array, ArrayShape)  # others have no dimensions
+        try:
+            laid_out = array.with_layout(layout)
+        except ShapeInferenceError as error:
+            check.fail(str(error))
+        need_sayable(check.op, "layout", laid_out)
 
 
 def _elements(check: Check) -> list[tuple[str, ArrayShape]]:
@@ -438,3 +445,4 @@ def _need_layout(check: Check, given: Shape, operand: Shape) -> None:
     for array in given.elements if isinstance(given, TupleShape) else (given,):
         if isinstance(array, ArrayShape) and array.rank and array.layout is None:
             check.fail(f"shape_with_layout must have a layout throughout, got {given}")
+    need_sayable(check.op, "shape_with_layout", given)

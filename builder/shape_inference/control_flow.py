@@ -11,7 +11,14 @@ from collections.abc import Sequence
 
 from builder import primitive_type as pt
 from builder.errors import shown
-from builder.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
+from builder.shape import (
+    ArrayShape,
+    ProgramShape,
+    Shape,
+    TupleShape,
+    intern_array,
+    without_layout,
+)
 from builder.shape_inference.check import Check
 
 __all__ = [
@@ -35,7 +42,7 @@ def same_shape(a: Shape, b: Shape) -> bool:
     """Whether a value of shape `a` may be passed where `b` is expected.
 
     Sizes and element types are equal throughout; whether a dimension is dynamic is not asked, as
-    XLA does not ask.
+    XLA does not ask, nor are layouts, which values inside a program have none of.
 
     Example:
         >>> import builder as xb
@@ -130,7 +137,7 @@ def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call")
                 f"one that takes the operands (parameter {index}, {name}, is {wanted}, "
                 f"operand {index} is {given})",
             )
-    return computation.result
+    return without_layout(computation.result)
 
 
 _COMPOSITE_NAME = r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+"
@@ -252,7 +259,7 @@ def scan(
             )
         sizes = [*output.dimensions[:scan_dimension], size, *output.dimensions[scan_dimension:]]
         outputs.append(check.result(output.element_type, sizes))
-    return TupleShape([*outputs, *gives[count:]])
+    return TupleShape([*outputs, *map(without_layout, gives[count:])])
 
 
 def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
@@ -338,7 +345,7 @@ def conditional(
             check.signature(
                 role, branch, f"one that gives what branch 0 gives, {branches[0].result}"
             )
-    return _joined([branch.result for branch in branches])
+    return _joined([without_layout(branch.result) for branch in branches])
 
 
 def _joined(shapes: Sequence[Shape]) -> Shape:
@@ -351,6 +358,4 @@ def _joined(shapes: Sequence[Shape]) -> Shape:
         return TupleShape(_joined(part) for part in parts)
     arrays = [s for s in shapes if isinstance(s, ArrayShape)]
     dynamic = [any(sizes) for sizes in zip(*(a.dynamic_dimensions for a in arrays), strict=True)]
-    return intern_array(
-        arrays[0].element_type, arrays[0].dimensions, builtins.tuple(dynamic), arrays[0].layout
-    )
+    return intern_array(arrays[0].element_type, arrays[0].dimensions, builtins.tuple(dynamic))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from builder.attributes import ChannelHandle, ChannelType
 from builder.attributes.host import OutputOperandAliasing
+from builder.program_layouts import need_sayable
 from builder.shape import (
     TOKEN_SHAPE,
     ArrayShape,
@@ -75,10 +76,11 @@ def infeed(shape: Shape) -> TupleShape:
             fix="take a tuple of arrays, or one infeed for each tuple; xb.infeed_with_token takes "
             "nested tuples",
         )
-    return _value_and_token(shape)
+    return _value_and_token("infeed", shape)
 
 
-def _value_and_token(shape: Shape) -> TupleShape:
+def _value_and_token(op: str, shape: Shape) -> TupleShape:
+    need_sayable(op, "shape", shape)
     return TupleShape((without_layout(shape), TOKEN_SHAPE))
 
 
@@ -91,7 +93,7 @@ def infeed_with_token(token: Shape, shape: Shape) -> TupleShape:
         (f32[2,3], token[])
     """
     _need_token(Check("infeed_with_token", token=token), "token")
-    return _value_and_token(shape)
+    return _value_and_token("infeed_with_token", shape)
 
 
 def _need_compatible(check: Check, shape_with_layout: Shape) -> None:
@@ -101,6 +103,7 @@ def _need_compatible(check: Check, shape_with_layout: Shape) -> None:
             f"shape_with_layout must be the operand's shape but for layouts, {operand}, "
             f"got {shape_with_layout}"
         )
+    need_sayable(check.op, "shape_with_layout", shape_with_layout)
 
 
 def outfeed(operand: Shape, shape_with_layout: Shape) -> TokenShape:
@@ -180,7 +183,7 @@ def recv(shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
     check = Check("recv", shape=shape)
     check.array("shape")
     _need_channel(check, channel_handle, ChannelType.DEVICE_TO_DEVICE)
-    return _value_and_token(shape)
+    return _value_and_token("recv", shape)
 
 
 def recv_with_token(token: Shape, shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
@@ -196,7 +199,7 @@ def recv_with_token(token: Shape, shape: Shape, channel_handle: ChannelHandle) -
     check.array("shape")
     _need_token(check, "token")
     _need_channel(check, channel_handle, ChannelType.DEVICE_TO_DEVICE)
-    return _value_and_token(shape)
+    return _value_and_token("recv_with_token", shape)
 
 
 def send_to_host(
@@ -232,7 +235,7 @@ def recv_from_host(token: Shape, shape: Shape, channel_handle: ChannelHandle) ->
     check.array("shape")
     _need_token(check, "token")
     _need_channel(check, channel_handle, ChannelType.HOST_TO_DEVICE)
-    return _value_and_token(shape)
+    return _value_and_token("recv_from_host", shape)
 
 
 def custom_call(
@@ -265,6 +268,8 @@ def custom_call(
                 f"operand_shapes_with_layout must be the operands' shapes but for layouts, "
                 f"got {laid_out} for operand {number}"
             )
+        need_sayable("custom_call", "operand_shapes_with_layout", laid_out)
+    need_sayable("custom_call", "shape", shape)
     result = without_layout(shape)
     taken: set[tuple[int, ...]] = set()
     for alias in output_operand_aliasing:

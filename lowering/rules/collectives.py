@@ -10,6 +10,7 @@ from builder.workarounds import carried_by, channel_of, explicit_groups, is_empt
 from builder.xla_op import XlaOp
 from lowering.mlir_attributes import UNIT, i64, i64_array
 from lowering.rules.elementwise import filled
+from lowering.rules.orders import need_orders
 from lowering.rules.registry import DIRECT, Value, rule
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ def _channel(channel: ChannelHandle) -> str:
 
 
 def _participants(op: XlaOp) -> Attributes:
+    laid_out = op.attributes.get("shape_with_layout")
+    if laid_out is not None:
+        need_orders(op, laid_out)
     groups: ReplicaGroups = explicit_groups(op)
     found = {"replica_groups": _table(groups.groups, 0)}
     channel = channel_of(op)

@@ -16,6 +16,7 @@ from lowering.flattening import flatten, unflatten
 from lowering.host_calls import PYTHON_CALL, PythonFunction
 from lowering.mlir_attributes import array, i32, quoted, symbol, truth
 from lowering.mlir_context import shared_context
+from lowering.rules.orders import need_orders, order_text
 from lowering.rules.registry import DIRECT, Value, rule
 from lowering.types import type_text
 
@@ -55,10 +56,11 @@ def infeed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     assert isinstance(op.shape, TupleShape)
     data = whole.elements[0]
     _need_static(op, data)
+    need_orders(op, data)
     arrays = [leaf for leaf in leaves(data) if isinstance(leaf, ArrayShape)]
     attributes = {
         "infeed_config": quoted(op.attributes["infeed_config"]),
-        "layout": array(map(_order_text, arrays)),
+        "layout": array(map(order_text, arrays)),
     }
     shape = TupleShape((*[a.with_layout(None) for a in arrays], op.shape.elements[1]))
     *values, token = ctx.create("stablehlo.infeed", shape, operands, attributes)
@@ -72,18 +74,12 @@ def _with_tokens(shape: Shape, values: list[Value], token: Value) -> Value:
     return unflatten(shape, iter(flat))
 
 
-def _order_text(shape: ArrayShape) -> str:
-    """The minor-to-major order of an array's dimensions."""
-    if shape.layout is not None:
-        return str(list(shape.layout.minor_to_major))
-    return str(list(range(shape.rank - 1, -1, -1)))
-
-
 @rule("outfeed")
 def outfeed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     ctx.has_streams = True
     data = op.operands[0].shape
     _need_static(op, data)
+    need_orders(op, op.attributes["outfeed_shape"])
     values: list[Value] = []
     tokens = [operands[1]]
     for value, leaf in zip(flatten([operands[0]]), leaves(data), strict=True):
@@ -99,6 +95,7 @@ def outfeed(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 @rule("recv")
 def transfer(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     _need_static(op, op.attributes["data_shape"])
+    need_orders(op, op.attributes["data_shape"])
     channel = op.attributes["channel_handle"]
     attributes = {
         "channel_handle": f"#stablehlo.channel_handle<handle = {channel.handle}, "
@@ -178,6 +175,7 @@ def _add_layouts(op: XlaOp, shape: Shape, attributes: dict[str, Any], *, alone: 
             f"gives a tuple of one with a layout, {shape}, which StableHLO can't say",
             "give the array itself, or two",
         )
+    need_orders(op, *wanted, shape)
     attributes["operand_layouts"] = _layouts(wanted)
     attributes["result_layouts"] = _layouts([shape])
 
@@ -187,7 +185,7 @@ def _layouts(shapes: Any) -> str:
     for shape in shapes:
         for leaf in leaves(shape):
             rank = leaf.rank if isinstance(leaf, ArrayShape) else 0
-            order = _order_text(leaf) if isinstance(leaf, ArrayShape) and rank else ""
+            order = order_text(leaf) if isinstance(leaf, ArrayShape) and rank else ""
             texts.append(f"dense<{order}> : tensor<{rank}xindex>")
     return array(texts)
 

@@ -34,8 +34,8 @@ def every_text_is_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     built: list[xb.XlaComputation] = []
     build = xb.XlaBuilder.build
 
-    def remember(self: xb.XlaBuilder, *arguments: Any) -> xb.XlaComputation:
-        computation = build(self, *arguments)
+    def remember(self: xb.XlaBuilder, *arguments: Any, **named: Any) -> xb.XlaComputation:
+        computation = build(self, *arguments, **named)
         if self.parent is None and not self.purpose:
             built.append(computation)
         return computation

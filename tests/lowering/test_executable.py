@@ -342,10 +342,7 @@ def test_layouts(affine):
     device = lowering.device("cpu")
     fortran = Format(Layout(major_to_minor=(1, 0)), jax.sharding.SingleDeviceSharding(device))
     x = jax.device_put(X, fortran)
-    assert refused(affine, x, W) == (
-        "affine: argument 0 (x) must be in layout {1,0}, got one in layout {0,1}\n"
-        "fix: give numpy.asarray(array), or lowering.put(array, device)"
-    )
+    assert np.array_equal(affine(x, W), X + W)
     assert np.array_equal(affine(lowering.put(x, "cpu"), W), X + W)
     run = compiled(
         'module @f { func.func @main(%a: tensor<2x3xf32> {mhlo.layout_mode = "{0,1}"})'
@@ -355,9 +352,7 @@ def test_layouts(affine):
     assert np.array_equal(run(X), X + X)
     assert np.array_equal(run(x), X + X)
     assert np.array_equal(run(np.asfortranarray(X)), X + X)
-    assert refused(run, lowering.put(X, "cpu")).startswith(
-        "f: argument 0 (arg0) must be in layout {0,1}, got one in layout {1,0}\nfix: "
-    )
+    assert np.array_equal(run(lowering.put(X, "cpu")), X + X)
 
 
 # Compiling

@@ -241,7 +241,7 @@ _map_shape = lru_cache(maxsize=4096)(shape_inference.elementwise.map)
 def _map_plan(
     shapes: builtins.tuple[Shape, ...], applied: XlaComputation, places: builtins.tuple[int, ...]
 ) -> builtins.tuple[ArrayShape, Mapping[str, Any]]:
-    shape = _map_shape(shapes, applied.program_shape, places)
+    shape = _map_shape(shapes, applied.signature, places)
     first = _map_arguments(shapes)[1]
     for scalar in shapes:
         if shape.rank and not (isinstance(scalar, ArrayShape) and scalar.rank):

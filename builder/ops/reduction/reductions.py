@@ -97,7 +97,7 @@ def _plan(
     applied: XlaComputation,
     places: tuple[int, ...],
 ) -> tuple[Shape, Mapping[str, Any]]:
-    shape = _reduce_shape(operands, init_values, applied.program_shape, places, name)
+    shape = _reduce_shape(operands, init_values, applied.signature, places, name)
     return shape, MappingProxyType({"to_apply": applied, "dimensions": places})
 
 

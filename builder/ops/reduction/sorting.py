@@ -117,7 +117,7 @@ _sort_shape = lru_cache(maxsize=4096)(shape_inference.reduction.sort)
 def _sort_plan(
     shapes: tuple[Shape, ...], applied: XlaComputation, dimension: int, is_stable: bool
 ) -> tuple[Shape, Mapping[str, Any]]:
-    shape = _sort_shape(shapes, applied.program_shape, dimension)
+    shape = _sort_shape(shapes, applied.signature, dimension)
     check = Check.numbered("sort", "operand", shapes[:1])
     number = shape_inference.reduction.sorted_dimension(check, dimension)
     attributes = {"dimension": number, "is_stable": is_stable, "to_apply": applied}

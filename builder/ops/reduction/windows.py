@@ -62,7 +62,7 @@ def _reduce_window_plan(
     computation: XlaComputation,
     window: Window,
 ) -> tuple[Shape, Mapping[str, Any]]:
-    signature = computation.program_shape
+    signature = computation.signature
     shape = _reduce_window_shape(operands, init_values, signature, *window, op=op)
     told = _window_attributes(operands[0], window)
     return shape, MappingProxyType({**told, "to_apply": computation})
@@ -91,7 +91,7 @@ def _select_and_scatter_plan(
     window: Window,
 ) -> tuple[Shape, Mapping[str, Any]]:
     infer = shape_inference.reduction.select_and_scatter
-    signatures = select.program_shape, scatter.program_shape
+    signatures = select.signature, scatter.signature
     shape = infer(operand, signatures[0], *window[:3], source, init_value, signatures[1], op=op)
     attributes = _window_attributes(operand, window)
     del attributes["base_dilations"], attributes["window_dilations"]

@@ -1,0 +1,255 @@
+"""The layouts in which arrays enter and leave a program: what is asked for, what a device can have.
+
+`mhlo.layout_mode`, of an argument or a result of ``@main``, is XLA's word for them. XLA takes it as
+it comes: it dies of some texts, drops parts of others without a word, and compiles for a CPU
+programs that take tiled arrays, which no CPU has. So the texts are read here before XLA sees them,
+and what it says afterwards is compared with them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import jax
+import numpy as np
+from jaxlib.mlir import ir
+
+from builder.errors import ShapeInferenceError, ShapeTextError
+from builder.frozen import frozen
+from builder.layout.description import COMBINE, Layout
+from builder.layout.text import parse_layout
+from builder.program_layouts import need_sayable
+from builder.shape import ArrayShape, ProgramShape, Shape, TokenShape, leaves
+from lowering import jaxlib_api
+from lowering.errors import CompileError
+from lowering.flattening import leaf_paths
+from lowering.pjrt import Target, sharding_of
+from lowering.types import attribute_text
+
+__all__ = [
+    "LAYOUT_MODE",
+    "EntryLayouts",
+    "asked_layouts",
+    "is_same",
+    "parameter_layouts",
+    "put_in_layout",
+]
+
+LAYOUT_MODE: Final = "mhlo.layout_mode"
+
+
+@frozen
+class Asked:
+    """A layout that a module asks for.
+
+    Attributes:
+        place: for messages: "parameter x[0]", "the result[1]".
+        position: the number of the argument or the result.
+        is_parameter: whether it is an argument's.
+        shape: the array, with the layout; None where the compiler is to choose one.
+    """
+
+    place: str
+    position: int
+    is_parameter: bool
+    shape: ArrayShape | None
+
+
+@frozen
+class EntryLayouts:
+    """All the layouts that a module asks for.
+
+    Attributes:
+        name: the computation's name.
+        device: where it is to run; of several devices, which are alike, the first.
+        parameters: the shapes of all arguments, tuples opened.
+        asked: in the order of the arguments, then of the results.
+    """
+
+    name: str
+    device: Any
+    parameters: tuple[ArrayShape | TokenShape, ...]
+    asked: tuple[Asked, ...]
+
+
+def asked_layouts(
+    module: ir.Operation, code: bytes, name: str, shape: ProgramShape, device: Any
+) -> EntryLayouts | None:
+    """The layouts that a module asks for; None if it asks for none.
+
+    Args:
+        module: a verified module.
+        code: its bytecode.
+        name: the computation's name.
+        shape: parameters and result, as the module has them.
+        device: where it is to run.
+
+    Raises:
+        CompileError: a layout that can't be read, does not fit its array, or that arrays on the
+            device can't have.
+    """
+    # Looked for in the bytes: a program may have thousands of arguments.
+    if LAYOUT_MODE.encode() not in code:
+        return None
+    (function,) = [one for one in module.regions[0].blocks[0].operations if _is_main(one)]
+    asked = []
+    places = [
+        _places(f"parameter {parameter}", one)
+        for parameter, one in zip(shape.parameter_names, shape.parameters, strict=True)
+    ]
+    parameters = [pair for found in places for pair in found]
+    for key, values in (
+        ("arg_attrs", parameters),
+        ("res_attrs", _places("the result", shape.result)),
+    ):
+        if key not in function.attributes:
+            continue
+        # What legalization has added behind them has no layouts.
+        modes = list(ir.ArrayAttr(function.attributes[key]))[: len(values)]
+        for position, ((place, leaf), entry) in enumerate(zip(values, modes, strict=True)):
+            given = ir.DictAttr(entry)
+            if LAYOUT_MODE not in given:
+                continue
+            text = attribute_text(given[LAYOUT_MODE])
+            if text == "default":
+                continue
+            wanted = None
+            if text != "auto":
+                wanted = _read(leaf, str(given[LAYOUT_MODE]), text, place, name, device)
+            asked.append(Asked(place, position, key == "arg_attrs", wanted))
+    return EntryLayouts(name, device, tuple(leaf for _, leaf in parameters), tuple(asked))
+
+
+def _is_main(operation: Any) -> bool:
+    return bool(ir.StringAttr(operation.attributes["sym_name"]).value == "main")
+
+
+def _places(what: str, shape: Shape) -> list[tuple[str, ArrayShape | TokenShape]]:
+    paths = (f"{what}{path}" for path in leaf_paths(shape))
+    return list(zip(paths, leaves(shape), strict=True))
+
+
+def _read(
+    leaf: ArrayShape | TokenShape, shown: str, text: str | None, place: str, name: str, device: Any
+) -> ArrayShape:
+    """The array with the layout that a text asks for, which arrays on `device` can have."""
+
+    def refuse(reason: str, fix: str) -> CompileError:
+        return CompileError(
+            f"compile: {place} of {name} can't be {leaf_text} on {device.platform}: {reason}\n"
+            f"fix: {fix}",
+            shapes={place: leaf},
+        )
+
+    leaf_text = f"{leaf} in layout {shown}"
+    if text is None or not isinstance(leaf, ArrayShape):
+        raise refuse(f"{LAYOUT_MODE} is the text of an array's layout", "drop the attribute")
+    plain = leaf.with_layout(None)
+    leaf_text = f"{plain} in layout {text}"
+    try:
+        layout = parse_layout(text)
+        wanted = plain.with_layout(layout)
+        need_sayable("compile", place, wanted)
+    except (ShapeTextError, ShapeInferenceError) as error:
+        reason = str(error).splitlines()[0]
+        for beginning in (f"compile: {place}: ", "layout text: ", "layout: "):
+            reason = reason.removeprefix(beginning)
+        raise refuse(reason, "write a layout as XLA does: {1,0}, {0,1}") from None
+    default = parse_layout(
+        jaxlib_api.layout_text(
+            jaxlib_api.default_layout(device, plain.element_type.dtype, plain.dimensions)
+        )
+    )
+    order = plain.with_layout(layout.minor_to_major)
+    leaf_text, fix = str(wanted), f"ask for an order alone, {order}, or for no layout"
+    if layout.tiles and not default.tiles:
+        raise refuse("arrays there have no tiles", fix)
+    if any(COMBINE in tile.dimensions for tile in layout.tiles):
+        raise refuse("XLA can't pass arrays in tiles that combine dimensions", fix)
+    if layout.tail_padding_alignment_in_elements != default.tail_padding_alignment_in_elements:
+        raise refuse("arrays there have no padding at their end", fix)
+    if layout.memory_space:
+        raise refuse("arrays are passed in the device's main memory, S(0)", fix)
+    return wanted
+
+
+def is_same(shape: ArrayShape, one: Layout, other: Layout) -> bool:
+    """Whether two layouts of an array lay it in the same way.
+
+    XLA leaves out the size of elements where it is the usual one, and jaxlib 0.10 leaves it out of
+    the default layouts of elements of less than a byte, which all arrays of them have.
+    """
+    usual = {0, shape.element_type.bits if shape.element_type.bits in (2, 4) else _whole(shape)}
+    sizes = {one.element_size_in_bits, other.element_size_in_bits}
+    return one.replace(element_size_in_bits=0) == other.replace(element_size_in_bits=0) and (
+        len(sizes) == 1 or sizes <= usual
+    )
+
+
+def _whole(shape: ArrayShape) -> int:
+    return 8 * shape.element_type.byte_width
+
+
+def parameter_layouts(layouts: EntryLayouts, loaded: Any) -> list[Any]:
+    """The layouts that a LoadedExecutable takes its arguments in.
+
+    Raises:
+        CompileError: XLA has made others of them, or of the results, than were asked for.
+    """
+    # None where jaxlib 0.10 does not tell: beside tokens.
+    taken, given = jaxlib_api.parameter_layouts(loaded), jaxlib_api.result_layouts(loaded)
+    for one in layouts.asked:
+        found = taken if one.is_parameter else given
+        if one.shape is None:
+            # What leaves is a jax.Array, which knows its layout.
+            if found is None and one.is_parameter:
+                raise _refused(layouts, one, "jaxlib does not tell which one XLA has chosen")
+            continue
+        wanted = one.shape.layout
+        assert wanted is not None  # only such are asked for
+        if found is None:
+            if wanted.element_size_in_bits:
+                raise _refused(layouts, one, "jaxlib does not tell which one XLA has made of it")
+            continue
+        made = parse_layout(jaxlib_api.layout_text(found[one.position]))
+        if not is_same(one.shape, wanted, made):
+            raise _refused(layouts, one, f"XLA makes {made} of it")
+    if taken is not None:
+        return taken
+    # What an array put there in the layout has.
+    expected: list[Any] = [
+        _layout_when_put(leaf, None, layouts.device) for leaf in layouts.parameters
+    ]
+    for one in layouts.asked:
+        if one.is_parameter and one.shape is not None:
+            wanted = one.shape.layout
+            expected[one.position] = _layout_when_put(one.shape, wanted, layouts.device)
+    return expected
+
+
+def _layout_when_put(leaf: ArrayShape | TokenShape, layout: Layout | None, device: Any) -> Any:
+    if not isinstance(leaf, ArrayShape):
+        return None
+    target = Target(leaf.at_bounds().with_layout(None), sharding_of(device))
+    if layout is None:
+        return target.default
+    zeros = target.put(np.zeros(target.dimensions, target.dtype))
+    return jaxlib_api.layout_of(put_in_layout(zeros, layout))
+
+
+def put_in_layout(array: jax.Array, layout: Layout) -> jax.Array:
+    """A copy of a jax.Array on its device, in another order and other tiles."""
+    major_to_minor = tuple(reversed(layout.minor_to_major))
+    tiles = tuple(tile.dimensions for tile in layout.tiles)
+    there: jax.Array = jaxlib_api.put_in_layout(array, major_to_minor, tiles, array.sharding)
+    return there
+
+
+def _refused(layouts: EntryLayouts, one: Asked, reason: str) -> CompileError:
+    what = "in a layout that XLA chooses" if one.shape is None else str(one.shape)
+    fix = "ask for an order of the dimensions alone, or for no layout"
+    return CompileError(
+        f"compile: {one.place} of {layouts.name} can't be {what} on {layouts.device.platform}: "
+        f"{reason}\nfix: {fix}",
+        shapes={} if one.shape is None else {one.place: one.shape},
+    )

@@ -1,0 +1,43 @@
+"""Layouts of what operations take and give: StableHLO has words for the order of dimensions alone.
+
+What HLO's layouts say besides (tiles, memory space, size of elements) is in the HLO text; here it
+is refused, not dropped.
+"""
+
+from __future__ import annotations
+
+from builder.shape import ArrayShape, Shape, leaves
+from builder.xla_op import XlaOp
+from lowering.errors import LoweringError
+
+__all__ = ["need_orders", "order_text"]
+
+
+def need_orders(op: XlaOp, *shapes: Shape) -> None:
+    """Raises if a layout in `shapes`, which `op` was given, says more than an order.
+
+    Raises:
+        LoweringError: it does.
+    """
+    for shape in shapes:
+        for leaf in leaves(shape):
+            layout = leaf.layout if isinstance(leaf, ArrayShape) else None
+            if layout is None or layout.is_order_only:
+                continue
+            source = op.source
+            place = "" if source is None else f", recorded at {source.file}:{source.line},"
+            order = ",".join(map(str, layout.minor_to_major))
+            raise LoweringError(
+                f"lower: {op.opcode}{place} has an array in layout {layout}, {leaf}: StableHLO can "
+                f"say the order of its dimensions alone\n"
+                f"fix: ask for the order alone, {{{order}}}; the HLO text says the whole layout",
+                op=op.opcode,
+                shapes={"array": leaf},
+            )
+
+
+def order_text(shape: ArrayShape) -> str:
+    """The minor-to-major order of an array's dimensions."""
+    if shape.layout is not None:
+        return str(list(shape.layout.minor_to_major))
+    return str(list(range(shape.rank - 1, -1, -1)))

@@ -1,0 +1,218 @@
+"""Layouts of parameters, of results, and of what ops pass to others.
+
+Whatever is built here, XLA's parser reads the text of it: see `conftest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import builder as xb
+
+COLUMNS = "f32[2,3]{0,1}"
+TILED = "f32[2,3]{1,0:T(8,128)(2,1)L(4)E(64)S(1)}"
+PADDED = "f32[2,3]{1,0:pad(4,4)=zero}"
+
+
+@pytest.fixture
+def b() -> xb.XlaBuilder:
+    return xb.XlaBuilder("layouts")
+
+
+@pytest.fixture
+def x(b: xb.XlaBuilder) -> xb.XlaOp:
+    return b.parameter(COLUMNS, "x")
+
+
+def in_columns() -> xb.XlaComputation:
+    """One that takes and gives arrays in columns, where it is an entry."""
+    inner = xb.XlaBuilder("in_columns")
+    value = inner.parameter(COLUMNS, "value")
+    return inner.build(value + value, result=COLUMNS)
+
+
+# What a program says
+
+
+def test_ops_see_shapes_without_layouts(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
+    assert x.shape is xb.f32[2, 3]
+    assert (x + b.parameter(xb.f32[2, 3])).shape is xb.f32[2, 3]
+    pair = b.parameter(f"({COLUMNS}, s32[])", "pair")
+    assert xb.get_tuple_element(pair, 0).shape is xb.f32[2, 3]
+
+
+def test_the_program_shape_has_the_layouts(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
+    built = b.build(x + x, result="f32[2,3]{0,1}")
+    assert str(built.program_shape) == "(x: f32[2,3]{0,1}) -> f32[2,3]{0,1}"
+    assert str(built.signature) == "(x: f32[2,3]) -> f32[2,3]"
+    assert built.root.shape is xb.f32[2, 3]
+
+
+def test_a_signature_without_layouts_is_the_program_shape(b: xb.XlaBuilder) -> None:
+    built = b.build(b.parameter(xb.f32[2]) + 1.0, result=xb.f32[2])
+    assert built.signature is built.program_shape
+
+
+def test_results_in_tuples(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
+    root = xb.tuple(x, xb.tuple(x + x, b.constant(1, xb.s32)))
+    wanted = "(f32[2,3], (f32[2,3]{0,1}, s32[]))"
+    assert str(b.build(root, result=wanted).program_shape.result) == wanted
+
+
+def test_the_result_may_be_given_as_any_shape_may(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
+    built = b.build(xb.tuple(x, x), result=[xb.f32[2, 3].with_layout([0, 1]), "f32[2,3]"])
+    assert str(built.program_shape.result) == "(f32[2,3]{0,1}, f32[2,3])"
+
+
+def test_decorated_functions() -> None:
+    @xb.computation(COLUMNS, result=f"({COLUMNS}, f32[2,3])")
+    def both(x: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
+        return x + x, x
+
+    assert str(both.program_shape) == "(x: f32[2,3]{0,1}) -> (f32[2,3]{0,1}, f32[2,3])"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [COLUMNS, TILED, "f32[2,3]{1,0:T(*,4)}", "f32[]{:T(128)}", "f32[7]{0:T(1024)}", "f32[]{}"],
+)
+def test_the_text_says_the_layouts_of_the_entry(b: xb.XlaBuilder, text: str) -> None:
+    x = b.parameter(text, "x")
+    said = "f32[]" if text == "f32[]{}" else text
+    built = b.build(xb.neg(x), result=text)
+    head, *rest = str(built).splitlines()
+    assert head == f"HloModule layouts, entry_computation_layout={{({said})->{said}}}"
+    plain = xb.parse_shape(text).with_layout(None)
+    assert f"ENTRY %layouts (x: {plain}) -> {plain} {{" in rest
+
+
+# Computations that ops apply
+
+
+def test_computations_with_layouts_are_applied_as_if_they_had_none(
+    b: xb.XlaBuilder, x: xb.XlaOp
+) -> None:
+    double = in_columns()
+    condition = xb.XlaBuilder("condition")
+    condition.parameter("f32[2,3]{1,0}")
+    yes = condition.build(condition.constant(True))
+    scalars = xb.XlaBuilder("scalars")
+    scalar = "f32[]{}"
+    add = scalars.build(
+        scalars.parameter(scalar) + scalars.parameter(scalar), result="f32[]{:T(128)}"
+    )
+    one = xb.XlaBuilder("one")
+    nothing = one.build(one.constant(1.0, xb.f32), result="f32[]{:T(128)}")
+    results = [
+        xb.call(double, x),
+        xb.composite_call(double, x, name="mine.double"),
+        xb.while_(yes, double, x),
+        xb.conditional(b.constant(True), x, double, x, double),
+        xb.conditional(b.constant(True), x, double, x, lambda v: v),
+        xb.reduce(x, 0.0, add, dimensions=[0]),
+        xb.map([x, x], add, dimensions=[0, 1]),
+        xb.all_reduce(x, add),
+        b.call(nothing),
+    ]
+    shapes = ["f32[2,3]"] * 5 + ["f32[3]", "f32[2,3]", "f32[2,3]", "f32[]"]
+    assert [str(result.shape) for result in results] == shapes
+    b.build(xb.tuple(*results))
+
+
+def test_inference_of_computations_gives_no_layouts() -> None:
+    infer = xb.shape_inference.control_flow
+    double = in_columns().program_shape
+    laid_out = xb.parse_shape(COLUMNS)
+    assert infer.call(double, [laid_out]) is xb.f32[2, 3]
+    assert infer.conditional(xb.s32[()], [double] * 2, [laid_out] * 2) is xb.f32[2, 3]
+
+
+# What is refused, on the line that says it
+
+
+def test_another_shape_than_the_root_s(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
+    for given in ("f32[3,2]{0,1}", "f64[2,3]", "f32[<=2,3]", "(f32[2,3])", "token[]"):
+        with pytest.raises(xb.ShapeInferenceError) as caught:
+            b.build(x, result=given)
+        assert str(caught.value) == (
+            f"build: result must be the root's shape but for layouts, f32[2,3], got {given}"
+        )
+        assert caught.value.op == "build"
+    b.build(x)  # nothing was built by what failed
+
+
+def test_no_shape(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
+    with pytest.raises(xb.OperandError, match=r"build: result: expected a shape such as .*, got 3"):
+        b.build(x, result=3)  # type: ignore[arg-type]
+    with pytest.raises(xb.ShapeTextError, match="build: result: "):
+        b.build(x, result="f32[2,3]{0,1")
+    with pytest.raises(xb.ShapeTextError, match=r"build: result: .*permutation"):
+        b.build(x, result="f32[2,3]{0,0}")
+
+
+def test_a_decorated_function_of_another_result() -> None:
+    with pytest.raises(xb.ShapeInferenceError, match="computation: result must be the root's"):
+        xb.computation(COLUMNS, result="f32[2]")(lambda x: x)
+    with pytest.raises(xb.OperandError, match="computation: result: expected a shape"):
+        xb.computation(COLUMNS, result=3)  # type: ignore[arg-type]
+
+
+HOST = xb.ChannelType
+PADDING: dict[str, Callable[[xb.XlaBuilder, xb.XlaOp], Any]] = {
+    "parameter: shape": lambda b, x: b.parameter(PADDED),
+    "parameter: shape ": lambda b, x: b.parameter(f"(s32[], ({PADDED}))"),
+    "build: result": lambda b, x: b.build(x, result=PADDED),
+    "computation: result": lambda b, x: xb.computation(COLUMNS, result=PADDED)(lambda v: v),
+    "infeed: shape": lambda b, x: b.infeed(PADDED),
+    "infeed_with_token: shape": lambda b, x: xb.infeed_with_token(b.create_token(), PADDED),
+    "outfeed: shape_with_layout": lambda b, x: xb.outfeed(x, PADDED),
+    "outfeed_with_token: shape_with_layout": lambda b, x: xb.outfeed_with_token(
+        x, b.create_token(), PADDED
+    ),
+    "send_to_host: shape_with_layout": lambda b, x: xb.send_to_host(
+        x, b.create_token(), PADDED, xb.ChannelHandle(1, HOST.DEVICE_TO_HOST)
+    ),
+    "recv: shape": lambda b, x: b.recv(PADDED, 1),
+    "recv_with_token: shape": lambda b, x: xb.recv_with_token(b.create_token(), PADDED, 1),
+    "recv_from_host: shape": lambda b, x: xb.recv_from_host(
+        b.create_token(), PADDED, xb.ChannelHandle(1, HOST.HOST_TO_DEVICE)
+    ),
+    "custom_call: shape": lambda b, x: xb.custom_call("f", x, PADDED),
+    "custom_call: operand_shapes_with_layout": lambda b, x: xb.custom_call(
+        "f", x, COLUMNS, operand_shapes_with_layout=[PADDED]
+    ),
+    "all_reduce: shape_with_layout": lambda b, x: xb.all_reduce(
+        x, xb.add, shape_with_layout=PADDED
+    ),
+    "all_gather: layout": lambda b, x: xb.all_gather(x, 1, 2, layout="{1,0:pad(4,8)}"),
+    "reduce_scatter: layout": lambda b, x: xb.reduce_scatter(
+        x, xb.add, 0, 2, layout="{1,0:pad=one}"
+    ),
+    "all_to_all: layout": lambda b, x: xb.all_to_all(x, 0, 0, 2, layout="{1,0:pad(4,4)}"),
+    "all_to_all_tuple: layout": lambda b, x: xb.all_to_all_tuple([x, x], layout="{1,0:pad(4,4)}"),
+}
+
+
+@pytest.mark.parametrize("place", PADDING)
+def test_padded_dimensions_are_in_no_program(b: xb.XlaBuilder, x: xb.XlaOp, place: str) -> None:
+    with pytest.raises(xb.ShapeInferenceError) as caught:
+        PADDING[place](b, x)
+    if not place.startswith("build"):  # which the tests have wrapped
+        assert (caught.value.location or "").rpartition(":")[0] == __file__
+    message = str(caught.value)
+    assert message.startswith(
+        f"{place.strip()}: XLA has layouts with padded dimensions or a padding value no more: "
+    )
+    assert "\nfix: leave the padding out, {1,0}; or give the array in its padded sizes" in message
+
+
+def test_layouts_of_collectives_as_text(x: xb.XlaOp) -> None:
+    gathered = xb.all_gather(x, 0, 2, layout="{0,1:T(2,2)}")
+    assert str(gathered.attributes["shape_with_layout"]) == "f32[4,3]{0,1:T(2,2)}"
+    with pytest.raises(xb.ShapeTextError, match="all_gather: layout: "):
+        xb.all_gather(x, 0, 2, layout="{0,1:T}")
+    with pytest.raises(xb.ShapeInferenceError, match=r"^all_gather: layout: .*8"):
+        xb.all_gather(x, 0, 2, layout="{0,1:E(8)}")

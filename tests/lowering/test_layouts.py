@@ -1,0 +1,610 @@
+"""Layouts in programs: what is lowered, what XLA makes of it, and that every number is right.
+
+What XLA has made is read in the text that it prints of the compiled program; what lies in memory,
+in the bytes of the buffers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental.layout import Format, Layout as JaxLayout
+
+import builder as xb
+import lowering
+from builder import primitive_type as pt
+from lowering import jaxlib_api
+from lowering.errors import ArgumentError, CompileError, LoweringError
+from tests.support import assert_identical
+
+RNG = np.random.default_rng(0)
+SIZES = (2, 3, 5, 4)
+
+TYPES = [
+    *(pt.pred, pt.s2, pt.u4, pt.s4, pt.s8, pt.u16, pt.s32, pt.u64, pt.s64),
+    *(pt.f4e2m1fn, pt.f8e5m2, pt.bf16, pt.f16, pt.f32, pt.f64, pt.c64, pt.c128),
+]
+
+
+def orders(rank: int) -> list[tuple[int, ...]]:
+    return list(itertools.permutations(range(rank)))
+
+
+def random_array(element: xb.PrimitiveType, sizes: Sequence[int]) -> np.ndarray[Any, Any]:
+    """Whole numbers, so that they are the same in every type."""
+    least = -2 if element.is_signed else 0
+    return RNG.integers(least, 2, size=tuple(sizes)).astype(element.dtype)
+
+
+def there(array: np.ndarray[Any, Any], minor_to_major: Sequence[int] | None = None) -> jax.Array:
+    """The array on the CPU in an order, put there by jax and not by `lowering`."""
+    device = lowering.device("cpu")
+    order = range(array.ndim - 1, -1, -1) if minor_to_major is None else minor_to_major
+    layout = JaxLayout(major_to_minor=tuple(reversed(order)))
+    with jax.enable_x64(True):
+        put: jax.Array = jax.device_put(
+            array, Format(layout, jax.sharding.SingleDeviceSharding(device))
+        )
+    return put
+
+
+def in_memory(array: jax.Array) -> bytes:
+    """The bytes of the buffer that a jax.Array is."""
+    size = array.size * array.dtype.itemsize
+    return bytes((ctypes.c_uint8 * size).from_address(array.unsafe_buffer_pointer()))
+
+
+def entry_layout(run: lowering.Executable | lowering.ReplicatedExecutable) -> str:
+    """The layouts in which XLA has compiled the entry, as it prints them."""
+    head = run.hlo_text().split("\n")[0]
+    found = re.search(r"entry_computation_layout=\{(\(.*?)\}(?:, [a-z_]+=|$)", head)
+    assert found is not None
+    return re.sub(r"/\*.*?\*/", "", found[1])
+
+
+def negated(parameter: str, result: str, name: str = "negated") -> xb.XlaComputation:
+    b = xb.XlaBuilder(name)
+    return b.build(xb.neg(b.parameter(parameter, "x")), result=result)
+
+
+# Orders
+
+
+@pytest.mark.parametrize("rank", range(5))
+def test_every_order_of_a_parameter_and_of_a_result(rank: int) -> None:
+    """One program that takes an array in every order, and gives each back in every order."""
+    shape = xb.array_shape(xb.f32, SIZES[:rank])
+    taken = orders(rank)
+    given = orders(rank) if rank < 4 else [*orders(4)[::5], (0, 1, 2, 3)]
+    b = xb.XlaBuilder("orders")
+    parameters = [b.parameter(shape.with_layout(order)) for order in taken]
+    pairs = list(itertools.product(range(len(taken)), given))
+    root = xb.tuple(*[xb.neg(parameters[number]) for number, _ in pairs])
+    run = lowering.compile(b.build(root, result=[shape.with_layout(g) for _, g in pairs]), "cpu")
+    arrays = [RNG.normal(size=shape.dimensions).astype(np.float32) for _ in taken]
+    ways: list[Callable[[Any], Any]] = [np.asarray, lambda a: np.asarray(a, order="F"), there]
+    ways += [lambda a, o=order: there(a, o) for order in taken[:2]]
+    for way in ways:
+        results = run(*map(way, arrays))
+        for (number, order), result in zip(pairs, results, strict=True):
+            expected = -arrays[number]
+            assert_identical(np.asarray(result), expected)
+            in_order = expected.transpose(tuple(reversed(order)))
+            assert in_memory(result) == np.ascontiguousarray(in_order).tobytes()
+
+
+@pytest.mark.parametrize("order", orders(3))
+def test_xla_compiles_what_was_asked_for(order: tuple[int, ...]) -> None:
+    text = "{" + ",".join(map(str, order)) + "}"
+    run = lowering.compile(negated(f"f32[2,3,5]{text}", f"f32[2,3,5]{text}"), "cpu")
+    assert entry_layout(run) == f"(f32[2,3,5]{text})->f32[2,3,5]{text}"
+
+
+def test_xla_compiles_what_was_asked_for_in_tuples() -> None:
+    b = xb.XlaBuilder("nested")
+    x = b.parameter("(f32[2,3]{0,1}, (s32[], f64[3,2]))", "x")
+    y = b.parameter("u8[4,5]{0,1}", "y")
+    inner = xb.get_tuple_element(x, 1)
+    root = xb.tuple(y, xb.tuple(xb.get_tuple_element(x, 0), xb.get_tuple_element(inner, 1)))
+    run = lowering.compile(b.build(root, result="(u8[4,5], (f32[2,3]{0,1}, f64[3,2]{0,1}))"), "cpu")
+    assert entry_layout(run) == (
+        "(f32[2,3]{0,1}, s32[], f64[3,2]{1,0}, u8[4,5]{0,1})"
+        "->(u8[4,5]{1,0}, f32[2,3]{0,1}, f64[3,2]{0,1})"
+    )
+    arrays = [
+        random_array(pt.f32, (2, 3)),
+        random_array(pt.f64, (3, 2)),
+        random_array(pt.u8, (4, 5)),
+    ]
+    got = run((arrays[0], (7, arrays[1])), arrays[2])
+    assert_identical(np.asarray(got[0]), arrays[2])
+    assert_identical(np.asarray(got[1][0]), arrays[0])
+    assert_identical(np.asarray(got[1][1]), arrays[1])
+
+
+def test_column_major_is_fortran_s() -> None:
+    x = RNG.normal(size=(7, 5)).astype(np.float32)
+    result = lowering.compile(negated("f32[7,5]", "f32[7,5]{0,1}"), "cpu")(x)
+    assert in_memory(result) == np.asfortranarray(-x).tobytes(order="A")
+    assert np.from_dlpack(result).strides == (4, 28)
+    # A parameter that is given back as it came shows how it came.
+    b = xb.XlaBuilder("same")
+    same = lowering.compile(b.build(b.parameter("f32[7,5]{0,1}"), result="f32[7,5]{0,1}"), "cpu")
+    for given in (x, np.asfortranarray(x), there(x), there(x, (0, 1))):
+        assert in_memory(same(given)) == np.asfortranarray(x).tobytes(order="A")
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (1, 4), (4, 1), (1, 1), (513, 1025)])
+def test_empty_and_large_arrays(sizes: tuple[int, int]) -> None:
+    text = f"f32[{sizes[0]},{sizes[1]}]"
+    run = lowering.compile(negated(f"{text}{{0,1}}", f"{text}{{0,1}}"), "cpu")
+    x = RNG.normal(size=sizes).astype(np.float32)
+    for given in (x, there(x), there(x, (0, 1)), run(x)):
+        assert_identical(np.asarray(run(given)), -np.asarray(given))
+
+
+def test_every_type() -> None:
+    """One program that takes and gives arrays of all types, in columns and in rows."""
+    b = xb.XlaBuilder("types")
+    columns = [xb.array_shape(t, (3, 5), layout=[0, 1]) for t in TYPES]
+    rows = [xb.array_shape(t, (3, 5), layout=[1, 0]) for t in TYPES]
+    values = [b.parameter(shape) for shape in (*columns, *rows)]
+    run = lowering.compile(b.build(xb.tuple(*values), result=[*rows, *columns]), "cpu")
+    arrays = [random_array(t, (3, 5)) for t in TYPES]
+    once = [np.asarray, there, lambda a: there(a, (0, 1))]
+    for way in once:
+        results = run(*map(way, arrays), *map(way, arrays))
+        for result, array in zip(results, [*arrays, *arrays], strict=True):
+            assert_identical(np.asarray(result), array)
+        # What has come out goes in again.
+        for result, array in zip(run(*results), [*arrays, *arrays], strict=True):
+            assert_identical(np.asarray(result), array)
+
+
+class Exporter:
+    """An array that nothing but dlpack tells of."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+def test_arguments_of_all_kinds() -> None:
+    run = lowering.compile(negated("f64[4,6]{0,1}", "f64[4,6]"), "cpu")
+    x = RNG.normal(size=(4, 6))
+    wide = np.zeros((8, 12))
+    wide[::2, ::2] = x
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    one = jax.sharding.Mesh(np.array([lowering.device("cpu")]), ("one",))
+    with jax.enable_x64(True):
+        on_mesh = jax.device_put(x, jax.sharding.NamedSharding(one, jax.sharding.PartitionSpec()))
+        made = jax.jit(lambda a: a + 0.0)(there(x, (0, 1)))
+    given = [
+        *(x, np.asfortranarray(x), x.T.copy().T, wide[::2, ::2], read_only, x.astype(">f8")),
+        *(Exporter(x), Exporter(np.asfortranarray(x)), Exporter(there(x, (0, 1)))),
+        *(there(x), there(x, (0, 1)), lowering.put(x, "cpu"), on_mesh, made),
+    ]
+    for one_of_them in given:
+        assert_identical(np.asarray(run(one_of_them)), -x)
+        assert_identical(np.asarray(run(x=one_of_them)), -x)
+
+
+def test_arguments_are_not_changed() -> None:
+    run = lowering.compile(negated("f32[2,3]{0,1}", "f32[2,3]{0,1}"), "cpu")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    on_device = there(x)
+    results = [run(x), run(on_device)]
+    x[0, 0] = 100
+    for result in results:
+        assert np.asarray(result)[0, 0] == 0
+    assert not on_device.is_deleted()
+    assert np.asarray(on_device)[0, 1] == 1
+
+
+def test_results_are_ordinary_arrays() -> None:
+    x = RNG.normal(size=(3, 4)).astype(np.float32)
+    result = lowering.compile(negated("f32[3,4]", "f32[3,4]{0,1}"), "cpu")(x)
+    assert isinstance(result, jax.Array)
+    assert_identical(np.asarray(jax.jit(lambda a: a * 2)(result)), -x * 2)
+    assert_identical(np.asarray(result[1:, ::2]), -x[1:, ::2])
+    assert_identical(np.asarray(jnp.transpose(result)), -x.T)
+    assert_identical(np.asarray(result + there(x)), np.zeros_like(x))
+    assert result.tolist() == (-x).tolist()
+    plain = lowering.compile(negated("f32[3,4]", "f32[3,4]"), "cpu")
+    assert_identical(np.asarray(plain(result)), x)
+    assert_identical(np.asarray(lowering.put(result, "cpu")), -x)
+
+
+def test_calls_from_a_function_that_jax_traces() -> None:
+    run = lowering.compile(negated("f32[2,3]{0,1}", "f32[2,3]{0,1}"), "cpu")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+    @jax.jit
+    def traced(y: jax.Array) -> jax.Array:
+        return y - run(x)
+
+    assert_identical(np.asarray(traced(x)), x + x)
+
+
+def test_tokens_beside_layouts() -> None:
+    b = xb.XlaBuilder("token")
+    token = b.parameter(xb.TOKEN_SHAPE, "token")
+    x = b.parameter("s4[2,3]{0,1}", "x")
+    y = b.parameter("f32[2,3]", "y")
+    run = lowering.compile(
+        b.build(xb.tuple(x, token, y), result="(s4[2,3], token[], f32[2,3]{0,1})"), "cpu"
+    )
+    small, other = random_array(pt.s4, (2, 3)), random_array(pt.f32, (2, 3))
+    for way in (np.asarray, there, lambda a: there(a, (0, 1))):
+        got = run(None, way(small), way(other))
+        assert_identical(np.asarray(got[0]), small)
+        assert got[1] is None
+        assert_identical(np.asarray(got[2]), other)
+
+
+def test_bounded_sizes_beside_layouts() -> None:
+    b = xb.XlaBuilder("bounded")
+    x = b.parameter("f32[<=4,3]{0,1}", "x")
+    run = lowering.compile(b.build(xb.neg(x), result="f32[<=4,3]{0,1}"), "cpu")
+    for rows in (1, 3, 4):
+        array = RNG.normal(size=(rows, 3)).astype(np.float32)
+        for way in (np.asarray, there, lambda a: there(a, (0, 1))):
+            assert_identical(np.asarray(run(way(array))), -array)
+
+
+def test_a_layout_that_xla_chooses() -> None:
+    """It may choose another than the default one for what is only transposed."""
+    for modes in itertools.product(("auto", "{0,1}", "default"), ("auto", "{0,1}", "{1,0}")):
+        module = lowering.load_bytes(
+            f'func.func @main(%x: tensor<20x30xf32> {{mhlo.layout_mode = "{modes[0]}"}})'
+            f' -> (tensor<30x20xf32> {{mhlo.layout_mode = "{modes[1]}"}}) {{'
+            " %0 = stablehlo.transpose %x, dims = [1, 0] : (tensor<20x30xf32>) -> "
+            "tensor<30x20xf32> return %0 : tensor<30x20xf32> }"
+        )
+        x = RNG.normal(size=(20, 30)).astype(np.float32)
+        run = lowering.compile(module, "cpu")
+        for given in (x, there(x), there(x, (0, 1))):
+            assert_identical(np.asarray(run(given)), x.T)
+
+
+# Several devices
+
+
+@pytest.mark.parametrize("where", [{"num_replicas": 2}, {"num_partitions": 2}])
+def test_several_devices(where: dict[str, int]) -> None:
+    b = xb.XlaBuilder("replicated")
+    x = b.parameter("(f64[2,3]{0,1}, s32[])", "x")
+    y = b.parameter("s4[3,2]{0,1}", "y")
+    root = xb.tuple(xb.neg(xb.get_tuple_element(x, 0)), y)
+    module = b.build(root, result="(f64[2,3]{0,1}, s4[3,2])")
+    run = lowering.compile(module, "cpu", **where)
+    assert isinstance(run, lowering.ReplicatedExecutable)
+    assert entry_layout(run).startswith("(f64[2,3]{0,1}, s32[], s4[3,2]{0,1:E(4)})->(f64[2,3]{0,1}")
+    rows = RNG.normal(size=(2, 2, 3))
+    small = random_array(pt.s4, (2, 3, 2))
+    devices = run.devices
+    with jax.enable_x64(True):
+        placed = [jax.device_put(row, d) for row, d in zip(rows, devices, strict=True)]
+    for given in (rows, list(rows), [np.asfortranarray(row) for row in rows], placed):
+        results = run([(one, np.int32(1)) for one in given], small)
+        for result, row, low in zip(results, rows, small, strict=True):
+            assert_identical(np.asarray(result[0]), -row)
+            assert_identical(np.asarray(result[1]), low)
+            assert in_memory(result[0]) == np.asfortranarray(-row).tobytes(order="A")
+        # What has come out goes in again.
+        again = run([(one[0], np.int32(1)) for one in results], [one[1] for one in results])
+        for result, row in zip(again, rows, strict=True):
+            assert_identical(np.asarray(result[0]), row)
+
+
+# What can't be had
+
+
+NO_ORDER = "ask for an order alone, {order}, or for no layout"
+REFUSED = {
+    "tiles": ("f32[3,5]{1,0:T(2,2)}", "arrays there have no tiles"),
+    "tiles in tiles": ("f32[3,5]{0,1:T(8,128)(2,1)}", "arrays there have no tiles"),
+    "tiles that combine": ("f32[3,5]{1,0:T(*,4)}", "arrays there have no tiles"),
+    "a tiled vector": ("f32[7]{0:T(1024)}", "arrays there have no tiles"),
+    "a tiled scalar": ("f32[]{:T(128)}", "arrays there have no tiles"),
+    "huge tiles": (f"f32[3,5]{{1,0:T({2**40},2)}}", "arrays there have no tiles"),
+    "aligned": ("f32[3,5]{1,0:L(4)}", "arrays there have no padding at their end"),
+    "memory": ("f32[3,5]{1,0:S(1)}", "arrays are passed in the device's main memory, S(0)"),
+    "memory of the host": ("f32[3,5]{0,1:S(5)}", "arrays are passed in the device's main memory"),
+    "wide elements": ("f32[3,5]{0,1:E(64)}", "XLA makes {0,1} of it"),
+    "wide small elements": ("s4[3,5]{0,1:E(8)}", "XLA makes {0,1:E(4)} of it"),
+}
+
+
+@pytest.mark.parametrize("place", ["parameter x", "the result"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_cpu_can_not_have(name: str, place: str) -> None:
+    text, reason = REFUSED[name]
+    shape = xb.parse_shape(text)
+    assert isinstance(shape, xb.ArrayShape)
+    plain = str(shape.with_layout(None))
+    computation = negated(*((text, plain) if place == "parameter x" else (plain, text)))
+    module = lowering.lower(computation)  # what a TPU has can be written here
+    assert f'mhlo.layout_mode = "{shape.layout}"' in module.text
+    with pytest.raises(CompileError) as caught:
+        lowering.compile(module, "cpu")
+    message, _, fix = str(caught.value).partition("\nfix: ")
+    assert message.startswith(f"compile: {place} of negated can't be {shape} on cpu: {reason}")
+    assert fix.startswith("ask for an order")
+    assert caught.value.shapes[place].with_layout(None) is shape.with_layout(None)
+
+
+def test_places_in_tuples_are_named() -> None:
+    b = xb.XlaBuilder("f")
+    x = b.parameter("(s32[], (f32[2,3]{1,0:T(2,2)}))", "x")
+    with pytest.raises(CompileError, match=r"compile: parameter x\[1\]\[0\] of f can't be f32"):
+        lowering.compile(b.build(x), "cpu")
+    b = xb.XlaBuilder("f")
+    x = b.parameter(xb.f32[2, 3], "x")
+    root = b.build(xb.tuple(x, x), result="(f32[2,3], f32[2,3]{1,0:T(2,2)})")
+    with pytest.raises(CompileError, match=r"compile: the result\[1\] of f can't be f32"):
+        lowering.compile(root, "cpu", num_replicas=2)
+
+
+def test_sizes_of_elements_that_are_the_usual_ones() -> None:
+    for text in ("f32[2,3]{0,1:E(32)}", "s4[2,3]{0,1:E(4)}", "f64[2,3]{1,0:E(64)}"):
+        run = lowering.compile(negated(text, text), "cpu")
+        shape = xb.parse_shape(text)
+        assert isinstance(shape, xb.ArrayShape)
+        x = random_array(shape.element_type, (2, 3))
+        assert np.asarray(run(x)).tolist() == (-x).tolist()
+
+
+def test_no_sizes_of_elements_beside_tokens() -> None:
+    """jaxlib 0.10 does not tell what XLA has made of such layouts."""
+    for text in ("s4[2,3]{0,1:E(8)}", "f32[2,3]{0,1:E(64)}"):
+        b = xb.XlaBuilder("token")
+        token, x = b.parameter(xb.TOKEN_SHAPE), b.parameter(text)
+        with pytest.raises(CompileError, match=r"can't be .* on cpu: (XLA makes|jaxlib does not)"):
+            lowering.compile(b.build(xb.tuple(token, x)), "cpu")
+
+
+# Modules of others. Some of these texts would end the process.
+
+
+def foreign(mode: str, where: str) -> lowering.StablehloModule:
+    attribute = f"{{mhlo.layout_mode = {mode}}}"
+    parameter, result = (attribute, "") if where == "parameter arg0" else ("", attribute)
+    return lowering.load_bytes(
+        f"func.func @main(%a: tensor<2x3xf32> {parameter}) -> (tensor<2x3xf32> {result})"
+        " { return %a : tensor<2x3xf32> }"
+    )
+
+
+FOREIGN = {
+    '"{1,0:T(-2,2)}"': "the size of a tile",
+    '"{1,0:T(0,2)}"': "the size of a tile can't be zero",
+    '"{1,0:L(0)}"': "tail_padding_alignment_in_elements is a whole number from 1",
+    '"{1,0:T(2,2,2)}"': "a tile has at most as many dimensions",
+    '"{1,0:T(*,2)}"': "arrays there have no tiles",
+    '"{1,0:E(4)}"': "",
+    '"{1,0:pad(3,5)}"': "on cpu: XLA has layouts with padded dimensions",
+    '"{1,0:D(D,C)}"': "D (level types of dimensions) is not supported",
+    '"{1,0:SC(0:1)}"': "SC (split configurations) is not supported",
+    '"{0}"': "{0} orders 1 dimension, f32[2,3] has 2",
+    '"{2,1,0}"': "{2,1,0} orders 3 dimensions, f32[2,3] has 2",
+    '"{0,0}"': "minor_to_major must be a permutation",
+    '"{0,1}x"': "",
+    '"auto "': "expected '{'",
+    '""': "expected '{'",
+    "1 : i32": "mhlo.layout_mode is the text of an array's layout",
+}
+
+
+@pytest.mark.parametrize("where", ["parameter arg0", "the result"])
+@pytest.mark.parametrize("mode", FOREIGN)
+def test_modules_of_others(mode: str, where: str) -> None:
+    module = foreign(mode, where)  # may be looked at
+    with pytest.raises(CompileError) as caught:
+        lowering.compile(module, "cpu")
+    message = str(caught.value)
+    assert message.startswith(f"compile: {where} of main can't be f32[2,3]")
+    assert FOREIGN[mode] in message
+    assert "\nfix: " in message
+
+
+def test_a_layout_of_a_token() -> None:
+    module = lowering.load_bytes(
+        'func.func @main(%a: !stablehlo.token {mhlo.layout_mode = "{}"}) -> !stablehlo.token'
+        " { return %a : !stablehlo.token }"
+    )
+    with pytest.raises(CompileError, match=r"parameter arg0 of main can't be token\[\] in layout"):
+        lowering.compile(module, "cpu")
+
+
+def test_layouts_of_loaded_modules_are_read() -> None:
+    for mode in (
+        "{0,1}",
+        " { 0 , 1 } ",
+        "{0,1:T(2,2)}",
+        "{1,0:T(8,128)(2,1)E(64)S(1)}",
+        "{0,1:L(4)}",
+    ):
+        module = foreign(f'"{mode}"', "the result")
+        expected = xb.f32[2, 3].with_layout(xb.parse_layout(mode))
+        assert module.program_shape.result is expected
+
+
+def test_layouts_that_disagree_with_the_nesting() -> None:
+    b = xb.XlaBuilder("f")
+    text = lowering.lower(b.build(b.parameter("(f32[2,3]{0,1})", "x"))).text
+    wrong = text.replace('layout_mode = "{0,1}"', 'layout_mode = "{1,0}"')
+    assert wrong != text
+    with pytest.raises(lowering.ModuleFileError, match=r"xlabuilder.parameters does not fit @main"):
+        lowering.load_bytes(wrong)
+
+
+# Files
+
+
+@pytest.mark.parametrize("suffix", [".mlir", ".mlirbc", ".stablehlo"])
+def test_layouts_survive_files(suffix: str, tmp_path: Path) -> None:
+    b = xb.XlaBuilder("pair")
+    x = b.parameter("(f32[2,3]{0,1}, s32[])", "x")
+    y = b.parameter("f32[2,3]{0,1}", "y")
+    total = xb.get_tuple_element(x, 0) + y
+    computation = b.build(xb.tuple(total, y), result="(f32[2,3]{0,1}, f32[2,3])")
+    path = tmp_path / f"pair{suffix}"
+    lowering.lower(computation).save(path)
+    module = lowering.load(path)
+    assert module.program_shape == computation.program_shape
+    assert str(module.program_shape.result) == "(f32[2,3]{0,1}, f32[2,3])"
+    run = lowering.compile(module, "cpu")
+    array = RNG.normal(size=(2, 3)).astype(np.float32)
+    got = run((array, 1), array)
+    assert in_memory(got[0]) == np.asfortranarray(array + array).tobytes(order="A")
+    assert_identical(np.asarray(got[1]), array)
+
+
+def test_tiled_layouts_survive_files(tmp_path: Path) -> None:
+    text = "bf16[300,500]{1,0:T(8,128)(2,1)S(1)}"
+    computation = negated(text, text)
+    for suffix in (".mlir", ".mlirbc", ".stablehlo"):
+        path = tmp_path / f"tiled{suffix}"
+        lowering.lower(computation).save(path)
+        assert lowering.load(path).program_shape == computation.program_shape
+
+
+def test_the_same_computation_gives_the_same_bytes() -> None:
+    texts = ("f32[2,3]{0,1}", "f32[2,3]{1,0:T(2,2)}")
+    modules = [lowering.lower(negated(*texts)) for _ in range(2)]
+    assert modules[0].bytecode == modules[1].bytecode
+    assert modules[0].text == modules[1].text
+
+
+def test_no_layout_says_nothing() -> None:
+    b = xb.XlaBuilder("plain")
+    module = lowering.lower(b.build(b.parameter("f32[2,3]", "x") + 1.0, result="f32[2,3]"))
+    assert "layout" not in module.text
+
+
+# The HLO text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f32[3,5]{0,1}",
+        "f32[3,5]{1,0:T(2,2)}",
+        "f32[3,5]{1,0:T(*,4)}",
+        "bf16[300,500]{1,0:T(8,128)(2,1)L(4)E(16)S(1)}",
+        "f32[2,7,8,11,10]{4,3,2,1,0:T(*,*,2,*,3)}",
+        "f32[7]{0:T(1024)}",
+        "f32[]{:T(128)}",
+    ],
+)
+def test_xla_reads_the_layouts_in_the_text(text: str) -> None:
+    """XLA's parser prints the same layouts again."""
+    head = jaxlib_api.parsed_hlo_text(str(negated(text, text))).splitlines()[0]
+    assert f"entry_computation_layout={{({text})->{text}}}" in head
+
+
+# Layouts of ops, of which StableHLO says the order alone
+
+
+def transfer(kind: xb.ChannelType) -> xb.ChannelHandle:
+    return xb.ChannelHandle(1, kind)
+
+
+OPS: dict[str, tuple[str, Callable[[xb.XlaBuilder, xb.XlaOp, str], Any]]] = {
+    "infeed": ("infeed", lambda b, x, text: b.infeed(text)),
+    "outfeed": ("outfeed", lambda b, x, text: xb.outfeed(x, text)),
+    "recv": ("recv", lambda b, x, text: b.recv(text, 1)),
+    "send to the host": (
+        "send",
+        lambda b, x, text: xb.send_to_host(
+            x, b.create_token(), text, transfer(xb.ChannelType.DEVICE_TO_HOST)
+        ),
+    ),
+    "an operand of a custom call": (
+        "custom_call",
+        lambda b, x, text: xb.custom_call("f", x, "f32[]", operand_shapes_with_layout=[text]),
+    ),
+    "the result of a custom call": (
+        "custom_call",
+        lambda b, x, text: xb.custom_call("f", x, f"({text}, {text})"),
+    ),
+    "all_reduce": (
+        "all_reduce",
+        lambda b, x, text: xb.all_reduce(x, xb.add, shape_with_layout=text),
+    ),
+    "all_gather": (
+        "all_gather",
+        lambda b, x, text: xb.all_gather(x, 0, 2, layout=text.removeprefix("f32[2,4]")),
+    ),
+    "reduce_scatter": (
+        "reduce_scatter",
+        lambda b, x, text: xb.reduce_scatter(x, xb.add, 0, 2, layout=text.removeprefix("f32[2,4]")),
+    ),
+    "all_to_all": (
+        "all_to_all",
+        lambda b, x, text: xb.all_to_all(x, 0, 0, 2, layout=text.removeprefix("f32[2,4]")),
+    ),
+    "all_to_all_tuple": (
+        "all_to_all_tuple",
+        lambda b, x, text: xb.all_to_all_tuple([x, x], layout=text.removeprefix("f32[2,4]")),
+    ),
+}
+
+
+@pytest.mark.parametrize("place", OPS)
+def test_layouts_of_ops(place: str) -> None:
+    opcode, record = OPS[place]
+    for layout in ("{0,1:T(2,2)}", "{0,1:S(1)}", "{0,1:E(64)}", "{0,1:L(4)}", "{0,1}"):
+        b = xb.XlaBuilder("op")
+        x = b.parameter("f32[2,4]", "x")
+        record(b, x, f"f32[2,4]{layout}")
+        computation = b.build()
+        text = str(computation)
+        assert layout in text
+        # XLA's parser makes the shape of a send anew, of the operand's.
+        assert opcode == "send" or layout in jaxlib_api.parsed_hlo_text(text)
+        if layout == "{0,1}":
+            lowering.lower(computation)
+            continue
+        with pytest.raises(LoweringError) as caught:
+            lowering.lower(computation)
+        message = str(caught.value)
+        assert message.startswith(f"lower: {opcode}, recorded at {__file__}:")
+        assert f"has an array in layout {layout}" in message
+        assert "\nfix: ask for the order alone, {0,1}; the HLO text says" in message
+
+
+# Arrays that hold nobody knows what
+
+
+def test_an_array_in_tiles_is_refused() -> None:
+    x = RNG.normal(size=(4, 4)).astype(np.float32)
+    layout = JaxLayout(major_to_minor=(0, 1), tiling=((2, 2),))
+    tiled = jax.device_put(
+        x, Format(layout, jax.sharding.SingleDeviceSharding(lowering.device("cpu")))
+    )
+    for text in ("f32[4,4]", "f32[4,4]{0,1}"):
+        run = lowering.compile(negated(text, text), "cpu")
+        with pytest.raises(ArgumentError) as caught:
+            run(tiled)
+        wanted = "{1,0}" if text == "f32[4,4]" else "{0,1}"
+        assert str(caught.value) == (
+            f"negated: argument 0 (x) must be in layout {wanted}, got one in layout {{1,0:T(2,2)}}"
+            "\nfix: give numpy.asarray(array), or lowering.put(array, device)"
+        )

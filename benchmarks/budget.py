@@ -28,6 +28,9 @@ LINEAR: Final = 1.5
 RECORDED_BYTES: Final = 500
 WITH_MODULE_BYTES: Final = 1_500
 IMPORT_MS: Final = {"builder": 50, "lowering": 100}
+PACKED_TO_COPY: Final = 3.0
+PACKED_ELEMENTS: Final = 10_000_000
+"""From this many elements on packing is held to a copy: smaller arrays stay in caches."""
 
 
 class Held(NamedTuple):
@@ -70,6 +73,13 @@ def held(figures: dict[str, Any]) -> list[Held]:
         ms, limit = entry["cpu_ms"]["median"], IMPORT_MS[package]
         promise = f"import at most {limit} ms beyond {entry['over']}'s"
         found.append(Held(package, promise, f"{ms:.0f} ms", met=ms <= limit))
+    for entry in figures.get("packing", []):
+        ratio = entry["ratios"].get("pack/copy")
+        promised = entry["shape"].startswith("f32[") and entry["shape"].endswith("{1,0:T(8,128)}")
+        if promised and ratio is not None and entry["elements"] >= PACKED_ELEMENTS:
+            promise = f"packed in at most {PACKED_TO_COPY:g} times a copy"
+            met = ratio <= PACKED_TO_COPY
+            found.append(Held(entry["shape"], promise, f"{ratio:.2f} times", met=met))
     return found
 
 

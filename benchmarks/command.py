@@ -28,7 +28,7 @@ __all__ = ["main"]
 
 # What needs jax is imported when it is measured: --help and a wrong name are answered at once.
 
-PARTS: Final = ("graphs", "scaling", "end_to_end", "imports")
+PARTS: Final = ("graphs", "scaling", "end_to_end", "imports", "packing")
 SCALED: Final = "chain"
 
 _DESCRIPTION: Final = f"""\
@@ -39,6 +39,7 @@ NAME is a graph ({", ".join(GRAPHS)}) or a group:
   scaling     {SCALED} from 10 to 1,000,000 ops
   end_to_end  from the first op to the first result
   imports     import builder, import lowering
+  packing     arrays packed into the buffers of layouts, beside one copy
   all         everything
 
 Two more commands: `check` compares ratios with benchmarks/ratios.json, `report FILE` writes
@@ -63,6 +64,7 @@ class _Pace:
         self.largest = 1_000 if quick else None
         self.compile_seconds = 1.0 if quick else 30.0
         self.import_rounds = 3 if quick else 11
+        self.packing_seconds = 1.0 if quick else 5.0
 
     def size(self, graph: Graph) -> int:
         """How large a graph is measured that stands alone."""
@@ -193,6 +195,14 @@ def _run(options: argparse.Namespace, peer: PeerProcess | None) -> dict[str, Any
         if "imports" in names:
             count = options.rounds or pace.import_rounds
             figures["imports"] = measure_imports(count, tell, modules=options.modules)
+            done()
+        if "packing" in names:
+            from benchmarks.packing import ELEMENTS, measure_packing
+
+            elements = options.size or (ELEMENTS // 10 if options.quick else ELEMENTS)
+            figures["packing"] = measure_packing(
+                elements, rounds=rounds, seconds=pace.packing_seconds, tell=tell
+            )
             done()
     return figures
 

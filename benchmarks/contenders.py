@@ -21,7 +21,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 import lowering
-from benchmarks.floor import Floor
+from benchmarks.floor import Floor, objects
 from benchmarks.graphs import Graph
 from benchmarks.languages import jax_lax, ours
 from benchmarks.peer_process import PeerProcess
@@ -147,6 +147,7 @@ def contenders(
         "ours": lambda: _our_round(graph, size, large=large),
         "jax": lambda: _jax_round(graph, size),
         "floor": alone.round,
+        "objects": lambda: {"objects": timed(objects, consists["ops"])[0]},
     }
     if peer is not None:
         found["xla_builder"] = lambda: peer.measure(graph.name, size)

@@ -14,6 +14,8 @@
                     stage's milliseconds; "ratios"
     imports         by package: "ms", "cpu_ms", "over_ms": spreads; "over": what was there before;
                     "modules", with --modules: milliseconds and names of those that take longest
+    packing         a list: "shape", "elements"; "ms": spreads of "pack", "unpack", "copy" and
+                    "fresh" (a copy of the array to one that is there, and to a new one); "ratios"
 
 A part that was not measured is not there. A spread is "median", "low" and "high" (the quartiles),
 "least" and "rounds". Times are divided by "ops", whoever took them, so that all are comparable.
@@ -195,6 +197,14 @@ _FIGURES: Final = {
     "imports?": {
         "*": {"ms": _SPREAD, "cpu_ms": _SPREAD, "over_ms": _SPREAD, "over": (str,)},
     },
+    "packing?": [
+        {
+            "shape": (str,),
+            "elements": (int,),
+            "ms": dict.fromkeys(("pack", "unpack", "copy", "fresh"), _SPREAD),
+            "ratios": {"*": _NUMBER},
+        }
+    ],
 }
 _RATIOS: Final = {
     "entries": {"*": {"date": (str,), "sizes": {"*": (int,)}, "ratios": {"*": {"*": _NUMBER}}}}

@@ -1,4 +1,7 @@
-"""The least that building a module operation by operation costs in Python.
+"""The least that recording costs in Python, and building a module operation by operation.
+
+Whoever records ops in Python makes an object of each, with what it takes from others: `objects`
+makes these, and nothing else.
 
 An existing module is walked once, and all that its operations are made of is noted: names, result
 types, attributes, locations, and for each operand its place in the list of values so far. Building
@@ -14,7 +17,29 @@ from typing import Any, NamedTuple
 
 from jaxlib.mlir import ir
 
-__all__ = ["Floor"]
+__all__ = ["Floor", "objects"]
+
+
+class _Object:
+    """As many attributes as an XlaOp has."""
+
+    __slots__ = ("a", "b", "c", "d", "e", "f", "g", "h", "operands")
+
+
+def objects(count: int) -> list[_Object]:
+    """So many objects, each with a tuple of two that were there before."""
+    made: list[_Object] = []
+    new = object.__new__
+    first = before = _Object()
+    for number in range(count):
+        one = new(_Object)
+        one.a = one.b = one.c = one.d = None
+        one.e = one.f = one.g = None
+        one.h = number
+        one.operands = (before, first)
+        made.append(one)
+        before = one
+    return made
 
 
 class _Block(NamedTuple):

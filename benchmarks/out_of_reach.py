@@ -33,17 +33,18 @@ class _Least(NamedTuple):
 _CREATED: Final = _Least("create + verify", ("data", *SUMS["floor"]), SUMS["floor"])
 _READ: Final = _Least("read the bytecode", ("data", "read"), ("read",))
 _UNCOLLECTED: Final = _Least("record, collector off", ("record_uncollected",), ())
+_OBJECTS: Final = _Least("make as many objects", ("objects",), ())
 _XLA_BUILDER: Final = _Least("C++ XlaBuilder: record", ("xla_builder_record",), ())
 
 _LEAST: Final[dict[str, tuple[_Least, ...]]] = {
-    "record": (_UNCOLLECTED, _XLA_BUILDER),
-    "record/xla_builder_record": (_UNCOLLECTED, _XLA_BUILDER),
+    "record": (_UNCOLLECTED, _OBJECTS, _XLA_BUILDER),
+    "record/xla_builder_record": (_UNCOLLECTED, _OBJECTS, _XLA_BUILDER),
     "lower": (_CREATED, _READ),
     "lower/floor": (_CREATED, _READ),
     "bytecode": (_Least("write bytecode", ("write",), ()),),
     "ours/jax": (_CREATED, _READ),
     "ours/xla_builder": (_CREATED, _READ),
-    "scaled record": (_UNCOLLECTED,),
+    "scaled record": (_UNCOLLECTED, _OBJECTS),
     "scaled lower": (_CREATED, _READ),
     "scaled ours": (_Least("record, collector off, + lower", ("record_uncollected", "lower"), ()),),
 }
@@ -128,6 +129,11 @@ def collected(figures: dict[str, Any]) -> str | None:
         said += [
             f"{us['record']['median']:.2f} us an op for {entry['ops']:,} ops of {name}, and "
             f"{us['record_uncollected']['median']:.2f} with the collector off"
+            + (
+                f"; to make as many objects, with a tuple each, {us['objects']['median']:.2f}"
+                if "objects" in us
+                else ""
+            )
             for entry in compared
             if "record_uncollected" in (us := entry["us"])
         ]

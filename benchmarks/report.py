@@ -123,6 +123,13 @@ many as the quartiles stand for.
 In fresh processes: what `import builder` takes where NumPy is imported, and `import lowering` where
 jax is. The second column is held against the budget.
 """,
+    "packing": """\
+## Arrays and their buffers
+
+What `layout.pack` and `layout.unpack` take for an array, beside one `numpy.copyto` of the same
+bytes, to an array that is there and to a new one, whose pages the system has to give first. Those
+two make a new one as well. All are of one thread.
+""",
 }
 
 _BUDGET: Final = """\

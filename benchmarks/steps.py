@@ -32,6 +32,7 @@ CONTENDERS: Final = {
     "ours": "xlabuilder",
     "jax": "jax.jit",
     "floor": "MLIR alone",
+    "objects": "Python alone",
     "xla_builder": "C++ XlaBuilder",
 }
 
@@ -51,6 +52,7 @@ STEPS: Final = {
     "write": Step("floor", "write bytecode", large=False),
     "data": Step("floor", "copy the constants", large=False),
     "parse": Step("floor", "parse the text", large=False),
+    "objects": Step("objects", "make as many objects", large=True),
     "xla_builder_record": Step("xla_builder", "record", large=True),
     "xla_builder_convert": Step("xla_builder", "convert to MLIR", large=True),
 }

@@ -97,6 +97,8 @@ def _steps(contender: str) -> list[str]:
 
 
 _SHORT: Final = {"ours": "ours", "jax": "jax", "xla_builder": "C++", "floor": "floor"}
+_OTHERS: Final = ("jax", "xla_builder")
+_ALONE: Final = ("floor", "objects")
 _COMPARED: Final = ("than jax", "than C++", "lower / floor")
 _MEMORY_OF_JAX: Final = ("jax: trace and module", "jax: peak, MB")
 
@@ -135,7 +137,7 @@ def _graph_tables(figures: Mapping[str, Any]) -> list[Table]:
                 for step in _steps(who)
             ],
         )
-        for title, whose in (("The others", ("jax", "xla_builder")), ("MLIR alone", ("floor",)))
+        for title, whose in (("The others", _OTHERS), ("MLIR and Python alone", _ALONE))
     )
     memory = Table(
         "Memory",
@@ -146,10 +148,9 @@ def _graph_tables(figures: Mapping[str, Any]) -> list[Table]:
         sums = [_sum(us, who) for who in SUMS]
         summary.rows.append([name, f"{entry['ops']:,}", *sums, *_compared(ratios)])
         ours.rows.append([name, *(_cell(us, step) for step in _steps("ours"))])
-        others.rows.append(
-            [name, *(_cell(us, step) for who in ("jax", "xla_builder") for step in _steps(who))]
-        )
-        alone.rows.append([name, *(_cell(us, step) for step in _steps("floor"))])
+        for table, whose in ((others, _OTHERS), (alone, _ALONE)):
+            cells = [_cell(us, step) for who in whose for step in _steps(who)]
+            table.rows.append([name, *cells])
         if "memory" in entry:
             bytes_of = entry["memory"]
             memory.rows.append(
@@ -224,11 +225,23 @@ def _import_tables(figures: Mapping[str, Any]) -> list[Table]:
     return tables
 
 
+def _packing_tables(figures: Mapping[str, Any]) -> list[Table]:
+    columns = ["shape", "pack", "unpack", "copy", "copy, new", "pack / copy", "pack / new"]
+    table = Table("Arrays packed into buffers, ms", columns)
+    for entry in figures["packing"]:
+        ms, ratios = entry["ms"], entry["ratios"]
+        cells = [_range(ms[name]) for name in ("pack", "unpack", "copy", "fresh")]
+        compared = [_times(ratios, name) for name in ("pack/copy", "pack/fresh")]
+        table.rows.append([entry["shape"], *cells, *compared])
+    return [table]
+
+
 PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
     "graphs": _graph_tables,
     "scaling": _scaling_tables,
     "end_to_end": _end_to_end_tables,
     "imports": _import_tables,
+    "packing": _packing_tables,
 }
 """The tables of each part of the figures."""
 

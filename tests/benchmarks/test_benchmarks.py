@@ -259,6 +259,30 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == []
 
 
+def test_packing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "figures.json"
+    words = ["packing", "--size", "1000000", "--rounds", "1"]
+    assert main([*words, "--json", str(file)]) == 0
+    figures = read_figures(file)
+    entries = {entry["shape"]: entry for entry in figures["packing"]}
+    entry = entries["f32[1000,1000]{1,0:T(8,128)}"]
+    assert entry["elements"] == 1_000_000
+    assert entry["ms"].keys() == {"pack", "unpack", "copy", "fresh"}
+    assert all(spread_is_whole(ms, 1) for ms in entry["ms"].values())
+    packed, copied = (entry["ms"][name]["median"] for name in ("pack", "copy"))
+    assert entry["ratios"]["pack/copy"] == pytest.approx(packed / copied, rel=1e-2)
+    printed = capsys.readouterr().out
+    assert "f32[1000,1000]{0,1}" in printed
+    assert "in at most 3 times a copy" not in printed  # promised of arrays that fill no cache
+
+    entry["elements"] = 100_000_000
+    for ratio, verdict in ((2.9, "2.90 times | met |"), (3.1, "3.10 times | NOT met |")):
+        entry["ratios"]["pack/copy"] = ratio
+        page = report_text(figures)
+        assert "## Arrays and their buffers" in page
+        assert f"| packed in at most 3 times a copy | {verdict}" in page
+
+
 def test_the_module_runs_as_a_program() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--help"],
@@ -268,7 +292,7 @@ def test_the_module_runs_as_a_program() -> None:
         text=True,
         check=True,
     )
-    for name in (*GRAPHS, "scaling", "end_to_end", "imports", "--peer-python"):
+    for name in (*GRAPHS, "scaling", "end_to_end", "imports", "packing", "--peer-python"):
         assert name in done.stdout
 
 

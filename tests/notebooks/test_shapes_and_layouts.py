@@ -1,0 +1,103 @@
+"""The notebook runs, its outputs are those of a run, and it shows the documents' numbers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from scripts import ROOT, load_script
+
+NOTEBOOK = ROOT / "notebooks" / "02_shapes_and_layouts.ipynb"
+
+writer = load_script("tools/write_notebooks.py")
+
+
+@pytest.fixture(scope="module")
+def committed() -> Any:
+    return writer.read(NOTEBOOK)
+
+
+def code_cells(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def shown(cell: Any) -> list[str]:
+    """What a cell printed, and its last line's value: as text, and as a picture if it is one."""
+    texts = []
+    for output in cell.outputs:
+        assert output.output_type in ("stream", "execute_result"), output
+        if output.output_type == "stream":
+            texts.append(output.text)
+        else:
+            assert set(output.data) <= {"text/plain", "image/svg+xml"}
+            texts += [output.data[kind] for kind in sorted(output.data)]
+    return texts
+
+
+def pictures(notebook: Any) -> dict[str, ElementTree.Element]:
+    """The pictures, by the shape that they are of."""
+    roots = [
+        ElementTree.fromstring(text)
+        for cell in code_cells(notebook)
+        for text in shown(cell)
+        if text.startswith("<svg")
+    ]
+    return {root.attrib["aria-label"].removesuffix(" in memory"): root for root in roots}
+
+
+def test_the_outputs_are_those_of_a_run(committed: Any, tmp_path: Path) -> None:
+    again = code_cells(writer.executed(committed, tmp_path))
+    before = code_cells(committed)
+    assert len(again) == len(before) == 20
+    for number, (old, new) in enumerate(zip(before, again, strict=True), 1):
+        assert shown(new) == shown(old), f"cell {number}: run `make docs` and read what changed"
+    saved = ElementTree.parse(tmp_path / "work" / "figure1.svg").getroot()
+    assert saved.attrib["aria-label"] == "f32[3,5]{1,0:T(2,2)} in memory"
+
+
+def test_it_was_run_from_top_to_bottom(committed: Any) -> None:
+    cells = code_cells(committed)
+    assert [cell.execution_count for cell in cells] == list(range(1, 21))
+    assert all(cell.outputs for cell in cells)
+
+
+def test_nothing_of_the_machine_is_in_it(committed: Any) -> None:
+    for cell in code_cells(committed):
+        for text in shown(cell):
+            if not text.startswith("<svg"):
+                # A path that begins at the root, or a drive's letter.
+                assert not re.search(r"(?:^|[\s\"'(=])(?:/\w|[A-Za-z]:\\)", text), text
+            assert not re.search(r"\bat 0x[0-9a-f]+", text), text
+    assert set(committed.metadata) == {"kernelspec", "language_info"}
+    assert all(not cell.metadata for cell in committed.cells)
+
+
+def test_it_shows_the_numbers_of_the_documents(committed: Any) -> None:
+    text = "\n".join(text for cell in code_cells(committed) for text in shown(cell))
+    for line in ("a b c d e f", "a d b e c f", "a d 0 b e 0 c f 0 0 0 0 0 0 0"):
+        assert f"{line}\n" in text
+    assert "tile [1 1] in it [0 1] of (2, 3, 2, 2)\n17\n17\n" in text
+
+
+def test_it_shows_a_picture_for_each_step(committed: Any) -> None:
+    found = pictures(committed)
+    assert list(found) == [
+        "u8[2,3]{1,0}",
+        "u8[2,3]{0,1}",
+        "f32[2,3,4]{0,2,1}",
+        "u8[2,3]{0,1:pad(3,5)=zero}",
+        "f32[3,5]{1,0:T(2,2)}",
+        "f32[4,8]{1,0:T(2,4)(2,1)}",
+        "f32[2,3,5]{2,1,0:T(*,2,3)}",
+        "bf16[20,300]{1,0:T(8,128)(2,1)}",
+    ]
+    titles = {
+        name: {title.text for title in root.iter("{http://www.w3.org/2000/svg}title")}
+        for name, root in found.items()
+    }
+    assert {"(2,3) at 17", "padding at 9"} <= titles["f32[3,5]{1,0:T(2,2)}"]
+    figure_2 = titles["f32[4,8]{1,0:T(2,4)(2,1)}"]
+    assert {"(1,0) at 1", "(0,1) at 2", "(2,0) at 16"} <= figure_2

@@ -23,6 +23,7 @@ __all__ = [
     "Kind",
     "PrimitiveType",
     "as_primitive_type",
+    "dtype_text",
     "element_type_argument",
     "from_dtype",
     "from_name",
@@ -270,6 +271,13 @@ def from_name(name: str) -> PrimitiveType:
             f"unknown primitive type {shown(name)}; the types are: {', '.join(_BY_NAME)}"
         )
     return found
+
+
+def dtype_text(dtype: np.dtype[Any]) -> str:
+    """A NumPy or ml_dtypes type as one would write it in a program."""
+    if dtype.name == "bool":
+        return "bool"
+    return f"{'numpy' if dtype.type.__module__ == 'numpy' else 'ml_dtypes'}.{dtype.name}"
 
 
 def from_dtype(dtype: Any) -> PrimitiveType:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.errors import ShapeInferenceError
-from builder.layout.description import PaddingValue
+from builder.errors import ShapeInferenceError, XlaError
+from builder.layout.description import Layout, PaddingValue
 from builder.shape import ArrayShape, Shape, leaves, shape_argument, without_layout
 
 __all__ = ["need_sayable", "result_shape"]
@@ -46,7 +46,14 @@ def result_shape(op: str, root: Shape, given: Any) -> Shape:
         ShapeInferenceError: it is not the root's shape but for layouts, or a layout can't be said.
         OperandError, ShapeTextError: no shape.
     """
-    wanted = shape_argument(op, "result", given)
+    try:
+        wanted = shape_argument(op, "result", given)
+    except XlaError as error:
+        if _is_layout(given):
+            error.args = (
+                f"{error}\nfix: give the layout with the shape: root.shape.with_layout(layout)",
+            )
+        raise
     if without_layout(wanted) is not root:
         raise ShapeInferenceError(
             f"{op}: result must be the root's shape but for layouts, {root}, got {wanted}",
@@ -55,3 +62,12 @@ def result_shape(op: str, root: Shape, given: Any) -> Shape:
         )
     need_sayable(op, "result", wanted)
     return wanted
+
+
+def _is_layout(given: Any) -> bool:
+    """Whether what was given for a shape is a layout by itself, or an order."""
+    if isinstance(given, str):
+        return given.lstrip().startswith("{")
+    if isinstance(given, (tuple, list)):
+        return bool(given) and all(isinstance(one, int) for one in given)
+    return isinstance(given, Layout)

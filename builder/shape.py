@@ -214,7 +214,12 @@ class ArrayShape:
         return -(-count * self.element_size_in_bits // 8)
 
     def with_element_type(self, element_type: PrimitiveType) -> ArrayShape:
-        """The same sizes with elements of another type; the layout is kept."""
+        """The same sizes with elements of another type; the layout is kept.
+
+        Raises:
+            PrimitiveTypeError: no element type.
+            ShapeInferenceError: the layout's elements are of fewer bits than the type has.
+        """
         if not isinstance(element_type, PrimitiveType):
             element_type = pt.element_type_argument("shape", "element_type", element_type)
         made = intern_array(element_type, self.dimensions, self.dynamic_dimensions, None)
@@ -405,6 +410,9 @@ def intern_array(
     found = _INTERNED.get(key)
     if found is not None:
         return found
+    if layout is not None and not dimensions and layout.is_default:
+        # The order of no dimensions says nothing: XLA takes no "f32[]{}", and writes "f32[]".
+        return intern_array(element_type, dimensions, dynamic_dimensions)
     shape = object.__new__(ArrayShape)
     shape.element_type = element_type
     shape.dimensions = dimensions

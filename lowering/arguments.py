@@ -19,7 +19,6 @@ from builder import primitive_type as pt
 from builder.constant import scalar_array
 from builder.errors import ConstantError, ShapeTextError, shown
 from builder.layout.description import Layout
-from builder.layout.text import parse_layout
 from builder.shape import (
     ArrayShape,
     ProgramShape,
@@ -31,7 +30,7 @@ from builder.shape import (
 )
 from builder.xla_op import XlaOp
 from lowering import bounded, jaxlib_api
-from lowering.entry_layouts import is_same, put_in_layout
+from lowering.entry_layouts import is_same, layout_from, put_in_layout
 from lowering.errors import ArgumentError
 from lowering.flattening import leaf_paths
 from lowering.pjrt import Target, host_array
@@ -86,8 +85,8 @@ class Leaf:
     def take_in(self, layout: Any) -> None:
         """Has the arrays given be in a layout of the runtime's."""
         shape = self.target.shape
-        wanted = parse_layout(jaxlib_api.layout_text(layout))
-        if not is_same(shape, wanted, parse_layout(jaxlib_api.layout_text(self.target.default))):
+        wanted = layout_from(jaxlib_api.layout_text(layout))
+        if not is_same(shape, wanted, layout_from(jaxlib_api.layout_text(self.target.default))):
             self.layout, self.wanted = layout, wanted
 
 
@@ -299,11 +298,11 @@ class Arguments:
         """
         target = leaf.target
         text = jaxlib_api.layout_text(_layout_of(array))
-        default = parse_layout(jaxlib_api.layout_text(target.default))
+        default = layout_from(jaxlib_api.layout_text(target.default))
         wanted = default if leaf.wanted is None else leaf.wanted
         made = None
         try:
-            given = parse_layout(text)
+            given = layout_from(text)
         except ShapeTextError:
             given = None
         if given is not None and is_same(target.shape, given, wanted):
@@ -311,7 +310,7 @@ class Arguments:
         if given is not None and bool(given.tiles) <= bool(default.tiles):
             made = put_in_layout(array, wanted)
             text = jaxlib_api.layout_text(_layout_of(made))
-        if made is None or not is_same(target.shape, parse_layout(text), wanted):
+        if made is None or not is_same(target.shape, layout_from(text), wanted):
             raise self.refused(
                 leaf,
                 f"one in layout {text}",
@@ -356,7 +355,7 @@ class Arguments:
         return checked
 
     def _numpy_fix(self, leaf: Leaf) -> str:
-        return f"give a NumPy array: numpy.asarray(value, {_dtype_text(leaf.target)})"
+        return f"give a NumPy array: numpy.asarray(value, {pt.dtype_text(leaf.target.dtype)})"
 
     def refused(self, leaf: Leaf, got: str, fix: str = "", wanted: str = "") -> ArgumentError:
         return self.error(
@@ -369,14 +368,6 @@ class Arguments:
 
 DELETED: Final = "a jax.Array that has been deleted"
 DELETED_FIX: Final = "give one that was neither donated to another program nor deleted, or a copy"
-
-
-def _dtype_text(target: Target) -> str:
-    """The dtype as one would write it in a program."""
-    name = target.dtype.name
-    if name == "bool":
-        return "bool"
-    return f"numpy.{name}" if target.dtype.type.__module__ == "numpy" else f"ml_dtypes.{name}"
 
 
 def describe(value: Any) -> str:
@@ -399,7 +390,7 @@ def describe(value: Any) -> str:
 
 def _conversion(array: Any, target: Target) -> str:
     """What turns an array into one that is taken; nothing where that would be a guess."""
-    wanted = f"numpy.asarray(values, {_dtype_text(target)}), of sizes {target.dimensions}"
+    wanted = f"numpy.asarray(values, {pt.dtype_text(target.dtype)}), of sizes {target.dimensions}"
     try:
         pt.from_dtype(array.dtype)
     except ValueError:
@@ -409,7 +400,7 @@ def _conversion(array: Any, target: Target) -> str:
         return f"give an array of the parameter's sizes: {target.dimensions}"
     if array.dtype != target.dtype:
         verb = f"convert and {verb}" if verb else "convert"
-        change += f".astype({_dtype_text(target)})"
+        change += f".astype({pt.dtype_text(target.dtype)})"
     return f"{verb} it: array{change}"
 
 

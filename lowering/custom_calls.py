@@ -15,7 +15,7 @@ from lowering import jaxlib_api
 from lowering.errors import CompileError, recorded_at
 from lowering.types import attribute_text
 
-__all__ = ["check_registered", "register_custom_call_target"]
+__all__ = ["check_registered", "is_read_by_xla", "register_custom_call_target"]
 
 _APIS: Final = {"untyped": 0, "typed": 1}
 
@@ -121,6 +121,20 @@ def _address(capsule: Any) -> int:
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     address: int = api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)) or 0
     return address
+
+
+_READ_BY_XLA: Final = frozenset(
+    (
+        *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
+        *("annotate_device_placement", "MoveToHost", "MoveToDevice", "LayoutConstraint"),
+    )
+)
+_DIALECTS: Final = ("mhlo.", "chlo.", "stablehlo.", "xla.")
+
+
+def is_read_by_xla(name: str) -> bool:
+    """Whether calls of a target are words for XLA itself, which calls no function for them."""
+    return name in _READ_BY_XLA or name.startswith(_DIALECTS)
 
 
 # XLA's report about a custom call that nobody has registered, for typed and untyped ones.

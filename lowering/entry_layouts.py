@@ -8,6 +8,8 @@ and what it says afterwards is compared with them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import jax
@@ -31,6 +33,7 @@ __all__ = [
     "EntryLayouts",
     "asked_layouts",
     "is_same",
+    "layout_from",
     "parameter_layouts",
     "put_in_layout",
 ]
@@ -63,13 +66,16 @@ class EntryLayouts:
         name: the computation's name.
         device: where it is to run; of several devices, which are alike, the first.
         parameters: the shapes of all arguments, tuples opened.
-        asked: in the order of the arguments, then of the results.
+        asked: in the order of the arguments, then of the results. Arrays without elements are not
+            among them.
+        code: the module's bytecode, for XLA.
     """
 
     name: str
     device: Any
     parameters: tuple[ArrayShape | TokenShape, ...]
     asked: tuple[Asked, ...]
+    code: bytes
 
 
 def asked_layouts(
@@ -93,6 +99,7 @@ def asked_layouts(
         return None
     (function,) = [one for one in module.regions[0].blocks[0].operations if _is_main(one)]
     asked = []
+    empty: dict[str, list[int]] = {}
     places = [
         _places(f"parameter {parameter}", one)
         for parameter, one in zip(shape.parameter_names, shape.parameters, strict=True)
@@ -116,8 +123,33 @@ def asked_layouts(
             wanted = None
             if text != "auto":
                 wanted = _read(leaf, str(given[LAYOUT_MODE]), text, place, name, device)
+            if isinstance(leaf, ArrayShape) and leaf.element_count == 0:
+                empty.setdefault(key, []).append(position)
+                continue
             asked.append(Asked(place, position, key == "arg_attrs", wanted))
-    return EntryLayouts(name, device, tuple(leaf for _, leaf in parameters), tuple(asked))
+    if empty:
+        code = _without(module, empty)
+    return EntryLayouts(name, device, tuple(leaf for _, leaf in parameters), tuple(asked), code)
+
+
+def _without(module: ir.Operation, positions: Mapping[str, Sequence[int]]) -> bytes:
+    """The bytecode of a module that does not ask for the layouts of some arguments and results.
+
+    Any order of nothing is the same, but XLA divides by zero, and the process dies, where it copies
+    an array without elements from one order to another.
+    """
+    copy = module.clone().operation
+    (function,) = [one for one in copy.regions[0].blocks[0].operations if _is_main(one)]
+    with module.context:
+        for key, left_out in positions.items():
+            entries = list(ir.ArrayAttr(function.attributes[key]))
+            for position in left_out:
+                given = ir.DictAttr(entries[position])
+                pairs = [given[number] for number in range(len(given))]
+                kept = {one.name: one.attr for one in pairs if one.name != LAYOUT_MODE}
+                entries[position] = ir.DictAttr.get(kept)
+            function.attributes[key] = ir.ArrayAttr.get(entries)
+    return jaxlib_api.bytecode(copy)
 
 
 def _is_main(operation: Any) -> bool:
@@ -155,7 +187,7 @@ def _read(
         for beginning in (f"compile: {place}: ", "layout text: ", "layout: "):
             reason = reason.removeprefix(beginning)
         raise refuse(reason, "write a layout as XLA does: {1,0}, {0,1}") from None
-    default = parse_layout(
+    default = layout_from(
         jaxlib_api.layout_text(
             jaxlib_api.default_layout(device, plain.element_type.dtype, plain.dimensions)
         )
@@ -173,6 +205,12 @@ def _read(
     return wanted
 
 
+# Kept, as is `is_same`: the same few layouts are compared for each argument of each call. Reading
+# and comparing them anew took 110 of its 170 microseconds.
+layout_from: Final = lru_cache(maxsize=1024)(parse_layout)
+
+
+@lru_cache(maxsize=1024)
 def is_same(shape: ArrayShape, one: Layout, other: Layout) -> bool:
     """Whether two layouts of an array lay it in the same way.
 
@@ -211,7 +249,7 @@ def parameter_layouts(layouts: EntryLayouts, loaded: Any) -> list[Any]:
             if wanted.element_size_in_bits:
                 raise _refused(layouts, one, "jaxlib does not tell which one XLA has made of it")
             continue
-        made = parse_layout(jaxlib_api.layout_text(found[one.position]))
+        made = layout_from(jaxlib_api.layout_text(found[one.position]))
         if not is_same(one.shape, wanted, made):
             raise _refused(layouts, one, f"XLA makes {made} of it")
     if taken is not None:

@@ -262,7 +262,7 @@ def compile(
     try:
         loaded = jaxlib_api.compile_and_load(
             targets,
-            legal.code,
+            legal.code if asked is None else asked.code,
             num_replicas=num_replicas,
             num_partitions=num_partitions,
             callbacks=legal.callbacks,

@@ -21,6 +21,9 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
 
+SECONDS = 300
+"""How long to wait for the kernel: to start, to run a cell, and to send what it prints."""
+
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -40,7 +43,14 @@ def executed(notebook: Any, folder: Path) -> Any:
     try:
         client = NotebookClient(
             notebook,
-            timeout=300,
+            timeout=SECONDS,
+            startup_timeout=SECONDS,
+            # On a busy machine the kernel may send in several pieces what a cell prints, and only
+            # seconds after it is done: by default the pieces stay apart, and what comes 4 seconds
+            # late is dropped without a word.
+            iopub_timeout=SECONDS,
+            raise_on_iopub_timeout=True,
+            coalesce_streams=True,
             kernel_name="python3",
             resources={"metadata": {"path": str(work)}},
             record_timing=False,

@@ -49,10 +49,8 @@ def with_layout(shape: Shape) -> str:
 def _leaf_with_layout(shape: ArrayShape | TokenShape) -> str:
     if isinstance(shape, TokenShape):
         return str(shape)
-    if not shape.rank and (shape.layout is None or shape.layout.is_default):
-        return f"{shape.element_type}[]"  # XLA takes no empty braces behind it
-    if shape.layout is not None:
-        return str(shape)
+    if shape.layout is not None or not shape.rank:
+        return str(shape)  # XLA takes no empty braces behind a scalar
     return f"{shape}{braces(range(shape.rank - 1, -1, -1))}"
 
 

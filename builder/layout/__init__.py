@@ -64,14 +64,16 @@ _WHERE = {
 modules can't be imported before shapes are there; and most programs need none of them."""
 
 
-def __getattr__(name: str) -> Any:
-    module = _WHERE.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # they would take any name for one of these
 
-    found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-    return found
+    def __getattr__(name: str) -> Any:
+        module = _WHERE.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+        return found
 
 
 def __dir__() -> list[str]:

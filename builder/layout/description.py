@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ __all__ = [
     "Layout",
     "PaddingValue",
     "Tile",
+    "in_order",
     "tiled_rank",
     "whole_or_none",
 ]
@@ -181,7 +182,11 @@ class Layout:
         memory_space: int = 0,
         tail_padding_alignment_in_elements: int = 1,
     ) -> None:
-        given = _first("minor_to_major", "a sequence of dimension numbers", minor_to_major)
+        what = "a sequence of dimension numbers"
+        if isinstance(minor_to_major, str) and minor_to_major.strip().startswith("{"):
+            fix = f"parse_layout({shown(minor_to_major)})"
+            raise _is_not("minor_to_major", what, minor_to_major, fix)
+        given = _first("minor_to_major", what, minor_to_major)
         rank = len(given)
         order = tuple(d for d in map(whole_or_none, given) if d is not None)
         if sorted(order) != list(range(rank)) or rank == MOST_DIMENSIONS:
@@ -282,14 +287,24 @@ def _size_text(size: int) -> str:
     return "*" if size == COMBINE else str(size)
 
 
+def in_order(values: Any) -> Iterator[Any] | None:
+    """The values one after the other; None of what has no order, or is no collection of any."""
+    # Of an op each element would be recorded.
+    if hasattr(values, "opcode") or isinstance(values, (str, bytes, set, frozenset, Mapping)):
+        return None
+    try:
+        each: Iterator[Any] = iter(values)
+    except TypeError:
+        return None
+    return each
+
+
 def _first(name: str, what: str, values: Any) -> Sequence[Any]:
     """The first `MOST_DIMENSIONS` of some values."""
-    try:
-        if hasattr(values, "opcode") or isinstance(values, str):
-            raise TypeError  # of a tuple each element would be recorded
-        return tuple(islice(values, MOST_DIMENSIONS))
-    except TypeError:
-        raise _is_not(name, what, values) from None
+    each = in_order(values)
+    if each is None:
+        raise _is_not(name, what, values)
+    return tuple(islice(each, MOST_DIMENSIONS))
 
 
 def _each(name: str, what: str, values: Any) -> Sequence[Any]:
@@ -300,8 +315,9 @@ def _each(name: str, what: str, values: Any) -> Sequence[Any]:
     return found
 
 
-def _is_not(name: str, what: str, value: Any) -> ShapeInferenceError:
-    return ShapeInferenceError(f"layout: {name} is {what}, got {shown(value)}", op="layout")
+def _is_not(name: str, what: str, value: Any, fix: str = "") -> ShapeInferenceError:
+    text = f"layout: {name} is {what}, got {shown(value)}" + (f"\nfix: {fix}" if fix else "")
+    return ShapeInferenceError(text, op="layout")
 
 
 def whole_or_none(value: Any) -> int | None:
@@ -335,9 +351,12 @@ def _padded(rank: int, padded_dimensions: Any) -> tuple[int, ...] | None:
 def _tiles(rank: int, tiles: Any) -> tuple[Tile, ...]:
     given: list[Tile] = []
     what = "a sequence of tiles, such as [(8, 128)]"
+    if isinstance(tiles, Tile):
+        raise _is_not("tiles", what, tiles, f"tiles=[{tiles}]")
     for each in _each("tiles", what, tiles):
         if whole_or_none(each) is not None or isinstance(each, str):
-            raise _is_not("tiles", what, tiles)  # one tile, most often
+            is_one = isinstance(tiles, (tuple, list))  # one tile, most often
+            raise _is_not("tiles", what, tiles, f"tiles=[{shown(tiles)}]" if is_one else "")
         tile = each if isinstance(each, Tile) else Tile(each)
         rank = tiled_rank(rank, tile, given)
         given.append(tile)

@@ -9,18 +9,18 @@ shape and a tile.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any, overload
+from typing import Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from builder.errors import OperandError, ShapeInferenceError, XlaError, shown
-from builder.layout.description import Layout
-from builder.layout.physical import Physical, Tiling, physical
+from builder.layout.description import Layout, in_order, whole_or_none
+from builder.layout.digits import Number, combined, divided, ravel, tiled, unravel
+from builder.layout.physical import Physical, physical
 from builder.shape import ArrayShape, ShapeLike, shape_of
 
 __all__ = [
@@ -34,9 +34,7 @@ __all__ = [
     "placed_array",
 ]
 
-# What the arithmetic below is done with: Python's ints and arrays of int64 alike. Type checkers
-# know no name for what both can do.
-_Number = Any
+Integer = int | np.integer[Any]
 
 _GREATEST = 2**63 - 1
 
@@ -123,11 +121,19 @@ def buffer_size(shape: ShapeLike) -> int:
 
 
 @overload
-def linear_index(shape: ShapeLike, multi_index: Sequence[int]) -> int: ...
+def linear_index(shape: ShapeLike, multi_index: npt.NDArray[np.integer[Any]]) -> Any: ...
 
 
 @overload
-def linear_index(shape: ShapeLike, multi_index: Iterable[Any]) -> Any: ...
+def linear_index(  # type: ignore[overload-overlap]  # of ints alone, this one is meant
+    shape: ShapeLike, multi_index: Iterable[Integer]
+) -> int: ...
+
+
+@overload
+def linear_index(
+    shape: ShapeLike, multi_index: Iterable[Integer | npt.NDArray[np.integer[Any]]]
+) -> npt.NDArray[np.int64]: ...
 
 
 def linear_index(shape: ShapeLike, multi_index: Iterable[Any]) -> Any:
@@ -168,7 +174,9 @@ def linear_index(shape: ShapeLike, multi_index: Iterable[Any]) -> Any:
     place = _to_linear(physical_of(array), _default_or(array).minor_to_major, numbers)
     if is_one:
         return place
-    # A size of 1 is not multiplied with, so that an array of the user's may be what comes back.
+    is_new = isinstance(place, np.ndarray) and not any(place is number for number in numbers)
+    if is_new and place.shape == counted:
+        return place
     found = np.empty(counted, np.int64)
     found[...] = place
     return found
@@ -176,7 +184,7 @@ def linear_index(shape: ShapeLike, multi_index: Iterable[Any]) -> Any:
 
 @overload
 def multi_index(
-    shape: ShapeLike, linear_index: int, *, padding: int | None = None
+    shape: ShapeLike, linear_index: Integer, *, padding: int | None = None
 ) -> tuple[int, ...]: ...
 
 
@@ -216,7 +224,7 @@ def multi_index(shape: ShapeLike, linear_index: Any, *, padding: int | None = No
     """
     array = placed_array("multi_index", shape)
     place = _place("multi_index", array, linear_index)
-    stands = None if padding is None else _whole(padding)
+    stands = None if padding is None else whole_or_none(padding)
     if padding is not None and (stands is None or not -_GREATEST - 1 <= stands <= _GREATEST):
         raise OperandError(
             f"multi_index: padding is an int of 64 bits, or None, got {shown(padding)}",
@@ -237,16 +245,12 @@ def multi_index(shape: ShapeLike, linear_index: Any, *, padding: int | None = No
     elif isinstance(place, int):
         numbers = [stands] * array.rank if is_outside else numbers
     else:
-        return tuple(np.where(is_outside, stands, number) for number in numbers)
-    # Where there is nothing to divide by, an index is the very array that was given.
-    return tuple(
-        number.copy() if number is place and isinstance(place, np.ndarray) else number
-        for number in numbers
-    )
+        return tuple(np.where(is_outside, stands, _array_of(n, place)) for n in numbers)
+    return tuple(numbers if isinstance(place, int) else (_array_of(n, place) for n in numbers))
 
 
 @overload
-def is_padding(shape: ShapeLike, linear_index: int) -> bool: ...
+def is_padding(shape: ShapeLike, linear_index: Integer) -> bool: ...
 
 
 @overload
@@ -313,6 +317,7 @@ def _array(function: str, shape: Any) -> ArrayShape:
     try:
         found = shape_of(shape)
     except XlaError as error:
+        _need_no_other(function, shape)
         raise error.in_argument(function, "shape") from None
     if not isinstance(found, ArrayShape):
         kind = "a tuple's parts are" if found.is_tuple else "a token is"
@@ -325,6 +330,34 @@ def _array(function: str, shape: Any) -> ArrayShape:
     return found
 
 
+def _need_no_other(function: str, shape: Any) -> None:
+    """Raises if what stands in the place of a shape is known for something else."""
+    is_text = isinstance(shape, str) and shape.lstrip().startswith("{")
+    if is_text or isinstance(shape, Layout):
+        got, fix = f"the layout {shown(shape)}", "shape.with_layout(layout)"
+    elif isinstance(shape, np.ndarray):
+        got = f"an array of {shape.dtype} with sizes {list(shape.shape)}"
+        call = _OF_ARRAYS.get(function)
+        fix = "array_shape(array.dtype, array.shape)"
+        if call is not None:
+            fix = f"the arguments are swapped, write {call}"
+    else:
+        return
+    raise OperandError(
+        f"{function}: shape must be the shape of an array, got {got}\nfix: {fix}", op=function
+    )
+
+
+_OF_ARRAYS: Final = {
+    "is_padding": "is_padding(shape, linear_index)",
+    "linear_index": "linear_index(shape, multi_index)",
+    "multi_index": "multi_index(shape, linear_index)",
+    "pack": "pack(array, shape)",
+    "unpack": "unpack(buffer, shape)",
+}
+"""How the functions are called that take arrays besides the shape."""
+
+
 @lru_cache(maxsize=256)
 def _default(rank: int) -> Layout:
     return Layout(range(rank - 1, -1, -1))
@@ -334,14 +367,7 @@ def _default_or(shape: ArrayShape) -> Layout:
     return shape.layout or _default(shape.rank)
 
 
-def _whole(value: Any) -> int | None:
-    try:
-        return None if isinstance(value, (bool, np.bool_)) else operator.index(value)
-    except TypeError:
-        return None
-
-
-def _number(function: str, what: str, value: Any) -> _Number:
+def _number(function: str, what: str, value: Any) -> Number:
     """An int, or an array of integers of whatever width."""
     if isinstance(value, np.ndarray) and value.ndim:
         if value.dtype.kind in "iu":
@@ -350,16 +376,25 @@ def _number(function: str, what: str, value: Any) -> _Number:
             f"{function}: {what} must be of integers, got an array of {value.dtype}", op=function
         )
     is_bools = isinstance(value, np.ndarray) and value.dtype.kind == "b"
-    number = None if is_bools else _whole(value)
+    number = None if is_bools else whole_or_none(value)
     if number is None:
         raise OperandError(
-            f"{function}: {what} is an int, or a NumPy array of integers, got {shown(value)}",
+            f"{function}: {what} is an int, or a NumPy array of integers, got {shown(value)}"
+            + (f"\nfix: numpy.asarray({shown(value)})" if isinstance(value, (list, tuple)) else ""),
             op=function,
         )
     return number
 
 
-def _first_outside(number: _Number, size: int) -> int | None:
+def _array_of(number: Number, place: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The index of each of these places: 0 may have come for all of them, or `place` itself."""
+    if isinstance(number, int):
+        return np.full(place.shape, number, np.int64)
+    found: npt.NDArray[np.int64] = place.copy() if number is place else number
+    return found
+
+
+def _first_outside(number: Number, size: int) -> int | None:
     """The first value that is negative or not smaller than `size`."""
     if isinstance(number, int):
         return None if 0 <= number < size else number
@@ -368,20 +403,16 @@ def _first_outside(number: _Number, size: int) -> int | None:
     return int(number[(number < 0) | (number >= size)].item(0))
 
 
-def _indices(shape: ArrayShape, multi_index: Any) -> list[_Number]:
+def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
     """The indices, checked, arrays as int64."""
-    try:
-        # Strings and ops can be iterated over as well; of an op, it would be recorded.
-        is_other = isinstance(multi_index, (str, bytes)) or hasattr(multi_index, "opcode")
-        given = None if is_other else list(multi_index)
-    except TypeError:
-        given = None
-    if given is None:
+    each = in_order(multi_index)
+    if each is None:
         raise OperandError(
             f"linear_index: multi_index is a sequence with an index for each dimension of {shape}, "
             f"got {shown(multi_index)}",
             op="linear_index",
         )
+    given = list(each)
     if len(given) != shape.rank:
         raise ShapeInferenceError(
             f"linear_index: {shape} takes {shape.rank} ind{'ex' if shape.rank == 1 else 'ices'}, "
@@ -398,7 +429,8 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[_Number]:
         if outside is not None:
             raise ShapeInferenceError(
                 f"linear_index: index {shown(outside)} is out of bounds for dimension "
-                f"{dimension} of {shape}, whose size is {size}",
+                f"{dimension} of {shape}, whose size is {size}"
+                + (f"\nfix: index + {size} counts from the end" if -size <= outside < 0 else ""),
                 op="linear_index",
                 shapes={"shape": shape},
                 dimension=dimension,
@@ -416,7 +448,7 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[_Number]:
     return [n if isinstance(n, int) else n.astype(np.int64, copy=False) for n in numbers]
 
 
-def _place(function: str, shape: ArrayShape, linear_index: Any) -> _Number:
+def _place(function: str, shape: ArrayShape, linear_index: Any) -> Number:
     """Places in the buffer, checked, an array as int64."""
     place = _number(function, "linear_index", linear_index)
     size = physical_of(shape).size
@@ -432,68 +464,43 @@ def _place(function: str, shape: ArrayShape, linear_index: Any) -> _Number:
     return place if isinstance(place, int) else place.astype(np.int64, copy=False)
 
 
-def _to_linear(steps: Physical, minor_to_major: Sequence[int], numbers: list[_Number]) -> _Number:
+def _to_linear(steps: Physical, minor_to_major: Sequence[int], numbers: list[Number]) -> Number:
     """The formula of the document, a tile after the other."""
     index = [numbers[d] for d in reversed(minor_to_major)]
     for tiling in steps.tilings:
-        index = _tiled(tiling, index or [0])  # a scalar is tiled as an array of one element
-    return _ravel(index, steps.dimensions)
+        # A scalar is tiled as an array of one element.
+        which, where = tiled(tiling, combined(tiling, index or [0]))
+        index = [*which, *where]
+    return ravel(index, steps.dimensions)
 
 
-def _tiled(tiling: Tiling, index: list[_Number]) -> list[_Number]:
-    """The index after a tile: which tile, then where in it."""
-    remaining = iter(index)
-    combined = [_ravel([next(remaining) for _ in sizes], sizes) for sizes in tiling.groups]
-    tiled = combined[tiling.untiled :]
-    which = [number // size for number, size in zip(tiled, tiling.tile, strict=True)]
-    where = [number % size for number, size in zip(tiled, tiling.tile, strict=True)]
-    return [*combined[: tiling.untiled], *which, *where]
-
-
-def _to_multi(shape: ArrayShape, place: _Number) -> tuple[list[_Number], _Number]:
+def _to_multi(shape: ArrayShape, place: Number) -> tuple[list[Number], Number]:
     """The way back: an index for each dimension, and whether the place is padding.
 
     What is padding for one tile goes on as if it were an element; its index means nothing.
     """
     steps = physical_of(shape)
-    count = prod(steps.dimensions)
-    is_outside: _Number = False
+    is_outside: Number = False
     if steps.tail:
+        count = prod(steps.dimensions)
         is_outside = place >= count
-        place = place % count
-    index = _unravel(place, steps.dimensions)
+        _, place = divided(place, count)
+    index = unravel(place, steps.dimensions)
     for tiling in reversed(steps.tilings):
         untiled, length = tiling.untiled, len(tiling.tile)
         which, where = index[untiled : untiled + length], index[untiled + length :]
-        combined = index[:untiled]
-        for w, at, tile in zip(which, where, tiling.tile, strict=True):
-            combined.append(w * tile + at)
+        sizes = zip(tiling.counts, tiling.tile, strict=True)
+        digits = zip(which, where, strict=True)
+        numbers = [*index[:untiled], *map(ravel, digits, sizes)]
         index = []
-        for number, sizes in zip(combined, tiling.groups, strict=True):
-            is_outside = is_outside | (number >= prod(sizes))
-            index += _unravel(number, sizes)
-    numbers: list[_Number] = [0] * shape.rank
+        for number, group, padded in zip(numbers, tiling.groups, tiling.padded, strict=True):
+            if padded > prod(group):
+                is_outside = is_outside | (number >= prod(group))
+            index += unravel(number, group)
+    numbers = [0] * shape.rank
     # A tiled scalar has one index left, of no dimension: `zip` ends before it.
     for dimension, number in zip(reversed(_default_or(shape).minor_to_major), index, strict=False):
         numbers[dimension] = number
-        is_outside = is_outside | (number >= shape.dimensions[dimension])
+        if steps.sizes[dimension] > shape.dimensions[dimension]:
+            is_outside = is_outside | (number >= shape.dimensions[dimension])
     return numbers, is_outside
-
-
-def _ravel(index: Sequence[_Number], sizes: Sequence[int]) -> _Number:
-    """The place in a row-major array of these sizes."""
-    place: _Number = 0
-    for number, size in zip(index, sizes, strict=True):
-        place = place * size + number
-    return place
-
-
-def _unravel(place: _Number, sizes: Sequence[int]) -> list[_Number]:
-    """The index in a row-major array of these sizes; the first takes what is too much."""
-    index: list[_Number] = []
-    for size in reversed(sizes[1:]):
-        index.append(place % size)
-        place = place // size
-    if sizes:
-        index.append(place)
-    return index[::-1]

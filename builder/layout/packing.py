@@ -13,9 +13,9 @@ import numpy.typing as npt
 from builder.errors import OperandError, ShapeInferenceError, shown
 from builder.layout.description import PaddingValue
 from builder.layout.indexing import layout_of, physical_of, placed_array
-from builder.layout.stages import Stage, blocks, paddings, stages
+from builder.layout.stages import Stage, stages
 from builder.layout.strided_copy import strided_copy, words
-from builder.primitive_type import PrimitiveType
+from builder.primitive_type import PrimitiveType, dtype_text
 from builder.shape import ArrayShape, ShapeLike
 
 __all__ = ["pack", "unpack"]
@@ -23,6 +23,11 @@ __all__ = ["pack", "unpack"]
 Array = npt.NDArray[Any]
 
 _GREATEST: Final = 2**63 - 1
+
+_MOST_DIMENSIONS: Final = 64
+"""Of NumPy's arrays; there is no name for it in NumPy 2."""
+
+_UNMASK: Final = "there are no masks in XLA; fill it: array.filled(value)"
 
 
 def pack(array: Array, shape: ShapeLike) -> Array:
@@ -65,15 +70,14 @@ def pack(array: Array, shape: ShapeLike) -> Array:
     wanted = placed_array("pack", shape)
     element = wanted.element_type
     if not isinstance(array, np.ndarray):
-        raise OperandError(
-            f"pack: array must be a NumPy array, got {shown(array)}\n"
-            f"fix: numpy.asarray(array, numpy.dtype({element.dtype.name!r}))",
-            op="pack",
-        )
+        fix = f"numpy.asarray(array, numpy.dtype({element.dtype.name!r}))"
+        raise _not_numpy("pack", "array", shown(array), fix)
+    if isinstance(array, np.ma.MaskedArray):
+        raise _not_numpy("pack", "array", "a masked array", _UNMASK)
     if array.dtype != element.dtype:
         raise OperandError(
             f"pack: the elements of {wanted} are of dtype {element.dtype}, "
-            f"got an array of {array.dtype}\nfix: array.astype({_dtype_text(element)})",
+            f"got an array of {array.dtype}\nfix: array.astype({dtype_text(element.dtype)})",
             op="pack",
             shapes={"shape": wanted},
         )
@@ -112,7 +116,8 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
 
     Raises:
         OperandError: no array shape; no NumPy array, or one of another dtype.
-        ShapeInferenceError: a dimension is unbounded; the buffer has another size.
+        ShapeInferenceError: a dimension is unbounded; the shape has more dimensions than NumPy's
+            arrays; the buffer has another size.
 
     Example:
         >>> import numpy as np
@@ -125,19 +130,25 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
     """
     wanted = placed_array("unpack", shape)
     element, bits = wanted.element_type, wanted.element_size_in_bits
-    if not isinstance(buffer, np.ndarray):
-        raise OperandError(
-            f"unpack: buffer must be a NumPy array, got {shown(buffer)}\n"
-            "fix: numpy.frombuffer reads bytes",
+    if wanted.rank > _MOST_DIMENSIONS:
+        raise ShapeInferenceError(
+            f"unpack: NumPy's arrays have at most {_MOST_DIMENSIONS} dimensions, "
+            f"got {shown(wanted)} of {wanted.rank}",
             op="unpack",
+            shapes={"shape": wanted},
         )
+    if not isinstance(buffer, np.ndarray):
+        raise _not_numpy("unpack", "buffer", shown(buffer), "numpy.frombuffer reads bytes")
+    if isinstance(buffer, np.ma.MaskedArray):
+        raise _not_numpy("unpack", "buffer", "a masked array", _UNMASK)
     is_natural = bits == 8 * element.dtype.itemsize
     dtype = element.dtype if is_natural else np.dtype(np.uint8)
     if buffer.dtype != dtype:
         why = "" if is_natural else f", whose elements take {bits} bits,"
+        convert = "view" if _is_same_bits(buffer.dtype, dtype) else "astype"
         raise OperandError(
             f"unpack: the buffer of {wanted}{why} is of dtype {dtype}, got {buffer.dtype}\n"
-            f"fix: buffer.view({_dtype_text(element) if is_natural else 'numpy.uint8'})",
+            f"fix: buffer.{convert}({dtype_text(dtype)})",
             op="unpack",
             shapes={"shape": wanted},
         )
@@ -156,9 +167,17 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
     return _unpacked(buffer, wanted)
 
 
-def _dtype_text(element: PrimitiveType) -> str:
-    module = "numpy" if element.dtype.isbuiltin == 1 else "ml_dtypes"
-    return f"{module}.{element.dtype.name}"
+def _not_numpy(function: str, name: str, got: str, fix: str) -> OperandError:
+    return OperandError(
+        f"{function}: {name} must be a NumPy array, got {got}\nfix: {fix}", op=function
+    )
+
+
+def _is_same_bits(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Whether memory of one dtype is likely to hold elements of another: bytes that were read, or
+    words of the same width. Else it is numbers that were computed in another type."""
+    is_swapped = given.newbyteorder() == wanted
+    return given.itemsize in (1, wanted.itemsize) and not (is_swapped or given.hasobject)
 
 
 def _in_memory(array: Array, shape: ArrayShape) -> Array:
@@ -189,18 +208,22 @@ def _packed(array: Array, shape: ArrayShape) -> Array:
     if steps.size != shape.element_count:
         fill = words(_padding_element(shape))[0]
     body = words(buffer)
+    if not shape.element_count:
+        body[:] = fill
+        return buffer
     if steps.tail:
         body[-steps.tail :] = fill
         body = body[: -steps.tail]
     source = words(array).transpose(_major_to_minor(shape))
     parts = _stages(shape)
     for stage in parts:
-        if source.shape != stage.sizes:
+        if not _is_view(source, stage):
             # Dimensions are combined, which memory in another order than theirs does not allow.
-            source = _contiguous(source).reshape(stage.sizes)
+            source = _contiguous(source)
+        source = source.reshape(stage.sizes)
         is_last = stage is parts[-1]
         made = (body if is_last else np.empty(stage.size, body.dtype)).reshape(stage.dimensions)
-        for ranges in paddings(stage):
+        for ranges in stage.paddings:
             made[tuple(slice(first, first + count) for first, count in ranges)] = fill
         _copy(stage, source, made, to_buffer=True)
         source = made
@@ -215,15 +238,25 @@ def _unpacked(buffer: Array, shape: ArrayShape) -> Array:
         return array
     ordered = words(array).transpose(_major_to_minor(shape))
     source = words(buffer)[: steps.size - steps.tail]
-    for number, stage in reversed(list(enumerate(_stages(shape)))):
-        is_in_place = not number and ordered.shape == stage.sizes
-        target = ordered if is_in_place else np.empty(stage.sizes, source.dtype)
+    parts = _stages(shape)
+    is_in_place = _is_view(ordered, parts[0])
+    for stage in reversed(parts):
+        if is_in_place and stage is parts[0]:
+            target = ordered.reshape(stage.sizes)
+        else:
+            target = np.empty(stage.sizes, source.dtype)
         _copy(stage, target, source.reshape(stage.dimensions), to_buffer=False)
         source = target
-    if source is not ordered:
+    if not is_in_place:
         source = source.reshape(ordered.shape)
         strided_copy(ordered, ordered.strides, source, source.strides, source.shape)
     return array
+
+
+def _is_view(array: Array, stage: Stage) -> bool:
+    """Whether the array has the sizes of the stage but for some of 1, so that it can be looked at
+    with those whatever its strides are."""
+    return [n for n in array.shape if n != 1] == [n for n in stage.sizes if n != 1]
 
 
 def _copy(stage: Stage, array: Array, buffer: Array, *, to_buffer: bool) -> None:
@@ -232,7 +265,7 @@ def _copy(stage: Stage, array: Array, buffer: Array, *, to_buffer: bool) -> None
     for stride, digits in zip(array.strides, stage.digits, strict=True):
         for digit in digits:
             strides[digit.axis] = stride * digit.weight
-    for block in blocks(stage):
+    for block in stage.blocks:
         # With an ellipsis, as without dimensions NumPy gives a number and no array.
         within: tuple[Any, ...] = tuple(slice(f, f + count) for f, count in block.ranges)
         start: tuple[Any, ...] = tuple(slice(first, None) for first in block.offsets)

@@ -54,6 +54,12 @@ class Tiling:
         return tuple(-(-size // t) for size, t in zip(tiled, self.tile, strict=True))
 
     @property
+    def padded(self) -> tuple[int, ...]:
+        """The sizes of `combined`, padded to whole tiles."""
+        whole = (count * size for count, size in zip(self.counts, self.tile, strict=True))
+        return (*self.combined[: self.untiled], *whole)
+
+    @property
     def after(self) -> tuple[int, ...]:
         """The sizes of the tiled array: those left alone, the tiles' counts, the tile's sizes."""
         return (*self.combined[: self.untiled], *self.counts, *self.tile)

@@ -22,7 +22,7 @@ from math import prod
 from builder.frozen import frozen
 from builder.layout.physical import Physical
 
-__all__ = ["Block", "Stage", "blocks", "paddings", "stages"]
+__all__ = ["Block", "Stage", "stages"]
 
 Range = tuple[int, int]
 """Of a digit: the first value and how many there are."""
@@ -44,27 +44,6 @@ class Digit:
 
 
 @frozen
-class Stage:
-    """A part of a layout without combinations of tiled or padded dimensions.
-
-    Attributes:
-        sizes: the array's sizes, without padding, the most major dimension first; dimensions that
-            are combined are one here.
-        digits: for each of them the digits of its index, the one that counts most first.
-        dimensions: the sizes of the result, the most major first.
-    """
-
-    sizes: tuple[int, ...]
-    digits: tuple[tuple[Digit, ...], ...]
-    dimensions: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        """The number of elements of the result, padding included."""
-        return prod(self.dimensions)
-
-
-@frozen
 class Block:
     """Elements whose digits run through ranges, independently.
 
@@ -75,6 +54,33 @@ class Block:
 
     ranges: tuple[Range, ...]
     offsets: tuple[int, ...]
+
+
+@frozen
+class Stage:
+    """A part of a layout without combinations of tiled or padded dimensions.
+
+    Attributes:
+        sizes: the array's sizes, without padding, the most major dimension first; dimensions that
+            are combined are one here.
+        digits: for each of them the digits of its index, the one that counts most first.
+        dimensions: the sizes of the result, the most major first. There are none of 1, nor
+            dimensions of the array that would have no digits then: 1 may be the size of more
+            dimensions than NumPy's arrays have.
+        blocks: those that the array's elements make up.
+        paddings: the ranges of digits that no element has. They may overlap one another.
+    """
+
+    sizes: tuple[int, ...]
+    digits: tuple[tuple[Digit, ...], ...]
+    dimensions: tuple[int, ...]
+    blocks: tuple[Block, ...]
+    paddings: tuple[tuple[Range, ...], ...]
+
+    @property
+    def size(self) -> int:
+        """The number of elements of the result, padding included."""
+        return prod(self.dimensions)
 
 
 class _Axis:
@@ -133,16 +139,24 @@ class _Open:
         self.axes[untiled:] = [*which, *where]
 
     def closed(self) -> Stage:
-        place = {axis: number for number, axis in enumerate(self.axes)}
-        digits = (
-            tuple(Digit(place[axis], axis.weight, axis.size) for axis in own) for own in self.of
-        )
-        return Stage(tuple(self.sizes), tuple(digits), tuple(axis.size for axis in self.axes))
+        axes = [axis for axis in self.axes if axis.size != 1]
+        place = {axis: number for number, axis in enumerate(axes)}
+        all_digits = [
+            tuple(Digit(place[axis], axis.weight, axis.size) for axis in own if axis in place)
+            for own in self.of
+        ]
+        kept = [(n, own) for n, own in zip(self.sizes, all_digits, strict=True) if own or n != 1]
+        sizes, digits = tuple(n for n, _ in kept), tuple(own for _, own in kept)
+        dimensions = tuple(axis.size for axis in axes)
+        # Found out once: of small arrays it takes longer than all the rest.
+        blocks = tuple(_blocks(sizes, digits, len(dimensions)))
+        paddings = tuple(_paddings(sizes, digits, dimensions))
+        return Stage(sizes, digits, dimensions, blocks, paddings)
 
 
 @lru_cache(maxsize=1024)
 def stages(sizes: tuple[int, ...], steps: Physical) -> tuple[Stage, ...]:
-    """The stages that turn an array of these sizes, in the layout's order, into the buffer.
+    """The stages that turn an array of these sizes, none 0, in the layout's order, into the buffer.
 
     The first takes the array, each of the others the result of the one before.
     """
@@ -163,26 +177,28 @@ def stages(sizes: tuple[int, ...], steps: Physical) -> tuple[Stage, ...]:
     return (*done, open_stage.closed())
 
 
-def blocks(stage: Stage) -> Iterator[Block]:
-    """The blocks that the array's elements make up."""
-    covers = [
-        list(_covered(size, digits)) for size, digits in zip(stage.sizes, stage.digits, strict=True)
-    ]
+def _blocks(
+    sizes: tuple[int, ...], all_digits: tuple[tuple[Digit, ...], ...], rank: int
+) -> Iterator[Block]:
+    covers = [list(_covered(size, digits)) for size, digits in zip(sizes, all_digits, strict=True)]
     for choice in itertools.product(*covers):
-        ranges: list[Range] = [(0, 1)] * len(stage.dimensions)
+        ranges: list[Range] = [(0, 1)] * rank
         offsets = []
-        for digits, own in zip(stage.digits, choice, strict=True):
+        for digits, own in zip(all_digits, choice, strict=True):
             for digit, each in zip(digits, own, strict=True):
                 ranges[digit.axis] = each
             offsets.append(sum(d.weight * first for d, (first, _) in zip(digits, own, strict=True)))
         yield Block(tuple(ranges), tuple(offsets))
 
 
-def paddings(stage: Stage) -> Iterator[tuple[Range, ...]]:
-    """The ranges of digits that no element has. They may overlap one another."""
-    for size, digits in zip(stage.sizes, stage.digits, strict=True):
+def _paddings(
+    sizes: tuple[int, ...],
+    all_digits: tuple[tuple[Digit, ...], ...],
+    dimensions: tuple[int, ...],
+) -> Iterator[tuple[Range, ...]]:
+    for size, digits in zip(sizes, all_digits, strict=True):
         for own in _uncovered(size, digits):
-            ranges = [(0, n) for n in stage.dimensions]
+            ranges = [(0, n) for n in dimensions]
             for digit, each in zip(digits, own, strict=True):
                 ranges[digit.axis] = each
             yield tuple(ranges)

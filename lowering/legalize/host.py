@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 
 from builder.shape import ArrayShape
 from lowering import infeed, jaxlib_api
-from lowering.errors import CompileError, recorded_at
+from lowering.errors import CompileError, LoweringError, recorded_at
 from lowering.host_calls import (
     PYTHON_CALL,
     PythonFunction,
@@ -21,6 +21,7 @@ from lowering.host_calls import (
     python_callback,
 )
 from lowering.legalize.registry import STANDS_FOR, Rewriter, Value, refuse, rewrite
+from lowering.rules.orders import layouts_text
 from lowering.types import attribute_text, shape_of_type
 
 _CHANNELS: Final = {
@@ -84,8 +85,11 @@ def _outfeed(rewriter: Rewriter, operation: ir.Operation) -> None:
 
 @rewrite("stablehlo.custom_call", "cpu", "gpu", "tpu")
 def _python_call(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """A call of a Python function; other custom calls stay as they are."""
-    if attribute_text(operation.attributes["call_target_name"]) != PYTHON_CALL:
+    """A call of a Python function; other custom calls are said to be in rows."""
+    target = attribute_text(operation.attributes["call_target_name"])
+    if target != PYTHON_CALL:
+        if target in jaxlib_api.registered_targets(rewriter.platform):
+            _say_layouts(operation)
         return
     place = recorded_at(operation.location)
     called = _function_of(rewriter, operation, place)
@@ -183,4 +187,26 @@ def _callback(
         "backend_config": ir.Attribute.parse(f"{{index = {index} : ui64}}"),
         STANDS_FOR: ir.StringAttr.get(stands_for),
     }
-    return rewriter.create("stablehlo.custom_call", results, operands, attributes, before=operation)
+    made = rewriter.create("stablehlo.custom_call", results, operands, attributes, before=operation)
+    _say_layouts(made)
+    return made
+
+
+def _say_layouts(call: ir.Operation) -> None:
+    """Has operands and results be row-major, as functions take them, if nothing is said.
+
+    XLA would choose layouts by what gives the operands and takes the results, such as the end of a
+    program that gives columns, and tell the function nothing of it.
+    """
+    if "operand_layouts" in call.attributes:
+        return
+    results = [result.type for result in call.results]
+    if len(results) == 1 and isinstance(results[0], ir.TupleType):
+        results = [results[0].get_type(i) for i in range(results[0].num_types)]
+    operands = [operand.type for operand in call.operands]
+    try:
+        shapes = [[shape_of_type(t) for t in types] for types in (operands, results)]
+    except LoweringError:  # a module of others, with types of which XLA has no arrays
+        return
+    for name, found in zip(("operand_layouts", "result_layouts"), shapes, strict=True):
+        call.attributes[name] = ir.Attribute.parse(layouts_text(found))

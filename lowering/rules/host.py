@@ -11,12 +11,13 @@ from builder.attributes.host import ffi_dictionary
 from builder.errors import shown
 from builder.shape import ArrayShape, Shape, TokenShape, TupleShape, leaf_count, leaves
 from builder.xla_op import XlaOp
+from lowering.custom_calls import is_read_by_xla
 from lowering.errors import LoweringError
 from lowering.flattening import flatten, unflatten
 from lowering.host_calls import PYTHON_CALL, PythonFunction
 from lowering.mlir_attributes import array, i32, quoted, symbol, truth
 from lowering.mlir_context import shared_context
-from lowering.rules.orders import need_orders, order_text
+from lowering.rules.orders import layouts_text, need_orders, order_text
 from lowering.rules.registry import DIRECT, Value, rule
 from lowering.types import type_text
 
@@ -163,12 +164,18 @@ def _dictionary(op: XlaOp, text: str) -> str:
 
 
 def _add_layouts(op: XlaOp, shape: Shape, attributes: dict[str, Any], *, alone: bool) -> None:
-    """The layouts of operands and results, where some were asked for."""
+    """The layouts of operands and results: row-major where none were asked for.
+
+    Of what has no layouts XLA chooses them, by what gives the operands and takes the results (the
+    end of a program, or another call, that wants columns), and tells the function nothing of it.
+    """
     wanted = op.attributes["operand_shapes_with_layout"]
     if wanted is None:
-        if shape is op.shape:
-            return
         wanted = [o.shape for o in op.operands]
+        if shape is op.shape and (
+            is_read_by_xla(op.attributes["call_target_name"]) or not _have_orders(*wanted, shape)
+        ):
+            return
     if alone and shape is not op.shape:
         raise _error(
             op,
@@ -176,18 +183,15 @@ def _add_layouts(op: XlaOp, shape: Shape, attributes: dict[str, Any], *, alone: 
             "give the array itself, or two",
         )
     need_orders(op, *wanted, shape)
-    attributes["operand_layouts"] = _layouts(wanted)
-    attributes["result_layouts"] = _layouts([shape])
+    attributes["operand_layouts"] = layouts_text(wanted)
+    attributes["result_layouts"] = layouts_text([shape])
 
 
-def _layouts(shapes: Any) -> str:
-    texts = []
-    for shape in shapes:
-        for leaf in leaves(shape):
-            rank = leaf.rank if isinstance(leaf, ArrayShape) else 0
-            order = order_text(leaf) if isinstance(leaf, ArrayShape) and rank else ""
-            texts.append(f"dense<{order}> : tensor<{rank}xindex>")
-    return array(texts)
+def _have_orders(*shapes: Shape) -> bool:
+    """Whether arrays among them have several dimensions, which lie in one order or another."""
+    return any(
+        isinstance(leaf, ArrayShape) and leaf.rank > 1 for shape in shapes for leaf in leaves(shape)
+    )
 
 
 def _alias_text(op: XlaOp, alias: Any, *, alone: bool) -> str:

@@ -6,11 +6,14 @@ is refused, not dropped.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from builder.shape import ArrayShape, Shape, leaves
 from builder.xla_op import XlaOp
 from lowering.errors import LoweringError
+from lowering.mlir_attributes import array
 
-__all__ = ["need_orders", "order_text"]
+__all__ = ["layouts_text", "need_orders", "order_text"]
 
 
 def need_orders(op: XlaOp, *shapes: Shape) -> None:
@@ -37,7 +40,21 @@ def need_orders(op: XlaOp, *shapes: Shape) -> None:
 
 
 def order_text(shape: ArrayShape) -> str:
-    """The minor-to-major order of an array's dimensions."""
-    if shape.layout is not None:
+    """The minor-to-major order of an array's dimensions.
+
+    Any order of nothing is the same, but XLA dies of copying it from one order to another.
+    """
+    if shape.layout is not None and shape.element_count:
         return str(list(shape.layout.minor_to_major))
     return str(list(range(shape.rank - 1, -1, -1)))
+
+
+def layouts_text(shapes: Iterable[Shape]) -> str:
+    """The layouts of a custom call's operands or results: row-major where a shape says none."""
+    texts = []
+    for shape in shapes:
+        for leaf in leaves(shape):
+            rank = leaf.rank if isinstance(leaf, ArrayShape) else 0
+            order = order_text(leaf) if isinstance(leaf, ArrayShape) and rank else ""
+            texts.append(f"dense<{order}> : tensor<{rank}xindex>")
+    return array(texts)

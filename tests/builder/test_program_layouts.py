@@ -153,6 +153,23 @@ def test_no_shape(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
         b.build(x, result="f32[2,3]{0,0}")
 
 
+def test_a_layout_alone(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
+    fix = "\nfix: give the layout with the shape: root.shape.with_layout(layout)"
+    given: Any
+    for given in ("{0,1}", " {0,1}", [0, 1], (0, 1), xb.Layout([0, 1])):
+        with pytest.raises((xb.OperandError, xb.ShapeTextError)) as caught:
+            b.build(x, result=given)
+        assert str(caught.value).startswith("build: result: ")
+        assert str(caught.value).endswith(fix)
+        fixed = x.shape.with_layout(given)
+        assert str(fixed) == "f32[2,3]{0,1}"
+    for given in (3, "f32[2,3]{0,1", []):
+        with pytest.raises(xb.XlaError) as caught:
+            b.build(x, result=given)
+        assert fix not in str(caught.value)
+    assert b.build(x, result=fixed).program_shape.result is fixed
+
+
 def test_a_decorated_function_of_another_result() -> None:
     with pytest.raises(xb.ShapeInferenceError, match="computation: result must be the root's"):
         xb.computation(COLUMNS, result="f32[2]")(lambda x: x)

@@ -176,16 +176,30 @@ def said(computation: xb.XlaComputation) -> str:
 
 
 def test_custom_calls_in_stablehlo() -> None:
-    arrow = "(tensor<4x2xf32>) -> tensor<4x2xf32>"
-    assert said(call()) == f"stablehlo.custom_call @f(%arg0) : {arrow}"
-    line = said(call(opaque='x"y', has_side_effect=True, api_version=3))
+    def vector(**more: Any) -> xb.XlaComputation:
+        return call("f32[4]", shape="f32[4]", **more)
+
+    arrow = "(tensor<4xf32>) -> tensor<4xf32>"
+    assert said(vector()) == f"stablehlo.custom_call @f(%arg0) : {arrow}"
+    line = said(vector(opaque='x"y', has_side_effect=True, api_version=3))
     assert '{api_version = 3 : i32, backend_config = "x\\22y", has_side_effect = true}' in line
-    line = said(call(attributes={"b": 1, "a": [True, False]}))
+    line = said(vector(attributes={"b": 1, "a": [True, False]}))
     assert (
         "api_version = 4 : i32, backend_config = {a = array<i1: true, false>, b = 1 : i64}" in line
     )
-    line = said(call(output_operand_aliasing=[((), (0, ()))]))
+    line = said(vector(output_operand_aliasing=[((), (0, ()))]))
     assert "<output_tuple_indices = [], operand_index = 0, operand_tuple_indices = []>" in line
+
+
+def test_arrays_of_several_dimensions_are_said_to_be_row_major() -> None:
+    """The HLO text leaves their layouts to XLA."""
+    (line,) = operations(lowering.lower(call()))
+    rows = "[dense<[1, 0]> : tensor<2xindex>]"
+    assert line == (
+        f"stablehlo.custom_call @f(%arg0) "
+        f"{{operand_layouts = {rows}, result_layouts = {rows}}} : "
+        "(tensor<4x2xf32>) -> tensor<4x2xf32>"
+    )
 
 
 def test_results_and_operands_are_flat() -> None:

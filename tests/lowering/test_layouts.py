@@ -590,6 +590,265 @@ def test_layouts_of_ops(place: str) -> None:
         assert "\nfix: ask for the order alone, {0,1}; the HLO text says" in message
 
 
+# What functions are given and give: rows, whatever the program's own layouts
+
+
+PLACES = list(itertools.product((None, (0, 1)), repeat=2))
+
+Floats = ctypes.POINTER(ctypes.c_float)
+
+
+@ctypes.CFUNCTYPE(None, Floats, ctypes.POINTER(Floats))
+def doubled(out: Any, operands: Any) -> None:
+    for i in range(6):
+        out[i] = 2 * operands[0][i]
+
+
+@ctypes.CFUNCTYPE(None, ctypes.POINTER(Floats), ctypes.POINTER(Floats))
+def doubled_in_tuple(out: Any, operands: Any) -> None:
+    for results in out[0], out[1]:
+        for i in range(6):
+            results[i] = 2 * operands[0][i]
+
+
+@ctypes.CFUNCTYPE(None, ctypes.POINTER(Floats), ctypes.POINTER(Floats))
+def doubled_in_tuple_of_one(out: Any, operands: Any) -> None:
+    for i in range(6):
+        out[0][i] = 2 * operands[0][i]
+
+
+@ctypes.CFUNCTYPE(None, Floats, ctypes.c_void_p)
+def counted(out: Any, operands: Any) -> None:
+    for i in range(6):
+        out[i] = i
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+def nothing(out: Any, operands: Any) -> None:
+    pass
+
+
+for _name in ("doubled", "doubled_in_tuple", "doubled_in_tuple_of_one", "counted", "nothing"):
+    lowering.register_custom_call_target(f"test_layouts.{_name}", globals()[_name])
+
+
+def twice(array: Any) -> Any:
+    return np.asarray(array) * 2
+
+
+F32 = xb.f32[2, 3]
+
+FUNCTIONS: dict[str, Callable[[xb.XlaOp], xb.XlaOp]] = {
+    "python_call": lambda x: xb.python_call(twice, x, F32),
+    "python_call of two results": lambda x: xb.get_tuple_element(
+        xb.python_call(lambda a: (twice(a).T, twice(a)), x, (xb.f32[3, 2], F32)), 1
+    ),
+    "python_call of a python_call": lambda x: xb.python_call(
+        lambda a: np.asarray(a) + a, xb.python_call(twice, x * 0.5, F32), F32
+    ),
+    "custom_call": lambda x: xb.custom_call("test_layouts.doubled", x, F32),
+    "custom_call of two results": lambda x: xb.get_tuple_element(
+        xb.custom_call("test_layouts.doubled_in_tuple", x, (F32, F32)), 1
+    ),
+    "custom_call of a tuple of one": lambda x: xb.get_tuple_element(
+        xb.custom_call("test_layouts.doubled_in_tuple_of_one", x, (F32,)), 0
+    ),
+    "custom_call of a python_call": lambda x: xb.custom_call(
+        "test_layouts.doubled", xb.python_call(lambda a: np.asarray(a), x, F32), F32
+    ),
+    "custom_call before one in columns": lambda x: xb.custom_call(
+        "test_layouts.doubled",
+        xb.custom_call("test_layouts.doubled", x * 0.5, F32),
+        "f32[2,3]{0,1}",
+        operand_shapes_with_layout=["f32[2,3]{0,1}"],
+    ),
+    "transposed": lambda x: xb.transpose(
+        xb.python_call(lambda a: twice(a).T, x, xb.f32[3, 2]), [1, 0]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_in_programs_of_layouts(name: str) -> None:
+    x = RNG.normal(size=(2, 3)).astype(np.float32)
+    for taken, given in PLACES:
+        b = xb.XlaBuilder("calls")
+        root = FUNCTIONS[name](b.parameter(F32.with_layout(taken), "x"))
+        run = lowering.compile(b.build(root, result=F32.with_layout(given)), "cpu")
+        for argument in (x, there(x), there(x, (0, 1))):
+            assert_identical(np.asarray(run(argument)), x * 2)
+
+
+def test_functions_without_operands() -> None:
+    b = xb.XlaBuilder("calls")
+    b.custom_call("test_layouts.counted", F32)
+    got = lowering.compile(b.build(result="f32[2,3]{0,1}"), "cpu")()
+    assert np.asarray(got).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_functions_on_several_devices() -> None:
+    rows = RNG.normal(size=(4, 2, 3)).astype(np.float32)
+    for taken, given in PLACES:
+        b = xb.XlaBuilder("calls")
+        x = b.parameter(F32.with_layout(taken), "x")
+        root = xb.python_call(twice, x, F32)
+        run = lowering.compile(b.build(root, result=F32.with_layout(given)), "cpu", num_replicas=4)
+        assert isinstance(run, lowering.ReplicatedExecutable)
+        for result, row in zip(run(rows), rows, strict=True):
+            assert_identical(np.asarray(result), row * 2)
+
+
+@pytest.mark.parametrize("num_replicas", [1, 2])
+def test_infeed_and_outfeed_in_programs_of_layouts(num_replicas: int) -> None:
+    x, y = (RNG.normal(size=(2, 3)).astype(np.float32) for _ in range(2))
+    for taken, given in PLACES:
+        b = xb.XlaBuilder("feeds")
+        fed = xb.infeed_with_token(b.create_token(), F32)
+        value, token = xb.get_tuple_element(fed, 0), xb.get_tuple_element(fed, 1)
+        xb.outfeed_with_token(b.parameter(F32.with_layout(taken)), token, F32)
+        computation = b.build(
+            xb.tuple(value, token), result=(F32.with_layout(given), xb.TOKEN_SHAPE)
+        )
+        run = lowering.compile(computation, "cpu", num_replicas=num_replicas)
+        devices = [run.device] if isinstance(run, lowering.Executable) else run.devices
+        for device in devices:
+            lowering.transfer_to_infeed(x, device)
+        results = [run(y)] if isinstance(run, lowering.Executable) else run([y] * num_replicas)
+        for device, result in zip(devices, results, strict=True):
+            assert_identical(np.asarray(result[0]), x)
+            assert_identical(np.asarray(lowering.transfer_from_outfeed(F32, device)), y)
+
+
+def test_functions_of_foreign_modules() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for name, result in (
+        ("doubled", "tensor<2x3xf32>"),
+        ("doubled_in_tuple_of_one", "tuple<tensor<2x3xf32>>"),
+    ):
+        last = "%0"
+        more = ""
+        if result.startswith("tuple"):
+            last = "%1"
+            more = f"%1 = stablehlo.get_tuple_element %0[0] : ({result}) -> tensor<2x3xf32>\n"
+        module = lowering.load_bytes(
+            "func.func @main(%x: tensor<2x3xf32>) -> "
+            '(tensor<2x3xf32> {mhlo.layout_mode = "{0,1}"}) {\n'
+            f"%0 = stablehlo.custom_call @test_layouts.{name}(%x) : (tensor<2x3xf32>) -> {result}\n"
+            f"{more}return {last} : tensor<2x3xf32>\n}}"
+        )
+        assert_identical(np.asarray(lowering.compile(module, "cpu")(x)), x * 2)
+
+
+@pytest.mark.parametrize("name", ["Sharding", "SPMDFullToShardShape", "annotate_device_placement"])
+def test_words_for_xla_get_no_layouts(name: str) -> None:
+    b = xb.XlaBuilder("words")
+    root = xb.custom_call(name, b.parameter("f32[2,3]{0,1}", "x"), F32)
+    computation = b.build(root, result="f32[2,3]{0,1}")
+    assert "operand_layouts" not in lowering.lower(computation).text
+    x = RNG.normal(size=(2, 3)).astype(np.float32)
+    assert_identical(np.asarray(lowering.compile(computation, "cpu")(x)), x)
+
+
+# Operations that XLA has libraries for
+
+
+LIBRARY: dict[str, Callable[[xb.XlaOp], xb.XlaOp]] = {
+    "sort": lambda x: xb.sort([x], dimension=0),
+    "top_k": lambda x: xb.get_tuple_element(xb.top_k(x, 4), 0),
+    "fft": lambda x: xb.real(xb.fft(xb.convert(x, xb.c64), "FFT", [4])),
+    "cholesky": lambda x: xb.cholesky(x, lower=True),
+    "triangular_solve": lambda x: xb.triangular_solve(
+        x, x, left_side=True, lower=True, unit_diagonal=False, transpose_a="NO_TRANSPOSE"
+    ),
+    "dot": lambda x: xb.dot(x, xb.transpose(x, [1, 0])),
+    "reduce_window": lambda x: xb.reduce_window(x, 0.0, xb.add, [2, 1], [1, 1], "SAME"),
+}
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_library_calls_in_programs_of_layouts(name: str) -> None:
+    """The layouts of the entry change no number."""
+    values = RNG.normal(size=(4, 4))
+    x = (values @ values.T + 4 * np.eye(4)).astype(np.float32)
+    results = []
+    for taken, given in PLACES:
+        b = xb.XlaBuilder(name)
+        root = LIBRARY[name](b.parameter(xb.f32[4, 4].with_layout(taken), "x"))
+        run = lowering.compile(b.build(root, result=xb.f32[4, 4].with_layout(given)), "cpu")
+        results.append(np.asarray(run(x)))
+    for other in results[1:]:
+        np.testing.assert_allclose(other, results[0], rtol=1e-5, atol=1e-5)
+
+
+# Arrays without elements, of which XLA dies that copies them from one order to another
+
+
+def test_nothing_in_two_orders() -> None:
+    for sizes in ((0, 3), (3, 0), (0, 2, 3), (2, 0, 3), (2, 3, 0)):
+        empty = xb.array_shape(xb.f32, sizes)
+        b = xb.XlaBuilder("nothing")
+        given = [empty.with_layout(order) for order in orders(len(sizes))]
+        x = b.parameter(given[-1], "x")
+        computation = b.build(xb.tuple(*[x] * len(given)), result=given)
+        module = lowering.lower(computation)
+        # What is saved says all the same what was asked for.
+        assert lowering.load_bytes(module.bytecode).program_shape == computation.program_shape
+        array = np.zeros(sizes, np.float32)
+        for one in (module, lowering.load_bytes(module.bytecode)):
+            run = lowering.compile(one, "cpu")
+            for argument in (array, there(array), there(array, range(len(sizes)))):
+                assert [np.asarray(r).shape for r in run(argument)] == [sizes] * len(given)
+
+
+def test_nothing_can_not_have_what_arrays_can_not() -> None:
+    for text in ("f32[0,3]{1,0:T(2,2)}", "f32[0,3]{0,1:S(1)}"):
+        with pytest.raises(CompileError, match="compile: parameter x of negated can't be f32"):
+            lowering.compile(negated(text, "f32[0,3]"), "cpu")
+
+
+def test_functions_of_nothing_in_two_orders() -> None:
+    for sizes in ((0, 3), (3, 0), (2, 0, 4)):
+        b = xb.XlaBuilder("nothing")
+        empty = xb.array_shape(xb.f32, sizes)
+        rows, columns = (
+            empty.with_layout(range(len(sizes))[::-1]),
+            empty.with_layout(range(len(sizes))),
+        )
+        x = b.parameter(empty, "x")
+        call = "test_layouts.nothing"
+        y = xb.custom_call(call, [x, x], columns, operand_shapes_with_layout=[rows, columns])
+        z = xb.custom_call(call, [y, x], rows, operand_shapes_with_layout=[rows, columns])
+        root = xb.tuple(y, z, xb.custom_call(call, [y, z], empty, has_side_effect=True))
+        for result in lowering.compile(b.build(root), "cpu")(np.zeros(sizes, np.float32)):
+            assert np.asarray(result).shape == sizes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_programs(seed: int) -> None:
+    """Parameters and results in random orders, some of them without elements."""
+    rng = np.random.default_rng(seed)
+    sizes = tuple(int(n) for n in rng.integers(0, 4, size=rng.integers(1, 5)))
+    shape = xb.array_shape(xb.f32, sizes)
+
+    def order() -> tuple[int, ...]:
+        return tuple(int(n) for n in rng.permutation(len(sizes)))
+
+    ways: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
+        (lambda x: x, lambda a: a),
+        (xb.neg, lambda a: -a),
+        (lambda x: xb.python_call(twice, x, shape), lambda a: a * 2),
+    ]
+    b = xb.XlaBuilder("random")
+    parameters = [b.parameter(shape.with_layout(order())) for _ in range(rng.integers(1, 4))]
+    arrays = [rng.normal(size=sizes).astype(np.float32) for _ in parameters]
+    picked = rng.integers((len(parameters), len(ways)), size=(rng.integers(1, 6), 2))
+    root = xb.tuple(*[ways[way][0](parameters[number]) for number, way in picked])
+    run = lowering.compile(b.build(root, result=[shape.with_layout(order()) for _ in picked]))
+    for given in (arrays, [there(array, order()) for array in arrays]):
+        for result, (number, way) in zip(run(*given), picked, strict=True):
+            assert_identical(np.asarray(result), ways[way][1](arrays[number]))
+
+
 # Arrays that hold nobody knows what
 
 

@@ -52,3 +52,12 @@ def test_nothing_of_the_machine_is_in_it(committed: Any) -> None:
             assert not re.search(r"\bat 0x[0-9a-f]+", text), text
     assert set(committed.metadata) == {"kernelspec", "language_info"}
     assert all(not cell.metadata for cell in committed.cells)
+
+
+def test_what_comes_in_pieces_is_one_output(tmp_path: Path) -> None:
+    """As on a busy machine, where a cell prints over a longer time."""
+    notebook = writer.nbformat.v4.new_notebook()
+    code = "for piece in 'abc':\n    print(piece, flush=True)"
+    notebook.cells.append(writer.nbformat.v4.new_code_cell(code))
+    (cell,) = writer.executed(notebook, tmp_path).cells
+    assert shown(cell) == ["a\nb\nc\n"]

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import secrets
 from pathlib import Path
 from typing import Any
 
 from builder.errors import OperandError, shown
+from builder.layout.description import whole_or_none
 from builder.layout.drawing.grid import Grid, grid_of
 from builder.layout.drawing.svg import svg_of
 from builder.layout.drawing.text import text_of
@@ -51,7 +51,8 @@ class Picture:
 
         Args:
             color: tiles in colours too, by the escape sequences of terminals.
-            width: columns that do not fit into lines of this length stand below the others.
+            width: columns that do not fit into lines of this length stand below the others; in a
+                summary they are left out.
 
         Raises:
             OperandError: `color` is not True or False, `width` no number from 1.
@@ -153,11 +154,8 @@ def _flag(function: str, name: str, value: Any) -> bool:
 
 
 def _count(function: str, name: str, value: Any) -> int:
-    try:
-        number = 0 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
+    number = whole_or_none(value)
+    if number is None or number < 1:
         raise OperandError(
             f"{function}: {name} must be a whole number from 1, got {shown(value)}", op=function
         )

@@ -13,17 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from builder.frozen import frozen
+from builder.layout.digits import Number, combined, ravel, tiled, unravel
 from builder.layout.indexing import layout_of, physical_of
 from builder.layout.physical import Physical, Tiling
 from builder.shape import ArrayShape
 
-__all__ = ["COLOURS", "SIDES", "Axis", "Grid", "Panel", "grid_of"]
+__all__ = ["COLOURS", "SIDES", "Axis", "Grid", "Panel", "grid_of", "narrowed"]
 
 COLOURS: Final = 6
 """How many colours tiles have. Neighbours are given different ones."""
@@ -139,9 +140,9 @@ def grid_of(shape: ArrayShape, max_cells: int) -> Grid:
     if not axes:  # a scalar, with its padding in a row beside it
         axes = [Axis(None, 1, extents[0], _drawn(1, extents[0], units[0], most), units[0])]
     rows, columns = axes if len(axes) == 2 else (Axis(None, 1, 1, (0,), 0), axes[0])
-    indices = [_unravel(n, extents[:-2]) for n in _first_and_last(panel_count, panels)]
+    indices = [tuple(unravel(n, extents[:-2])) for n in _first_and_last(panel_count, panels)]
     found = [_panel(shape, steps, index, rows, columns) for index in indices]
-    cell_count = prod(_padded(steps.tilings[0]) if steps.tilings else steps.sizes)
+    cell_count = prod(steps.tilings[0].padded if steps.tilings else steps.sizes)
     colours = _colours(found, COLOURS if steps.tilings else 2)
     return Grid(
         shape,
@@ -154,6 +155,35 @@ def grid_of(shape: ArrayShape, max_cells: int) -> Grid:
         panel_count,
         steps.size,
         cell_count,
+    )
+
+
+def narrowed(grid: Grid, most: int) -> Grid:
+    """The grid with at most so many columns, those that tell most."""
+    old = grid.columns
+    drawn = _drawn(old.size, old.extent, old.unit, most)
+    # What tells more comes first whatever `most` is, so that these are among those there.
+    kept = [old.drawn.index(column) for column in drawn]
+
+    def part(panel: Panel) -> Panel:
+        borders = ({side: at[:, kept] for side, at in each.items()} for each in panel.borders)
+        return Panel(
+            panel.index,
+            panel.places[:, kept],
+            panel.is_padding[:, kept],
+            panel.colours[:, kept],
+            tuple(borders),
+        )
+
+    columns = Axis(old.dimension, old.size, old.extent, drawn, old.unit)
+    return Grid(
+        grid.shape,
+        grid.rows,
+        columns,
+        tuple(map(part, grid.panels)),
+        grid.panel_count,
+        grid.size,
+        grid.cell_count,
     )
 
 
@@ -181,7 +211,7 @@ def _extents(shape: ArrayShape, steps: Physical) -> list[int]:
     extents = list(steps.sizes) or [1]
     if steps.tilings:
         tiling = steps.tilings[0]
-        for dimensions, wanted in zip(_groups(shape, tiling), _padded(tiling), strict=True):
+        for dimensions, wanted in zip(_groups(shape, tiling), tiling.padded, strict=True):
             first, *others = dimensions
             rest = prod(steps.sizes[d] for d in others)
             if rest:
@@ -193,12 +223,6 @@ def _groups(shape: ArrayShape, tiling: Tiling) -> list[list[int]]:
     """The numbers of the dimensions that the first tile combines, the most major first."""
     major_to_minor = iter(reversed(layout_of(shape).minor_to_major or (0,)))
     return [list(islice(major_to_minor, len(group))) for group in tiling.groups]
-
-
-def _padded(tiling: Tiling) -> list[int]:
-    """The sizes of what is tiled, dimensions combined and padded to whole tiles."""
-    counts = zip(tiling.counts, tiling.tile, strict=True)
-    return [*tiling.combined[: tiling.untiled], *(count * size for count, size in counts)]
 
 
 def _units(shape: ArrayShape, steps: Physical) -> list[int]:
@@ -228,14 +252,6 @@ def _first_and_last(count: int, most: int) -> list[int]:
     if count <= most:
         return list(range(count))
     return [*range(most - 1), count - 1] if most > 1 else [0]
-
-
-def _unravel(number: int, sizes: Sequence[int]) -> tuple[int, ...]:
-    index = []
-    for size in reversed(sizes):
-        number, last = divmod(number, size)
-        index.append(last)
-    return tuple(reversed(index))
 
 
 @frozen
@@ -283,30 +299,21 @@ def _places(
 
     Unlike `linear_index` this takes indices of padding as well.
     """
-    remaining: list[Any] = [index[d] for d in reversed(layout_of(shape).minor_to_major)] or index
+    remaining: list[Number] = [index[d] for d in reversed(layout_of(shape).minor_to_major)] or index
     tiles = []
     for level, tiling in enumerate(steps.tilings):
-        each = iter(remaining)
-        combined = [_ravel([next(each) for _ in group], group) for group in tiling.groups]
+        numbers = combined(tiling, remaining)
         if level == 0:
-            for number, padded in zip(combined, _padded(tiling), strict=True):
+            for number, padded in zip(numbers, tiling.padded, strict=True):
                 # Negative is what is beyond 63 bits, and so beyond the buffer.
                 inside = inside & (number >= 0) & (number < padded)
-        tiled = list(zip(combined[tiling.untiled :], tiling.tile, strict=True))
-        which = [*combined[: tiling.untiled], *(number // size for number, size in tiled)]
-        tiles.append(_ravel(which, tiling.after[: len(which)]))
-        remaining = [*which, *(number % size for number, size in tiled)]
+        which, where = tiled(tiling, numbers)
+        tiles.append(ravel(which, tiling.after[: len(which)]))
+        remaining = [*which, *where]
     if not steps.tilings:
-        tiles.append(_ravel(remaining[:-1], steps.dimensions[:-1]))
-    place = _ravel(remaining, steps.dimensions or (1,))
+        tiles.append(ravel(remaining[:-1], steps.dimensions[:-1]))
+    place = ravel(remaining, steps.dimensions or (1,))
     return np.where(inside, place, -1), [np.where(inside, number, -1) for number in tiles]
-
-
-def _ravel(index: Sequence[_Numbers], sizes: Sequence[int]) -> _Numbers:
-    place: _Numbers = np.zeros((1, 1), np.int64)
-    for number, size in zip(index, sizes, strict=True):
-        place = place * size + number
-    return place
 
 
 def _colours(panels: Sequence[_Raw], cycle: int) -> list[_Numbers]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builder.layout.drawing.caption import axes_line, facts, index_text, left_out
-from builder.layout.drawing.grid import Axis, Grid, Panel
+from builder.layout.drawing.grid import Axis, Grid, Panel, narrowed
 
 __all__ = ["text_of"]
 
@@ -22,7 +22,12 @@ _BACKGROUNDS: Final = (117, 222, 209, 79, 218, 110)
 
 
 def text_of(grid: Grid, labels: bool, color: bool, width: int) -> str:
-    """The whole picture. Lines hold at most `width` characters where a column leaves room."""
+    """The whole picture. Lines hold at most `width` characters where a column leaves room.
+
+    A summary leaves out columns that do not fit; of a whole picture they stand below the others.
+    """
+    if not (grid.rows.is_complete and grid.columns.is_complete):
+        grid = _one_wide(grid, labels, width)
     lines = [f"{grid.shape}: {axes_line(grid)}"]
     for number, panel in enumerate(grid.panels):
         if number and number == len(grid.panels) - 1 and len(grid.panels) < grid.panel_count:
@@ -34,14 +39,38 @@ def text_of(grid: Grid, labels: bool, color: bool, width: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _panel_lines(grid: Grid, panel: Panel, labels: bool, color: bool, width: int) -> list[str]:
-    wide = max(
+def _one_wide(grid: Grid, labels: bool, width: int) -> Grid:
+    """The grid with as many columns as fit side by side."""
+    for most in range(len(grid.columns.drawn), 1, -1):
+        made = grid if most == len(grid.columns.drawn) else narrowed(grid, most)
+        columns = made.columns
+        gaps = sum(map(columns.is_gap, range(len(columns.drawn))))
+        room = width - len(f"{GAP} ") * gaps
+        if all(_most_columns(made, panel, labels, room) >= most for panel in made.panels):
+            return made
+    return narrowed(grid, 1)
+
+
+def _most_columns(grid: Grid, panel: Panel, labels: bool, width: int) -> int:
+    """How many columns fit into lines of this length."""
+    return (width - _row_label(grid) - 3) // (_cell_width(grid, panel, labels) + 3)
+
+
+def _cell_width(grid: Grid, panel: Panel, labels: bool) -> int:
+    return max(
         len(str(panel.places.max())) if labels else 1,
         *(len(_header(grid.columns, position)) for position in range(len(grid.columns.drawn))),
     )
-    label = max((len(str(r)) for r in grid.rows.drawn if r < grid.rows.size), default=1)
+
+
+def _row_label(grid: Grid) -> int:
+    return max((len(str(r)) for r in grid.rows.drawn if r < grid.rows.size), default=1)
+
+
+def _panel_lines(grid: Grid, panel: Panel, labels: bool, color: bool, width: int) -> list[str]:
+    wide, label = _cell_width(grid, panel, labels), _row_label(grid)
     lines: list[str] = []
-    for block in grid.columns.blocks((width - label - 3) // (wide + 3)):
+    for block in grid.columns.blocks(_most_columns(grid, panel, labels, width)):
         lines += [
             *([""] if not lines or grid.columns.dimension is not None else []),
             *_block(grid, panel, block, wide, label, labels, color),

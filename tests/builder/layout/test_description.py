@@ -237,7 +237,30 @@ WRONG = [
     ),
     (
         {"tiles": (8, 128)},
-        "layout: tiles is a sequence of tiles, such as [(8, 128)], got (8, 128)",
+        (
+            "layout: tiles is a sequence of tiles, such as [(8, 128)], got (8, 128)\n"
+            "fix: tiles=[(8, 128)]"
+        ),
+    ),
+    (
+        {"tiles": xb.Tile([8, 128])},
+        (
+            "layout: tiles is a sequence of tiles, such as [(8, 128)], got (8,128)\n"
+            "fix: tiles=[(8,128)]"
+        ),
+    ),
+    ({"tiles": {8: 2}}, "layout: tiles is a sequence of tiles, such as [(8, 128)], got {8: 2}"),
+    (
+        {"tiles": [{8}]},
+        "layout: a tile is a sequence of sizes, such as (8, 128), got {8}",
+    ),
+    ({"padded_dimensions": {4}}, "layout: padded_dimensions is a sequence of sizes, got {4}"),
+    (
+        {"minor_to_major": "{1,0}"},
+        (
+            "layout: minor_to_major is a sequence of dimension numbers, got '{1,0}'\n"
+            "fix: parse_layout('{1,0}')"
+        ),
     ),
     ({"tiles": 8}, "layout: tiles is a sequence of tiles, such as [(8, 128)], got 8"),
     (
@@ -300,7 +323,15 @@ def test_no_permutation(order: Any) -> None:
 
 def test_no_sequence() -> None:
     order: Any
-    for order in (3, np.array(3), xb.tuple(xb.XlaBuilder().parameter(xb.f32[2]))):
+    for order in (
+        3,
+        {0, 1},
+        frozenset([0, 1]),
+        {0: 1, 1: 0},
+        b"\0",
+        np.array(3),
+        xb.tuple(xb.XlaBuilder().parameter(xb.f32[2])),
+    ):
         with pytest.raises(xb.ShapeInferenceError, match="a sequence of dimension numbers, got "):
             xb.Layout(order)
 

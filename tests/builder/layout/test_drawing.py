@@ -225,8 +225,7 @@ def test_the_documents_padded_example() -> None:
 
 def brute_force(shape: xb.shape.ArrayShape) -> np.ndarray:
     """The buffer as NumPy packs it: the number of the element at each place, -1 for padding."""
-    found = shape.layout
-    assert found is not None
+    found = layout.layout_of(shape)
     array = np.arange(shape.element_count).reshape(shape.dimensions)
 
     def padded(array: np.ndarray, sizes: list[int]) -> np.ndarray:
@@ -300,7 +299,8 @@ def test_every_cell_is_where_numpy_puts_it(seed: int) -> None:
     without = len(buffer) - len(drawn.cells)
     told = re.findall(r"([\d,]+) (?:that a further|at the end)", " ".join(drawn.words))
     assert sum(int(number.replace(",", "")) for number in told) == without
-    if len(shape.layout.tiles) <= 1 and shape.layout.tail_padding_alignment_in_elements == 1:  # type: ignore[union-attr]  # it has one
+    drawn_layout = layout.layout_of(shape)
+    if len(drawn_layout.tiles) <= 1 and drawn_layout.tail_padding_alignment_in_elements == 1:
         assert without == 0
 
 
@@ -408,9 +408,13 @@ def test_a_summary_shows_ends_borders_and_the_beginning_of_padding() -> None:
     # 1000 rows are whole tiles of 8; 1000 columns are padded to 1024.
     expected = {with_tiles((0, c), (1000, 1024), (8, 128)) for c in (1000, 1023)}
     assert expected <= drawn.padding
-    assert "drawn: 16 of 1,000 along dimension 0, 16 of 1,024 (1,000 and padding) along " in str(
-        picture
-    )
+    # As text, those of the columns that fit beside each other.
+    for width, count in ((1000, 16), (100, 8), (40, 2), (1, 1)):
+        text = picture.text(width=width)
+        assert f"along dimension 0, {count} of 1,024 (1,000 and padding) along dim" in text
+        grids = text.split("\n\n")[1:-1]
+        assert len(grids) == 1
+        assert max(map(len, grids[0].splitlines())) <= max(width, 16)
     assert {"…", "⋮"} <= set(drawn.words)
 
 

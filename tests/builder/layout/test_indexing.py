@@ -52,8 +52,7 @@ def formula(index: Sequence[int], sizes: Sequence[int], tiles: Sequence[Sequence
 
 
 def place_of(index: Sequence[int], shape: xb.ArrayShape) -> int:
-    wanted = shape.layout
-    assert wanted is not None
+    wanted = layout.layout_of(shape)
     order = wanted.minor_to_major[::-1]
     padded = wanted.padded_dimensions or shape.dimensions
     tiles = [tile.dimensions for tile in wanted.tiles]
@@ -188,8 +187,7 @@ def test_each_place_is_of_one_element_or_padding(shape: xb.ArrayShape) -> None:
 
 @given(shapes())
 def test_the_sizes_are_those_of_the_array_in_memory(shape: xb.ArrayShape) -> None:
-    wanted = shape.layout
-    assert wanted is not None
+    wanted = layout.layout_of(shape)
     there = in_memory(np.zeros(shape.dimensions), wanted)
     assert layout.physical_dimensions(shape) == there.shape
     alignment = wanted.tail_padding_alignment_in_elements
@@ -298,6 +296,24 @@ def test_no_index_at_all() -> None:
     assert layout.linear_index(wide, (none, none, none)).shape == (0, 2)
 
 
+def test_dimensions_of_one() -> None:
+    shape = "f32[1,4,1]{0,1,2:T(1,2,1)}"
+    places = np.arange(4)
+    zeros = np.zeros(4, np.int64)
+    assert layout.linear_index(shape, (zeros, places, zeros)).tolist() == [0, 1, 2, 3]
+    found = layout.multi_index(shape, places)
+    assert [(n.dtype, n.tolist()) for n in found] == [
+        (np.int64, [0] * 4),
+        (np.int64, [0, 1, 2, 3]),
+        (np.int64, [0] * 4),
+    ]
+    found[1][0] = 9
+    assert places[0] == 0
+    assert not layout.is_padding(shape, places).any()
+    standing = layout.multi_index("f32[1]{0:T(4)}", places, padding=-1)
+    assert [n.tolist() for n in standing] == [[0, -1, -1, -1]]
+
+
 def test_the_arrays_given_are_not_given_back() -> None:
     indices = np.arange(3)
     found = layout.linear_index("f32[3]", (indices,))
@@ -326,7 +342,10 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "negative": (
         lambda: layout.linear_index(FIGURE_1, (-1, 0)),
         xb.ShapeInferenceError,
-        "linear_index: index -1 is out of bounds for dimension 0 of",
+        (
+            "linear_index: index -1 is out of bounds for dimension 0 of f32[3,5]{1,0:T(2,2)}, "
+            "whose size is 3\nfix: index + 3 counts from the end"
+        ),
     ),
     "the first of an array": (
         lambda: layout.linear_index(FIGURE_1, (0, np.array([[4, 9], [-3, 0]]))),
@@ -390,9 +409,24 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         "is an int, or a NumPy array of integers, got array(True)",
     ),
     "a list": (
-        lambda: layout.linear_index(FIGURE_1, ([0, 1], 0)),
+        lambda: layout.linear_index(FIGURE_1, ([0, 1], 0)),  # type: ignore[arg-type]
         xb.OperandError,
-        "is an int, or a NumPy array of integers, got [0, 1]",
+        "is an int, or a NumPy array of integers, got [0, 1]\nfix: numpy.asarray([0, 1])",
+    ),
+    "a set": (
+        lambda: layout.linear_index(FIGURE_1, {2, 1}),
+        xb.OperandError,
+        "linear_index: multi_index is a sequence with an index for each dimension of f32[3,5]",
+    ),
+    "a frozen set": (
+        lambda: layout.linear_index(FIGURE_1, frozenset([2, 1])),
+        xb.OperandError,
+        "linear_index: multi_index is a sequence with an index for each dimension of f32[3,5]",
+    ),
+    "a mapping": (
+        lambda: layout.linear_index(FIGURE_1, {0: 2, 1: 3}),
+        xb.OperandError,
+        "linear_index: multi_index is a sequence with an index for each dimension of f32[3,5]",
     ),
     "an array of floats": (
         lambda: layout.linear_index(FIGURE_1, (np.zeros(2), 0)),
@@ -494,6 +528,20 @@ class TestEveryFunction:
                 "shape must be the shape of an array, got (f32[1], s32[])\nfix: a tuple's parts",
             ),
             ("token[]", "shape must be the shape of an array, got token[]\nfix: a token is no"),
+            (
+                "{1,0:T(2,2)}",
+                (
+                    "shape must be the shape of an array, got the layout '{1,0:T(2,2)}'\n"
+                    "fix: shape.with_layout(layout)"
+                ),
+            ),
+            (
+                xb.Layout([0]),
+                (
+                    "shape must be the shape of an array, got the layout {0}\n"
+                    "fix: shape.with_layout(layout)"
+                ),
+            ),
             (xb.f32, "shape: f32 is an element type, not a shape"),
             (3, "shape: expected a shape such as f32[2, 3]"),
         ],
@@ -507,6 +555,27 @@ class TestEveryFunction:
     def test_malformed_text(self, name: str) -> None:
         with pytest.raises(xb.ShapeTextError, match=f"^{name}: shape: "):
             FUNCTIONS[name]("f32[3")
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("layout_of", "array_shape(array.dtype, array.shape)"),
+        ("buffer_size", "array_shape(array.dtype, array.shape)"),
+        ("pack", "the arguments are swapped, write pack(array, shape)"),
+        ("unpack", "the arguments are swapped, write unpack(buffer, shape)"),
+        ("linear_index", "the arguments are swapped, write linear_index(shape, multi_index)"),
+        ("multi_index", "the arguments are swapped, write multi_index(shape, linear_index)"),
+        ("is_padding", "the arguments are swapped, write is_padding(shape, linear_index)"),
+    ],
+)
+def test_an_array_instead_of_a_shape(name: str, fix: str) -> None:
+    with pytest.raises(xb.OperandError) as caught:
+        FUNCTIONS[name](np.zeros((2, 3), np.float32))
+    assert str(caught.value) == (
+        f"{name}: shape must be the shape of an array, got an array of float32 with sizes [2, 3]\n"
+        f"fix: {fix}"
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "layout_of"])

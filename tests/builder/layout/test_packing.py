@@ -121,8 +121,7 @@ def elements(buffer: Array, shape: xb.ArrayShape) -> Array:
 
 @given(shapes())
 def test_a_buffer_is_pad_reshape_transpose(shape: xb.ArrayShape) -> None:
-    wanted = shape.layout
-    assert wanted is not None
+    wanted = layout.layout_of(shape)
     array = numbered(shape)
     there = in_memory(array, wanted).ravel()
     there[there == -1] = FILLS[wanted.padding_value]
@@ -136,8 +135,7 @@ def test_a_buffer_is_pad_reshape_transpose(shape: xb.ArrayShape) -> None:
 
 @given(shapes())
 def test_a_buffer_is_what_the_index_formula_says(shape: xb.ArrayShape) -> None:
-    wanted = shape.layout
-    assert wanted is not None
+    wanted = layout.layout_of(shape)
     array = numbered(shape)
     there = np.full(layout.buffer_size(shape), FILLS[wanted.padding_value], np.int32)
     for index in itertools.product(*map(range, shape.dimensions)):
@@ -246,7 +244,32 @@ def test_scalars() -> None:
     assert (back.shape, back.item()) == ((), 7)
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        xb.f32[(1,) * 33].with_layout(xb.Layout(range(33), tiles=[[1] * 33])),
+        xb.f32[7].with_layout(xb.Layout([0], tiles=[[2], *[[1]] * 70])),
+        xb.f32[(3, *(1,) * 62, 5)].with_layout(
+            xb.Layout(range(64), tiles=[[1] * 64, ["*"] * 127 + [4]])
+        ),
+    ],
+    ids=["33 tiled ones", "71 tiles", "64 dimensions, combined"],
+)
+def test_more_dimensions_in_memory_than_numpys_arrays_have(shape: xb.ArrayShape) -> None:
+    assert len(layout.physical_dimensions(shape)) > 64 or shape.rank == 64
+    array = numbered(shape)
+    buffer = layout.pack(array, shape)
+    there = np.zeros(layout.buffer_size(shape), np.float32)
+    for index in itertools.product(*map(range, shape.dimensions)):
+        there[layout.linear_index(shape, index)] = array[index]
+    assert np.array_equal(buffer, there)
+    assert np.array_equal(layout.unpack(buffer, shape), array)
+
+
 def test_no_elements() -> None:
+    assert layout.pack(np.empty((0, 2), np.float32), "f32[0,2]{1,0:pad(1,3)=one}").tolist() == [
+        *(1, 1, 1)
+    ]
     none = np.empty((0, 3), np.float32)
     assert layout.pack(none, "f32[0,3]{1,0:T(2,2)}").shape == (0,)
     assert layout.pack(none, "f32[0,3]{1,0:pad(2,3)=one}").tolist() == [1] * 6
@@ -464,6 +487,44 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
             "unpack: the buffer of f32[1] is of dtype float32, got uint8\n"
             "fix: buffer.view(numpy.float32)"
         ),
+    ),
+    "a buffer of numbers of another width": (
+        lambda: layout.unpack(np.zeros(1), "f32[1]"),
+        xb.OperandError,
+        "is of dtype float32, got float64\nfix: buffer.astype(numpy.float32)",
+    ),
+    "a buffer of another order of bytes": (
+        lambda: layout.unpack(np.zeros(1, ">f4"), "f32[1]"),
+        xb.OperandError,
+        "is of dtype float32, got >f4\nfix: buffer.astype(numpy.float32)",
+    ),
+    "a buffer of words of the same width": (
+        lambda: layout.unpack(np.zeros(1, np.uint16), "bf16[1]"),
+        xb.OperandError,
+        "is of dtype bfloat16, got uint16\nfix: buffer.view(ml_dtypes.bfloat16)",
+    ),
+    "a buffer of objects": (
+        lambda: layout.unpack(np.zeros(1, object), "f64[1]"),
+        xb.OperandError,
+        "is of dtype float64, got object\nfix: buffer.astype(numpy.float64)",
+    ),
+    "a masked array": (
+        lambda: layout.pack(np.ma.array([1.0, 2.0], np.float32, mask=[0, 1]), "f32[2]"),
+        xb.OperandError,
+        (
+            "pack: array must be a NumPy array, got a masked array\n"
+            "fix: there are no masks in XLA; fill it: array.filled(value)"
+        ),
+    ),
+    "a masked buffer": (
+        lambda: layout.unpack(np.ma.array([1.0, 2.0], np.float32, mask=[0, 1]), "f32[2]"),
+        xb.OperandError,
+        "unpack: buffer must be a NumPy array, got a masked array\nfix: there are no masks",
+    ),
+    "an array of too many dimensions": (
+        lambda: layout.unpack(np.zeros(1, np.float32), xb.f32[(1,) * 65]),
+        xb.ShapeInferenceError,
+        "unpack: NumPy's arrays have at most 64 dimensions, got f32[1,1,1,1",
     ),
     "elements instead of bytes": (
         lambda: layout.unpack(np.zeros(4, ml_dtypes.int4), "s4[4]{0:E(4)}"),

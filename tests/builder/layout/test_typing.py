@@ -1,0 +1,47 @@
+"""What type checkers see of the functions."""
+
+from __future__ import annotations
+
+import importlib.util
+import typing
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from builder import layout
+
+Integer = int | np.integer[Any]
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "wanted"),
+    [
+        (layout.multi_index, "linear_index", (Integer, tuple[int, ...])),
+        (layout.is_padding, "linear_index", (Integer, bool)),
+    ],
+)
+def test_numbers_of_numpy_are_taken_for_ints(
+    function: Any, argument: str, wanted: tuple[Any, Any]
+) -> None:
+    first = typing.get_type_hints(typing.get_overloads(function)[0])
+    assert (first[argument], first["return"]) == wanted
+
+
+def test_of_arrays_comes_an_array() -> None:
+    hints = [typing.get_type_hints(each) for each in typing.get_overloads(layout.linear_index)]
+    # Of an array alone it depends on its dimensions: of one, it is the index of an element.
+    assert [each["return"] for each in hints] == [Any, int, npt.NDArray[np.int64]]
+
+
+def test_no_name_is_taken_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a module with `__getattr__` type checkers take every name."""
+    monkeypatch.setattr(typing, "TYPE_CHECKING", True)
+    spec = importlib.util.spec_from_file_location("seen", layout.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    seen = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(seen)
+    assert "__getattr__" not in vars(seen)
+    assert set(layout.__all__) <= set(vars(seen))

@@ -24,6 +24,8 @@ __all__ = [
     "as_constant_array",
     "check_number",
     "constant_plan",
+    "once",
+    "repeats_one",
     "scalar_array",
     "scalar_constant",
 ]
@@ -248,12 +250,31 @@ def _from_array(
             f"fix: convert it first with .astype({wanted.dtype.name!r}), or leave the type out",
             op="constant",
         )
+    if repeats_one(array):
+        # As np.broadcast_to makes them: the one element is held, and seen in all places.
+        one = np.array(once(array), dtype=found.dtype)
+        one.flags.writeable = False
+        return np.broadcast_to(_with_clean_bits(one, found), array.shape), intern_array(
+            found, array.shape
+        )
     # The one copy: into C order, native byte order, and memory of our own. An array that nobody
     # can write to is taken as it is.
     if not array.dtype.isnative or not array.flags.c_contiguous or _writable(array):
         array = np.array(array, dtype=found.dtype, order="C", copy=True)
         array.flags.writeable = False
     return _with_clean_bits(array, found), intern_array(found, array.shape)
+
+
+def repeats_one(array: np.ndarray[Any, Any]) -> bool:
+    """Whether all elements of an array, which has several, are one place in memory."""
+    return array.size > 1 and not any(array.strides)
+
+
+def once(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The one element of an array that `repeats_one`; another array as it is."""
+    if not repeats_one(array):
+        return array
+    return array[(slice(1),) * array.ndim].reshape(())
 
 
 def _with_clean_bits(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from builder import primitive_type as pt
+from builder.constant import once, repeats_one
 from builder.primitive_type import PrimitiveType
 
 __all__ = ["literal_text", "splat_value"]
@@ -32,6 +33,8 @@ def splat_value(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     """The one value of an array of more than one element that are the same bits; else None."""
     if array.size < 2:
         return None
+    if repeats_one(array):
+        return once(array)
     rows = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
     if (rows != rows[0]).any():
         return None

@@ -13,6 +13,7 @@ import numpy as np
 
 from builder import primitive_type as pt
 from builder.attributes import ChannelHandle, ReplicaGroups
+from builder.constant import once
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, TupleShape
 from builder.xla_op import XlaOp
@@ -100,7 +101,7 @@ def may_divide_by_zero(op: XlaOp) -> bool:
     if divisor.opcode == "broadcast_in_dim":
         divisor = divisor.operands[0]
     if divisor.opcode == "constant":
-        return bool((divisor.attributes["value"] == 0).any())
+        return bool((once(divisor.attributes["value"]) == 0).any())
     # Most divisors are a step or two away from a parameter. One that is far away is hardly made
     # of constants, and is not looked into to the end.
     waiting = [divisor]
@@ -143,7 +144,7 @@ def is_awkward_power(op: XlaOp) -> bool:
     exponent = op.operands[1]
     if exponent.opcode == "broadcast_in_dim":
         exponent = exponent.operands[0]
-    return exponent.opcode != "constant" or bool((exponent.attributes["value"] >= 64).any())
+    return exponent.opcode != "constant" or bool((once(exponent.attributes["value"]) >= 64).any())
 
 
 def is_narrow_stochastic_convert(op: XlaOp) -> bool:

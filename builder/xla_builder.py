@@ -250,7 +250,8 @@ class XlaBuilder:
 
         Returns:
             An op whose shape is that of `value`. A writable array is copied once, so that later
-            writes to it do not reach the computation; a read-only one is not copied.
+            writes to it do not reach the computation; a read-only one is not copied. Of one that
+            repeats one element, as `numpy.broadcast_to` makes them, that element is held.
 
         Raises:
             ConstantError: the type can't hold the value, a Python number came without a type, or

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from builder.computation import XlaComputation
+from builder.constant import repeats_one
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, Shape, TupleShape, leaves
 from builder.xla_op import NO_ATTRIBUTES, XlaOp, resolve_position
@@ -109,6 +110,37 @@ _LARGE_BYTES: Final = 4096
 def _zeros(shape: ArrayShape) -> DenseElements:
     """An array of one element throughout, whose bits are 0."""
     return DenseElements(np.zeros((), shape.element_type.dtype), shape)
+
+
+_LARGE_REGION: Final = 1 << 16
+
+_Parts = list[Any]
+"""Bytes, and other such lists, which may be nested deep."""
+
+
+def _joined_around(pieces: Pieces, apart: Mapping[int, _Parts]) -> _Parts:
+    """The pieces, joined between the places whose content is kept apart, by identity."""
+    parts: _Parts = []
+    begin = 0
+    for position, piece in enumerate(pieces):
+        found = apart.get(id(piece))
+        if found is not None:
+            parts += b"".join(pieces[begin:position]), found
+            begin = position + 1
+    parts.append(b"".join(pieces[begin:]))
+    return parts
+
+
+def _unnested(parts: _Parts) -> Iterator[bytes]:
+    waiting = [iter(parts)]
+    while waiting:
+        for part in waiting[-1]:
+            if type(part) is list:
+                waiting.append(iter(part))
+                break
+            yield part
+        else:
+            waiting.pop()
 
 
 class _Applying(NamedTuple):
@@ -336,8 +368,13 @@ class Emitter:
         name = DIRECT.get(opcode)
         if name is None or (opcode in EXCEPTIONS and EXCEPTIONS[opcode](op)):
             return self._emit_by_rule(op, operands)
-        if opcode == "constant" and op.notes is None:
-            return self._emit_constant(op, key)
+        if opcode == "constant":
+            array = op.attributes["value"]
+            is_large = array.nbytes >= _LARGE_BYTES and not repeats_one(array)
+            if self._large is not None and is_large:
+                return self._emit_large_constant(op, self._large)
+            if op.notes is None:
+                return self._emit_constant(op, key)
         if opcode in APPLIED:
             return self._emit_applying(op, key, operands)
         head = self._begun(op, name, HAS_OPERANDS if operands else 0)
@@ -351,35 +388,51 @@ class Emitter:
         return next(self._numbers)
 
     def _emit_constant(self, op: XlaOp, key: Any) -> Value:
-        """Emits a constant, of which there may be thousands that have nothing in common but their
-        shapes: in 4 us, and not 12 us as another op that is the first of its kind.
+        """Emits a constant without notes, of which there may be thousands that have nothing in
+        common but their shapes: in 4 us, and not 12 us as another op that is the first of its kind.
+        """
+        shape = op.shape
+        assert isinstance(shape, ArrayShape)  # inference has said so
+        before, after = self._around_constant(op, shape)
+        said = self._translated.get(key[1])
+        if said is None:
+            said = self.writer.value(dense_elements(op.attributes["value"], shape))
+            self._translated[key[1]] = said
+        whole = self._heads[key] = before + said + after
+        self._pieces.append(whole)
+        self._operation_count += 1
+        return next(self._numbers)
 
-        What is large MLIR is given when it has read the module. In bytecode it would be copied
-        once more, which takes as long as MLIR's own copy.
+    def _emit_large_constant(self, op: XlaOp, large: list[LargeConstant]) -> Value:
+        """Emits a constant whose elements MLIR is given when it has read the module.
+
+        In bytecode they would be copied once more, which takes as long as MLIR's own copy.
         """
         shape, array = op.shape, op.attributes["value"]
         assert isinstance(shape, ArrayShape)  # inference has said so
-        of_kind = shape, key[2], op.lasti
+        large.append(LargeConstant(self._operation_count, array, shape))
+        self.writer.constant_bytes += array.nbytes
+        if op.notes is None:
+            before, after = self._around_constant(op, shape)
+            whole = before + self.writer.value(_zeros(shape)) + after
+        else:
+            self._location = self.location(op)
+            said = self.writer.dictionary({"value": _zeros(shape), **self.annotations(op)})
+            whole = self._head("stablehlo.constant", self.types(shape), said, 0)
+        self._pieces.append(whole)
+        self._operation_count += 1
+        return next(self._numbers)
+
+    def _around_constant(self, op: XlaOp, shape: ArrayShape) -> tuple[bytes, bytes]:
+        """What stands before and after the value of a constant without notes."""
+        of_kind = shape, id(op.code), op.lasti
         around = self._around_constants.get(of_kind)
         if around is None:
             self._location = self.location(op)
             head = self._head("stablehlo.constant", (), b"", HAS_ATTRIBUTES | HAS_RESULTS)
             around = head, reference(1) + b"".join(self.types(shape))
             self._around_constants[of_kind] = around
-        before, after = around
-        if self._large is None or array.nbytes < _LARGE_BYTES:
-            said = self._translated.get(key[1])
-            if said is None:
-                said = self.writer.value(dense_elements(array, shape))
-                self._translated[key[1]] = said
-            whole = self._heads[key] = before + said + after
-        else:
-            whole = before + self.writer.value(_zeros(shape)) + after
-            self._large.append(LargeConstant(self._operation_count, array, shape))
-            self.writer.constant_bytes += array.nbytes
-        self._pieces.append(whole)
-        self._operation_count += 1
-        return next(self._numbers)
+        return around
 
     def _begun(self, op: XlaOp, name: str, flags: int) -> bytes:
         """The operation that an op becomes as it stands in the tables, up to its operands."""
@@ -483,24 +536,39 @@ class Emitter:
         body = bytearray()
         self._large = []
         self.large_constants.append(self._large)
-        written: list[tuple[bytearray, Pieces]] = []
+        written: list[tuple[bytearray, Pieces, int]] = []  # and the number of the region around
         waiting = [_Hole(body, computation, 0, "func.return", locations)]
+        around = [-1]  # of those waiting
         while waiting:
             hole = waiting.pop()
             pieces, inside = self._emit_region(hole)
-            written.append((hole.place, pieces))
+            written.append((hole.place, pieces, around.pop()))
             inside.reverse()  # the first at the end, from which they are taken
             waiting += inside
+            around += [len(written) - 1] * len(inside)
             self._large = None
+        # A region is copied into the one around it, with all that is inside. What is large by then
+        # waits apart: of loops 5,000 deep the inmost would be copied 5,000 times, 3 s of 4.
+        apart: dict[int, _Parts] = {}
+        holding: set[int] = set()  # the numbers of those around what waits
         while written:  # those inside before those around them
-            place, pieces = written.pop()
-            place += b"".join(pieces)
-        return [head, one_region, body]
+            place, pieces, outer = written.pop()
+            is_holding = len(written) in holding
+            parts = _joined_around(pieces, apart) if is_holding else [b"".join(pieces)]
+            if is_holding or len(parts[0]) >= _LARGE_REGION:
+                apart[id(place)] = parts
+                holding.add(outer)
+            else:
+                place += parts[0]
+        return [head, one_region, *_unnested(apart.get(id(body), [body]))]
 
     def _emit_region(self, hole: _Hole) -> tuple[Pieces, list[_Hole]]:
         """Emits a region; gives its pieces, and the regions inside that are still to be written."""
         _, region, first, terminator, locations = hole
+        is_long = terminator == "func.return"
         if isinstance(region, XlaComputation):
+            # (Where numbers are so high that they are made anew, twenty make up for the iterator.)
+            is_long |= first >= 1 << 14 and len(region.ops) > 20
             region = Region(region.program_shape.parameters, partial(self.emit_ops, region))
         shapes, body = region
         types = [t for shape in shapes for t in self.types(shape)]
@@ -508,8 +576,7 @@ class Emitter:
         self._pieces = pieces
         self._operation_count = 0
         # A function's values are many; an iterator that is quick to make suits the others.
-        inside = terminator != "func.return"
-        self._numbers = numbers = map(reference, count(first)) if inside else references(first)
+        self._numbers = numbers = references(first) if is_long else map(reference, count(first))
         self._places = places = dict[RegionLike, bytearray]()
         self._location = self._unknown_location
         arguments = [unflatten(shape, numbers) for shape in shapes]

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from builder.constant import once, repeats_one
 from builder.shape import ArrayShape
 from lowering.types import type_text
 
@@ -110,8 +111,14 @@ def dense_elements(elements: np.ndarray[Any, Any], shape: ArrayShape) -> Attribu
     """The elements of an array of this shape.
 
     The array must be C-contiguous, of that shape and exactly of its element type: MLIR does not
-    look, and reads wrong bytes as if they were right. `builder` has seen to it.
+    look, and reads wrong bytes as if they were right. `builder` has seen to it. Of an array that
+    repeats one element, that element alone goes there.
     """
     if not elements.size:
         return f"dense<> : {type_text(shape)}"
+    if repeats_one(elements):
+        elements = once(elements)
+        if elements.dtype == np.bool_:
+            # One byte for several preds is eight of them to MLIR.
+            elements = np.where(elements, np.uint8(255), np.uint8(0))
     return DenseElements(elements, shape)

@@ -41,6 +41,8 @@ MAX_NESTING: Final = 1000
 """How deep brackets may nest in text. MLIR's parser recurses; at 10,000 it overflows the stack."""
 
 _DIALECTS: Final = frozenset({"builtin", "func", "stablehlo", "chlo", "mhlo", "sdy"})
+_QUANTIZED: Final = re.compile(r"!\"quant\"<\"([^\"]*)\">|!quant\.(\w+<[^>]*>)")
+_OPERATION: Final = re.compile(r"\b(?:stablehlo|func)\.\w+")
 _UNKNOWN: Final = r"custom op '[^']*' is unknown|unregistered dialect|Dialect .* not found"
 
 
@@ -60,7 +62,9 @@ def sealed_bytecode(module: ir.Module) -> list[bytes]:
         return pieces
     sealed = [b"%s %s\0" % (head, _EMPTY_SEAL), rest, *pieces[1:]]
     if sum(len(_SEAL.findall(piece)) for piece in sealed) != 1 or _seal_on_a_seam(sealed):
-        return pieces  # the module's own data look like a seal
+        # The module's own data look like a seal. The empty one stays, so that they aren't taken for
+        # the only one, and it is read with more care.
+        return sealed
     checksum = 0
     for piece in sealed:
         checksum = zlib.crc32(piece, checksum)
@@ -303,7 +307,18 @@ def _refused(
     if isinstance(source, str):
         place = "" if line is None else f"line {line}, column {column}: "
         message = f"{name}: {place}not StableHLO: {reason}"
-        if re.search(_UNKNOWN, detail):
+        quantized = _QUANTIZED.search(detail)
+        if quantized is not None:
+            # What it is of stands before it, maybe some lines above.
+            *above, last = source.split("\n")[:line][-10:]
+            operations = _OPERATION.findall("\n".join([*above, last[:column]]))
+            what = f"{operations[-1]}: " if operations else ""
+            message = (
+                f"{name}: {place}{what}quantized types are not read, XLA has none: "
+                f"{quantized[1] or quantized[2]}\n"
+                f"fix: save the program with dequantized values, or in integers"
+            )
+        elif re.search(_UNKNOWN, detail):
             message += f"\nfix: use operations of these dialects: {', '.join(sorted(_DIALECTS))}"
     else:
         # A place in bytecode is no line of anything that the user has seen.

@@ -183,6 +183,45 @@ def test_values_from_far_outside() -> None:
         assert got == reference_value(flag, number)
 
 
+def test_large_regions_inside_each_other() -> None:
+    """Of which two are of the same computation, with other ops around and between them."""
+    b = xb.XlaBuilder("inmost")
+    value = b.parameter(xb.f32[2])
+    for _ in range(8000):
+        value = xb.neg(value)
+    inner = b.build(value)
+    for level in range(4):
+        b = xb.XlaBuilder(f"level{level}")
+        value = b.parameter(xb.f32[2])
+        chosen = xb.conditional(b.constant(level % 2 == 0), value + 1, inner, value, inner)
+        inner = b.build(chosen * 2 + value)
+    b = xb.XlaBuilder("main")
+    y = xb.conditional(
+        b.constant(True), b.parameter(xb.f32[2], "x"), inner, b.constant([0, 0], xb.f32), inner
+    )
+    text = lowering.lower(b.build(y)).text
+    assert text.count("stablehlo.negate") == 8000 * 2**5
+    assert text.count("stablehlo.multiply") == 2 + 4 + 8 + 16
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_large_constants_with_notes_are_not_in_the_bytecode(is_named: bool) -> None:
+    array = np.random.default_rng(5).standard_normal(5000)
+    b = xb.XlaBuilder("weights")
+    with b.sharding(None if is_named else "{replicated}"):
+        weights = b.constant(array)
+    if is_named:
+        weights.name = "weights"
+    computation = b.build(weights)
+    emitter = Emitter({})
+    code = emitter.module("weights", [emitter.function({}, computation, [])])
+    assert len(code) < 1000
+    assert [len(large) for large in emitter.large_constants] == [1]
+    module = lowering.lower(computation)
+    assert module.to_text(locations=True).count("weights" if is_named else "{replicated}") >= 1
+    np.testing.assert_array_equal(lowering.compile(module, "cpu")(), array)
+
+
 def test_large_constants_wherever_they_stand() -> None:
     """In the main function, in a called one, and inside of regions; one array in several ops."""
     random = np.random.default_rng(3)

@@ -732,6 +732,13 @@ def test_data_that_look_like_a_checksum():
     assert lowering.load_bytes(module.artifact()).text == text
 
 
+def test_data_that_look_like_a_checksum_and_its_attribute():
+    b = xb.XlaBuilder("names")
+    x = b.parameter(xb.f32[2], "xlabuilder.checksum")
+    module = lowering.lower(b.build(x + b.parameter(xb.f32[2], "xlabuilder-crc32-00000000")))
+    assert lowering.load_bytes(module.bytecode).text == module.text
+
+
 def test_a_reader_that_dies_or_hangs(affine, monkeypatch, capfd):
     code = jaxlib_api.bytecode(affine.module)
     monkeypatch.setattr(module_reader, "_HELPER", "import os; os.abort()")

@@ -43,6 +43,7 @@ STEPS: Final = {
     "verify": Step("ours", "verify alone", large=False),
     "bytecode": Step("ours", "bytecode", large=True),
     "artifact": Step("ours", "portable artifact", large=False),
+    "import": Step("ours", "import", large=True),
     "hlo_text": Step("ours", "HLO text", large=False),
     "jax_trace": Step("jax", "trace", large=True),
     "jax_lower": Step("jax", "lower", large=True),

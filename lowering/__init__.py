@@ -23,6 +23,7 @@ from lowering.errors import (
     VersionError,
 )
 from lowering.executable import Executable, compile
+from lowering.importer import to_computation
 from lowering.infeed import clear_transfers, transfer_from_outfeed, transfer_to_infeed
 from lowering.lowering import lower
 from lowering.module import StablehloModule, load, load_bytes
@@ -49,6 +50,7 @@ __all__ = [
     "lower",
     "put",
     "register_custom_call_target",
+    "to_computation",
     "transfer_from_outfeed",
     "transfer_to_infeed",
 ]

@@ -32,6 +32,7 @@ __all__ = [
     "bytecode_pieces",
     "compile_and_load",
     "current_version",
+    "decomposed",
     "default_layout",
     "hlo_text_to_stablehlo",
     "layout_of",
@@ -43,6 +44,7 @@ __all__ = [
     "put",
     "put_in_layout",
     "read_module",
+    "refined",
     "registered_targets",
     "result_handler",
     "result_layouts",
@@ -230,6 +232,39 @@ def serialize_artifact(module: ir.Module, version: str, marks: Mapping[str, str]
     finally:
         handler.detach()
     return artifact
+
+
+def decomposed(module: ir.Module) -> bytes:
+    """The portable artifact of a module, in which operations of chlo are said in StableHLO's.
+
+    Raises:
+        ValueError: that can't be; the text holds MLIR's report.
+    """
+    try:
+        artifact: bytes = _jax.mlir.serialize_portable_artifact(bytecode(module), current_version())
+    except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
+        raise ValueError(str(error)) from None
+    return artifact
+
+
+def refined(module: ir.Module) -> bytes:
+    """Bytecode of a module with the sizes worked out that follow from those of @main's arguments.
+
+    Functions are put where they are called. What is known of sizes is worked out: the operations
+    that ask for them, or are given them, become others without; those that check what is said of
+    sizes (custom calls of @shape_assertion) go away. Where a size stays unknown, it stays as it is.
+
+    Raises:
+        ValueError: sizes contradict each other, or a check of them fails; the text says how.
+    """
+    try:
+        # All sizes are not asked to be known: who meets one that isn't can say where.
+        found: bytes = _jax.mlir.refine_polymorphic_shapes(
+            bytecode(module), enable_shape_assertions=True, validate_static_shapes=False
+        )
+    except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
+        raise ValueError(str(error)) from None
+    return found
 
 
 def current_version() -> str:

@@ -37,7 +37,9 @@ from builder.shape import (
 )
 from builder.shape_inference.check import flag
 from lowering import jaxlib_api, module_reader
+from lowering.entry_layouts import LAYOUT_MODE
 from lowering.errors import LoweringError, ModuleFileError, VersionError
+from lowering.exported import module_inside
 from lowering.flattening import leaf_paths
 from lowering.host_calls import PythonFunction
 from lowering.types import attribute_text, shape_of_type
@@ -366,9 +368,9 @@ def _sync_folder(folder: Path) -> None:
 def load(path: PathLike) -> StablehloModule:
     """Reads a module from a file: text, bytecode or portable artifact, whatever its suffix.
 
-    Files of other programs are read too. Bytecode that does not carry this library's checksum is
-    tried in a helper process first, since damaged bytecode can crash MLIR; this takes some tenths
-    of a second.
+    Files of other programs are read too, what `jax.export.Exported.serialize` writes among them.
+    Bytecode that does not carry this library's checksum is tried in a helper process first, since
+    damaged bytecode can crash MLIR; this takes some tenths of a second.
 
     Args:
         path: the file.
@@ -398,7 +400,7 @@ def load(path: PathLike) -> StablehloModule:
 
 
 def load_bytes(data: Buffer | str) -> StablehloModule:
-    """Reads a module from memory: text, bytecode or a portable artifact.
+    """Reads a module from memory: text, bytecode, a portable artifact or a serialized Exported.
 
     Raises:
         ModuleFileError: it is no StableHLO module with a function ``@main``.
@@ -425,7 +427,7 @@ def load_bytes(data: Buffer | str) -> StablehloModule:
 
 
 def _from_bytes(data: bytes, path: str | None) -> StablehloModule:
-    module = module_reader.read(data, path)
+    module = module_reader.read(module_inside(data) or data, path)
     return StablehloModule(module, _program_shape(module, path))
 
 
@@ -506,7 +508,7 @@ def _per_value(
     if key in function.attributes:
         for index, entry in enumerate(ir.ArrayAttr(function.attributes[key])):
             values = ir.DictAttr(entry)
-            for attribute, into in (("xlabuilder.name", names), ("mhlo.layout_mode", layouts)):
+            for attribute, into in (("xlabuilder.name", names), (LAYOUT_MODE, layouts)):
                 if attribute in values:
                     into[index] = attribute_text(values[attribute])
     return names, layouts

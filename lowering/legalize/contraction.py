@@ -118,8 +118,9 @@ def _i64s(numbers: Sequence[int]) -> str:
     return f"array<i64: {', '.join(map(str, numbers))}>" if numbers else "array<i64>"
 
 
-def _numbers(operation: ir.Operation) -> RaggedDotDimensionNumbers:
-    text = str(operation.attributes["ragged_dot_dimension_numbers"])
+def ragged_numbers(attribute: ir.Attribute) -> RaggedDotDimensionNumbers:
+    """What the attribute ``#chlo.ragged_dot<...>`` says, or that of MHLO."""
+    text = str(attribute)
     found = {
         name: tuple(int(n) for n in values.split(",") if n.strip())
         for name, values in re.findall(r"(\w+) = \[([^\]]*)\]", text)
@@ -155,7 +156,8 @@ def ragged_dot(rewriter: Rewriter, operation: ir.Operation) -> None:
     if not _is_static(operation):
         return  # it is refused
     write = _Writer(rewriter, operation)
-    numbers, precision = _numbers(operation), _precision(operation)
+    numbers = ragged_numbers(operation.attributes["ragged_dot_dimension_numbers"])
+    precision = _precision(operation)
     lhs, rhs, sizes = operation.operands
     result = array_of(operation.results[0])
     to = result.element_type

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Of each algorithm: the type that operands are rounded to, the number of such numbers that an
 # operand is put together of, the number of products, and whether sums may be made less exactly.
-_ALGORITHMS: Final = {
+ALGORITHMS: Final = {
     DotAlgorithm.DOT_ANY_F8_ANY_F8_F32: ("f8E5M2", "f32", 1, 1, False),
     DotAlgorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM: ("f8E5M2", "f32", 1, 1, True),
     DotAlgorithm.DOT_F16_F16_F16: ("f16", "f16", 1, 1, False),
@@ -61,7 +61,7 @@ def precision_text(precision: tuple[Precision, Precision]) -> str:
 
 @lru_cache
 def _algorithm_text(algorithm: DotAlgorithm) -> str:
-    operand, accumulation, components, products, imprecise = _ALGORITHMS[algorithm]
+    operand, accumulation, components, products, imprecise = ALGORITHMS[algorithm]
     return (
         f"#stablehlo.dot_algorithm<lhs_precision_type = {operand}, "
         f"rhs_precision_type = {operand}, accumulation_type = {accumulation}, "

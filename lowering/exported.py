@@ -1,0 +1,47 @@
+"""The module inside what `jax.export.Exported.serialize` writes.
+
+That is a FlatBuffers table, of which one field is the module's portable artifact. What else is in
+it (trees of arguments, shardings, derivatives) belongs to jax. jax itself reads it with a package
+that need not be installed; one field is found by four steps through the bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lowering.jaxlib_api import BYTECODE_MAGIC
+
+__all__ = ["module_inside"]
+
+_MODULE: Final = 30
+"""Where the offset of the field stands in the table of offsets: that of its 14th field.
+
+Fields of such tables keep their places for good."""
+
+
+def module_inside(data: bytes) -> bytes | None:
+    """The portable artifact in a serialized Exported; None if the bytes are something else.
+
+    FlatBuffers Internals: Tables; Vectors.
+    """
+
+    def number(at: int, size: int, *, signed: bool = False) -> int:
+        if not 0 <= at <= len(data) - size:
+            raise IndexError
+        return int.from_bytes(data[at : at + size], "little", signed=signed)
+
+    if data.startswith(BYTECODE_MAGIC):
+        return None
+    try:
+        table = number(0, 4)
+        offsets = table - number(table, 4, signed=True)
+        if number(offsets, 2) < _MODULE + 2:
+            return None
+        field = table + number(offsets + _MODULE, 2)
+        vector = field + number(field, 4)
+        begin, length = vector + 4, number(vector, 4)
+    except IndexError:
+        return None
+    if not data.startswith(BYTECODE_MAGIC, begin) or begin + length > len(data):
+        return None
+    return data[begin : begin + length]

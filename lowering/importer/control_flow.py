@@ -1,0 +1,71 @@
+"""Loops, branches, calls and barriers. Their regions are computations already: see `regions`."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+import builder as xb
+from builder.shape import TupleShape
+from builder.xla_op import XlaOp
+from lowering.importer.registry import Imported, importer
+from lowering.importer.scope import Scope, failure
+
+
+@importer("stablehlo.while")
+def while_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+    state = [*operands, *scope.captured()]
+    condition, body = scope.computation(0), scope.computation(1)
+    if len(state) == 1:
+        return [xb.while_(condition, body, state[0])][: len(operands)]
+    init = xb.tuple(*state) if state else scope.builder.empty_tuple()
+    return scope.elements(operation, xb.while_(condition, body, init))
+
+
+@importer("stablehlo.if", "stablehlo.case")
+def conditional(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+    branches = range(len(scope.bodies))
+    taken = []
+    for number in branches:
+        captured = scope.captured(number)
+        if len(captured) == 1:
+            taken.append(captured[0])
+        else:
+            taken.append(xb.tuple(*captured) if captured else scope.builder.empty_tuple())
+    computations = [scope.computation(number) for number in branches]
+    if operation.name == "stablehlo.if":
+        if len(computations) != 2:
+            raise failure(operation, f"it has two branches, got {len(computations)}")
+        pairs = (taken[0], computations[0], taken[1], computations[1])
+        return _results(scope, operation, xb.conditional(operands[0], *pairs))
+    return _results(scope, operation, xb.conditional(operands[0], computations, taken))
+
+
+def _results(scope: Scope, operation: ir.Operation, value: XlaOp) -> Imported:
+    """A value as the results of an operation: one as it is, others as elements of a tuple."""
+    return value if len(operation.results) == 1 else scope.elements(operation, value)
+
+
+@importer("func.call")
+def call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+    computation = scope.functions[scope.attribute(operation, "callee")]
+    if operands:
+        return _results(scope, operation, xb.call(computation, *operands))
+    return _results(scope, operation, scope.builder.call(computation))
+
+
+@importer("stablehlo.composite")
+def composite(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+    computation = scope.functions[scope.attribute(operation, "decomposition")]
+    said = scope.attribute(operation, "composite_attributes") or {}
+    name, version = scope.attribute(operation, "name"), scope.attribute(operation, "version")
+    found = xb.composite_call(computation, operands, name, said, version)
+    return _results(scope, operation, found)
+
+
+@importer("stablehlo.optimization_barrier")
+def optimization_barrier(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+    if len(operands) == 1:
+        return xb.optimization_barrier(operands[0])
+    whole = xb.optimization_barrier(xb.tuple(*operands))
+    assert isinstance(whole.shape, TupleShape)
+    return scope.elements(operation, whole)

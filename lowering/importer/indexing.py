@@ -1,0 +1,94 @@
+"""Slices and updates at places known only when it runs, gathers, scatters."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+import builder as xb
+from builder.shape import ArrayShape
+from builder.xla_op import XlaOp
+from lowering.importer.registry import Imported, importer
+from lowering.importer.scope import Scope
+
+
+@importer("stablehlo.dynamic_slice")
+def dynamic_slice(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    source, *starts = operands
+    return xb.dynamic_slice(source, starts, scope.attribute(operation, "slice_sizes"))
+
+
+@importer("stablehlo.dynamic_update_slice")
+def dynamic_update_slice(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    source, update, *starts = operands
+    return xb.dynamic_update_slice(source, update, starts)
+
+
+def gather_numbers(attribute: ir.Attribute) -> xb.GatherDimensionNumbers:
+    """What the attribute ``#stablehlo.gather<...>`` says."""
+    said = stablehlo.GatherDimensionNumbers(attribute)
+    return xb.GatherDimensionNumbers(
+        tuple(said.offset_dims),
+        tuple(said.collapsed_slice_dims),
+        tuple(said.start_index_map),
+        said.index_vector_dim,
+        tuple(said.operand_batching_dims),
+        tuple(said.start_indices_batching_dims),
+    )
+
+
+@importer("stablehlo.gather")
+def gather(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    source, indices = operands
+    numbers = scope.read(operation, "dimension_numbers", gather_numbers)
+    sizes = scope.attribute(operation, "slice_sizes")
+    are_sorted = scope.attribute(operation, "indices_are_sorted", False)
+    return xb.gather(source, indices, numbers, sizes, are_sorted)
+
+
+@importer("stablehlo.torch_index_select")
+def torch_index_select(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """A gather of slices that are one thick along `dim`, which is all that this operation is."""
+    dim, batch = (scope.attribute(operation, name) for name in ("dim", "batch_dims"))
+    source, index = operands
+    assert isinstance(source.shape, ArrayShape)  # MLIR's verifier has said so
+    assert isinstance(index.shape, ArrayShape)
+    batching, extra = range(batch), index.shape.rank - batch
+    numbers = xb.GatherDimensionNumbers(
+        (*range(batch, dim), *range(dim + extra, source.shape.rank - 1 + extra)),
+        (dim,),
+        (dim,),
+        index.shape.rank,
+        tuple(batching),
+        tuple(batching),
+    )
+    alone = {*batching, dim}
+    sizes = [1 if d in alone else size for d, size in enumerate(source.shape.dimensions)]
+    return xb.gather(source, index, numbers, sizes)
+
+
+def _scatter_numbers(attribute: ir.Attribute) -> xb.ScatterDimensionNumbers:
+    said = stablehlo.ScatterDimensionNumbers(attribute)
+    return xb.ScatterDimensionNumbers(
+        tuple(said.update_window_dims),
+        tuple(said.inserted_window_dims),
+        tuple(said.scattered_dims_to_operand_dims),
+        said.index_vector_dim,
+        tuple(said.input_batching_dims),
+        tuple(said.scatter_indices_batching_dims),
+    )
+
+
+@importer("stablehlo.scatter")
+def scatter(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+    count = len(operands) // 2
+    found = xb.scatter(
+        operands[:count],
+        operands[count],
+        operands[count + 1 :],
+        scope.computation(),
+        scope.read(operation, "scatter_dimension_numbers", _scatter_numbers),
+        scope.attribute(operation, "indices_are_sorted", False),
+        scope.attribute(operation, "unique_indices", False),
+    )
+    return found if count == 1 else scope.elements(operation, found)

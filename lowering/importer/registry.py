@@ -1,0 +1,50 @@
+"""The tables of importers: from the name of an MLIR operation to what records it.
+
+An importer is the way back of a rule in the module of the same name in `lowering/rules`. It goes
+through the public op, so that shape inference runs again; the result's shape is compared with the
+file's type by who calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from jaxlib.mlir import ir
+
+from builder.xla_op import XlaOp
+
+if TYPE_CHECKING:
+    from lowering.importer.scope import Scope
+
+__all__ = ["IMPORTERS", "PLAIN", "Imported", "Importer", "Value", "importer"]
+
+if TYPE_CHECKING:
+    Value = ir.Value[Any]
+else:
+    Value = ir.Value
+"""An MLIR value: an argument of a block, or a result of an operation."""
+
+Imported = XlaOp | Sequence[XlaOp | None]
+"""The value of an operation, or one for each of its results; None for one that is not used."""
+
+Importer = Callable[["Scope", ir.Operation, list[XlaOp]], Imported]
+"""Records an operation on these operands."""
+
+IMPORTERS: Final[dict[str, Importer]] = {}
+
+PLAIN: Final[dict[str, Callable[..., XlaOp]]] = {}
+"""Operations that say nothing but their operands: the public ops that record them."""
+
+_T = TypeVar("_T", bound=Callable[..., Any])
+
+
+def importer(*names: str) -> Callable[[_T], _T]:
+    """Enters the decorated function for MLIR operations of these full names."""
+
+    def enter(function: _T) -> _T:
+        for name in names:
+            IMPORTERS[name] = function
+        return function
+
+    return enter

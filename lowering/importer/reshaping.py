@@ -1,0 +1,91 @@
+"""Broadcasts, reshapes, slices and the like."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from jaxlib.mlir import ir
+
+import builder as xb
+from builder.shape import ArrayShape
+from builder.shape_inference import reshaping as infer
+from builder.xla_op import XlaOp
+from lowering.importer.registry import importer
+from lowering.importer.scope import Scope
+
+
+def _result(scope: Scope, operation: ir.Operation) -> ArrayShape:
+    shape = scope.result_shape(operation)
+    assert isinstance(shape, ArrayShape)  # MLIR's verifier has said so
+    return shape
+
+
+@importer("stablehlo.broadcast_in_dim")
+def broadcast_in_dim(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    sizes = _result(scope, operation).dimensions
+    places = scope.attribute(operation, "broadcast_dimensions")
+    source = operands[0]
+    ascending = tuple(sorted(places))
+    if places != ascending:  # which StableHLO does not ask for
+        source = xb.transpose(source, [places.index(place) for place in ascending])
+    return xb.broadcast_in_dim(source, sizes, ascending)
+
+
+@importer("stablehlo.broadcast")
+def broadcast(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    return xb.broadcast(operands[0], scope.attribute(operation, "broadcast_sizes"))
+
+
+@importer("stablehlo.reshape")
+def reshape(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    source, shape = operands[0], _result(scope, operation)
+    sizes = shape.dimensions
+    if source.shape.is_static or infer.reshape(source.shape, sizes) is shape:
+        return xb.reshape(source, sizes)
+    # A bounded dimension is split, and the type says which of the parts is the bounded one.
+    bounded = shape.dynamic_dimensions
+    inferred = bounded.index(True) if True in bounded else -1
+    return xb.reshape_with_inferred_dimension(source, sizes, inferred)
+
+
+@importer("stablehlo.transpose")
+def transpose(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    return xb.transpose(operands[0], scope.attribute(operation, "permutation"))
+
+
+@importer("stablehlo.reverse")
+def reverse(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    return xb.rev(operands[0], scope.attribute(operation, "dimensions"))
+
+
+@importer("stablehlo.concatenate")
+def concatenate(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    return xb.concatenate(operands, scope.attribute(operation, "dimension"))
+
+
+@importer("stablehlo.slice")
+def slice_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    names = ("start_indices", "limit_indices", "strides")
+    starts, limits, strides = (scope.attribute(operation, name) for name in names)
+    return xb.slice(operands[0], starts, limits, strides)
+
+
+@lru_cache(maxsize=4096)
+def _padding(
+    low: tuple[int, ...], high: tuple[int, ...], interior: tuple[int, ...]
+) -> xb.PaddingConfig:
+    return xb.PaddingConfig(tuple(map(xb.PaddingConfigDimension, low, high, interior)))
+
+
+@importer("stablehlo.pad")
+def pad(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    source, value = operands
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    low, high, interior = (scope.attribute(operation, name) for name in names)
+    return xb.pad(source, value, _padding(low, high, interior))
+
+
+@importer("stablehlo.iota")
+def iota(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    dimension = scope.attribute(operation, "iota_dimension")
+    return scope.builder.iota(scope.result_shape(operation), dimension)

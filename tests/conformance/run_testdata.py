@@ -1,0 +1,125 @@
+"""Imports StableHLO's test data, lowers it again, runs it, and compares with what it expects.
+
+    python tests/conformance/run_testdata.py DIRECTORY
+
+The files are those of `stablehlo/testdata` in openxla/stablehlo: a function @main, which computes
+from @inputs, and a function @expected with what it must return. Exit status 1 if any failed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import run_interpret
+import sample_runner
+from sample_runner import FAILED, PASSED, Answer
+
+_CHECK: Final = re.compile(r"^\s*stablehlo\.custom_call @check\.(expect_\w*)\(.*$\n?", re.MULTILINE)
+"""What compares in the files: it is no operation of XLA."""
+
+SIZE: Final = 2
+"""What is given for a size that is left open."""
+
+_ALLOWED: Final = {
+    "expect_eq": {},
+    "expect_close": {"ulps": 3},
+    "expect_almost_eq": {"tolerance": 0.001},
+}
+"""How far results may be from what is expected, as StableHLO's `check` dialect has it."""
+
+
+def check(path: Path) -> Answer:
+    """What became of one file."""
+    import numpy as np
+
+    import lowering
+
+    text = path.read_text()
+    if "// -----" in text:
+        return run_interpret.check(path)  # the one file that is written as those
+    checks = {match[1] for match in _CHECK.finditer(text)}
+    try:
+        module = lowering.load_bytes(_CHECK.sub("", text))
+        if "?" in str(module.program_shape):
+            return _of_open_sizes(module)
+        computation = lowering.to_computation(module)
+    except (lowering.LoweringError, lowering.ModuleFileError) as error:
+        refused = sample_runner.refusal(error)
+        if refused is None or not path.name.startswith(refused):
+            raise
+        return refused, str(error)
+    got = _results(lowering.compile(computation)())
+    expected = _results(lowering.compile(_expected(module))())
+    allowed = [_ALLOWED[name] for name in checks]
+    if len(allowed) != 1:
+        return FAILED, f"it compares by {sorted(checks) or 'nothing'}"
+    if len(got) != len(expected):
+        return FAILED, f"{len(got)} results, {len(expected)} are expected"
+    for number, (one, other) in enumerate(zip(got, expected, strict=True)):
+        if not sample_runner.is_close(np.asarray(one), np.asarray(other), **allowed[0]):
+            return FAILED, f"result {number} is {one}, expected {other}".replace("\n", " ")[:300]
+    return PASSED, ""
+
+
+def _of_open_sizes(module: Any) -> Answer:
+    """What becomes of a module that is for arguments of any size, and has nothing to expect.
+
+    As it is, it can't be run. With sizes it can, and gives what it gives without being imported.
+    """
+    import numpy as np
+
+    import lowering
+    from lowering.importer import refinement
+
+    shapes = [str(shape).replace("?", str(SIZE)) for shape in module.program_shape.parameters]
+    computation = lowering.to_computation(module, argument_shapes=shapes)
+    fixed = refinement.with_argument_shapes(module, shapes)
+    random = np.random.default_rng(0)
+    arguments = [
+        # The first of these programs' arguments is the size that was left open.
+        np.full(shape.dimensions, SIZE, shape.element_type.dtype)
+        if not shape.rank
+        else random.normal(size=shape.dimensions).astype(shape.element_type.dtype)
+        for shape in computation.program_shape.parameters
+    ]
+    got = _results(lowering.compile(computation)(*arguments))
+    expected = _results(lowering.compile(fixed)(*arguments))
+    if [np.asarray(one).tobytes() for one in got] != [np.asarray(o).tobytes() for o in expected]:
+        return FAILED, f"for arguments of {', '.join(shapes)}, it gives {got}, not {expected}"
+    try:
+        lowering.compile(lowering.to_computation(module))
+    except (lowering.LoweringError, lowering.CompileError) as error:
+        return "dynamic", str(error)
+    return FAILED, "it leaves sizes open, and is compiled all the same"
+
+
+def _results(value: object) -> Sequence[object]:
+    return value if isinstance(value, (tuple, list)) else [value]
+
+
+def _expected(module: object) -> object:
+    """The module whose @main is the file's function @expected. It isn't imported."""
+    import lowering
+
+    assert isinstance(module, lowering.StablehloModule)
+    for view in module.module.body.operations:
+        text = str(view.operation)
+        if re.match(r"func\.func (\w+ )?@expected\(", text):
+            again = re.sub(r"^func\.func (\w+ )?@expected", "func.func @main", text)
+            return lowering.load_bytes(again)
+    raise ValueError("there is no function @expected")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    description = (__doc__ or "").splitlines()[0]
+    return sample_runner.command_line(__file__, description, check, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

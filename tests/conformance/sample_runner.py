@@ -1,0 +1,184 @@
+"""Running samples, files of other programs, in child processes, which a sample may kill.
+
+The child answers one line a sample, and is replaced when it dies or is silent for too long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["FAILED", "PASSED", "Answer", "command_line", "is_close", "refusal"]
+
+Answer = tuple[str, str]
+"""What became of a sample: PASSED, FAILED or why it can't be represented; and the reason."""
+
+PASSED: Final = "passed"
+FAILED: Final = "failed"
+
+REFUSED: Final = ("quantized", "dynamic")
+"""What XLA's computations can't represent, as our errors call it."""
+
+SECONDS: Final = 300.0
+"""How long one sample may take, the child's start included."""
+
+_REPOSITORY: Final = Path(__file__).resolve().parents[2]
+
+
+def refusal(error: Exception) -> str | None:
+    """Why a sample can't be represented, if that is what an error says."""
+    text = str(error)
+    return next((reason for reason in REFUSED if reason in text), None)
+
+
+def command_line(
+    script: str, description: str, check: Callable[[Path], Answer], arguments: Sequence[str] | None
+) -> int:
+    """What both programs do: every file of a folder, a line for each failure, and the totals."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("directory", type=Path, help="the folder of samples")
+    parser.add_argument("--only", metavar="TEXT", default="", help="files with this in their name")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child:
+        for line in sys.stdin:
+            print(json.dumps(_answer(check, Path(line.rstrip("\n")))), flush=True)
+        return 0
+    if not options.directory.is_dir():
+        parser.error(f"{options.directory}: is no folder")
+    files = [f for f in sorted(options.directory.rglob("*.mlir")) if options.only in f.name]
+    if not files:
+        parser.error(f"{options.directory}: has no such .mlir file")
+    counts: Counter[str] = Counter()
+    for path, (outcome, reason) in _answers(script, options.directory, files):
+        counts[outcome] += 1
+        if outcome == FAILED:
+            print(f"{path.relative_to(options.directory)}: {reason}", flush=True)
+    refused = ", ".join(f"{reason}: {counts[reason]}" for reason in REFUSED)
+    print(
+        f"passed {counts[PASSED]} of {len(files)}, {sum(counts[r] for r in REFUSED)} not "
+        f"representable ({refused}), {counts[FAILED]} failed"
+    )
+    return 1 if counts[FAILED] else 0
+
+
+def _answer(check: Callable[[Path], Answer], path: Path) -> Answer:
+    try:
+        return check(path)
+    except Exception as error:  # whatever it is: that is what the samples are to find
+        text = " / ".join(str(error).splitlines())
+        return FAILED, f"{type(error).__name__}: {text}"
+
+
+def _answers(script: str, directory: Path, files: Sequence[Path]) -> Iterator[tuple[Path, Answer]]:
+    child: _Child | None = None
+    for path in files:
+        if child is None:
+            child = _Child(script, directory)
+        answer = child.ask(path)
+        if answer is None:
+            answer = FAILED, child.end()
+            child = None
+        yield path, answer
+    if child is not None:
+        child.end()
+
+
+class _Child:
+    """A process that is given names of files and answers each with a line."""
+
+    def __init__(self, script: str, directory: Path) -> None:
+        path = os.pathsep.join([str(_REPOSITORY), os.environ.get("PYTHONPATH", "")])
+        environment = {
+            **os.environ,
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONPATH": path,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, script, str(directory), "--child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None  # a pipe was asked for
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+    def ask(self, path: Path) -> Answer | None:
+        """What became of a sample; None if the process died of it, or was silent."""
+        assert self._process.stdin is not None  # a pipe was asked for
+        try:
+            print(path, file=self._process.stdin, flush=True)
+            outcome, reason = json.loads(self._lines.get(timeout=SECONDS))
+        except (OSError, ValueError, queue.Empty):
+            return None
+        return outcome, reason
+
+    def end(self) -> str:
+        """Ends the process; says what it ended of."""
+        assert self._process.stdin is not None  # a pipe was asked for
+        try:
+            self._process.stdin.close()
+            status = self._process.wait(timeout=5)
+        except (OSError, subprocess.TimeoutExpired):
+            self._process.kill()
+            self._process.wait()
+            return f"no answer within {SECONDS:.0f} seconds"
+        return f"the process died with status {status}"
+
+
+def is_close(got: Any, expected: Any, *, ulps: int = 0, tolerance: float = 0.0) -> bool:
+    """Whether two NumPy arrays agree: type, shape, and each element.
+
+    Args:
+        ulps: by how many steps of the floating-point type elements may differ; of a complex number
+            each part.
+        tolerance: by how much they may differ, instead; of numbers above 1, by how much of that.
+    """
+    import ml_dtypes
+    import numpy as np
+
+    if got.dtype != expected.dtype or got.shape != expected.shape:
+        return False
+    if np.iscomplexobj(got):
+        with np.errstate(all="ignore"):
+            # The smaller part is as exact as the whole number.
+            whole = np.abs(got - expected) <= tolerance * np.abs(expected)
+            whole &= np.isfinite(got) & np.isfinite(expected)
+        pairs = ((got.real, expected.real), (got.imag, expected.imag))
+        return all(
+            is_close(np.where(whole, e, g), e, ulps=ulps, tolerance=tolerance) for g, e in pairs
+        )
+    try:
+        step = float(ml_dtypes.finfo(got.dtype).smallest_subnormal)
+        relative = float(ml_dtypes.finfo(got.dtype).eps)
+    except ValueError:
+        return bool((got == expected).all())
+    one, other = got.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(all="ignore"):
+        same = (one == other) | (np.isnan(one) & np.isnan(other))
+        # The step of the type at the larger of the two: eps times the power of two below it.
+        exponent = np.frexp(np.maximum(np.abs(one), np.abs(other)))[1]
+        steps = np.maximum(np.ldexp(relative, exponent - 1), step)
+        near = np.abs(one - other) <= np.maximum(
+            ulps * steps, tolerance * np.maximum(np.abs(other), 1)
+        )
+    near &= np.isfinite(one) & np.isfinite(other)
+    return bool((same | near).all())

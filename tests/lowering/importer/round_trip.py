@@ -1,0 +1,159 @@
+"""Whether two computations are the same, and if not, where they first differ.
+
+StableHLO has no tuples and no operands of branches. So `tuple` and `get_tuple_element` are looked
+through: what counts is which arrays an op takes and gives, one by one; and a parameter of a branch
+is the value that it stands for. Everything else is compared as it is: opcodes, attributes, shapes,
+operands, the order of the ops, and of the computation that is entered the parameters and the
+result, nested as they are, with their names and layouts; and what is noted on the ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+import builder as xb
+from builder.shape import leaves
+from builder.xla_op import XlaOp
+
+__all__ = ["same"]
+
+_LOOKED_THROUGH = ("tuple", "get_tuple_element")
+
+Leaf = Any
+"""An array among the values of two computations: by the same name in both of them."""
+
+
+def same(c: xb.XlaComputation, d: xb.XlaComputation) -> str | None:
+    """The first difference of two computations in words; None if there is none."""
+    if c.name != d.name:
+        return f"names: {c.name!r}, {d.name!r}"
+    if c.program_shape != d.program_shape:
+        return f"signatures: {c.program_shape}, {d.program_shape}"
+    numbers: list[Leaf] = []
+    for parameter in c.program_shape.parameters:
+        numbers += [
+            (c.name, "parameter", len(numbers) + i) for i, _ in enumerate(leaves(parameter))
+        ]
+    for one, other in zip(c.parameters, d.parameters, strict=True):
+        if one.notes != other.notes:
+            return f"notes of the parameter {one.name}: {one.notes}, {other.notes}"
+    # What is to be compared, and in both the arrays that the parameters stand for.
+    pending: list[tuple[str, xb.XlaComputation, xb.XlaComputation, list[Leaf], list[Leaf]]] = []
+    pending.append((c.name, c, d, numbers, numbers))
+    compared: set[Any] = set()
+    while pending:
+        place, one, other, given, also_given = pending.pop()
+        key = id(one), id(other), tuple(given), tuple(also_given)
+        if key in compared:
+            continue
+        compared.add(key)
+        lefts, rights = _Values(one, given), _Values(other, also_given)
+        number = 0
+        while True:
+            left, right = next(lefts.rest, None), next(rights.rest, None)
+            where = f"{place}, op {number}"
+            if left is None or right is None:
+                if left is not right:
+                    return f"{where}: {left!r}, {right!r}"
+                break
+            reason, inside = _differ(left, right)
+            if reason is not None:
+                return f"{where}: {reason} of {left!r}, {right!r}"
+            ours, theirs = lefts.taken(left), rights.taken(right)
+            branching = left.opcode == "conditional"
+            if branching:
+                # Its operands are those of the branches, but for the first.
+                ours, theirs = ours[:1], theirs[:1]
+            if ours != theirs:
+                return f"{where}: operands of {left!r}, {right!r}: {ours}, {theirs}"
+            for position, (name, inner, also_inner) in enumerate(inside):
+                into = f"{where} ({left.opcode}), {name}"
+                if branching:
+                    into = f"{into} {position}"
+                    taken = lefts.of(left.operands[1 + position])
+                    also_taken = rights.of(right.operands[1 + position])
+                else:
+                    shapes = inner.program_shape.parameters, also_inner.program_shape.parameters
+                    flat, also_flat = ([s for p in one for s in leaves(p)] for one in shapes)
+                    if flat != also_flat:
+                        return f"{into}: parameters: {flat}, {also_flat}"
+                    taken = also_taken = [("parameter", i) for i, _ in enumerate(flat)]
+                pending.append((into, inner, also_inner, taken, also_taken))
+            lefts.define(left, (place, number))
+            rights.define(right, (place, number))
+            number += 1
+        if lefts.of(one.root) != rights.of(other.root):
+            return f"{place}: results: {lefts.of(one.root)}, {rights.of(other.root)}"
+    return None
+
+
+class _Values:
+    """The arrays that the ops of a computation give.
+
+    Attributes:
+        rest: the ops that are not looked through, one after the other, but for parameters.
+    """
+
+    def __init__(self, computation: xb.XlaComputation, given: list[Leaf]) -> None:
+        self._leaves: dict[XlaOp, list[Leaf]] = {}
+        arrays = iter(given)
+        for parameter in computation.parameters:
+            self._leaves[parameter] = [next(arrays) for _ in leaves(parameter.shape)]
+        self.rest = self._walk(computation)
+
+    def _walk(self, computation: xb.XlaComputation) -> Iterator[XlaOp]:
+        for op in computation.ops:
+            if op.opcode == "tuple":
+                self._leaves[op] = [leaf for one in op.operands for leaf in self.of(one)]
+            elif op.opcode == "get_tuple_element":
+                whole, index = op.operands[0], op.attributes["index"]
+                begin = sum(len(list(leaves(s))) for s in whole.shape.elements[:index])
+                count = len(list(leaves(op.shape)))
+                self._leaves[op] = self.of(whole)[begin : begin + count]
+            elif op.opcode != "parameter":
+                yield op
+
+    def of(self, op: XlaOp) -> list[Leaf]:
+        return self._leaves[op]
+
+    def taken(self, op: XlaOp) -> list[Leaf]:
+        return [leaf for one in op.operands for leaf in self.of(one)]
+
+    def define(self, op: XlaOp, number: Any) -> None:
+        self._leaves[op] = [(number, i) for i, _ in enumerate(leaves(op.shape))]
+
+
+Inside = list[tuple[str, xb.XlaComputation, xb.XlaComputation]]
+
+
+def _differ(left: XlaOp, right: XlaOp) -> tuple[str | None, Inside]:
+    """What differs in two ops by themselves, if anything; and what they apply."""
+    inside: Inside = []
+    if left.opcode != right.opcode:
+        return "opcodes", inside
+    if list(leaves(left.shape)) != list(leaves(right.shape)):
+        return "shapes", inside
+    if left.notes != right.notes:
+        return f"notes ({left.notes}, {right.notes})", inside
+    if left.source is not None and str(left.source) != str(right.source):
+        return f"source lines ({left.source}, {right.source})", inside
+    if set(left.attributes) != set(right.attributes):
+        return f"attributes ({set(left.attributes)}, {set(right.attributes)})", inside
+    pending = [(name, left.attributes[name], right.attributes[name]) for name in left.attributes]
+    while pending:
+        name, a, b = pending.pop(0)
+        if isinstance(a, xb.XlaComputation) and isinstance(b, xb.XlaComputation):
+            inside.append((name, a, b))
+        elif isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) and a:
+            pending[:0] = [(name, one, other) for one, other in zip(a, b, strict=True)]
+        elif isinstance(a, Mapping) and isinstance(b, Mapping) and set(a) == set(b):
+            pending[:0] = [(f"{name}.{key}", a[key], b[key]) for key in a]
+        elif isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            if (a.dtype, a.shape, a.tobytes()) != (b.dtype, b.shape, b.tobytes()):
+                return f"attribute {name} ({a!r}, {b!r})", inside
+        elif a != b and str(a) != str(b):
+            return f"attribute {name} ({a!r}, {b!r})", inside
+    return None, inside

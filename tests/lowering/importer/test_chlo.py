@@ -1,0 +1,265 @@
+"""Operations of CHLO that are no ops here, imported from StableHLO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from jax import lax
+from support import assert_identical
+
+import builder as xb
+import lowering
+from lowering import LoweringError
+
+FLOAT_TYPES = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+}
+FLOATS = (np.float32, ml_dtypes.bfloat16, np.float16)
+
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "bessel_i1e": lax.bessel_i1e,
+    "digamma": lax.digamma,
+    "erf_inv": lax.erf_inv,
+    "erfc": lax.erfc,
+    "lgamma": lax.lgamma,
+    "square": lax.square,
+}
+
+VALUES = np.array(
+    [0.25, 1.0, 2.5, 7.0, 19.5, 0.0, -0.0, -0.25, -0.75, -1.0, -2.5, 1e-3, np.inf, -np.inf, np.nan]
+)
+
+
+def text(name: str, *types: str, result: str | None = None, attributes: str = "") -> str:
+    """A module whose @main is one operation of CHLO."""
+    takes = ", ".join(types)
+    gives = types[0] if result is None else result
+    arguments = ", ".join(f"%{number}: {kind}" for number, kind in enumerate(types))
+    values = ", ".join(f"%{number}" for number, _ in enumerate(types))
+    return f"""
+        func.func @main({arguments}) -> {gives} {{
+          %r = "chlo.{name}"({values}) {attributes} : ({takes}) -> {gives}
+          return %r : {gives}
+        }}"""
+
+
+def imported(source: str) -> xb.XlaComputation:
+    return lowering.to_computation(lowering.load_bytes(source))
+
+
+def run(computation: xb.XlaComputation, *arguments: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(lowering.compile(computation)(*arguments))
+
+
+def compiled(source: str, *arguments: Any) -> np.ndarray[Any, Any]:
+    """What XLA makes of a module that is not imported."""
+    return np.asarray(lowering.compile(lowering.load_bytes(source))(*arguments))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: np.dtype(dtype).name)
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_give_what_they_give_in_jax(name: str, dtype: Any) -> None:
+    function, x = jax.jit(UNARY[name]), VALUES.astype(dtype)
+    assert_identical(run(imported(function.lower(x).as_text()), x), np.asarray(function(x)))
+
+
+@pytest.mark.parametrize("kind", FLOAT_TYPES)
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_give_what_they_give_in_xla(name: str, kind: str) -> None:
+    x = VALUES.astype(FLOAT_TYPES[kind])
+    source = text(name, f"tensor<15x{kind}>")
+    assert_identical(run(imported(source), x), compiled(source, x))
+
+
+X = np.array([1, 2, 3, 1.5, 2, 0, 4], np.float32)
+Y = np.array([2, 0.5, 3, 7, -1.5, 1, np.nan], np.float32)
+OF_TWO: dict[str, Callable[..., Any]] = {
+    "next_after": lax.nextafter,
+    "polygamma": lax.polygamma,
+    "zeta": lax.zeta,
+}
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_functions_of_two_give_what_they_give_in_jax(name: str) -> None:
+    function = jax.jit(OF_TWO[name])
+    assert_identical(
+        run(imported(function.lower(X, Y).as_text()), X, Y), np.asarray(function(X, Y))
+    )
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_functions_of_two_give_what_they_give_in_xla(name: str) -> None:
+    for prefix in ("", "broadcast_"):
+        source = text(prefix + name, "tensor<7xf32>", "tensor<7xf32>")
+        assert_identical(run(imported(source), X, Y), compiled(source, X, Y))
+
+
+def test_operations_that_are_alike_call_one_computation() -> None:
+    source = """
+        func.func @main(%x: tensor<3xf32>, %y: tensor<5xf32>) -> (tensor<3xf32>, tensor<5xf32>) {
+          %0 = chlo.digamma %x : tensor<3xf32> -> tensor<3xf32>
+          %1 = chlo.digamma %0 : tensor<3xf32> -> tensor<3xf32>
+          %2 = chlo.digamma %y : tensor<5xf32> -> tensor<5xf32>
+          return %1, %2 : tensor<3xf32>, tensor<5xf32>
+        }"""
+    calls = [op for op in imported(source).ops if op.opcode == "call"]
+    called = [op.attributes["to_apply"] for op in calls]
+    assert [one.name for one in called] == ["digamma"] * 3
+    assert called[0] is called[1]
+    assert [str(one.program_shape.result) for one in called] == ["f32[3]", "f32[3]", "f32[5]"]
+
+
+def test_a_call_carries_the_operations_place_and_sharding() -> None:
+    source = """
+        func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+          %r = chlo.lgamma %x {mhlo.sharding = "{replicated}"} : tensor<4xf32> -> tensor<4xf32>
+               loc("model.py":7:3)
+          return %r : tensor<4xf32>
+        }"""
+    (call,) = [op for op in imported(source).ops if op.opcode == "call"]
+    assert str(call.source).startswith("model.py:7")
+    assert str(call.sharding) == "{replicated}"
+    assert all(op.source is None for op in call.attributes["to_apply"].ops)
+
+
+INFINITE = {
+    "is_inf": np.isinf,
+    "is_neg_inf": np.isneginf,
+    "is_pos_inf": np.isposinf,
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS[:1] + FLOATS[2:], ids=lambda dtype: np.dtype(dtype).name)
+@pytest.mark.parametrize("name", INFINITE)
+def test_infinities_are_told(name: str, dtype: Any) -> None:
+    x = VALUES.astype(dtype)
+    kind = {np.float32: "f32", np.float16: "f16"}[dtype]
+    source = text(name, f"tensor<15x{kind}>", result="tensor<15xi1>")
+    assert_identical(run(imported(source), x), INFINITE[name](x))
+
+
+def test_conj() -> None:
+    z = np.array([1 + 2j, -0.5j, complex(np.inf, -1)], np.complex64)
+    assert_identical(run(imported(text("conj", "tensor<3xcomplex<f32>>")), z), np.conj(z))
+
+
+def test_atan_of_complex_numbers_is_as_exact_as_chlo_has_it() -> None:
+    z = np.array([0.5 + 0.25j, 1e3 - 2j, -3 + 1e-4j, np.inf], np.complex64)
+    source = text("atan", "tensor<4xcomplex<f32>>")
+    got = run(imported(source), z)
+    assert_identical(got, np.asarray(lowering.compile(lowering.load_bytes(source))(z)))
+    np.testing.assert_allclose(got, np.arctan(z.astype(np.complex128)), rtol=1e-6, atol=1e-12)
+
+
+def test_atan_of_real_numbers() -> None:
+    x = np.array([0.0, -0.0, 1.0, -3.0, 1e30, np.inf, np.nan], np.float32)
+    computation = imported(text("atan", "tensor<7xf32>"))
+    np.testing.assert_allclose(run(computation, x), np.arctan(x), rtol=1e-6)
+    assert "call" not in {op.opcode for op in computation.ops}
+
+
+def test_constants() -> None:
+    source = """
+        func.func @main(%x: tensor<2x3xi16>) -> (tensor<2xf64>, tensor<2x3xi16>) {
+          %0 = chlo.constant dense<[1.5, -2.0]> : tensor<2xf64>
+          %1 = "chlo.constant_like"(%x) {value = 7 : i16} : (tensor<2x3xi16>) -> tensor<2x3xi16>
+          return %0, %1 : tensor<2xf64>, tensor<2x3xi16>
+        }"""
+    x = np.zeros((2, 3), np.int16)
+    first, second = lowering.compile(imported(source))(x)
+    assert_identical(np.asarray(first), np.array([1.5, -2.0]))
+    assert_identical(np.asarray(second), np.full((2, 3), 7, np.int16))
+
+
+def test_a_complex_constant_like_another() -> None:
+    kind = "tensor<2xcomplex<f32>>"
+    value = "#complex.number<:f32 1.0, -2.0> : complex<f32>"
+    source = text("constant_like", kind, attributes=f"{{value = {value}}}")
+    got = run(imported(source), np.zeros(2, np.complex64))
+    assert_identical(got, np.full(2, 1 - 2j, np.complex64))
+
+
+BROADCASTING: dict[str, tuple[Callable[..., Any], Any]] = {
+    "broadcast_add": (np.add, np.float32),
+    "broadcast_subtract": (np.subtract, np.float32),
+    "broadcast_multiply": (np.multiply, np.float32),
+    "broadcast_divide": (np.floor_divide, np.int32),
+    "broadcast_maximum": (np.maximum, np.float32),
+    "broadcast_minimum": (np.minimum, np.float32),
+    "broadcast_and": (np.bitwise_and, np.int32),
+    "broadcast_or": (np.bitwise_or, np.int32),
+    "broadcast_xor": (np.bitwise_xor, np.int32),
+    "broadcast_shift_left": (np.left_shift, np.int32),
+    "broadcast_shift_right_arithmetic": (np.right_shift, np.int32),
+    "broadcast_remainder": (np.fmod, np.int32),
+}
+
+
+@pytest.mark.parametrize("name", BROADCASTING)
+def test_operands_are_broadcast_as_in_numpy(name: str) -> None:
+    function, dtype = BROADCASTING[name]
+    x = np.array([[1], [5]], dtype)
+    y = np.array([2, 3, 7], dtype)
+    kind = "f32" if dtype is np.float32 else "i32"
+    source = text(name, f"tensor<2x1x{kind}>", f"tensor<3x{kind}>", result=f"tensor<2x3x{kind}>")
+    assert_identical(run(imported(source), x, y), function(x, y).astype(dtype))
+
+
+def test_operands_are_broadcast_along_dimensions_that_are_named() -> None:
+    source = text(
+        "broadcast_add",
+        "tensor<2xf32>",
+        "tensor<2x3xf32>",
+        result="tensor<2x3xf32>",
+        attributes="{broadcast_dimensions = array<i64: 0>}",
+    )
+    x, y = np.array([10, 20], np.float32), np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert_identical(run(imported(source), x, y), x[:, None] + y)
+
+
+def test_broadcast_compare() -> None:
+    attributes = "{comparison_direction = #chlo<comparison_direction LT>}"
+    kinds = ("tensor<3x1xi32>", "tensor<2xi32>")
+    source = text("broadcast_compare", *kinds, result="tensor<3x2xi1>", attributes=attributes)
+    x, y = np.array([[1], [2], [3]], np.int32), np.array([2, 3], np.int32)
+    assert_identical(run(imported(source), x, y), x < y)
+
+
+def test_broadcast_compare_in_total_order() -> None:
+    attributes = (
+        "{comparison_direction = #chlo<comparison_direction LT>, "
+        "compare_type = #chlo<comparison_type TOTALORDER>}"
+    )
+    kinds = ("tensor<2xf32>", "tensor<f32>")
+    source = text("broadcast_compare", *kinds, result="tensor<2xi1>", attributes=attributes)
+    x, y = np.array([-0.0, 0.0], np.float32), np.float32(0)
+    assert_identical(run(imported(source), x, y), np.array([True, False]))
+
+
+def test_broadcast_select() -> None:
+    x, y = np.array([[1], [2]], np.float32), np.array([5, 6, 7], np.float32)
+    for pred, kind in (
+        (np.True_, "i1"),
+        (np.False_, "i1"),
+        (np.array([True, False, True]), "3xi1"),
+    ):
+        kinds = (f"tensor<{kind}>", "tensor<2x1xf32>", "tensor<3xf32>")
+        source = text("broadcast_select", *kinds, result="tensor<2x3xf32>")
+        assert_identical(run(imported(source), pred, x, y), np.where(pred, x, y))
+
+
+def test_an_operation_that_jaxlib_has_no_other_words_for_is_named() -> None:
+    source = text("zeta", "tensor<?xf32>", "tensor<?xf32>")
+    with pytest.raises(
+        LoweringError, match=r"chlo\.zeta, recorded at -:3: in other words: .*dynamic"
+    ):
+        imported(source)

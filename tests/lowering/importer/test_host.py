@@ -1,0 +1,271 @@
+"""Tokens, the host and custom calls, imported from StableHLO."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from imported import as_jax_has_it, of_text, returned
+
+import builder as xb
+import lowering
+from builder.attributes.host import CustomCallApiVersion, OutputOperandAliasing
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def test_tokens() -> None:
+    b = xb.XlaBuilder("tokens")
+    one, other = b.create_token(), b.parameter("token[]", "t")
+    returned(b.build(xb.after_all(one, xb.after_all(other, one))))
+
+
+def test_create_token() -> None:
+    computation = of_text("""
+        func.func @main() -> !stablehlo.token {
+          %0 = stablehlo.create_token : !stablehlo.token
+          return %0 : !stablehlo.token
+        }
+    """)
+    assert [op.opcode for op in computation.ops] == ["create_token"]
+
+
+@pytest.mark.parametrize("shape", ["f32[2,3]", "f32[2,3]{0,1}", "(s32[], bf16[4])"])
+def test_infeed_and_outfeed(shape: str) -> None:
+    b = xb.XlaBuilder("streams")
+    value, token = xb.infeed_with_token(b.create_token(), shape, "one")
+    returned(b.build(xb.outfeed_with_token(value, token, outfeed_config="two")))
+
+
+@pytest.mark.parametrize("shape", ["f32[2,3]{0,1}", "(s32[], bf16[4])"])
+def test_the_order_of_an_infeed_s_elements_is_kept(shape: str) -> None:
+    b = xb.XlaBuilder("streams")
+    b.infeed(shape)
+    computation = returned(b.build())
+    (op,) = [op for op in computation.ops if op.opcode == "infeed"]
+    assert ("shape_with_layout" in op.attributes) == ("{" in shape)
+
+
+def test_an_outfeed_of_nothing_and_an_unused_infeed() -> None:
+    computation = of_text(
+        """
+        func.func @main(%t: !stablehlo.token) -> !stablehlo.token {
+          %0:3 = "stablehlo.infeed"(%t)
+            : (!stablehlo.token) -> (tensor<2xf32>, tensor<s>, !stablehlo.token)
+          %1 = "stablehlo.outfeed"(%0#2) : (!stablehlo.token) -> !stablehlo.token
+          return %1 : !stablehlo.token
+        }
+    """.replace("tensor<s>", "tensor<i32>")
+    )
+    opcodes = [op.opcode for op in computation.ops]
+    assert opcodes == ["parameter", "infeed", "get_tuple_element", "tuple", "outfeed"]
+
+
+def test_send_and_recv() -> None:
+    b = xb.XlaBuilder("transfers")
+    x = b.parameter(xb.f32[2, 3], "x")
+    last = xb.send_with_token(x, b.create_token(), 2)
+    last = xb.send_to_host(x, last, "f32[2,3]", 3)
+    more, last = xb.recv_with_token(last, xb.s8[()], 5)
+    most, last = xb.recv_from_host(last, xb.bf16[2, 0], 6)
+    returned(b.build(xb.tuple(more, most, last)))
+
+
+@pytest.mark.parametrize(
+    ("operation", "kinds", "message"),
+    [
+        ("send", "(tensor<f32>, tensor<f32>, !stablehlo.token) -> !stablehlo.token", "sends one"),
+        ("send", "(!stablehlo.token) -> !stablehlo.token", "sends one array, got 0"),
+        (
+            "recv",
+            "(!stablehlo.token) -> (tensor<f32>, tensor<f32>, !stablehlo.token)",
+            "receives one array, got 2",
+        ),
+    ],
+)
+def test_transfers_of_several_arrays(operation: str, kinds: str, message: str) -> None:
+    count = kinds.partition(" ->")[0].count("tensor")
+    operands = ", ".join(["%x"] * count + ["%t"])
+    results = kinds.rpartition("-> ")[2].count(",") + 1
+    assigned = f"%0:{results}" if results > 1 else "%0"
+    last = f"%0#{results - 1}" if results > 1 else "%0"
+    with pytest.raises(lowering.LoweringError, match=rf"stablehlo\.{operation}.*{message}"):
+        of_text(f"""
+            func.func @main(%x: tensor<f32>, %t: !stablehlo.token) -> !stablehlo.token {{
+              {assigned} = "stablehlo.{operation}"({operands}) <{{
+                channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>
+              }}> : {kinds}
+              return {last} : !stablehlo.token
+            }}
+        """)
+
+
+# Custom calls.
+
+
+def test_a_custom_call_with_all_that_can_be_said() -> None:
+    b = xb.XlaBuilder("caller")
+    x, y = b.parameter(xb.f32[2, 3], "x"), b.parameter(xb.s32[4], "y")
+    given = xb.custom_call(
+        "function",
+        [x, y],
+        "(f32[2,3]{0,1}, s32[4])",
+        opaque='text "with" \n everything',
+        has_side_effect=True,
+        api_version=3,
+        operand_shapes_with_layout=["f32[2,3]{0,1}", "s32[4]"],
+        computation=xb.computation(xb.f32[()])(lambda a: a + 1.0),
+        output_operand_aliasing=[((1,), (1, ()))],
+    )
+    returned(b.build(given[0]))
+
+
+def test_attributes_of_a_typed_call() -> None:
+    computation = of_text("""
+        func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+          %0 = stablehlo.custom_call @scale(%x) {
+            api_version = 4 : i32,
+            backend_config = {axes = array<i64: 0, 1>, factor = 2.5 : f32, name = "a\\22b"},
+            output_operand_aliases = [#stablehlo.output_operand_alias<
+              output_tuple_indices = [], operand_index = 0, operand_tuple_indices = []>]
+          } : (tensor<2xf32>) -> tensor<2xf32>
+          return %0 : tensor<2xf32>
+        }
+    """)
+    said = computation.root.attributes
+    assert said["api_version"] is CustomCallApiVersion.API_VERSION_TYPED_FFI
+    assert said["output_operand_aliasing"] == (OutputOperandAliasing((), 0),)
+    again = returned(computation)
+    assert again.root.attributes["opaque"] == said["opaque"]
+    text = lowering.lower(again).text
+    assert 'axes = array<i64: 0, 1>, factor = 2.500000e+00 : f32, name = "a\\22b"' in text
+
+
+def test_without_operands_without_results_and_a_tuple_of_one() -> None:
+    b = xb.XlaBuilder("caller")
+    clock = b.custom_call("clock", xb.s64[()], has_side_effect=True)
+    xb.custom_call("log", clock, "()", has_side_effect=True)
+    whole = xb.custom_call("alone", clock, "(s64[])")
+    returned(b.build(whole[0]))
+
+
+def test_what_a_partitioner_is_told() -> None:
+    computation = of_text("""
+        func.func @main(%x: tensor<8x4xf32>) -> tensor<4x4xf32> {
+          %0 = stablehlo.custom_call @Sharding(%x) {mhlo.sharding = "{devices=[2,1]<=[2]}"}
+            : (tensor<8x4xf32>) -> tensor<8x4xf32>
+          %1 = stablehlo.custom_call @SPMDFullToShardShape(%0) {mhlo.sharding = "{manual}"}
+            : (tensor<8x4xf32>) -> tensor<4x4xf32>
+          return %1 : tensor<4x4xf32>
+        }
+    """)
+    names = [op.attributes.get("call_target_name") for op in computation.ops]
+    assert names == [None, "Sharding", "SPMDFullToShardShape"]
+    told = [op.notes and op.notes.sharding for op in computation.ops]
+    assert told == [None, "{devices=[2,1]<=[2]}", "{manual}"]
+    returned(computation)
+
+
+def test_lapack_as_jax_calls_it() -> None:
+    matrix = (X @ X.T + np.eye(2)).astype(np.float32)
+    as_jax_has_it(jnp.linalg.eigh, matrix)
+
+
+def test_python_functions_stay_those_of_the_module() -> None:
+    b = xb.XlaBuilder("caller")
+    x, y = b.parameter(xb.f32[2, 3]), b.parameter(xb.f32[2])
+    pair = xb.python_call(
+        lambda both, t: (both[0] * 2, (both[1] + 1, t)),
+        [xb.tuple(x, y), b.create_token()],
+        "(f32[2,3], (f32[2], token[]))",
+    )
+    nothing = b.python_call(lambda: np.float32(7), xb.f32[()])
+    computation = returned(b.build(xb.tuple(pair[0], pair[1][0], nothing)))
+    doubled, more, seven = lowering.compile(computation)(X, X[:, 0])
+    assert np.array_equal(doubled, X * 2)
+    assert np.array_equal(more, X[:, 0] + 1)
+    assert float(seven) == 7
+
+
+def test_python_functions_are_not_in_texts() -> None:
+    b = xb.XlaBuilder("caller")
+    text = lowering.lower(b.build(b.python_call(np.random.rand, xb.f64[()]))).text
+    with pytest.raises(lowering.LoweringError, match=r"Python function .*which is not in files"):
+        of_text(text)
+
+
+@pytest.mark.parametrize(
+    ("called", "kinds", "message"),
+    [
+        ('@"$hidden"(%x)', "(tensor<4xf32>) -> tensor<4xf32>", r"must not begin with '\$'"),
+        (
+            "@two(%x) {called_computations = [@one, @other]}",
+            "(tensor<4xf32>) -> tensor<4xf32>",
+            "it names 2 computations, and XLA's one",
+        ),
+        (
+            "@mhlo.unheard_of(%x) {mhlo.attributes = {}, mhlo.version = 1 : i64}",
+            "(tensor<4xf32>) -> tensor<4xf32>",
+            "stands for mhlo.unheard_of, which there is no op for",
+        ),
+    ],
+)
+def test_refusals(called: str, kinds: str, message: str) -> None:
+    with pytest.raises(lowering.LoweringError, match=rf"stablehlo\.custom_call.*{message}"):
+        of_text(f"""
+            func.func private @one(%a: tensor<f32>) -> tensor<f32> {{
+              return %a : tensor<f32>
+            }}
+            func.func private @other(%a: tensor<f32>) -> tensor<f32> {{
+              return %a : tensor<f32>
+            }}
+            func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+              %0 = stablehlo.custom_call {called} : {kinds}
+              return %0 : tensor<4xf32>
+            }}
+        """)
+
+
+def test_operations_of_chlo_in_files_of_jax() -> None:
+    """They are custom calls there, by the names that they had in mhlo."""
+
+    def functions(x: jax.Array) -> tuple[jax.Array, ...]:
+        values, places = jax.lax.top_k(x, 2)
+        return jax.lax.erf(x), jnp.tan(x), jnp.sinh(x), values, places
+
+    exported = jax.export.export(jax.jit(functions))(X)
+    module = lowering.load_bytes(exported.mlir_module_serialized)
+    computation = lowering.to_computation(module)
+    found = lowering.compile(computation)(X)
+    for mine, theirs in zip(found, jax.jit(functions)(X), strict=True):
+        assert np.asarray(mine).tobytes() == np.asarray(theirs).tobytes()
+
+
+def test_a_top_k_in_an_older_file() -> None:
+    computation = of_text("""
+        func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x2xf32>, tensor<2x2xi32>) {
+          %0:2 = stablehlo.custom_call @mhlo.topk(%x) {
+            mhlo.attributes = {k = 2 : i64, largest = true}, mhlo.version = 1 : i64
+          } : (tensor<2x3xf32>) -> (tensor<2x2xf32>, tensor<2x2xi32>)
+          return %0#0, %0#1 : tensor<2x2xf32>, tensor<2x2xi32>
+        }
+    """)
+    values, places = lowering.compile(computation)(X)
+    assert np.array_equal(values, X[:, [2, 1]])
+    assert np.asarray(places).tolist() == [[2, 1], [2, 1]]
+
+
+def test_tuples_that_hlo_left() -> None:
+    computation = of_text("""
+        func.func @main(%x: tensor<2x3xf32>, %y: tensor<i32>) -> tensor<2x3xf32> {
+          %0 = stablehlo.tuple %x, %y : tuple<tensor<2x3xf32>, tensor<i32>>
+          %1 = stablehlo.tuple %0 : tuple<tuple<tensor<2x3xf32>, tensor<i32>>>
+          %2 = stablehlo.get_tuple_element %1[0]
+            : (tuple<tuple<tensor<2x3xf32>, tensor<i32>>>) -> tuple<tensor<2x3xf32>, tensor<i32>>
+          %3 = stablehlo.get_tuple_element %2[0]
+            : (tuple<tensor<2x3xf32>, tensor<i32>>) -> tensor<2x3xf32>
+          return %3 : tensor<2x3xf32>
+        }
+    """)
+    assert np.array_equal(lowering.compile(computation)(X, np.int32(1)), X)

@@ -1,0 +1,101 @@
+"""Linear algebra and Fourier transforms, imported from StableHLO."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+from imported import as_jax_has_it, of_text, returned
+from jax import lax
+
+import builder as xb
+import lowering
+
+RANDOM = np.random.default_rng(20250607)
+REAL = RANDOM.uniform(-1, 1, (2, 4, 4)).astype(np.float32)
+COMPLEX = (REAL + 1j * RANDOM.uniform(-1, 1, (2, 4, 4))).astype(np.complex64)
+POSITIVE = (REAL @ REAL.transpose(0, 2, 1) + np.eye(4)).astype(np.float32)
+
+Case = tuple[Callable[..., Any], tuple[Any, ...]]
+
+MATRICES: dict[str, Case] = {
+    "cholesky": (lax.linalg.cholesky, (POSITIVE,)),
+    "triangular_solve": (
+        lambda a, b: lax.linalg.triangular_solve(a, b, left_side=True, lower=True),
+        (POSITIVE, REAL),
+    ),
+    "triangular_solve from the right, adjoint": (
+        lambda a, b: lax.linalg.triangular_solve(
+            a, b, transpose_a=True, conjugate_a=True, unit_diagonal=True
+        ),
+        (COMPLEX, COMPLEX),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_what_jax_writes_for_other_platforms_computes_the_same(name: str) -> None:
+    """For a CPU it writes calls of LAPACK, with which it also computes what is to be compared."""
+    function, arguments = MATRICES[name]
+    traced = jax.jit(function).trace(*arguments)
+    computation = of_text(traced.lower(lowering_platforms=("tpu",)).as_text())
+    assert name.split()[0] in [op.opcode for op in computation.ops]
+    found = np.asarray(lowering.compile(computation)(*arguments))
+    np.testing.assert_allclose(found, function(*arguments), rtol=1e-4, atol=1e-5)
+
+
+TRANSFORMS: dict[str, Case] = {
+    "fft": (jnp.fft.fft, (COMPLEX,)),
+    "ifft of two dimensions": (jnp.fft.ifft2, (COMPLEX,)),
+    "rfft of three dimensions": (jnp.fft.rfftn, (REAL,)),
+    "irfft": (lambda x: jnp.fft.irfft(x, 6), (COMPLEX,)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_what_jax_writes_computes_what_jax_computes(name: str) -> None:
+    function, arguments = TRANSFORMS[name]
+    as_jax_has_it(function, *arguments)
+
+
+FLOATS = (xb.f16, xb.bf16, xb.f32, xb.f64, xb.c64, xb.c128)
+
+
+@pytest.mark.parametrize("element_type", FLOATS, ids=str)
+def test_matrices_come_back_as_they_were(element_type: xb.PrimitiveType) -> None:
+    b = xb.XlaBuilder("matrices")
+    a = b.parameter(xb.array_shape(element_type, [3, 4, 4]), "a")
+    found = [xb.cholesky(a, lower) for lower in (False, True)]
+    for left, lower, unit in itertools.product((False, True), repeat=3):
+        found += [xb.triangular_solve(a, a, left, lower, unit, how) for how in xb.Transpose]
+    returned(b.build(xb.tuple(*found)))
+
+
+@pytest.mark.parametrize("element_type", [xb.f32, xb.f64], ids=str)
+def test_fourier_transforms_come_back_as_they_were(element_type: xb.PrimitiveType) -> None:
+    b = xb.XlaBuilder("waves")
+    x = b.parameter(xb.array_shape(element_type, [2, 4, 5, 6]), "x")
+    found = []
+    for lengths in ([6], [5, 6], [4, 5, 6]):
+        half = xb.fft(x, "RFFT", lengths)
+        found += [half, xb.fft(half, "IRFFT", lengths)]
+        whole = xb.complex(x, x)
+        found += [xb.fft(whole, kind, lengths) for kind in ("FFT", "IFFT")]
+    returned(b.build(xb.tuple(*found)))
+
+
+def test_where_nothing_is_said_cholesky_is_of_the_upper_triangle() -> None:
+    computation = of_text("""
+      func.func @main(%a: tensor<4x4xf64>) -> tensor<4x4xf64> {
+        %0 = "stablehlo.cholesky"(%a) : (tensor<4x4xf64>) -> tensor<4x4xf64>
+        return %0 : tensor<4x4xf64>
+      }""")
+    a = POSITIVE[0].astype(np.float64)
+    found = np.triu(np.asarray(lowering.compile(computation)(a)))
+    np.testing.assert_allclose(found, scipy.linalg.cholesky(a), rtol=1e-12, atol=1e-14)

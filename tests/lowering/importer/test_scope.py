@@ -1,0 +1,136 @@
+"""What holds of every operation: notes and places, and errors that name it and where it is from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from imported import of_text
+
+import builder as xb
+import lowering
+from lowering import jaxlib_api
+
+
+def module(body: str, more: str = "", result: str = "tensor<2xf32>") -> str:
+    return f"""
+    func.func @main(%x: tensor<2xf32>) -> {result} {{
+    {body}
+    }}
+    {more}"""
+
+
+class TestErrors:
+    def test_an_operation_without_an_op(self) -> None:
+        text = module(
+            '  %0 = "mhlo.domain"(%x) {kind = #mhlo<kind sharding>, entry_metadata = "{}", '
+            'exit_metadata = "{}"} : (tensor<2xf32>) -> tensor<2xf32>\n'
+            "  return %0 : tensor<2xf32>"
+        )
+        with pytest.raises(
+            lowering.LoweringError, match=r"to_computation: mhlo\.domain.*: there is no op for it"
+        ):
+            of_text(text)
+
+    def test_what_shape_inference_refuses(self) -> None:
+        text = module(
+            "  %0 = stablehlo.sqrt %x : tensor<2xf32>\n  return %0 : tensor<2xf32>"
+        ).replace("2xf32", "2x!quant.uniform<i8:f32, 0.5>")
+        with pytest.raises(xb.XlaError, match="quant"):
+            of_text(text)
+
+    def test_another_dialect(self) -> None:
+        with pytest.raises(lowering.ModuleFileError, match="line 3, column"):
+            of_text(module("  %0 = tosa.abs %x : tensor<2xf32>\n  return %0 : tensor<2xf32>"))
+
+    def test_a_wrong_terminator(self) -> None:
+        with pytest.raises(lowering.ModuleFileError, match="not StableHLO"):
+            of_text(module("  %0 = stablehlo.negate %x : tensor<2xf32>"))
+
+    def test_functions_that_call_themselves(self) -> None:
+        more = """func.func private @f(%x: tensor<2xf32>) -> tensor<2xf32> {
+          %0 = call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>
+          return %0 : tensor<2xf32>
+        }"""
+        body = "  %0 = call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>\n  return %0 : tensor<2xf32>"
+        with pytest.raises(lowering.ModuleFileError, match="no recursion: @f -> @f"):
+            of_text(module(body, more))
+        # Not by way of a file, which is looked at as it is read.
+        read = jaxlib_api.read_module(jaxlib_api.new_context(), module(body, more))
+        shape = xb.ProgramShape((xb.f32[2],), xb.f32[2], ("x",))
+        with pytest.raises(
+            lowering.LoweringError, match=r"func.func.*: @f calls itself, by way of @f"
+        ):
+            lowering.to_computation(lowering.StablehloModule(read, shape))
+
+    def test_a_function_without_a_body(self) -> None:
+        body = "  %0 = call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>\n  return %0 : tensor<2xf32>"
+        more = "func.func private @f(%x: tensor<2xf32>) -> tensor<2xf32>"
+        with pytest.raises(lowering.LoweringError, match=r"func.func.*@f has no body"):
+            of_text(module(body, more))
+
+    def test_a_function_that_is_not_there(self) -> None:
+        body = "  %0 = call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>\n  return %0 : tensor<2xf32>"
+        with pytest.raises(lowering.ModuleFileError, match="f"):
+            of_text(module(body))
+
+
+def test_a_function_that_nobody_calls() -> None:
+    more = "func.func private @f(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }"
+    computation = of_text(module("  return %x : tensor<2xf32>", more))
+    assert not computation.called_computations()
+    assert [op.opcode for op in computation.ops] == ["parameter"]
+
+
+def test_a_function_that_is_called_10_000_times() -> None:
+    call = "call @f({}) : (tensor<2xf32>) -> tensor<2xf32>"
+    lines = [f"%{i} = {call.format(f'%{i - 1}' if i else '%x')}" for i in range(10_000)]
+    more = """func.func private @f(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = stablehlo.negate %x : tensor<2xf32>
+      return %0 : tensor<2xf32>
+    }"""
+    body = "\n".join([*lines, "return %9999 : tensor<2xf32>"])
+    computation = of_text(module(body, more))
+    (called,) = computation.called_computations()
+    assert len(computation.ops) == 10_001
+    assert len(called.ops) == 2
+
+
+def test_regions_1_000_deep() -> None:
+    b = xb.XlaBuilder("deep")
+    x = b.parameter(xb.f32[2], "x")
+    whole = inner_most = xb.XlaBuilder("inner")
+    whole = inner_most.build(xb.neg(inner_most.parameter(xb.f32[2])))
+    for _ in range(1_000):
+        one = xb.XlaBuilder("one")
+        y = one.parameter(xb.f32[2])
+        pred = xb.lt(one.constant(np.float32(0)), one.constant(np.float32(1)))
+        whole = one.build(xb.conditional(pred, y, whole, y, whole_of_one()))
+    computation = b.build(xb.conditional(b.constant(np.bool_(True)), x, whole, x, whole_of_one()))
+    text = lowering.lower(computation).text
+    again = lowering.to_computation(lowering.lower(computation))
+    assert lowering.lower(again).text == text
+
+
+def whole_of_one() -> xb.XlaComputation:
+    b = xb.XlaBuilder("same")
+    return b.build(b.parameter(xb.f32[2]) + 1)
+
+
+def test_notes_and_places_of_operations() -> None:
+    computation = of_text("""
+    module @noted {
+      func.func @main(%x: tensor<2xf32> {mhlo.sharding = "{replicated}"} loc("input"("a.py":3:4)))
+          -> tensor<2xf32> {
+        %0 = stablehlo.negate %x {mhlo.sharding = "{maximal device=0}",
+          mhlo.frontend_attributes = {stage = "1"}} : tensor<2xf32> loc("turned"("b c.py":30:7))
+        %1 = stablehlo.abs %0 : tensor<2xf32> loc("d.py":1:2)
+        return %1 : tensor<2xf32>
+      }
+    }""")
+    x, turned, result = computation.ops
+    assert (x.name, x.sharding, str(x.source)) == ("input", "{replicated}", "a.py:3")
+    assert (turned.name, turned.sharding) == ("turned", "{maximal device=0}")
+    assert turned.frontend_attributes == {"stage": "1"}
+    assert turned.source is not None
+    assert (turned.source.file, turned.source.line, turned.source.column) == ("b c.py", 30, 7)
+    assert (result.name, result.notes, str(result.source)) == (None, None, "d.py:1")

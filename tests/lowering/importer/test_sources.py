@@ -1,0 +1,168 @@
+"""What can be imported: modules, files of every kind, exported functions of JAX.
+
+`distances.jax_export` is what jax 0.10.2 wrote of
+
+    rows, = jax.export.symbolic_shape("rows")
+
+    def distances(x, y):
+        each = jnp.sum((x - y) ** 2, axis=1)
+        return each, jnp.argmin(each)
+
+    jax.export.export(jax.jit(distances))(f32[rows, 3], f32[3]).serialize(vjp_order=1)
+
+since reading it by jax itself, and writing another, needs a package that jax does not bring along.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+from round_trip import same
+from support import assert_identical
+
+import builder as xb
+import lowering
+from lowering import ModuleFileError
+from lowering.exported import module_inside
+
+EXPORTED = Path(__file__).with_name("distances.jax_export")
+
+X = np.array([[1, 2, 3], [0.5, 0, 2], [4, -1, 0], [1, 1, 1]], np.float32)
+Y = np.array([1, 0, 2], np.float32)
+
+
+def computation() -> xb.XlaComputation:
+    b = xb.XlaBuilder("normalized")
+    x, y = b.parameter(xb.f32[4, 3], "x"), b.parameter(xb.f32[3], "y")
+    shifted = xb.sub(x, y, [1])
+    return b.build(xb.tuple(shifted, xb.reduce(shifted, 0.0, xb.add, [1])))
+
+
+@pytest.mark.parametrize("suffix", [".mlir", ".mlirbc", ".stablehlo"])
+@pytest.mark.parametrize("as_text", [True, False], ids=["text", "path"])
+def test_files_of_each_kind_hold_the_computation(
+    tmp_path: Path, suffix: str, as_text: bool
+) -> None:
+    wanted = computation()
+    path = tmp_path / f"saved{suffix}"
+    lowering.lower(wanted).save(path)
+    found = lowering.to_computation(str(path) if as_text else path)
+    # Text says no names and source lines of ops; its own lines are where they are from.
+    if suffix == ".mlir":
+        assert lowering.lower(found).text == lowering.lower(wanted).text
+        assert found.program_shape == wanted.program_shape
+    else:
+        assert same(found, wanted) is None
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "1.0.0", "1.9.0", "minimum", "current"])
+def test_portable_artifacts_of_each_version_hold_the_computation(
+    tmp_path: Path, version: str
+) -> None:
+    path = tmp_path / "saved.stablehlo"
+    lowering.lower(computation()).save(path, version=version)
+    assert same(lowering.to_computation(path), computation()) is None
+
+
+def test_a_file_of_another_program(tmp_path: Path) -> None:
+    """JAX's own text and bytecode, which has no checksum of ours."""
+
+    def function(x: Any, y: Any) -> Any:
+        return jnp.sum((x - y) ** 2, axis=1)
+
+    jitted = jax.jit(function)
+    lowered = jitted.lower(X, Y)
+    (tmp_path / "jax.mlir").write_text(lowered.as_text())
+    module = lowered.compiler_ir("stablehlo")
+    with (tmp_path / "jax.mlirbc").open("wb") as file:
+        module.operation.write_bytecode(file)
+    for name in ("jax.mlir", "jax.mlirbc"):
+        found = lowering.to_computation(tmp_path / name)
+        assert_identical(np.asarray(lowering.compile(found)(X, Y)), np.asarray(jitted(X, Y)))
+
+
+def nearest(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+    each = ((x - y) ** 2).sum(axis=1, dtype=np.float32)
+    return each, np.int32(each.argmin())
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_serialized_export(rows: int) -> None:
+    found = lowering.to_computation(EXPORTED, argument_shapes=[xb.f32[rows, 3], "f32[3]"])
+    results = lowering.compile(found)(X[:rows], Y)
+    for one, other in zip(results, nearest(X[:rows], Y), strict=True):
+        assert_identical(np.asarray(one), np.asarray(other))
+
+
+def test_a_serialized_export_is_loaded_as_a_module() -> None:
+    module = lowering.load(EXPORTED)
+    assert module.name == "jit_distances"
+    assert str(module.program_shape.parameters[0]) == "f32[?,3]"
+    assert lowering.load_bytes(EXPORTED.read_bytes()).text == module.text
+
+
+def test_an_exported_object() -> None:
+    shapes = jax.ShapeDtypeStruct((4, 3), np.float32), jax.ShapeDtypeStruct((3,), np.float32)
+
+    @jax.jit
+    def function(x: Any, y: Any) -> Any:
+        return jnp.cumsum(x * y, axis=1)
+
+    exported = export.export(function)(*shapes)
+    found = lowering.to_computation(exported)
+    assert found.name == "jit_function"
+    assert_identical(np.asarray(lowering.compile(found)(X, Y)), np.asarray(exported.call(X, Y)))
+
+
+def test_an_exported_object_of_open_sizes() -> None:
+    (rows,) = export.symbolic_shape("rows")
+    shapes = jax.ShapeDtypeStruct((rows, 3), np.float32), jax.ShapeDtypeStruct((3,), np.float32)
+
+    @jax.jit
+    def function(x: Any, y: Any) -> Any:
+        return (x - y).reshape(-1), x.shape[0] * y
+
+    exported = export.export(function)(*shapes)
+    found = lowering.to_computation(exported, argument_shapes=["f32[4,3]", "f32[3]"])
+    for one, other in zip(lowering.compile(found)(X, Y), exported.call(X, Y), strict=True):
+        assert_identical(np.asarray(one), np.asarray(other))
+
+
+def test_no_part_of_a_serialized_export_is_taken_for_a_whole_one() -> None:
+    data = EXPORTED.read_bytes()
+    whole = module_inside(data)
+    assert whole is not None
+    end = data.index(whole) + len(whole)
+    assert all(module_inside(data[:length]) is None for length in range(end))
+    assert module_inside(data[:end]) == whole
+
+
+def test_a_damaged_serialized_export_is_refused(tmp_path: Path) -> None:
+    data = bytearray(EXPORTED.read_bytes())
+    path = tmp_path / "damaged"
+    for size in (3, 100, len(data) // 3):
+        path.write_bytes(data[:size])
+        with pytest.raises(ModuleFileError, match="damaged: is not StableHLO text"):
+            lowering.to_computation(path)
+    for place in range(8):  # where the table and its offsets are
+        changed = bytearray(data)
+        changed[place] ^= 0x80
+        assert module_inside(bytes(changed)) in (None, module_inside(bytes(data)))
+
+
+@pytest.mark.parametrize("source", [None, 3, b"module {}", ["a.mlir"], computation])
+def test_other_things_are_refused(source: Any) -> None:
+    with pytest.raises(xb.OperandError, match="expected a StablehloModule or the path of a file"):
+        lowering.to_computation(source)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "none.mlir"
+    with pytest.raises(ModuleFileError, match=r"none\.mlir: can't be read: no such file"):
+        lowering.to_computation(path)

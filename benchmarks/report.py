@@ -154,8 +154,7 @@ _BESIDE: Final = """\
 - `create + verify` is `ir.Operation.create` for each operation with everything at hand, and the
   verifier. Lowering doesn't go that way: it writes bytecode itself, and MLIR reads and verifies
   that. So its own floor is `read the bytecode`. {lowered}
-- `write bytecode` is MLIR's own writer. Ours has it write a copy of the module, which has room for
-  the checksum.
+- `write bytecode` is MLIR's own writer. Ours adds a checksum to what it wrote.
 - `record, collector off` leaves out what Python's garbage collector takes to walk over the ops that
   are there. {collected}
 - Constants are copied into MLIR, whoever builds the module. {copied}

@@ -43,7 +43,8 @@ test: $(STAMP) ## run the tests
 
 test-newest: $(STAMP_NEWEST) ## run the tests on the newest Python and jax
 	@$(VENV_NEWEST) -c '$(VERSIONS)'
-	@$(VENV_NEWEST) $(PYTEST)
+	@# Benchmarks are run in the first environment alone; their tests take half a minute.
+	@$(VENV_NEWEST) $(PYTEST) --ignore=tests/benchmarks
 
 lint: $(STAMP) ## check style and formatting
 	@$(VENV) -m ruff check .

@@ -43,8 +43,7 @@ test: $(STAMP) ## run the tests
 
 test-newest: $(STAMP_NEWEST) ## run the tests on the newest Python and jax
 	@$(VENV_NEWEST) -c '$(VERSIONS)'
-	@# Benchmarks are run in the first environment alone; their tests take half a minute.
-	@$(VENV_NEWEST) $(PYTEST) --ignore=tests/benchmarks
+	@$(VENV_NEWEST) $(PYTEST)
 
 lint: $(STAMP) ## check style and formatting
 	@$(VENV) -m ruff check .

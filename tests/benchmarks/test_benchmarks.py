@@ -405,14 +405,20 @@ def test_ratios_of_another_size_are_not_compared(
     (line,) = capsys.readouterr().err.splitlines()
     assert "has ratios of another size (chain 10), which can't be compared" in line
     quiet, kept = Console(quiet=True), kept_ratios(ratios)
-    measure = lambda name, size: kept  # noqa: E731
+
+    def measure(name: str, size: int) -> Any:
+        return kept
+
     assert check(ratios, quiet, str, names=["chain"], size=10, measure=measure) == 0
 
 
 def test_an_update_of_one_graph_leaves_the_others(ratios: Path) -> None:
     kept = kept_ratios(ratios)
     values = iter((3.0, 2.0, 4.0))
-    measure = lambda name, size: {"ours/jax": next(values)}  # noqa: E731
+
+    def measure(name: str, size: int) -> Any:
+        return {"ours/jax": next(values)}
+
     assert (
         check(
             ratios, Console(quiet=True), str, names=["lstm"], size=7, update=True, measure=measure

@@ -194,7 +194,7 @@ def _counting(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
 
 
 def _with_attribute(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
-    _with_attribute.calls = getattr(_with_attribute, "calls", 0) + 1  # type: ignore[attr-defined]
+    _with_attribute.calls = getattr(_with_attribute, "calls", 0) + 1  # type: ignore[attr-defined]  # set in the test
     return a + b
 
 
@@ -465,7 +465,7 @@ def test_an_attribute_of_one_value_or_another(x: xb.XlaOp, monkeypatch: pytest.M
     either = True
 
     def function(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
-        return xb.add(a, b * (xb.XlaBuilder if either else SETTINGS).scale)  # type: ignore[union-attr]
+        return xb.add(a, b * (xb.XlaBuilder if either else SETTINGS).scale)  # type: ignore[union-attr]  # set in the test
 
     for factor in (2.0, 4.0):
         monkeypatch.setattr(xb.XlaBuilder, "scale", factor, raising=False)

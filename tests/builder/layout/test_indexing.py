@@ -204,11 +204,12 @@ def test_without_tiles_it_is_numpys_index(sizes: list[int], random: Any) -> None
     )
     assert np.array_equal(layout.linear_index(shape, indices), wanted)
     default = xb.array_shape("f32", sizes)
-    for flat, places in ((default, "C"), (default.with_layout(range(len(sizes))), "F")):
-        want: Any = np.ravel_multi_index(tuple(indices), sizes, order=places)  # type: ignore[call-overload]
+    ways: list[tuple[Any, Any]] = [(default, "C"), (default.with_layout(range(len(sizes))), "F")]
+    for flat, places in ways:
+        want: Any = np.ravel_multi_index(tuple(indices), sizes, order=places)
         assert np.array_equal(layout.linear_index(flat, tuple(indices)), want)
         back = layout.multi_index(flat, np.arange(math.prod(sizes)))
-        wanted_back = np.unravel_index(np.arange(math.prod(sizes)), sizes, order=places)  # type: ignore[call-overload]
+        wanted_back = np.unravel_index(np.arange(math.prod(sizes)), sizes, order=places)
         assert np.array_equal(back, wanted_back)
 
 

@@ -194,7 +194,7 @@ def _counting(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
 
 
 def _with_attribute(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
-    _with_attribute.calls = getattr(_with_attribute, "calls", 0) + 1  # type: ignore[attr-defined]  # set in the test
+    _with_attribute.calls = getattr(_with_attribute, "calls", 0) + 1  # type: ignore[attr-defined]  # made here
     return a + b
 
 
@@ -453,7 +453,7 @@ def test_an_attribute_set_on_a_class_of_the_library(
     x: xb.XlaOp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def function(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
-        return xb.add(a, b * xb.XlaBuilder.scale)  # type: ignore[attr-defined]
+        return xb.add(a, b * xb.XlaBuilder.scale)  # type: ignore[attr-defined]  # set below
 
     for factor in (2.0, 3.0):
         monkeypatch.setattr(xb.XlaBuilder, "scale", factor, raising=False)

@@ -26,6 +26,7 @@ from benchmarks.graphs import Graph
 from benchmarks.languages import jax_lax, ours
 from benchmarks.peer_process import PeerProcess
 from benchmarks.timing import Round, timed
+from builder.computation import XlaComputation
 from lowering import jaxlib_api
 
 __all__ = ["LARGE_BYTES", "code_of", "contenders", "counts", "large_arrays"]
@@ -154,17 +155,39 @@ def contenders(
         "ours": lambda: _our_round(graph, size, large=large),
         "jax": lambda: _jax_round(graph, size),
         "floor": alone.round,
-        "objects": lambda: {"objects": timed(objects, consists["ops"])[0]},
+        "objects": lambda: {"objects": timed(objects, consists["recorded"])[0]},
     }
     if peer is not None:
         found["xla_builder"] = lambda: peer.measure(graph.name, size)
     return found, consists
 
 
-def counts(computation: Any) -> dict[str, int]:
-    """How many computations there are with the one given, and how many ops in all of them."""
+_REPEATING: Final = frozenset(("while", "conditional", "call"))
+"""Opcodes whose computations are part of the graph at each place that applies them."""
+
+
+def counts(computation: XlaComputation) -> dict[str, int]:
+    """How large a graph is: as it is written, and as it is recorded.
+
+    Returns:
+        "ops": those of the graph, as all contenders build it: what a loop or a branch applies
+        counts wherever it is applied, and other computations, such as reducers, once;
+        "recorded": the ops that are recorded, where functions that are alike are one computation;
+        "computations": the one given, and those that ops apply.
+    """
     called = computation.called_computations()
+    sizes: dict[XlaComputation, int] = {}
+    once: dict[XlaComputation, None] = {}
+    for one in (*called, computation):  # callees before their callers
+        size = len(one.ops)
+        for opcode, applied, times in one.applications():
+            if opcode in _REPEATING:
+                size += times * sum(sizes[inner] for inner in applied)
+            else:
+                once.update(dict.fromkeys(applied))
+        sizes[one] = size
     return {
-        "ops": sum(len(one.ops) for one in (computation, *called)),
+        "ops": sizes[computation] + sum(sizes[one] for one in once),
+        "recorded": sum(len(one.ops) for one in (computation, *called)),
         "computations": 1 + len(called),
     }

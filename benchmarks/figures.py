@@ -4,10 +4,11 @@
     date, machine, versions, peer    of the run; "peer" is None without --peer-python
     quick           whether it was a quick run, which says little
     rounds          how many rounds at most
-    graphs          by name: "title", "size"; "ops", "computations" (recorded) and "operations" (of
-                    the module); "us": for each step the spread of its microseconds an op; "ratios"
-                    of the medians; "memory": bytes an op, and peaks of the process; "missing": why
-                    a contender has no figures
+    graphs          by name: "title", "size"; "ops" (of the graph as it is written), "recorded"
+                    (those of them that are recorded: what is alike is shared), "computations" and
+                    "operations" (of the module); "us": for each step the spread of its microseconds
+                    an op; "ratios" of the medians; "memory": bytes an op recorded, and peaks of the
+                    process; "missing": why a contender has no figures
     scaling         by name: a list of the same for growing sizes, without "memory" and with fewer
                     steps
     end_to_end      a list: "graph", "size", "ops"; "ms": for "ours" and "jax" the spread of each
@@ -163,7 +164,7 @@ _NUMBER: Final = (int, float)
 _SPREAD: Final = dict.fromkeys(("median", "low", "high", "least", "rounds"), _NUMBER)
 _ENTRY: Final = {
     "title": (str,),
-    **dict.fromkeys(("size", "ops", "computations", "operations"), (int,)),
+    **dict.fromkeys(("size", "ops", "recorded", "computations", "operations"), (int,)),
     "us": {"record": _SPREAD, "lower": _SPREAD, "bytecode": _SPREAD, "*": _SPREAD},
     "ratios": {"*": _NUMBER},
     "missing": {"*": (str,)},

@@ -57,9 +57,11 @@ _METHOD: Final = """\
 - Times are those that the processor worked for the process (`time.process_time`): a machine that
   does other things too makes them no longer. From the first op to the first result it is time that
   passed, as XLA compiles on several threads.
-- Times are divided by the number of ops that xlabuilder records for the graph, those of
-  sub-computations included, whoever took the time. What the others call an operation differs
-  little.
+- Times are divided by the number of ops of the graph as it is written, whoever took the time:
+  what a loop or a branch applies counts wherever it is applied, as it does in the module and as the
+  others record it; another computation, such as a reducer, counts once. Of functions that are
+  alike xlabuilder records one{shared}.
+  Memory is of an op recorded. What the others call an operation differs little.
 - The garbage collector is on, as a user has it; before each measurement it has collected.
 - A process has caches that it fills as it works: of shapes and signatures here, of primitives
   there. They are not emptied, on neither side: clearing jax's would make it slower than its users
@@ -226,6 +228,16 @@ def _conditions(figures: dict[str, Any]) -> str:
     return "".join(lines).rstrip("\n")
 
 
+def _shared(figures: dict[str, Any]) -> str:
+    """Of which graphs fewer ops are recorded than are written."""
+    said = "; ".join(
+        f"{entry['recorded']:,} of the {entry['ops']:,} ops of {name}"
+        for name, entry in figures.get("graphs", {}).items()
+        if entry["recorded"] < entry["ops"]
+    )
+    return f" ({said})" if said else ""
+
+
 def report_text(figures: dict[str, Any]) -> str:
     """The page."""
     from benchmarks.contenders import LARGE_BYTES
@@ -253,7 +265,9 @@ def report_text(figures: dict[str, Any]) -> str:
     missing = missing_table(figures)
     if missing.rows:
         sections.append("## Not measured\n\n" + markdown(missing))
-    sections.append(_METHOD.format(rounds=figures["rounds"], large_bytes=LARGE_BYTES))
+    sections.append(
+        _METHOD.format(rounds=figures["rounds"], large_bytes=LARGE_BYTES, shared=_shared(figures))
+    )
     return "\n".join(sections)
 
 

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace as with_changes
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ import lowering
 from benchmarks import guard, out_of_reach
 from benchmarks.budget import held
 from benchmarks.command import main
-from benchmarks.contenders import code_of, contenders, large_arrays
+from benchmarks.contenders import code_of, contenders, counts, large_arrays
 from benchmarks.figures import FiguresError, read_entries, read_figures, replace
 from benchmarks.floor import Floor
-from benchmarks.graphs import GRAPHS, constants
+from benchmarks.graphs import GRAPHS, constants, control_flow
 from benchmarks.guard import check, losses
 from benchmarks.imports import IMPORTS, import_script
 from benchmarks.languages import ours
@@ -534,6 +535,7 @@ def test_ratios() -> None:
 def entry_of(ops: int, **us: float) -> dict[str, Any]:
     return {
         "ops": ops,
+        "recorded": ops,
         "computations": 2,
         "us": {step: {"median": value} for step, value in us.items()},
         "ratios": ratios_of(us),
@@ -605,10 +607,44 @@ def test_the_peer_imports_neither_jax_nor_the_project() -> None:
 
 def test_every_contender_has_its_steps() -> None:
     taking_part, consists = contenders(GRAPHS["chain"], 10, None)
-    assert consists == {"ops": 11, "computations": 1, "operations": 10}
+    assert consists == {"ops": 11, "recorded": 11, "computations": 1, "operations": 10}
     for name, run in taking_part.items():
         steps = {step for step, s in STEPS.items() if s.contender == name}
         assert set(run()) == steps - {"data"}
+
+
+def test_ops_count_wherever_they_are_applied() -> None:
+    def halved(value: xb.XlaOp) -> xb.XlaOp:  # 4 ops: parameter, constant, broadcast, multiply
+        return value * 0.5
+
+    b = xb.XlaBuilder()
+    x, p = b.parameter(xb.f32[3], "x"), b.parameter(xb.pred[()], "p")
+    for _ in range(5):
+        x = xb.conditional(p, x, halved, x, lambda v: xb.call(halved, v))
+    computation = b.build(xb.reduce(x + x, 0.0, xb.add, [0]))
+    # Two parameters, five conditionals, an addition, a constant, a reduction; a reducer of three;
+    # of each conditional one branch of four, and one of two that calls another four.
+    assert counts(computation) == {
+        "ops": 10 + 3 + 5 * (4 + (2 + 4)),
+        "recorded": 10 + 3 + 4 + (2 + 4),
+        "computations": 5,
+    }
+
+
+def test_graphs_of_functions_that_are_alike_have_as_many_ops_as_of_others() -> None:
+    """What is counted where functions are shared is what is recorded where none can be."""
+
+    def counted(factors: list[float]) -> dict[str, int]:
+        def body(g: Any, size: int, x: Any, level: Any, start: Any) -> list[Any]:
+            for factor in factors:
+                x = control_flow.repeated(g, int(10 * factor), factor, start, x)
+                x = control_flow.chosen(g, factor, factor, level, x)
+            return [x]
+
+        return counts(ours.record(with_changes(GRAPHS["control_flow"], body=body), len(factors)))
+
+    alike, unlike = counted([1.5] * 6), counted([1.5 + n for n in range(6)])
+    assert alike["ops"] == unlike["ops"] == unlike["recorded"] > 2 * alike["recorded"]
 
 
 def test_data_is_copied_of_the_graph_that_has_them() -> None:

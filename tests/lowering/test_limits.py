@@ -138,3 +138,20 @@ def test_an_op_for_a_computation(function: object) -> None:
     with pytest.raises(xb.OperandError, match="fix: build ") as caught:
         function(x)
     assert caught.value.op == function.__name__
+
+
+def test_elements_that_are_only_referred_to_are_taken_by_nobody() -> None:
+    """Why the elements of constants are copied into MLIR: without a copy nobody takes them."""
+    module = lowering.lower(with_constant(1, 64)).module
+    elements = np.arange(8, dtype=np.int64)
+    with module.context:
+        (operation, *_) = module.body.operations[0].regions[0].blocks[0].operations
+        kind = operation.result.type
+        referred = ir.DenseResourceElementsAttr.get_from_buffer(elements, "elements", kind)
+        operation.attributes["value"] = referred
+    assert module.operation.verify()
+    changed = lowering.load_bytes(str(module).encode())
+    with pytest.raises(lowering.CompileError, match="dense"):
+        lowering.compile(changed, "cpu")
+    with pytest.raises(lowering.VersionError, match=r"stablehlo\.constant can't be said"):
+        changed.artifact()

@@ -5,12 +5,14 @@
 #   PYTHON_NEWEST=...  the Python to make .venv-newest with   (else: tools/find_python.sh newest)
 #   JOBS=...           how many processes share the tests; 0 runs them in one
 #   PYTEST_ARGS=...    more arguments for pytest, such as PYTEST_ARGS="-k while -x"
+#   FUZZ_ARGS=...      arguments for tests/fuzz, such as FUZZ_ARGS="--seconds 60 --samples FOLDER"
 #   BENCH_ARGS=...     arguments for the benchmarks, such as BENCH_ARGS="chain lstm --json FILE"
 
 PYTHON =
 PYTHON_NEWEST =
 JOBS = 2
 PYTEST_ARGS =
+FUZZ_ARGS =
 BENCH_ARGS = all
 
 # Programs are run as modules of the interpreter, not as scripts from bin/: the scripts have the
@@ -29,7 +31,7 @@ VERSIONS = import sys, jax, jaxlib, numpy; print("Python %d.%d.%d" % sys.version
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-newest lint format types bench bench-check docs platforms clean moved
+.PHONY: help demo test test-newest fuzz lint format types bench bench-check docs platforms clean moved
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +46,9 @@ test: $(STAMP) ## run the tests
 test-newest: $(STAMP_NEWEST) ## run the tests on the newest Python and jax
 	@$(VENV_NEWEST) -c '$(VERSIONS)'
 	@$(VENV_NEWEST) $(PYTEST)
+
+fuzz: $(STAMP) ## read damaged files for ten minutes; keeps those that are not borne
+	@$(VENV) -m tests.fuzz $(FUZZ_ARGS)
 
 lint: $(STAMP) ## check style and formatting
 	@$(VENV) -m ruff check .
@@ -73,7 +78,7 @@ platforms: $(STAMP) $(STAMP_NEWEST) ## note in docs/platforms.json where each op
 
 clean: ## remove the environments and all that was generated
 	rm -rf .venv .venv-newest build dist *.egg-info
-	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache examples/output
+	rm -rf fuzz-findings .hypothesis .mypy_cache .pytest_cache .ruff_cache examples/output
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): $(INPUTS)

@@ -30,11 +30,19 @@ __all__ = [
     "assemble",
     "bytecode",
     "bytecode_pieces",
+    "compatible_version",
     "compile_and_load",
+    "compiled_memory",
     "current_version",
     "decomposed",
     "default_layout",
+    "elements_attribute",
+    "hlo_program",
+    "hlo_proto",
     "hlo_text_to_stablehlo",
+    "interpreted",
+    "interpreter_context",
+    "interprets_fft",
     "layout_of",
     "layout_text",
     "minimum_version",
@@ -113,6 +121,9 @@ class UnreadableModuleError(Exception):
         self.detail = detail
 
 
+_OF_ARTIFACTS: Final = re.compile(rb"vhlo|unrealized_conversion_cast")
+"""What stands in bytecode that the reader of artifacts makes something else of."""
+
 _POSITION: Final = re.compile(r'^loc\("[^"]*":(\d+):(\d+)\)$')
 
 
@@ -145,10 +156,17 @@ def read_module(context: ir.Context, source: str | bytes) -> ir.Module:
     try:
         if isinstance(source, str):
             return ir.Module.parse(source, context)
-        # Reads plain bytecode as well; ir.Module.parse would leave an artifact in vhlo.
+        if _OF_ARTIFACTS.search(source) is None:
+            return ir.Module.parse(source, context)
+        # It reads plain bytecode as well, in twice to three times the time that MLIR's own parser
+        # takes, which would leave an artifact in vhlo.
         module: ir.Module = stablehlo.deserialize_portable_artifact(context, source)
         module.operation.verify()
         return module
+    except MemoryError:
+        raise UnreadableModuleError(
+            "it asks for more memory than there is", None, None, ""
+        ) from None
     except (ir.MLIRError, ValueError) as error:
         reason, line, column = reports[0] if reports else (str(error), None, None)
         detail = "\n".join(r[0] for r in reports) or str(error)
@@ -159,6 +177,54 @@ def read_module(context: ir.Context, source: str | bytes) -> ir.Module:
     finally:
         handler.detach()
         context.emit_error_diagnostics = before
+
+
+def tried_bytecode(source: bytes) -> bytes:
+    """Nothing, once a module was read and written out as text, which may end the process.
+
+    Raises:
+        UnreadableModuleError: MLIR refuses it.
+    """
+    module = read_module(new_context(), source)
+    str(module)
+    _look_at_names(module)
+    return b""
+
+
+def tried_text(source: bytes) -> bytes:
+    """The same of a module in text.
+
+    Raises:
+        UnreadableModuleError: MLIR refuses it.
+    """
+    _look_at_names(read_module(new_context(), source.decode()))
+    return b""
+
+
+def _look_at_names(module: ir.Module) -> None:
+    """Asks for the names of all attributes: those that are no UTF-8 end the process."""
+
+    def look(operation: ir.Operation) -> ir.WalkResult:
+        pending: list[Any] = [operation.attributes]
+        while pending:
+            one = pending.pop()
+            if isinstance(one, ir.ArrayAttr):
+                pending += one
+                continue
+            if isinstance(one, ir.DictAttr):
+                names = [one[i].name for i in range(len(one))]
+            elif isinstance(one, ir.Attribute):
+                continue
+            else:
+                names = list(one)
+            for name in names:
+                try:
+                    pending.append(one[name])
+                except (KeyError, TypeError):  # out of order; or Python has no class for it
+                    continue
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
 
 
 def bytecode(module: ir.Module | ir.Operation) -> bytes:
@@ -234,7 +300,7 @@ def serialize_artifact(module: ir.Module, version: str, marks: Mapping[str, str]
     return artifact
 
 
-def decomposed(module: ir.Module) -> bytes:
+def decomposed(module: ir.Module | ir.Operation) -> bytes:
     """The portable artifact of a module, in which operations of chlo are said in StableHLO's.
 
     Raises:
@@ -279,6 +345,61 @@ def minimum_version() -> str:
     return version
 
 
+# The reference interpreter
+
+
+def interpreter_context() -> ir.Context:
+    """A fresh MLIR context that knows the interpreter's own operations besides all others.
+
+    One of them is `interpreter.probe`, which writes its operand to a file.
+    """
+    context = new_context()
+    stablehlo.register_interpreter_dialect(context)
+    return context
+
+
+def interpreted(
+    module: ir.Module, arguments: Sequence[ir.Attribute], folder: str = ""
+) -> list[Any]:
+    """What StableHLO's reference interpreter gives for `@main`: NumPy arrays, or views of MLIR's.
+
+    Of operations that it lacks the process is aborted, and of results whose elements MLIR has no
+    Python type for, such as complex ones.
+
+    Args:
+        module: of a context that `interpreter_context` made.
+        arguments: made by `elements_attribute`.
+        folder: an empty folder, in which each probe that is met writes a file `probeN.npy`, and a
+            line in `index.csv`: its name, its type, the file. Empty where there are no probes.
+    """
+    numpy: Any = importlib.import_module("numpy")
+    return [numpy.array(one) for one in stablehlo.eval_module(module, list(arguments), folder)]
+
+
+def interprets_fft() -> bool:
+    """Whether the interpreter has Fourier transforms of all kinds: not in 0.10."""
+    return tuple(map(int, current_version().split("."))) > (1, 17, 0)
+
+
+def elements_attribute(elements: Any, kind: ir.Type) -> ir.Attribute:
+    """The bytes of an array (a NumPy array of u8; of i1 a byte an element) as an attribute.
+
+    MLIR does not look whether they are as many as the type says.
+    """
+    if str(ir.RankedTensorType(kind).element_type) == "i1":
+        elements = elements.view("bool")
+    attribute: ir.Attribute = ir.DenseElementsAttr.get(elements, type=kind)
+    return attribute
+
+
+def compatible_version(weeks: int) -> str:
+    """The StableHLO version that jaxlibs of so many weeks ago read, 4 or 12 of them."""
+    asked = stablehlo.StablehloCompatibilityRequirement
+    requirement = {4: asked.WEEK_4, 12: asked.WEEK_12}[weeks]
+    version: str = stablehlo.get_version_from_compatibility_requirement(requirement)
+    return version
+
+
 # HLO text
 
 
@@ -291,9 +412,59 @@ def hlo_text_to_stablehlo(text: str) -> bytes:
     Raises:
         jax.errors.JaxRuntimeError: the text is not HLO.
     """
-    module = _xla_client.hlo.hlo_module_from_text(text)
-    code: bytes = _jax.mlir.hlo_to_stablehlo(module.as_serialized_hlo_module_proto())
+    code: bytes = _jax.mlir.hlo_to_stablehlo(hlo_proto(text))
     return code
+
+
+def hlo_proto(text: str) -> bytes:
+    """The HloModuleProto of HLO text.
+
+    Raises:
+        jax.errors.JaxRuntimeError: the text is not HLO.
+    """
+    proto: bytes = _xla_client.hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+    return proto
+
+
+_HLO_POSITION: Final = re.compile(r"was parsing (\d+):(\d+): error: (.*)")
+
+
+def hlo_program(source: bytes) -> bytes:
+    """The program in HLO text, or in an HloModuleProto, as `hlo_text_to_stablehlo` gives it.
+
+    Damaged HLO, and some that is right, ends the process.
+
+    Returns:
+        A line of JSON: "parameters", the shapes of the entry's parameters as XLA writes them, with
+        layouts, and "result", that of its result. Behind it the bytecode.
+
+    Raises:
+        UnreadableModuleError: XLA refuses it, or it can't be said in MLIR.
+    """
+    json: Any = importlib.import_module("json")
+    try:
+        code = source if is_hlo_proto(source) else hlo_proto(source.decode())
+        shape = _xla_client.XlaComputation(code).program_shape()
+        parameters = [str(one) for one in shape.parameter_shapes()]
+        head = {"parameters": parameters, "result": str(shape.result_shape())}
+        converted: bytes = _jax.mlir.hlo_to_stablehlo(code)
+    except UnicodeDecodeError:
+        raise UnreadableModuleError("its report is no text", None, None, "") from None
+    except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
+        report = str(error)
+        place = _HLO_POSITION.search(report)
+        if place is not None:
+            raise UnreadableModuleError(place[3], int(place[1]), int(place[2]), report) from None
+        lines = report.strip().splitlines() or ["no reason"]
+        raise UnreadableModuleError(
+            re.sub(r"^(?:[A-Z_]+: )+", "", lines[0]), None, None, report
+        ) from None
+    return bytes(json.dumps(head).encode() + b"\n" + converted)
+
+
+def is_hlo_proto(source: bytes) -> bool:
+    """Whether bytes that hold HLO are a protocol buffer, and not text: each begins with a name."""
+    return source.startswith(b"\n") and any(byte < 9 or 13 < byte < 32 for byte in source[:4096])
 
 
 def parsed_hlo_text(text: str) -> str:
@@ -508,6 +679,18 @@ def assemble(aval: Any, sharding: Any, arrays: Sequence[Any]) -> Any:
 def optimized_hlo_text(loaded: Any) -> str:
     """HLO text of what XLA made of a module."""
     return "\n".join(m.to_string() for m in loaded.hlo_modules())
+
+
+def compiled_memory(loaded: Any) -> dict[str, int]:
+    """The bytes that a LoadedExecutable takes on a device, by what for."""
+    stats = loaded.get_compiled_memory_stats()
+    return {
+        "arguments": stats.argument_size_in_bytes,
+        "results": stats.output_size_in_bytes,
+        "aliased": stats.alias_size_in_bytes,
+        "temporary": stats.temp_size_in_bytes,
+        "code": stats.generated_code_size_in_bytes,
+    }
 
 
 def put_in_layout(

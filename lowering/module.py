@@ -36,15 +36,25 @@ from builder.shape import (
     parse_shape,
 )
 from builder.shape_inference.check import flag
-from lowering import jaxlib_api, module_reader
+from lowering import jaxlib_api
 from lowering.entry_layouts import LAYOUT_MODE
 from lowering.errors import LoweringError, ModuleFileError, VersionError
-from lowering.exported import module_inside
 from lowering.flattening import leaf_paths
 from lowering.host_calls import PythonFunction
+from lowering.reading import module_reader
+from lowering.reading.exported import module_inside
+from lowering.reading.first_look import look_at_beginning
 from lowering.types import attribute_text, shape_of_type
 
-__all__ = ["StablehloModule", "load", "load_bytes"]
+__all__ = [
+    "Buffer",
+    "StablehloModule",
+    "from_bytes",
+    "load",
+    "load_bytes",
+    "read_file",
+    "write_whole",
+]
 
 PathLike = str | os.PathLike[str]
 Buffer = bytes | bytearray | memoryview
@@ -214,7 +224,7 @@ class StablehloModule:
             pieces = module_reader.sealed_bytecode(self.module)
         else:
             pieces = [self.artifact(version)]
-        _write_whole(name, pieces)
+        write_whole(name, pieces)
 
     def __str__(self) -> str:
         return self.text
@@ -300,7 +310,7 @@ _WRITING: Final = {
 }
 
 
-def _write_whole(name: str, pieces: list[bytes]) -> None:
+def write_whole(name: str, pieces: list[bytes]) -> None:
     """Writes a file so that under its name there is the old content or the new, never a part."""
     target = Path(name)
     temporary: Path | None = None
@@ -369,6 +379,8 @@ def load(path: PathLike) -> StablehloModule:
     """Reads a module from a file: text, bytecode or portable artifact, whatever its suffix.
 
     Files of other programs are read too, what `jax.export.Exported.serialize` writes among them.
+    A pipe or a device is no file, and not waited for. Large files that are something else are
+    refused by their first bytes.
     Bytecode that does not carry this library's checksum is tried in a helper process first, since
     damaged bytecode can crash MLIR; this takes some tenths of a second.
 
@@ -379,24 +391,72 @@ def load(path: PathLike) -> StablehloModule:
         ModuleFileError: the file can't be read, or holds no StableHLO module with a function
             ``@main``; carries path, line and column.
     """
-    name = _path_text(path, "load")
+    return from_bytes(*read_file(path, "load"))
+
+
+def read_file(path: Any, op: str) -> tuple[bytes, str]:
+    """The content of an ordinary file, and its name.
+
+    Raises:
+        ModuleFileError: it can't be read.
+        OperandError: `path`, given to `op`, is no path.
+    """
+    path = _path_text(path, op)
+    name = module_reader.named(path)
+    descriptor = None
     try:
-        # A pipe or a device would be waited for, or read, without end.
-        if not stat.S_ISREG(Path(name).stat().st_mode) and not Path(name).is_dir():
-            raise ModuleFileError(
-                f"{name}: can't be read: it is not an ordinary file\nfix: copy it into one",
-                path=name,
-            )
-        data = Path(name).read_bytes()
+        # A pipe or a device would be waited for, or read, without end. The flag is for what becomes
+        # one after it was looked at.
+        mode = Path(path).stat().st_mode
+        if not stat.S_ISDIR(mode):
+            descriptor = os.open(path, os.O_RDONLY | _OPENING)
+            mode = os.fstat(descriptor).st_mode
+        if descriptor is None or stat.S_ISDIR(mode):
+            raise _no_file(path, "is a directory", _folder_fix(path))
+        if not stat.S_ISREG(mode):
+            raise _no_file(path, "it is not an ordinary file", "copy it into one")
+        return _content(descriptor, path, op), path
     except OSError as error:
         raise ModuleFileError(
-            f"{name}: can't be read: {_reason(error, reading=True)}", path=name, detail=str(error)
+            f"{name}: can't be read: {_reason(error, reading=True)}", path=path, detail=str(error)
         ) from None
+    except ModuleFileError:
+        raise
     except ValueError as error:  # a zero byte in the name
-        raise ModuleFileError(
-            f"{name!r}: can't be read: {error}\nfix: name a file that can exist", path=name
-        ) from None
-    return _from_bytes(data, name)
+        raise _no_file(path, str(error), "name a file that can exist") from None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+_OPENING: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def _no_file(path: str, reason: str, fix: str) -> ModuleFileError:
+    """The error of what is there and is no file to read."""
+    name = module_reader.named(path)
+    return ModuleFileError(f"{name}: can't be read: {reason}\nfix: {fix}", path=path)
+
+
+def _folder_fix(path: str) -> str:
+    """What to do instead of reading a folder."""
+    if Path(path, "saved_model.pb").exists():
+        return "it is a SavedModel of TensorFlow: export StableHLO with the program that wrote it"
+    return _BOTH[errno.EISDIR]
+
+
+def _content(descriptor: int, path: str, op: str) -> bytes:
+    """All that is in a file, unless its beginning shows that it is no module."""
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        before = os.fstat(descriptor)
+        if op == "load":
+            look_at_beginning(file, before.st_size, module_reader.named(path), path)
+        # Files of the system (/proc) say that they are empty. In others there may be more by now.
+        data = file.read(before.st_size + 1) if before.st_size else file.read()
+    after = os.fstat(descriptor)
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise _no_file(path, "it changed meanwhile", "read it again when it is written")
+    return data
 
 
 def load_bytes(data: Buffer | str) -> StablehloModule:
@@ -423,17 +483,18 @@ def load_bytes(data: Buffer | str) -> StablehloModule:
         raise OperandError(
             f"load_bytes: expected bytes or text, got {type(data).__name__}{fix}", op="load_bytes"
         )
-    return _from_bytes(data, None)
+    return from_bytes(data, None)
 
 
-def _from_bytes(data: bytes, path: str | None) -> StablehloModule:
+def from_bytes(data: bytes, path: str | None) -> StablehloModule:
+    """The module in the content of a file; raises as `load`."""
     module = module_reader.read(module_inside(data) or data, path)
     return StablehloModule(module, _program_shape(module, path))
 
 
 def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
     """The signature of ``@main``, tuples and names from the attributes of `lower`."""
-    name = path or "the module"
+    name = module_reader.named(path)
 
     def refuse(reason: str) -> ModuleFileError:
         return ModuleFileError(f"{name}: {reason}", path=path)
@@ -510,7 +571,9 @@ def _per_value(
             values = ir.DictAttr(entry)
             for attribute, into in (("xlabuilder.name", names), (LAYOUT_MODE, layouts)):
                 if attribute in values:
-                    into[index] = attribute_text(values[attribute])
+                    # What no Python class is for (a location) can't even be taken out.
+                    with contextlib.suppress(TypeError):
+                        into[index] = attribute_text(values[attribute])
     return names, layouts
 
 

@@ -19,7 +19,8 @@ from jaxlib.mlir import ir
 import builder as xb
 import lowering
 from builder.workarounds import TRANSCENDENTAL
-from lowering import jaxlib_api, module_reader
+from lowering import jaxlib_api
+from lowering.reading import module_reader
 
 
 def flat(result: Any) -> list[Any]:

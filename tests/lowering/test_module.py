@@ -16,7 +16,8 @@ import pytest
 
 import builder as xb
 import lowering
-from lowering import ModuleFileError, VersionError, jaxlib_api, module_reader
+from lowering import ModuleFileError, VersionError, jaxlib_api
+from lowering.reading import helper_process, module_reader
 
 AFFINE = """\
 module @affine {
@@ -276,7 +277,7 @@ def test_no_permission(affine, tmp_path, monkeypatch):
         "fix: let this user write the file and its folder (chmod), or save elsewhere"
     )
     with monkeypatch.context() as patch:
-        patch.setattr(pathlib.Path, "read_bytes", refuse)
+        patch.setattr(os, "open", refuse)
         with pytest.raises(ModuleFileError) as caught:
             lowering.load(path)
     assert str(caught.value) == (
@@ -741,10 +742,10 @@ def test_data_that_look_like_a_checksum_and_its_attribute():
 
 def test_a_reader_that_dies_or_hangs(affine, monkeypatch, capfd):
     code = jaxlib_api.bytecode(affine.module)
-    monkeypatch.setattr(module_reader, "_HELPER", "import os; os.abort()")
+    monkeypatch.setattr(helper_process, "HELPER", "import os; os.abort()")
     assert "is not readable StableHLO: the bytecode contradicts itself" in refused(code)
-    monkeypatch.setattr(module_reader, "_HELPER_SECONDS", 0.3)
-    monkeypatch.setattr(module_reader, "_HELPER", "import time; time.sleep(30)")
+    monkeypatch.setattr(helper_process, "HELPER_SECONDS", 0.3)
+    monkeypatch.setattr(helper_process, "HELPER", "import time; time.sleep(30)")
     assert "reading it takes more than 0 seconds" in refused(code)
     assert capfd.readouterr() == ("", "")
 

@@ -29,7 +29,7 @@ from support import assert_identical
 import builder as xb
 import lowering
 from lowering import ModuleFileError
-from lowering.exported import module_inside
+from lowering.reading.exported import module_inside
 
 EXPORTED = Path(__file__).with_name("distances.jax_export")
 

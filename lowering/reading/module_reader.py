@@ -4,21 +4,17 @@ MLIR's reader of bytecode trusts its input: a truncated file is refused, but abo
 files with a single bit changed crashes the process, or keeps it busy for ever. So a module that
 this library writes carries a checksum, and one that carries none is read in a helper process
 first. That takes a few tenths of a second and is not needed for text, whose parser stands
-anything but brackets nested thousands deep.
+anything but what `text_limits` looks for.
 """
 
 from __future__ import annotations
 
 import io
 import itertools
-import json
-import os
 import re
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from jaxlib.mlir import ir
@@ -26,6 +22,9 @@ from jaxlib.mlir import ir
 from lowering import jaxlib_api
 from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import BYTECODE_MAGIC, UnreadableModuleError
+from lowering.reading.helper_process import HelperError, in_helper
+from lowering.reading.other_files import other_kind
+from lowering.reading.text_limits import Excess, risk, too_much
 from lowering.types import attribute_text
 
 __all__ = ["CHECKSUM_ATTRIBUTE", "read", "sealed_artifact", "sealed_bytecode"]
@@ -36,9 +35,6 @@ CHECKSUM_ATTRIBUTE: Final = "xlabuilder.checksum"
 _EMPTY_SEAL: Final = b"xlabuilder-crc32-00000000"
 _SEAL: Final = re.compile(rb"xlabuilder-crc32-(.{8})", re.DOTALL)
 _MARKS: Final = {CHECKSUM_ATTRIBUTE: _EMPTY_SEAL.decode()}
-
-MAX_NESTING: Final = 1000
-"""How deep brackets may nest in text. MLIR's parser recurses; at 10,000 it overflows the stack."""
 
 _DIALECTS: Final = frozenset({"builtin", "func", "stablehlo", "chlo", "mhlo", "sdy"})
 _QUANTIZED: Final = re.compile(r"!\"quant\"<\"([^\"]*)\">|!quant\.(\w+<[^>]*>)")
@@ -151,6 +147,13 @@ def _seal_holds(data: bytes) -> bool | None:
     return data[end - 8 : end] == b"%08x" % checksum
 
 
+def named(path: str | None) -> str:
+    """What a module out of this file, or out of memory, is called in messages, on one line."""
+    if path is None:
+        return "the module"
+    return path if path.isprintable() else repr(path)
+
+
 def read(data: bytes, path: str | None = None) -> ir.Module:
     """The module in these bytes: MLIR text, MLIR bytecode or a portable artifact; verified.
 
@@ -163,7 +166,7 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
     Raises:
         ModuleFileError: the bytes are no StableHLO module.
     """
-    name = path or "the module"
+    name = named(path)
     if not data.strip():
         raise ModuleFileError(f"{name}: is empty\nfix: save the module again", path=path)
     source = data if data.startswith(BYTECODE_MAGIC) else _text(data, name, path)
@@ -183,7 +186,11 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
                 path=path,
             )
         if holds is None:
-            _read_in_helper(source, name, path)
+            _read_in_helper(source, name, path, None)
+    else:
+        odd = risk(source)
+        if odd is not None:
+            _read_in_helper(source, name, path, odd)
     context = jaxlib_api.new_context()
     try:
         module = jaxlib_api.read_module(context, source)
@@ -203,9 +210,14 @@ def _is_whole(data: bytes) -> bool:
     MLIR would find this out as well; but truncated files are the commonest of all damaged ones,
     and this spares them the helper process.
     """
-    sections = _sections(lambda at, size: data[at : at + size], len(data))
+    return not truncated_bytecode(lambda at, size: data[at : at + size], len(data))
+
+
+def truncated_bytecode(part: Callable[[int, int], bytes], length: int) -> bool:
+    """Whether sections are missing, or don't fill the file; see `_sections`."""
+    sections = _sections(part, length)
     # Strings, dialects, attributes and types, their offsets, operations: no module lacks these.
-    return sections is not None and {kind for kind, _ in sections} >= {0, 1, 2, 3, 4}
+    return sections is None or not {kind for kind, _ in sections} >= {0, 1, 2, 3, 4}
 
 
 def _sections(part: Callable[[int, int], bytes], length: int) -> list[tuple[int, bool]] | None:
@@ -227,13 +239,15 @@ def _sections(part: Callable[[int, int], bytes], length: int) -> list[tuple[int,
         value = int.from_bytes(part(at, width), "little")
         return value >> (8 if width == 9 else width), at + width
 
-    found = []
+    found: list[tuple[int, bool]] = []
     try:
         _, at = number(len(BYTECODE_MAGIC))
         producer = part(at, _MOST_OF_A_NAME)
         at += producer.index(0) + 1
         while at < length:
             kind = part(at, 1)[0]
+            if any(kind & 0x7F == known for known, _ in found):
+                return None  # each is there once; of 3 GB of zeros this is known at once
             found.append((kind & 0x7F, kind > 0x7F))
             size, at = number(at + 1)
             if kind > 0x7F:
@@ -246,48 +260,57 @@ def _sections(part: Callable[[int, int], bytes], length: int) -> list[tuple[int,
     return found if at == length else None
 
 
+_KINDS: Final = "StableHLO text, MLIR bytecode or a portable artifact"
+
+
+def no_text(data: bytes, name: str, path: str | None, reason: str) -> ModuleFileError:
+    """The error of a file that is no text, nor anything else that can be read."""
+    kind = other_kind(data)
+    seems, fix = ("", None) if kind is None else (f"; it seems to be {kind[0]}", kind[1])
+    fix = fix or "give a file that StablehloModule.save wrote, or StableHLO of another program"
+    return ModuleFileError(f"{name}: is not {_KINDS}: {reason}{seems}\nfix: {fix}", path=path)
+
+
+def text_of(data: bytes, name: str, path: str | None) -> str:
+    """`data` as text.
+
+    Raises:
+        ModuleFileError: it is none.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        at = error.start
+        raise no_text(data, name, path, f"byte {at} (0x{data[at]:02x}) is no text") from None
+    if "\0" in text:
+        raise no_text(data, name, path, f"byte {data.index(0)} is zero")
+    return text
+
+
 def _text(data: bytes, name: str, path: str | None) -> str:
     """`data` as text that MLIR's parser can be given."""
-    kinds = "StableHLO text, MLIR bytecode or a portable artifact"
     if BYTECODE_MAGIC.startswith(data):
         raise ModuleFileError(
             f"{name}: is truncated, only {len(data)} bytes of bytecode are there\n"
             f"fix: copy or save the module again",
             path=path,
         )
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ModuleFileError(
-            f"{name}: is not {kinds}: byte {error.start} (0x{data[error.start]:02x}) is no text\n"
-            f"fix: give a file that StablehloModule.save wrote, or StableHLO of another program",
-            path=path,
-        ) from None
-    if "\0" in text:
-        raise ModuleFileError(
-            f"{name}: is not {kinds}: byte {data.index(0)} is zero\n"
-            f"fix: give a file that StablehloModule.save wrote, or StableHLO of another program",
-            path=path,
-        )
+    text = text_of(data, name, path)
     if text.lstrip().startswith("HloModule"):
         raise ModuleFileError(
-            f"{name}: is HLO text, not StableHLO\n"
-            f"fix: save the StableHLO module that the HLO text was printed from",
+            f"{name}: is HLO text, not StableHLO\nfix: lowering.from_hlo reads it",
             path=path,
         )
-    # Without the arrows, so that brackets come in pairs.
-    depth = deepest = 0
-    for bracket in re.sub(r'->|"[^"\\]*(?:\\.[^"\\]*)*"|[^][(){}<>"-]+|["-]', "", text):
-        if bracket in "([{<":
-            depth += 1
-            deepest = max(deepest, depth)
-        else:
-            depth -= 1
-    if deepest > MAX_NESTING:
+    if jaxlib_api.is_hlo_proto(data):
+        raise no_text(data, name, path, "its control characters are no text")
+    excess = too_much(text)
+    if excess is not None:
         raise ModuleFileError(
-            f"{name}: brackets are nested {deepest} deep, at most {MAX_NESTING} can be read\n"
-            f"fix: save it as bytecode, .mlirbc or .stablehlo, where there is no such limit",
+            f"{name}: line {excess.line}, column {excess.column}: {excess.reason}\n"
+            f"fix: {excess.fix}",
             path=path,
+            line=excess.line,
+            column=excess.column,
         )
     return text
 
@@ -440,53 +463,20 @@ def _place(location: str) -> tuple[int | None, int | None, str]:
     return line, column, f"line {line}, column {column}: "
 
 
-_HELPER_SECONDS = 20.0
-"""How long reading in the helper may take, besides a second for each megabyte."""
+def _read_in_helper(source: str | bytes, name: str, path: str | None, odd: Excess | None) -> None:
+    """Raises ModuleFileError unless another process can read the bytecode, or the text.
 
-# The helper is given jaxlib_api.py by its file name: importing the package would import jax.
-_HELPER: Final = """
-import importlib.util, json, sys
-arguments = json.loads(sys.argv[1])
-sys.path[:] = arguments["sys_path"]
-spec = importlib.util.spec_from_file_location("jaxlib_api", arguments["file"])
-api = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(api)
-try:
-    module = api.read_module(api.new_context(), sys.stdin.buffer.read())
-    str(module)
-    answer = None
-except api.UnreadableModuleError as error:
-    answer = [error.reason, error.detail]
-print(json.dumps({"refused": answer}))
-"""
-
-
-def _read_in_helper(source: bytes, name: str, path: str | None) -> None:
-    """Raises ModuleFileError unless another process can read the bytecode."""
+    Of a text, `odd` is what it is tried for.
+    """
     if not sys.executable:
         return
-    arguments = {"sys_path": sys.path, "file": str(Path(jaxlib_api.__file__).resolve())}
-    seconds = _HELPER_SECONDS + len(source) / 1e6
-    reason = detail = ""
+    task = "tried_bytecode" if isinstance(source, bytes) else "tried_text"
+    died = "the bytecode contradicts itself" if odd is None else odd.reason
+    data = source if isinstance(source, bytes) else source.encode()
     try:
-        finished = subprocess.run(
-            [sys.executable, "-I", "-c", _HELPER, json.dumps(arguments)],
-            input=source,
-            capture_output=True,
-            timeout=seconds,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        reason = f"reading it takes more than {seconds:.0f} seconds"
-    else:
-        try:
-            answer = json.loads(finished.stdout)
-        except ValueError:
-            reason = "the bytecode contradicts itself"
-            detail = finished.stderr.decode(errors="replace")
-        else:
-            if answer["refused"] is None:
-                return
-            reason, detail = answer["refused"]
-    raise _refused(name, path, source, reason, None, None, detail)
+        in_helper(task, data, died=died)
+    except HelperError as error:
+        line, column = error.line, error.column
+        if odd is not None and error.reason == died:
+            line, column = odd.line, odd.column
+        raise _refused(name, path, source, error.reason, line, column, error.detail) from None

@@ -7,11 +7,12 @@ that need not be installed; one field is found by four steps through the bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from lowering.jaxlib_api import BYTECODE_MAGIC
 
-__all__ = ["module_inside"]
+__all__ = ["module_inside", "place_of_module"]
 
 _MODULE: Final = 30
 """Where the offset of the field stands in the table of offsets: that of its 14th field.
@@ -20,17 +21,27 @@ Fields of such tables keep their places for good."""
 
 
 def module_inside(data: bytes) -> bytes | None:
-    """The portable artifact in a serialized Exported; None if the bytes are something else.
+    """The portable artifact in a serialized Exported; None if the bytes are something else."""
+    place = place_of_module(lambda at, size: data[at : at + size], len(data))
+    return None if place is None else data[place[0] : place[0] + place[1]]
+
+
+def place_of_module(part: Callable[[int, int], bytes], total: int) -> tuple[int, int] | None:
+    """Where the portable artifact begins in a serialized Exported, and how long it is.
+
+    Args:
+        part: gives so many bytes from a place on.
+        total: how many bytes there are.
 
     FlatBuffers Internals: Tables; Vectors.
     """
 
     def number(at: int, size: int, *, signed: bool = False) -> int:
-        if not 0 <= at <= len(data) - size:
+        if not 0 <= at <= total - size:
             raise IndexError
-        return int.from_bytes(data[at : at + size], "little", signed=signed)
+        return int.from_bytes(part(at, size), "little", signed=signed)
 
-    if data.startswith(BYTECODE_MAGIC):
+    if part(0, len(BYTECODE_MAGIC)) == BYTECODE_MAGIC:
         return None
     try:
         table = number(0, 4)
@@ -42,6 +53,6 @@ def module_inside(data: bytes) -> bytes | None:
         begin, length = vector + 4, number(vector, 4)
     except IndexError:
         return None
-    if not data.startswith(BYTECODE_MAGIC, begin) or begin + length > len(data):
+    if part(begin, len(BYTECODE_MAGIC)) != BYTECODE_MAGIC or begin + length > total:
         return None
-    return data[begin : begin + length]
+    return begin, length

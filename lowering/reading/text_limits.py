@@ -1,0 +1,148 @@
+"""What MLIR's parser of text does not stand: found before it is given the text.
+
+It recurses, and where it does so deeply enough it overflows the stack, which is the end of the
+process; and some texts of a few kilobytes mean a module that is larger than any memory.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+__all__ = ["Excess", "risk", "too_much"]
+
+MAX_NESTING: Final = 1000
+"""How deep brackets may nest in text. MLIR's parser recurses; at 10,000 it overflows the stack."""
+
+_MAX_EXPANSION: Final = 10_000_000
+"""How long the text may be that the name of an attribute or a type stands for."""
+
+_MAX_AFFINE: Final = 5000
+"""How long an affine map may be, in characters: its parser recurses too, without any brackets."""
+
+# Without the arrows, so that brackets come in pairs. A string ends at the latest with its line; it
+# is never tried again from within, which would take for ever where the last quote is missing.
+_TOKEN: Final = r'->|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|[^][(){}<>"-]+|-'
+_BRACKET: Final = r'->|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|([][(){}<>])'
+_MANY_DIMENSIONS: Final = r"<(?:[0-9?]+x){1000}"
+_LONG_LINE: Final = 2000
+"""A line of a thousand dimensions is longer."""
+_LONG_AFFINE: Final = rf"\baffine_(?:map|set)\s*<(?:[^>]|(?<=-)>){{{_MAX_AFFINE}}}"
+_NAMED: Final = r"[#!][A-Za-z_][\w.$-]*"
+
+
+_RETURN: Final = r'\bstablehlo\.return\b"?([^\n]*)'
+_TENSOR: Final = r"tensor<[^<>]*(?:<[^<>]*>[^<>]*)*>"
+_REST: Final = r"(?:\s*loc\(.*)?\s*(?:\}.*)?(?://.*)?$"
+_SOUND_RETURN: Final = rf"[^:]*(?::[\s(]*{_TENSOR}(?:\s*,\s*{_TENSOR})*(?:\)\s*->\s*\(\))?)?{_REST}"
+"""What stands behind `stablehlo.return` where all that it returns are tensors."""
+
+
+_QUOTED: Final = r'"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)(?:"(\s*=)?)?'
+_ODD_BYTE: Final = r"\\[89A-Fa-f][0-9A-Fa-f]"
+"""A byte above 127, escaped."""
+
+
+class Excess(NamedTuple):
+    """What is too much in a text, and where, counted from 1."""
+
+    line: int
+    column: int
+    reason: str
+    fix: str
+
+
+def too_much(text: str) -> Excess | None:
+    """What of a text MLIR's parser would die of, or be busy with for ever; None of a sound one."""
+    depth = deepest = 0
+    for bracket in re.sub(_TOKEN, "", text):
+        if bracket in "([{<":
+            depth += 1
+            if depth > deepest:
+                deepest = depth
+        else:
+            depth -= 1
+    if deepest > MAX_NESTING:
+        return _at(
+            text,
+            _where_deep(text),
+            f"brackets are nested {deepest} deep, at most {MAX_NESTING} can be read",
+            "save it as bytecode, .mlirbc or .stablehlo, where there is no such limit",
+        )
+    # The rest is looked for only where it can be: that takes a hundredth of the time of the above.
+    lines = text.split("\n")
+    if max(map(len, lines)) > _LONG_LINE:
+        many = re.search(_MANY_DIMENSIONS, text)
+        if many is not None:
+            fix = "give arrays fewer dimensions"
+            return _at(text, many.start(), "a type has a thousand dimensions or more", fix)
+    if "affine_" in text:
+        long = re.search(_LONG_AFFINE, text)
+        if long is not None:
+            reason = f"an affine map is longer than {_MAX_AFFINE} characters"
+            return _at(text, long.start(), reason, "leave it out; StableHLO has no use for one")
+    return _expansion(lines)
+
+
+def risk(text: str) -> Excess | None:
+    """What may be the end of the process that reads the text, or looks at what it has read.
+
+    It may be sound as well, and is to be tried in another process.
+
+    Where a loop's condition or the comparator of a sort returns something else than tensors,
+    StableHLO's verifier takes for granted that it gets one; other regions may return tokens. And
+    MLIR's Python does not bear names that are no UTF-8.
+    """
+    # The same ends of lines come again and again.
+    sound: set[str] = set()
+    for found in re.finditer(_RETURN, text):
+        rest = found[1].partition(":")[2]
+        if rest not in sound:
+            if re.fullmatch(_SOUND_RETURN, found[1]) is None:
+                return _at(text, found.start(), "a region must return tensors here", "")
+            sound.add(rest)
+    if "\\" in text:
+        # As above, no string is tried again from within.
+        for found in re.finditer(_QUOTED, text):
+            if found[2] is not None and re.search(_ODD_BYTE, found[1]) is not None:
+                return _at(text, found.start(), "a name that is no text in UTF-8", "")
+    return None
+
+
+def _at(text: str, place: int, reason: str, fix: str) -> Excess:
+    return Excess(text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place), reason, fix)
+
+
+def _where_deep(text: str) -> int:
+    """Where the first bracket stands that is nested too deep."""
+    depth = 0
+    for found in re.finditer(_BRACKET, text):
+        if found[1] is not None:
+            depth += 1 if found[1] in "([{<" else -1
+            if depth > MAX_NESTING:
+                return found.start()
+    return 0
+
+
+def _expansion(lines: list[str]) -> Excess | None:
+    """A name of an attribute or a type that stands for too much, by names of names.
+
+    Each of forty lines may name the one before twice: then the last stands for 2**40 of the first.
+    """
+    names = [(n, line) for n, line in enumerate(lines) if line.startswith(("#", "!"))]
+    if sum(line.count("#") + line.count("!") > 2 for _, line in names) < 20:
+        return None
+    sizes: dict[str, int] = {}
+    for number, line in names:
+        name, _, meaning = line.partition("=")
+        size = len(meaning) + sum(sizes.get(one, 0) for one in re.findall(_NAMED, meaning))
+        if size > _MAX_EXPANSION:
+            return Excess(
+                number + 1,
+                1,
+                f"{name.strip()[:80]} stands for more than {_MAX_EXPANSION:,} characters, by names "
+                f"of names",
+                "say less of it",
+            )
+        sizes[name.strip()] = size
+    return None

@@ -1,0 +1,83 @@
+"""Damages files for as long as is asked, and keeps those that the library does not bear.
+
+    python -m tests.fuzz --seconds 600 --seed 1 --samples FOLDER
+
+Exit status 1 if there were any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tests.fuzz import seeds
+from tests.fuzz.mutations import mutated
+from tests.fuzz.workers import Outcome, Worker, keep
+
+
+def main() -> int:
+    """Runs it; the number is the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long (600)")
+    parser.add_argument("--seed", type=int, default=None, help="where to begin; else the time")
+    parser.add_argument("--samples", type=Path, help="a folder with more files to damage")
+    parser.add_argument(
+        "--keep", type=Path, default=Path("fuzz-findings"), help="where to put them"
+    )
+    parser.add_argument("--again", type=Path, nargs="+", help="try these files, as they are")
+    given = parser.parse_args()
+    console = Console()
+    if given.again:
+        return _again(given.again, console)
+    seed = given.seed if given.seed is not None else int(time.time())
+    files = [*seeds.handful(), *seeds.examples()]
+    if given.samples is not None:
+        files += seeds.samples(given.samples)
+    console.print(f"seed {seed}, {len(files)} files to damage")
+    counted: Counter[str] = Counter()
+    bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    end = time.monotonic() + given.seconds
+    with Worker() as worker, bar:
+        task = bar.add_task("", total=given.seconds)
+        for number in itertools.count():
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            data = mutated(random.Random(f"{seed}-{number}"), files)
+            outcome = worker.outcome(data)
+            counted[outcome.kind] += 1
+            if outcome.is_defect and counted[outcome.kind] <= 5:
+                path = keep(given.keep, data, outcome)
+                bar.console.print(f"{outcome.kind}: {path}", soft_wrap=True, highlight=False)
+            if number % 20 == 0:
+                what = f"{number + 1} inputs, {len(_defects(counted))} kinds of defects"
+                bar.update(task, completed=given.seconds - left, description=what)
+    for kind, count in counted.most_common():
+        console.print(f"{count:8} {kind}", highlight=False)
+    return 1 if _defects(counted) else 0
+
+
+def _defects(counted: Counter[str]) -> list[str]:
+    return [kind for kind in counted if Outcome(kind, "").is_defect]
+
+
+def _again(paths: list[Path], console: Console) -> int:
+    found = False
+    with Worker() as worker:
+        for path in paths:
+            outcome = worker.outcome(path.read_bytes())
+            found |= outcome.is_defect
+            console.print(f"{path}: {outcome.kind}\n{outcome.message}", highlight=False)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

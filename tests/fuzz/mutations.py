@@ -1,0 +1,261 @@
+"""What becomes of a file on its way: cut off, flipped, mixed up, or edited by somebody in a hurry.
+
+All of it follows from the generator that is given, so that a seed names an input for good.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from lowering.jaxlib_api import BYTECODE_MAGIC
+
+__all__ = ["mutated", "truncated"]
+
+_TOKEN: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|[%@#!^][\w.$-]+|[A-Za-z_][\w.]*|\d+|->|\s+|.')
+_TENSOR: Final = re.compile(r"tensor<[^<>]*(?:<[^<>]*>)?[^<>]*>")
+_NUMBER: Final = re.compile(r"(?<![\w%@#])-?\d+(?![\w.])")
+_ATTRIBUTE: Final = re.compile(r"\b\w{1,40} ?= ?(?:\[[^\]\n]*\]|[\w.]+)")
+
+_NUMBERS: Final = (
+    "-9223372036854775808",
+    "-1",
+    "0",
+    "1",
+    "2",
+    "3",
+    "7",
+    "1000000",
+    "2147483648",
+    "99999999999",
+    "4611686018427387904",
+    "9223372036854775807",
+    "18446744073709551616",
+    "1e999",
+)
+_ELEMENTS: Final = (
+    *("i1", "i4", "i8", "i32", "i64", "ui2", "ui8", "ui64", "f16", "bf16", "f32", "f64", "index"),
+    *("f8E4M3FN", "f8E8M0FNU", "f4E2M1FN", "complex<f32>", "complex<f64>", "i7", "tf32", "none"),
+    "!quant.uniform<i8:f32, 1.0>",
+)
+_TYPES: Final = (
+    *("tensor<f32>", "tensor<0xf32>", "tensor<?xf32>", "tensor<*xf32>", "tensor<2x0x3xi32>"),
+    *("tensor<99999999999xf32>", "tensor<3037000500x3037000500xf32>", "tensor<1x1x1x1x1x1xf32>"),
+    *("tensor<?xf32, #stablehlo.bounds<4>>", "tensor<2xf32, #stablehlo.bounds<4>>"),
+    *("!stablehlo.token", "tuple<>", "tuple<tensor<f32>, tuple<tensor<i1>>>", "memref<2xf32>"),
+    *("vector<2xf32>", "f32", "index", "none", "() -> ()", "complex<tensor<f32>>", "!foo.bar"),
+    *("tensor<2xf32, #stablehlo.type_extensions<bounds = [?]>>", "tensor<2xf32, 5 : i32>"),
+)
+
+
+def truncated(data: bytes) -> list[bytes]:
+    """All beginnings of a file."""
+    return [data[:length] for length in range(len(data))]
+
+
+def mutated(draw: random.Random, files: Sequence[bytes]) -> bytes:
+    """One of these files, damaged in one place or in several."""
+    data = draw.choice(files)
+    for _ in range(draw.choice((1, 1, 1, 1, 1, 1, 2, 4))):
+        if data.startswith(BYTECODE_MAGIC):
+            change = draw.choice(_OF_BYTECODE)
+        else:
+            # What is still a text with a meaning gets furthest into the library.
+            change = draw.choice(_OF_TEXT if draw.random() < 0.92 else _OF_BYTES)
+        data = change(draw, data, files)
+    return data
+
+
+Mutation = Callable[[random.Random, bytes, Sequence[bytes]], bytes]
+
+
+def _span(draw: random.Random, length: int, most: int = 64) -> tuple[int, int]:
+    begin = draw.randrange(length + 1)
+    return begin, min(length, begin + draw.randint(1, most))
+
+
+# Bytes
+
+
+def _cut(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    return data[: draw.randrange(len(data) + 1)]
+
+
+def _flip(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    changed = bytearray(data)
+    for _ in range(draw.choice((1, 1, 2, 8)) if data else 0):
+        changed[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    return bytes(changed)
+
+
+def _set(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    begin, end = _span(draw, len(data), 4)
+    return (
+        data[:begin] + draw.choice((b"\0", b"\x01", b"\xff", b"\x7f")) * (end - begin) + data[end:]
+    )
+
+
+def _insert(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    begin = draw.randrange(len(data) + 1)
+    return data[:begin] + draw.randbytes(draw.choice((1, 1, 2, 9))) + data[begin:]
+
+
+def _delete(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    begin, end = _span(draw, len(data))
+    return data[:begin] + data[end:]
+
+
+def _duplicate(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    begin, end = _span(draw, len(data), 256)
+    return data[:end] + data[begin:end] * draw.choice((1, 1, 3)) + data[end:]
+
+
+def _swap(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    a, b, c, d = sorted(draw.randrange(len(data) + 1) for _ in range(4))
+    return data[:a] + data[c:d] + data[b:c] + data[a:b] + data[d:]
+
+
+def _splice(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    other = draw.choice(files)
+    return data[: draw.randrange(len(data) + 1)] + other[draw.randrange(len(other) + 1) :]
+
+
+# Bytecode: what keeps the sizes of the sections gets past the first look at them.
+
+
+def _number(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    """Another number in the place of one that takes one byte."""
+    changed = bytearray(data)
+    for _ in range(draw.choice((1, 1, 2, 4))):
+        places = [draw.randrange(len(data)) for _ in range(20)] if data else []
+        for place in places:
+            if changed[place] & 1:
+                number = (changed[place] >> 1) + draw.choice((-2, -1, 1, 2, draw.randrange(128)))
+                changed[place] = (number % 128) << 1 | 1
+                break
+    return bytes(changed)
+
+
+def _transplant(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    """Bytes of another place, of this file or another, in the place of as many."""
+    begin, end = _span(draw, len(data), 12)
+    other = draw.choice((data, draw.choice(files)))
+    start = draw.randrange(len(other) + 1)
+    piece = other[start : start + end - begin]
+    return data[:begin] + piece + data[begin + len(piece) :]
+
+
+# Text
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _tokens(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    """A token is deleted, said twice, exchanged with the next, or replaced by one of its kind."""
+    tokens = _TOKEN.findall(_decoded(data))
+    if not tokens:
+        return data
+    for _ in range(draw.choice((1, 1, 2))):
+        at = draw.randrange(len(tokens))
+        match draw.randrange(5):
+            case 0:
+                tokens[at] = ""
+            case 1:
+                tokens[at] *= 2
+            case 2:
+                other = draw.randrange(len(tokens))
+                tokens[at], tokens[other] = tokens[other], tokens[at]
+            case _:
+                others = _TOKEN.findall(_decoded(draw.choice(files)[:20000])) or [""]
+                alike = [one for one in others if one[:1].isalpha() == tokens[at][:1].isalpha()]
+                tokens[at] = draw.choice(alike or others)
+    return "".join(tokens).encode()
+
+
+def _replaced(
+    draw: random.Random, data: bytes, pattern: re.Pattern[str], replacement: str
+) -> bytes:
+    """One match replaced by a text; or all that are like it, which may give a sound program."""
+    text = _decoded(data)
+    found = list(pattern.finditer(text))
+    if not found:
+        return data
+    one = draw.choice(found)
+    if draw.random() < 0.6:
+        return text.replace(one[0], replacement).encode()
+    return (text[: one.start()] + replacement + text[one.end() :]).encode()
+
+
+def _type(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    there = _TENSOR.findall(_decoded(data)[:20000])
+    pool = there if there and draw.random() < 0.5 else _TYPES
+    return _replaced(draw, data, _TENSOR, draw.choice(pool))
+
+
+_ELEMENT: Final = re.compile(r"\b(?:u?i\d+|b?f\d+\w*|complex<f\d+>)\b")
+_OPERATION: Final = re.compile(r"\b(?:stablehlo|chlo|func|mhlo|sdy)\.\w+")
+_NAME: Final = re.compile(r"[%@#!^][\w.$-]+")
+_WORD: Final = re.compile(r"\b[a-z_]{3,}\b|\b[A-Z]{2,}\b")
+_SIZES: Final = re.compile(r"(?<=<)\d+(?=x)|(?<=x)\d+(?=x)")
+
+
+def _element(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    return _replaced(draw, data, _ELEMENT, draw.choice(_ELEMENTS))
+
+
+def _size(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    return _replaced(draw, data, _SIZES, draw.choice((*_NUMBERS[2:-2], "?", "4", "5")))
+
+
+def _integer(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    return _replaced(draw, data, _NUMBER, draw.choice(_NUMBERS))
+
+
+def _from_another(pattern: re.Pattern[str]) -> Mutation:
+    """Takes something that a pattern finds in one file to the place of such in another."""
+
+    def change(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+        others = pattern.findall(_decoded(draw.choice((data, draw.choice(files)))[:20000]))
+        return _replaced(draw, data, pattern, draw.choice(others)) if others else data
+
+    return change
+
+
+def _lines(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    lines = data.splitlines(keepends=True)
+    if not lines:
+        return data
+    at, other = draw.randrange(len(lines)), draw.randrange(len(lines))
+    match draw.randrange(4):
+        case 0:
+            del lines[at]
+        case 1:
+            lines.insert(other, lines[at])
+        case 2:
+            lines[at], lines[other] = lines[other], lines[at]
+        case _:
+            lines.insert(at, draw.choice(draw.choice(files).splitlines(keepends=True) or [b""]))
+    return b"".join(lines)
+
+
+def _brackets(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
+    at = draw.randrange(len(data) + 1)
+    added = draw.choice((b"{", b"}", b"(", b")", b"<", b">", b"[", b"]", b'"', b"^bb0:", b"//"))
+    return data[:at] + added * draw.choice((1, 1, 2, 5000)) + data[at:]
+
+
+_OF_BYTES: Final = (_cut, _flip, _flip, _set, _insert, _delete, _duplicate, _swap, _splice)
+_OF_BYTECODE: Final = (
+    *(_cut, _flip, _flip, _flip, _set, _insert, _delete, _duplicate, _swap, _splice),
+    *(_number, _number, _number, _number, _transplant, _transplant, _transplant),
+)
+_OF_TEXT: Final = (
+    *(_tokens, _type, _type, _element, _element, _size, _size, _integer, _integer, _integer),
+    *(_from_another(_OPERATION), _from_another(_OPERATION), _from_another(_NAME)),
+    *(_from_another(_ATTRIBUTE), _from_another(_ATTRIBUTE), _from_another(_WORD)),
+    *(_lines, _brackets, _splice),
+)

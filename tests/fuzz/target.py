@@ -1,0 +1,157 @@
+"""What is tried with a damaged file, and what may come of it.
+
+It may still be a program: then it is lowered again and verified. Or it is refused, by an error of
+this library that says where, in a few words. All else is a defect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+from unittest import mock
+
+import lowering
+from builder.errors import XlaError
+from lowering import hlo, jaxlib_api
+from lowering.hlo import is_hlo
+from lowering.reading import module_reader
+from lowering.reading.helper_process import HelperError
+
+__all__ = ["HANG_SECONDS", "REFUSED", "attempt", "reading_by_fork"]
+
+HANG_SECONDS: Final = 10.0
+"""How much CPU time an input may take."""
+
+REFUSED: Final = "refused"
+
+
+def attempt(data: bytes, path: str, stage: Callable[[str], None]) -> tuple[str, str]:
+    """What comes of a file with this content: a word ("ok", "refused", or another), and more.
+
+    Args:
+        data: the content.
+        path: where to write it.
+        stage: told what is done next, in a word.
+    """
+    Path(path).write_bytes(data)
+    try:
+        stage("load")
+        if is_hlo(data):
+            computation = lowering.from_hlo(Path(path))
+        else:
+            module = lowering.load(path)
+            stage("to_computation")
+            computation = lowering.to_computation(module)
+        stage("lower")
+        again = lowering.lower(computation)
+        stage("verify")
+        again.verify()
+    except XlaError as error:
+        return _judged(error, path)
+    except Exception as error:
+        return _defect(error)
+    return "ok", ""
+
+
+def _judged(error: XlaError, path: str) -> tuple[str, str]:
+    """Whether an error says what it has to."""
+    message = str(error)
+    if isinstance(error, lowering.ModuleFileError):
+        if not message.startswith(path):
+            return "nameless", f"without the file's name: {message}"
+        if error.line is not None and f"line {error.line}, column {error.column}" not in message:
+            return "placeless", f"without line {error.line}: {message}"
+    elif not isinstance(error, lowering.LoweringError):
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__} from {Path(frame.filename).name}", message
+    if len(message) > 4000:
+        return "long", message
+    return REFUSED, message
+
+
+def _defect(error: Exception) -> tuple[str, str]:
+    """The exception and the line of this library that it came out of."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        frame for frame in frames if "/builder/" in frame.filename or "/lowering/" in frame.filename
+    ]
+    last = (own or frames)[-1]
+    place = f"{Path(last.filename).name}:{last.name}"
+    return f"{type(error).__name__} in {place}", "".join(traceback.format_exception(error))[-4000:]
+
+
+@contextlib.contextmanager
+def reading_by_fork() -> Iterator[None]:
+    """What needs a helper is tried in a copy of this process, in 10 ms, not in one started anew."""
+    with (
+        mock.patch.object(module_reader, "in_helper", _read_in_a_copy),
+        mock.patch.object(hlo, "in_helper", _read_in_a_copy),
+    ):
+        yield
+
+
+def _read_in_a_copy(task: str, source: bytes, *, died: str) -> bytes:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS / 2)
+        refused, result = None, b""
+        try:
+            result = getattr(jaxlib_api, task)(source)
+        except jaxlib_api.UnreadableModuleError as error:
+            refused = [error.reason, error.line, error.column, error.detail]
+        with os.fdopen(writing, "wb") as answer:
+            answer.write(json.dumps({"refused": refused}).encode() + b"\n" + result)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        said = told.read()
+    os.waitpid(child, 0)
+    if not said:
+        raise HelperError(died)
+    head, _, result = said.partition(b"\n")
+    refused = json.loads(head)["refused"]
+    if refused is not None:
+        raise HelperError(*refused)
+    return result
+
+
+def main() -> None:
+    """Takes inputs from standard input, gives what comes of them on standard output.
+
+    An input is its length in 8 bytes and its content; an answer some lines, the last with a dot.
+    """
+    import faulthandler
+
+    faulthandler.enable()
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what others print is no answer
+
+    def say(line: str) -> None:
+        answers.write(line.replace("\\", "\\\\").replace("\n", "\\n") + "\n")
+        answers.flush()
+
+    with reading_by_fork(), tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder, "damaged.mlir"))
+        while head := sys.stdin.buffer.read(8):
+            data = sys.stdin.buffer.read(int.from_bytes(head, "little"))
+            # Kills by SIGPROF, whatever code runs then.
+            signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)
+            kind, message = attempt(data, path, say)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            say(f".{kind}")
+            say(message)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""A process that inputs are tried in, since they may be the death of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["Outcome", "Worker", "keep"]
+
+_ROOT: Final = Path(__file__).parents[2]
+_WALL_SECONDS: Final = 90.0
+"""When to give up on a process that takes no CPU time; of that it has less (see `target`)."""
+
+
+class Outcome(NamedTuple):
+    """What came of an input: "ok", "refused", or the word for a defect; and what was said."""
+
+    kind: str
+    message: str
+
+    @property
+    def is_defect(self) -> bool:
+        return self.kind not in ("ok", "refused")
+
+
+class Worker:
+    """A process that tries one input after the other; a new one when it has died."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed at the exit)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._errors.close()
+
+    def stop(self) -> None:
+        """Ends the process, if there is one."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+        self._process = None
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+            more = {"PYTHONPATH": os.pathsep.join(paths), "TF_CPP_MIN_LOG_LEVEL": "3"}
+            self._process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-m", "tests.fuzz.target"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env={**os.environ, **more},
+                cwd=_ROOT,
+            )
+        return self._process
+
+    def outcome(self, data: bytes) -> Outcome:
+        """What comes of a file with this content."""
+        process = self._started()
+        assert process.stdin is not None  # both are pipes
+        assert process.stdout is not None
+        self._errors.seek(0)
+        self._errors.truncate()
+        stage, said = "start", b""
+        try:
+            process.stdin.write(len(data).to_bytes(8, "little") + data)
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it is dead, which shows below
+        while True:
+            ready, _, _ = select.select([process.stdout], [], [], _WALL_SECONDS)
+            piece = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
+            said += piece
+            *lines, _ = said.decode(errors="replace").split("\n")
+            for number, line in enumerate(lines):
+                if line.startswith(".") and number + 1 < len(lines):
+                    message = lines[number + 1].replace("\\n", "\n").replace("\\\\", "\\")
+                    return Outcome(line[1:], message)
+                stage = line
+            if not piece:
+                break
+        return self._buried(stage, waited=not ready)
+
+    def _buried(self, stage: str, *, waited: bool) -> Outcome:
+        """What to say of a process that gave no answer."""
+        assert self._process is not None  # it was asked
+        status = signal.SIGPROF if waited else -self._process.wait()
+        self.stop()
+        self._errors.seek(0)
+        report = self._errors.read().decode(errors="replace")[-4000:]
+        if status == signal.SIGPROF:
+            return Outcome(f"hang in {stage}", report)
+        name = signal.Signals(status).name if status > 0 else f"exit status {-status}"
+        return Outcome(f"death by {name} in {stage}", report)
+
+
+def keep(folder: Path, data: bytes, outcome: Outcome) -> Path:
+    """Writes an input to a folder, and beside it what came of it."""
+    name = "".join(c if c.isalnum() else "_" for c in outcome.kind)
+    path = folder / f"{name}-{hashlib.sha256(data).hexdigest()[:12]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    path.with_name(f"{path.name}.txt").write_text(f"{outcome.kind}\n{outcome.message}\n")
+    return path

@@ -1,0 +1,132 @@
+"""Modules that MLIR reads and that can't be imported: found by `make fuzz`."""
+
+import pytest
+
+import lowering
+from lowering import LoweringError, ModuleFileError
+
+
+def module(body, argument="tensor<f32>", before=""):
+    return (
+        f"{before}func.func @main(%x: {argument}) -> {argument} {{\n"
+        f"{body}\n  return %x : {argument}\n}}\n"
+    )
+
+
+def refusal(text):
+    with pytest.raises(LoweringError) as caught:
+        lowering.to_computation(lowering.load_bytes(text))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("element", ["i64", "bf16", "complex<f32>"])
+def test_constants_of_more_bytes_than_can_be_counted(element):
+    value = "(1.0, 2.0)" if "complex" in element else "1.0" if "bf" in element else "1"
+    kind = f"tensor<9223372036854775807x{element}>"
+    message = refusal(module(f"  %0 = stablehlo.constant dense<{value}> : {kind}"))
+    assert message.startswith("to_computation: stablehlo.constant, recorded at -:2: it gives ")
+    assert message.endswith(", which has more bytes than can be counted")
+
+
+@pytest.mark.parametrize(
+    ("line", "column"), [(4294967295, 1), (2147483647, 1), (1, 4294967295), (0, 0)]
+)
+def test_lines_that_python_has_no_numbers_for(line, column):
+    text = module(f'  %0 = stablehlo.add %x, %x : tensor<f32> loc("a.py":{line}:{column})')
+    (_, added) = lowering.to_computation(lowering.load_bytes(text)).ops
+    assert added.opcode == "add"
+    assert "a.py" in str(added.source) or line == 0
+
+
+@pytest.mark.parametrize("dim", [9223372036854775807, 3])
+def test_torch_index_select_of_a_dimension_out_of_range(dim):
+    text = module(
+        "  %i = stablehlo.constant dense<0> : tensor<2xi32>\n"
+        f'  %0 = "stablehlo.torch_index_select"(%x, %i) {{dim = {dim} : i64, batch_dims = 0 : i64}}'
+        " : (tensor<2x3xf32>, tensor<2xi32>) -> tensor<2x2xf32>",
+        "tensor<2x3xf32>",
+    )
+    with pytest.raises((LoweringError, ModuleFileError), match=r"out of range|dim"):
+        lowering.to_computation(lowering.load_bytes(text))
+
+
+def test_types_that_are_nested_too_deep():
+    names = [f"!a{n + 1} = tuple<!a{n}>\n" for n in range(20_000)]
+    before = "".join(["!a0 = tuple<tensor<f32>>\n", *names])
+    call = "  %0 = stablehlo.custom_call @f() : () -> !a20000"
+    assert refusal(module(call, before=before)) == (
+        "to_computation: stablehlo.custom_call, recorded at -:20003: its types or attributes are "
+        "nested too deep"
+    )
+
+
+def test_a_type_is_not_quoted_at_length():
+    kind = "tuple<" * 500 + "tensor<f32>" + ">" * 500
+    with pytest.raises(ModuleFileError, match=r"tuple<tu\.\.\. is neither a tensor") as caught:
+        lowering.load_bytes(module("", kind))
+    assert len(str(caught.value)) < 500
+
+
+def test_names_of_parameters_that_are_the_same():
+    text = (
+        'func.func @main(%x: tensor<f32> {xlabuilder.name = "a"}, '
+        '%y: tensor<f32> {xlabuilder.name = "a"}) -> tensor<f32> {\n  return %x : tensor<f32>\n}\n'
+    )
+    found = lowering.to_computation(lowering.load_bytes(text))
+    assert found.program_shape.parameter_names == ("a", "a.1")
+
+
+def test_a_name_that_is_a_location():
+    """MLIR's Python has no class for it where an attribute is asked for."""
+    text = 'func.func @main(%x: tensor<f32> {xlabuilder.name = loc("a")}) { return }'
+    assert lowering.load_bytes(text).program_shape.parameter_names == ("arg0",)
+    assert refusal(text) == (
+        'to_computation: func.func: arg_attrs of @main can\'t be read: {xlabuilder.name = loc("a")}'
+    )
+
+
+LOOP = """\
+func.func @main(%p: KIND, %a: tensor<i32>) -> tensor<i32> {
+  %0 = stablehlo.while(%b = %a) : tensor<i32> cond {
+    stablehlo.return %p : KIND
+  } do {
+    stablehlo.return %b : tensor<i32>
+  }
+  return %0 : tensor<i32>
+}
+"""
+
+
+def test_a_condition_that_is_no_tensor():
+    """StableHLO's verifier dies of it."""
+    with pytest.raises(ModuleFileError) as caught:
+        lowering.load_bytes(LOOP.replace("KIND", "!stablehlo.token"))
+    assert str(caught.value) == (
+        "the module: line 3, column 5: not StableHLO: a region must return tensors here"
+    )
+    assert (caught.value.line, caught.value.column) == (3, 5)
+    assert lowering.load_bytes(LOOP.replace("KIND", "tensor<i1>")).name == "main"
+
+
+def test_tokens_may_be_returned():
+    text = module(
+        "  %p = stablehlo.constant dense<true> : tensor<i1>\n"
+        "  %t = stablehlo.create_token : !stablehlo.token\n"
+        '  %0 = "stablehlo.if"(%p) ({ stablehlo.return %t : !stablehlo.token\n'
+        "  }, { stablehlo.return %t : !stablehlo.token\n"
+        "  }) : (tensor<i1>) -> !stablehlo.token"
+    )
+    found = lowering.to_computation(lowering.load_bytes(text))
+    assert "conditional" in [op.opcode for op in found.ops]
+
+
+def test_names_that_are_no_text():
+    """MLIR's Python ends the process where it is asked for them."""
+    text = 'func.func @main(%x: tensor<f32> {"foo.\\FF" = 1 : i32}) { return }'
+    with pytest.raises(ModuleFileError) as caught:
+        lowering.load_bytes(text)
+    assert str(caught.value).endswith(
+        "line 1, column 34: not StableHLO: a name that is no text in UTF-8"
+    )
+    named = 'func.func @main(%x: tensor<f32> {foo.bar = "\\FF"}) { return }'
+    assert lowering.load_bytes(named).name == "main"

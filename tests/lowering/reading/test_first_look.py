@@ -1,0 +1,145 @@
+"""Large files that are no modules, refused by their beginnings; files that change."""
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+import lowering
+from lowering import ModuleFileError, module
+from lowering.jaxlib_api import BYTECODE_MAGIC
+from lowering.reading.first_look import look_at_beginning
+
+MAIN = "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  return %x : tensor<f32>\n}\n"
+SIZE = 3 << 30
+
+
+def refused(path):
+    with pytest.raises(ModuleFileError) as caught:
+        lowering.load(path)
+    assert caught.value.path == str(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    return message.removeprefix(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("beginning", "message"),
+    [
+        (b"", "is not StableHLO text, MLIR bytecode or a portable artifact: byte 0 is zero\nfix: "),
+        (
+            b"module {\n" * 1000,
+            "is not StableHLO text, MLIR bytecode or a portable artifact: byte 9",
+        ),
+        (BYTECODE_MAGIC, f"is truncated or damaged: its {SIZE} bytes of bytecode do not add up\n"),
+        (
+            b"\x1f\x8b\x08",
+            "portable artifact: byte 1 (0x8b) is no text; it seems to be a gzip file",
+        ),
+        (
+            b"hello world\n" * 10000,
+            "line 1, column 1: not StableHLO: no operation begins with 'hel",
+        ),
+        (
+            b"\n// by\n\n " + b"12,7 " * 20000,
+            "line 4, column 2: not StableHLO: no operation begins",
+        ),
+        (
+            b"x = 1" * 20000,
+            "line 1, column 1: not StableHLO: no operation begins with 'x'\nfix: give",
+        ),
+        ("\u20ac".encode() * 30000, "line 1, column 1: not StableHLO: no operation begins with"),
+    ],
+)
+def test_a_file_of_three_gigabytes_is_not_read(tmp_path, beginning, message):
+    path = tmp_path / "large.mlir"
+    with path.open("wb") as file:
+        file.write(beginning)
+        file.truncate(SIZE)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert message in refused(path)
+    # In KB: of the file at most its beginning was in memory.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
+@pytest.mark.parametrize("padding", ["// a comment\n", "\n", "// \u20ac\n"])
+def test_large_files_that_are_modules_are_read(tmp_path, padding):
+    text = padding * 150_000
+    path = tmp_path / "large.mlir"
+    path.write_text(text + MAIN)
+    assert len(text) > 100_000
+    assert lowering.load(path).name == "main"
+    bytecode = lowering.load_bytes(MAIN).bytecode
+    path.write_bytes(bytecode)
+    assert lowering.load(path).name == "main"
+
+
+def test_a_large_exported_is_looked_into(tmp_path):
+    """The module is the last of the fields there, behind what may be zeros."""
+    sound = Path(__file__).parent.with_name("importer") / "distances.jax_export"
+    path = tmp_path / "large.jax_export"
+    path.write_bytes(sound.read_bytes() + bytes(2 << 20))
+    with path.open("rb") as file:
+        look_at_beginning(file, path.stat().st_size, "it", "it")
+        assert file.read() == path.read_bytes()
+    path.write_bytes(bytes(2 << 20))
+    with path.open("rb") as file, pytest.raises(ModuleFileError, match=r"^it: is not StableHLO"):
+        look_at_beginning(file, path.stat().st_size, "it", "it")
+
+
+def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "growing.mlir"
+    path.write_text(MAIN)
+    look = module.look_at_beginning
+
+    def look_and_write(*arguments):
+        look(*arguments)
+        with path.open("a") as file:
+            file.write("// more\n")
+
+    monkeypatch.setattr(module, "look_at_beginning", look_and_write)
+    assert refused(path) == (
+        "can't be read: it changed meanwhile\nfix: read it again when it is written"
+    )
+
+
+def test_what_is_no_file(tmp_path):
+    assert refused(Path("/dev/zero")) == (
+        "can't be read: it is not an ordinary file\nfix: copy it into one"
+    )
+    (tmp_path / "saved_model.pb").write_bytes(b"")
+    assert refused(tmp_path) == (
+        "can't be read: is a directory\n"
+        "fix: it is a SavedModel of TensorFlow: export StableHLO with the program that wrote it"
+    )
+
+
+def test_a_file_that_becomes_a_pipe_is_not_waited_for(tmp_path, monkeypatch):
+    path = tmp_path / "pipe.mlir"
+    path.write_text(MAIN)
+    real = os.open
+
+    def replaced_by_a_pipe(name, flags, *more):
+        path.unlink()
+        os.mkfifo(path)
+        return real(name, flags, *more)
+
+    monkeypatch.setattr(os, "open", replaced_by_a_pipe)
+    assert "it is not an ordinary file" in refused(path)
+
+
+def test_a_file_that_says_it_is_empty():
+    """As those of /proc do, which have content all the same."""
+    assert refused(Path("/proc/self/status")).startswith("line 1, column ")
+
+
+def test_names_of_several_lines_are_quoted(tmp_path):
+    path = tmp_path / "a\nb.mlir"
+    path.write_text("what")
+    with pytest.raises(ModuleFileError) as caught:
+        lowering.load(path)
+    assert str(caught.value).startswith(f"{str(path)!r}: line 1, column 1: ")
+    assert caught.value.path == str(path)
+    with pytest.raises(ModuleFileError, match=r"can't be read: no such file"):
+        lowering.load(tmp_path / "c\nd")

@@ -1,0 +1,93 @@
+"""Texts that MLIR's parser dies of, or is busy with for ever."""
+
+import pytest
+
+import lowering
+from lowering import ModuleFileError
+from lowering.reading.text_limits import too_much
+
+MAIN = "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  return %x : tensor<f32>\n}\n"
+
+
+def refused(text):
+    with pytest.raises(ModuleFileError) as caught:
+        lowering.load_bytes(text)
+    error = caught.value
+    assert f"line {error.line}, column {error.column}: " in str(error)
+    return str(error).partition(": ")[2], error.line, error.column
+
+
+def test_brackets_nested_too_deep_have_a_place():
+    text = MAIN + '// "((("\n' + "[" * 1100
+    message, *place = refused(text)
+    assert "brackets are nested 1100 deep, at most 1000 can be read\nfix: save it as" in message
+    assert place == [5, 1001]
+
+
+def test_a_missing_quote_takes_no_time():
+    """Each quote of 300,000 would be tried as a beginning, to the end of the text."""
+    message, *place = refused('"' + '\\"' * 300_000)
+    assert "expected '\"' in string literal" in message
+    assert place == [1, 600_002]
+
+
+def test_a_quote_in_a_comment_ends_with_the_line():
+    text = f'// it"s\n{MAIN}' + "}{" * 10 + '// "\n' + "{" * 1100
+    assert too_much(text).reason.startswith("brackets are nested 1100 deep")
+
+
+@pytest.mark.parametrize("count", [1000, 300_000])
+def test_a_type_of_many_dimensions(count):
+    text = "func.func @main(%x: tensor<2" + "x2" * count + "xf32>) { return }"
+    message, *place = refused(text)
+    assert message.endswith(
+        "a type has a thousand dimensions or more\nfix: give arrays fewer dimensions"
+    )
+    assert place == [1, 27]
+
+
+def test_a_type_of_some_dimensions():
+    kind = "tensor<" + "1x" * 400 + "f32>"
+    text = MAIN.replace("tensor<f32>", kind)
+    assert lowering.load_bytes(text).program_shape.result.rank == 400
+
+
+@pytest.mark.parametrize("piece", ["-", "- ", "d0 + ", "2 * "])
+def test_a_long_affine_map(piece):
+    text = f"module attributes {{foo.bar = affine_map<(d0) -> ({piece * 100_000}d0)>}} {{}}"
+    message, *place = refused(text)
+    assert "an affine map is longer than 5000 characters\nfix: leave it out" in message
+    assert place == [1, text.index("affine") + 1]
+
+
+def test_the_longest_affine_map_can_be_read():
+    inside = "-" * 4900 + "d0"
+    module = lowering.load_bytes(
+        MAIN.replace("{\n", f"attributes {{foo.bar = affine_map<(d0) -> ({inside})>}} {{\n", 1)
+    )
+    assert "affine_map" in module.text
+
+
+@pytest.mark.parametrize(
+    ("mark", "first", "next_one"),
+    [
+        ("#", '"x"', "[{0}, {0}]"),
+        ("!", "tuple<tensor<f32>>", "tuple<{0}, {0}>"),
+        ("#", 'loc("x")', "loc(callsite({0} at {0}))"),
+    ],
+)
+def test_names_of_names_that_stand_for_too_much(mark, first, next_one):
+    lines = [f"{mark}a0 = {first}\n"]
+    lines += [f"{mark}a{n + 1} = {next_one.format(f'{mark}a{n}')}\n" for n in range(40)]
+    text = "".join(lines) + MAIN
+    message, line, column = refused(text)
+    assert " stands for more than 10,000,000 characters, by names of names\nfix: " in message
+    assert column == 1
+    assert f"{mark}a{line - 1} " in message
+    # As many as stand for less are read.
+    assert lowering.load_bytes("".join(lines[: line - 5]) + MAIN).name == "main"
+
+
+def test_a_sound_text_is_not_too_much():
+    assert too_much(MAIN) is None
+    assert too_much("") is None

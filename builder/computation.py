@@ -6,11 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from builder.errors import OperandError
-from builder.shape import Shape, interned_program_shape
+from builder.aliasing import BufferDonor, InputOutputAlias
+from builder.annotations import Annotations
+from builder.errors import BuilderError, OperandError, shown
+from builder.shape import Shape, ShapeLike, interned_program_shape
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
+
+if TYPE_CHECKING:
+    from builder.inspection.diff import ComputationDiff
+    from builder.inspection.stats import ComputationStats
+    from builder.inspection.table import OpTable
+    from builder.rewriting.replacing import Replacement
 
 __all__ = ["XlaComputation"]
 
@@ -46,6 +54,12 @@ class XlaComputation:
         program_shape: shapes and names of the parameters, and the shape of the result, with the
             layouts in which they come in and go out.
         signature: the same without layouts: what ops see that apply the computation.
+        aliases: the results that are written to the memory of arguments, as
+            `XlaBuilder.setup_alias` said, in the order of the results. Like donors they are facts
+            of the program that is entered here: where another computation applies this one they
+            are not looked at, as XLA does not.
+        donors: the other arguments whose memory the program may use.
+        annotations: what a module of another program said for other compilers; None if nothing.
 
     `str(computation)` is its HLO text.
 
@@ -69,6 +83,9 @@ class XlaComputation:
         "_applications",
         "_called",
         "_users",
+        "aliases",
+        "annotations",
+        "donors",
         "name",
         "ops",
         "parameters",
@@ -85,11 +102,18 @@ class XlaComputation:
         root: XlaOp,
         parameters: Sequence[XlaOp],
         result: Shape | None = None,
+        *,
+        aliases: tuple[InputOutputAlias, ...] = (),
+        donors: tuple[BufferDonor, ...] = (),
+        annotations: Annotations | None = None,
     ) -> None:
         self.name = name
         self.ops = ops
         self.root = root
         self.parameters = tuple(parameters)
+        self.aliases = aliases
+        self.donors = donors
+        self.annotations = annotations
         shape = self.program_shape = interned_program_shape(
             tuple([p.attributes.get("shape_with_layout", p.shape) for p in self.parameters]),
             root.shape if result is None else result,
@@ -126,6 +150,10 @@ class XlaComputation:
     def users(self, op: XlaOp) -> tuple[XlaOp, ...]:
         """The ops that take `op` as an operand, each once, in the order of recording.
 
+        Raises:
+            BuilderError: an op of another computation, or of one that an op here applies.
+            OperandError: no op.
+
         Example:
             >>> import builder as xb
             >>> b = xb.XlaBuilder()
@@ -135,6 +163,7 @@ class XlaComputation:
             >>> [u.opcode for u in c.users(x)], c.users(c.root)
             (['add'], ())
         """
+        self._need_own("users", op)
         if self._users is None:
             lists: list[list[XlaOp]] = [[] for _ in self.ops]
             for user in self.ops:
@@ -144,6 +173,23 @@ class XlaComputation:
                         found.append(user)
             self._users = [tuple(found) for found in lists]
         return self._users[op.id]
+
+    def _need_own(self, method: str, op: XlaOp) -> None:
+        """Raises if `op`, given to a method, is no op of this computation."""
+        if type(op) is not XlaOp:
+            raise OperandError(
+                f"{method}: op must be an XlaOp, got {type(op).__name__}: {shown(op, 80)}\n"
+                f"fix: one of computation.ops; computation.find(...) looks for some",
+                op=method,
+            )
+        if not (op.id < len(self.ops) and self.ops[op.id] is op):
+            raise BuilderError(
+                f"{method}: op must be one of computation {self.name!r}, got one of "
+                f"{op.builder.name!r}\n  {op!r}\n"
+                f"fix: ask the computation that the op stands in",
+                op=method,
+                shapes={"op": op.shape},
+            )
 
     def post_order(self) -> Iterator[XlaOp]:
         """The ops that the root depends on, each once, operands before users."""
@@ -194,6 +240,222 @@ class XlaComputation:
                     order[current] = None
         self._called = tuple(order)
         return self._called
+
+    def replace(self, function: Replacement, *, nested: bool = False) -> XlaComputation:
+        """The computation recorded again, with some ops replaced by others.
+
+        The function is asked for each op in the order of recording. What it records stays, before
+        the op if that is kept. Names, source lines, shardings and frontend attributes go along; an
+        op that stands for another has those of the other that it has not itself, but the line. Ops
+        that nothing uses any more stay as well, as everywhere: XLA leaves out what has no effect.
+
+        Args:
+            function: called with an op and its operands in the new computation. It returns None to
+                keep the op, or the op that stands in its place: one of the operands, or one that it
+                records on them. ``operands.builder`` records constants; ``operands.keep()`` records
+                the op as it was, on the new operands, and gives it.
+            nested: whether the function is also asked for the ops of the computations that ops
+                apply, and those apply, each once, callees before callers.
+
+        Returns:
+            A computation of the same program shape, with the same aliases and donors. A parameter
+            stays, whatever else is given to those that use it. Applied computations in which
+            nothing changes are shared.
+
+        Raises:
+            ShapeInferenceError: what is to stand in the place of an op has another shape.
+            BuilderError: it is an op of another builder; or the function recorded a parameter.
+            OperandError: it is no op; or `function` is no callable.
+
+        Example:
+            >>> import builder as xb
+            >>> @xb.computation(xb.f32[4])
+            ... def model(x):
+            ...     return xb.neg(xb.log(x))
+            >>> def log1p(op, operands):
+            ...     if op.opcode == "log":
+            ...         return xb.log1p(operands[0])
+            >>> [op.opcode for op in model.replace(log1p).ops]
+            ['parameter', 'log_plus_one', 'negate']
+        """
+        from builder.rewriting.replacing import replace  # it builds on this class
+
+        return replace(self, function, nested=nested)
+
+    def extract(
+        self, ops: XlaOp | Sequence[XlaOp], *, inputs: XlaOp | Sequence[XlaOp] | None = None
+    ) -> XlaComputation:
+        """The part of the computation that gives some of its values.
+
+        It holds what they need and nothing else: of ops with side effects those that they depend
+        on, for instance by a token. So a wrong value can be traced: half of a model is run by
+        itself, and then the half of that which is wrong.
+
+        Args:
+            ops: what to give: an op of this computation, or several in a sequence.
+            inputs: ops whose values are parameters of the part, in this order; what is behind them
+                is cut off. Of an input without a name the parameter is called "OPCODE_NUMBER".
+
+        Returns:
+            A computation called "NAME_part". Its parameters are the inputs, used or not, and then
+            those of this computation that are needed without passing an input; these keep their
+            names and layouts. It gives the value of the op, or for a sequence a tuple, in default
+            layouts. It has no aliases and no donors.
+
+        Raises:
+            BuilderError: an op of another computation, or of one that an op here applies.
+            OperandError: no op, or one that is twice among the inputs.
+
+        Example:
+            >>> import builder as xb
+            >>> @xb.computation(xb.f32[4], xb.f32[4])
+            ... def model(x, y):
+            ...     return xb.exp(x * y) + y
+            >>> _, _, product, exponential, total = model.ops
+            >>> model.extract(exponential).program_shape
+            (x: f32[4], y: f32[4]) -> f32[4]
+            >>> model.extract([exponential, total], inputs=product).program_shape
+            (multiply_2: f32[4], y: f32[4]) -> (f32[4], f32[4])
+        """
+        from builder.rewriting.extracting import extract  # it builds on this class
+
+        return extract(self, ops, inputs=inputs)
+
+    def table(self, *, nested: bool = False, limit: int | None = 40) -> OpTable:
+        """The ops as a table: number, opcode, shape, operands, name, source line, attributes.
+
+        Args:
+            nested: whether the computations that ops apply, and those apply, follow, each under
+                its name. They stand after those that apply them.
+            limit: how many ops from the beginning and from the end of a computation are drawn when
+                the table is printed; None for all. The table itself has all of them.
+
+        Returns:
+            A sequence of `OpRow`, which are made when they are looked at.
+
+        Raises:
+            ShapeInferenceError: `limit` is negative or no number.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> x = b.parameter(xb.f32[2, 3], "x")
+            >>> c = b.build(xb.transpose(x, [1, 0]))
+            >>> for row in c.table():
+            ...     print(row.number, row.opcode, row.shape, row.operands, row.attributes)
+            0 parameter f32[2,3] () number=0
+            1 transpose f32[3,2] (0,) dimensions={1,0}
+        """
+        from builder.inspection.table import table_of  # it builds on this class
+
+        return table_of(self, nested=nested, limit=limit)
+
+    def stats(self) -> ComputationStats:
+        """What the computation costs: ops, parameters, FLOPs and bytes, by opcode and in all.
+
+        FLOPs, transcendental functions and bytes are those of XLA's HloCostAnalysis: what the ops
+        do as they are written, before a compiler fuses or leaves out any. Each op reads its
+        operands and writes its result. A multiplication and an addition are two FLOPs; operations
+        on integers count too. What XLA leaves open is said in `builder.inspection.costs`.
+
+        Computations are counted as often as they are applied: a reducer for each element that goes
+        away, the body of a loop as often as it runs where that is seen from its condition and body
+        (``stats.loops`` says it) and else once, of a `conditional` the most expensive branch.
+
+        Returns:
+            Its fields are numbers; `print` draws a table by FLOPs, and `as_dict` is for JSON.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> x, y = b.parameter(xb.f32[64, 32]), b.parameter(xb.f32[32, 16])
+            >>> b.build(x @ y).stats().flops == 2 * 64 * 32 * 16
+            True
+        """
+        from builder.inspection.stats import stats_of  # it builds on this class
+
+        return stats_of(self)
+
+    def find(
+        self,
+        opcode: str | None = None,
+        *,
+        name: str | None = None,
+        shape: ShapeLike | None = None,
+        source: str | None = None,
+        where: Callable[[XlaOp], bool] | None = None,
+        nested: bool = False,
+    ) -> tuple[XlaOp, ...]:
+        """The ops that are all of what is asked for, in the order of recording.
+
+        Args:
+            opcode: the opcode, or a pattern as of file names: "reduce*".
+            name: the op's name, or a pattern.
+            shape: the shape of the result, or its text. One without layouts is compared with the
+                ops' shapes, which have none; one with layouts with those that parameters ask for.
+            source: the file that recorded the op, or its last parts, with or without a line:
+                "model.py", "layers/attention.py:12".
+            where: called with each op that is the rest; whether it is among them.
+            nested: whether computations that ops apply, and those apply, are searched as well,
+                after this one.
+
+        Raises:
+            OperandError: no op has such an opcode (the message says which are near); or an argument
+                is not of its type.
+            ShapeTextError: `shape` is no text of a shape.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> x = b.parameter(xb.f32[4], "x")
+            >>> c = b.build(xb.reduce(xb.exp(x), 0.0, xb.add, dimensions=[0]))
+            >>> [op.opcode for op in c.find("r*")], c.find(shape="f32[]", nested=True)[0].opcode
+            (['reduce'], 'constant')
+            >>> [op.opcode for op in c.find(where=lambda op: not op.operands)]
+            ['parameter', 'constant']
+        """
+        from builder.inspection.find import found_in  # it builds on this class
+
+        return found_in(
+            self, opcode, name=name, shape=shape, source=source, where=where, nested=nested
+        )
+
+    def diff(self, other: XlaComputation, *, metadata: bool = False) -> ComputationDiff:
+        """What differs between this computation and another, compared as graphs.
+
+        Ops are the same where their inputs, or what is made of them, are the same; the order of
+        recording does not count, nor do the names of computations. An op that is in both and says
+        something else (an attribute, a shape, a constant's value, other operands) has changed; the
+        ops before and after it have not. Ops without users are compared too.
+
+        Args:
+            other: the computation to compare with.
+            metadata: whether names and source lines count.
+
+        Returns:
+            A `ComputationDiff`: true where something differs, with the ops that are only here
+            (`removed`), only there (`added`), and `changed`.
+
+        Raises:
+            OperandError: `other` is no XlaComputation.
+
+        Example:
+            >>> import builder as xb
+            >>> @xb.computation(xb.f32[4])
+            ... def one(x):
+            ...     return xb.exp(x) + 1
+            >>> @xb.computation(xb.f32[4])
+            ... def other(x):
+            ...     return xb.exp(x) + 2
+            >>> one.diff(one).equal
+            True
+            >>> for change in one.diff(other).changed:
+            ...     print(change.before.opcode, *change.differences)
+            constant value: 1 -> 2
+        """
+        from builder.inspection.diff import diff_of  # it builds on this class
+
+        return diff_of(self, other, metadata=metadata)
 
     def to_hlo_text(self, *, metadata: bool = False) -> str:
         """HLO text that XLA's parser accepts.

@@ -21,6 +21,7 @@ from functools import lru_cache
 from builder.attributes import ScatterDimensionNumbers
 from builder.frozen import frozen
 from builder.shape import ArrayShape, Shape, intern_array
+from builder.workarounds import is_written_out
 from builder.xla_op import XlaOp
 
 __all__ = ["ScatterForm", "scatter_form"]
@@ -71,6 +72,8 @@ class ScatterForm:
 
 def scatter_form(op: XlaOp) -> ScatterForm | None:
     """How a recorded scatter is written; None for in its plain words."""
+    if is_written_out(op):
+        return None
     count = len(op.operands) // 2
     return _form(
         tuple([o.shape for o in op.operands[:count]]),

@@ -20,6 +20,7 @@ from builder.xla_op import XlaOp
 
 __all__ = [
     "TRANSCENDENTAL",
+    "WRITTEN_OUT",
     "carried_by",
     "channel_of",
     "counts_from_negative_zero",
@@ -39,11 +40,23 @@ __all__ = [
     "is_pred_sum",
     "is_signed_integral",
     "is_sorted_top_k",
+    "is_written_out",
     "may_divide_by_zero",
     "sorted_as",
     "stride_within",
     "widens_four_bits",
 ]
+
+WRITTEN_OUT: Final = "xlabuilder.written_out"
+"""What is noted, here and in StableHLO, on an op that other words have come to, and that would be
+put in other words itself. Read from a file, and written again, it would be so once more each time.
+"""
+
+
+def is_written_out(op: XlaOp) -> bool:
+    """An op around which everything stands already that XLA has to be told."""
+    return op.notes is not None and op.notes.others is not None and WRITTEN_OUT in op.notes.others
+
 
 TRANSCENDENTAL: Final = ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh")
 """Opcodes that XLA writes out as sums and products. StableHLO has them in its dialect CHLO."""
@@ -109,7 +122,7 @@ def may_divide_by_zero(op: XlaOp) -> bool:
         if not waiting:
             return True
         one = waiting.pop()
-        if one.opcode in _UNKNOWN:
+        if one.opcode in _UNKNOWN or one.opcode == "optimization_barrier":
             return False
         waiting.extend(one.operands)
     return False
@@ -139,7 +152,7 @@ def is_awkward_power(op: XlaOp) -> bool:
     1. (Of an odd base such a power wraps, and does not come out right.)
     """
     element_type = op.shape.element_type
-    if not element_type.is_integral or element_type.max < 64:
+    if not element_type.is_integral or element_type.max < 64 or is_written_out(op):
         return False
     exponent = op.operands[1]
     if exponent.opcode == "broadcast_in_dim":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from builder.aliasing import BufferDonor, Donations, InputOutputAlias
+from builder.annotations import Annotations
 from builder.computation import XlaComputation
 from builder.constant import constant_plan
 from builder.errors import BuilderError, OperandError, shown
@@ -86,10 +88,12 @@ class XlaBuilder:
     """
 
     __slots__ = (
+        "annotations",
         "built",
         "captured",
         "child",
         "current_notes",
+        "donations",
         "is_open",
         "last_tokens",
         "name",
@@ -122,6 +126,10 @@ class XlaBuilder:
         self.captured: dict[int, tuple[XlaOp, XlaOp]] = {}
         # Of the infeeds and outfeeds that are ordered by themselves: the token of the last one.
         self.last_tokens: dict[str, XlaOp] = {}
+        # Of the program that is entered by what is built: whose memory it takes over, and what a
+        # module said that it was imported from.
+        self.donations: Donations | None = None
+        self.annotations: Annotations | None = None
 
     def __repr__(self) -> str:
         state = "built" if self.built else f"{len(self.ops)} ops"
@@ -485,6 +493,25 @@ class XlaBuilder:
         target.check_open("call")
         return append(target, "call", shape, (), {"to_apply": computation})
 
+    def inline(self, computation: XlaComputation) -> XlaOp:
+        """The ops of a computation without parameters; ``xb.inline`` takes the others.
+
+        Raises:
+            SignatureError: the computation has parameters.
+
+        Example:
+            >>> import builder as xb
+            >>> ones = xb.XlaBuilder("ones")
+            >>> _ = xb.broadcast(ones.constant(1, xb.s32), [2])
+            >>> xb.XlaBuilder().inline(ones.build())
+            <XlaOp %1 = s32[2] broadcast_in_dim(%0)>
+
+        In place of a call; see there.
+        """
+        from builder.rewriting.inlining import inlined  # the rooms above are loaded after this
+
+        return inlined(computation, (), self._recording("inline"))
+
     def empty_tuple(self) -> XlaOp:
         """The tuple without elements.
 
@@ -571,6 +598,97 @@ class XlaBuilder:
         finally:
             target.current_notes = noted(target.current_notes, sharding=before)
 
+    def setup_alias(
+        self, output_index: Sequence[int], param_number: int, param_index: Sequence[int] = ()
+    ) -> None:
+        """Has a result written to the memory of an argument, which is used up by the call.
+
+        The compiled program may do so where it saves memory: a jax.Array given there is deleted by
+        the call; a NumPy array is copied, as always, and stays as it is. It holds for the program
+        that is entered by what is built here: where another computation applies it, nothing comes
+        of it.
+
+        Args:
+            output_index: the place of the result in the root's tuple, such as [1, 0]; [] where the
+                root is an array.
+            param_number: the number of the parameter, which is recorded already.
+            param_index: the place in the parameter, if that is a tuple.
+
+        Raises:
+            BuilderError: built already, there is no such parameter yet, or the result or the
+                argument is in an alias already, or the argument is a donor.
+            ShapeInferenceError: the parameter has no array of fixed sizes at that place. That the
+                result has one, and of the same shape, `build` checks.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder("step")
+            >>> state = b.parameter(xb.f32[2], "state")
+            >>> b.setup_alias([0], 0)
+            >>> step = b.build(xb.tuple(state + state, xb.neg(state)))
+            >>> step.aliases
+            (InputOutputAlias(output_index=(0,), param_number=0, param_index=()),)
+            >>> print(str(step).splitlines()[0].partition(", entry")[0])
+            HloModule step, input_output_alias={ {0}: (0, {}, may-alias) }
+
+        XlaBuilder's SetUpAlias.
+        """
+        output = self._index("setup_alias", "output_index", output_index)
+        number, place = self._argument_place("setup_alias", param_number, param_index)
+        self._donations("setup_alias").add_alias(
+            InputOutputAlias(output, number, place), self._shape_of_parameter(number)
+        )
+
+    def add_buffer_donor(self, param_number: int, param_index: Sequence[int] = ()) -> None:
+        """Lets the compiled program use the memory of an argument, for whatever it likes.
+
+        As with `setup_alias` a jax.Array given there is deleted by the call, and a NumPy array
+        stays as it is.
+
+        Args:
+            param_number: the number of the parameter, which is recorded already.
+            param_index: the place in the parameter, if that is a tuple.
+
+        Raises:
+            BuilderError: built already, there is no such parameter yet, or the argument is in an
+                alias, or a donor, already.
+            ShapeInferenceError: the parameter has no array of fixed sizes at that place.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> x = b.parameter(xb.f32[2], "x")
+            >>> b.add_buffer_donor(0)
+            >>> b.build(x + x).donors
+            (BufferDonor(param_number=0, param_index=()),)
+
+        XlaBuilder's AddBufferDonor.
+        """
+        number, place = self._argument_place("add_buffer_donor", param_number, param_index)
+        self._donations("add_buffer_donor").add_donor(
+            BufferDonor(number, place), self._shape_of_parameter(number)
+        )
+
+    def _donations(self, op: str) -> Donations:
+        self.check_open(op)
+        if self.donations is None:
+            self.donations = Donations()
+        return self.donations
+
+    def _shape_of_parameter(self, number: int) -> Shape | None:
+        found = self.parameters.get(number)
+        return None if found is None else found.shape
+
+    def _argument_place(self, op: str, number: Any, index: Any) -> tuple[int, tuple[int, ...]]:
+        from builder.shape_inference.check import integer  # inference is loaded after this module
+
+        return integer(op, "param_number", number), self._index(op, "param_index", index)
+
+    def _index(self, op: str, name: str, index: Any) -> tuple[int, ...]:
+        from builder.shape_inference.check import integers  # as above
+
+        return integers(op, name, index)
+
     def adopt(self, opcode: str, op: XlaOp) -> XlaOp:
         """`op` as this builder may use it: its own ops as they are, enclosing ones captured."""
         if op.builder is self:
@@ -622,7 +740,8 @@ class XlaBuilder:
             BuilderError: built already, nothing recorded, the root is not an op of this builder,
                 or a parameter number is missing.
             ShapeInferenceError: `result` is not the root's shape but for layouts, or has a layout
-                with padded dimensions, which XLA lacks.
+                with padded dimensions, which XLA lacks; or the result has no array of the
+                argument's shape where `setup_alias` says.
 
         Example:
             >>> import builder as xb
@@ -678,8 +797,18 @@ class XlaBuilder:
                     shapes={str(p.name): p.shape for p in self.parameters.values()},
                 )
         shape = None if result is None else result_shape("build", root.shape, result)
+        donations = self.donations
+        if donations is not None:
+            donations.check_results(root.shape, self.parameters)
         self.built = True
         self.is_open = False
         return XlaComputation(
-            self.name, self.ops, root, tuple([self.parameters[n] for n in range(count)]), shape
+            self.name,
+            self.ops,
+            root,
+            tuple([self.parameters[n] for n in range(count)]),
+            shape,
+            aliases=() if donations is None else donations.sorted_aliases(),
+            donors=() if donations is None else donations.sorted_donors(),
+            annotations=self.annotations,
         )

@@ -83,11 +83,18 @@ class SourceLocation(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What some ops carry besides what they compute."""
+    """What some ops carry besides what they compute.
+
+    Attributes:
+        name, frontend_attributes, sharding: as `XlaOp` has them.
+        others: attributes that an operation of another program's module had besides, each by name
+            as the text that it has in MLIR.
+    """
 
     name: str | None
     frontend_attributes: Mapping[str, str] | None
     sharding: Any
+    others: Mapping[str, str] | None = None
 
 
 _NO_NOTES: Final = Notes(None, None, None)
@@ -131,7 +138,8 @@ class XlaOp:
         id: its number within the builder, in the order of recording.
         name: a name for people, or None; parameters have one. May be assigned.
         frontend_attributes: strings by name for compilers downstream, or None.
-        sharding: how the result is laid out over devices, or None.
+        sharding: how the result is laid out over devices, or None: in XLA's text form, such as
+            "{replicated}", or in Shardy's, "#sdy.sharding<@mesh, [{"x"}]>".
         notes: the last three together, or None: most ops have none of them.
 
     Example:

@@ -105,9 +105,10 @@ class Arguments:
         sharding: of the arrays on the device.
         leaves: for each array argument what may be given there.
         place: for messages, where there are several devices: " for replica 3"; else empty.
+        donated: the numbers of the leaves whose arrays a call uses up.
     """
 
-    __slots__ = ("leaves", "name", "place", "program_shape", "sharding")
+    __slots__ = ("donated", "leaves", "name", "place", "program_shape", "sharding")
 
     def __init__(
         self,
@@ -116,11 +117,13 @@ class Arguments:
         sharding: SingleDeviceSharding,
         layouts: Sequence[Any] | None = None,
         place: str = "",
+        donated: frozenset[int] = frozenset(),
     ) -> None:
         self.name: Final = name
         self.program_shape: Final = program_shape
         self.sharding: Final = sharding
         self.place: Final = place
+        self.donated: Final = donated
         found: list[Leaf] = []
         for number, (parameter, parameter_name) in enumerate(
             zip(program_shape.parameters, program_shape.parameter_names, strict=True)
@@ -162,6 +165,19 @@ class Arguments:
                 missing[0],
             )
         return args + tuple(by_name[n] for n in names[len(args) :])
+
+    def check_given_once(self, arrays: Sequence[jax.Array]) -> None:
+        """Raises ArgumentError for an array that the call uses up, and is given again beside."""
+        for number in sorted(self.donated):
+            for other, array in enumerate(arrays):
+                if array is arrays[number] and other != number:
+                    leaf, taken = self.leaves[other], self.leaves[number]
+                    raise self.refused(
+                        leaf,
+                        f"the array that is given as argument {taken.number} ({taken.name})"
+                        f"{taken.path} too, whose memory the program takes over",
+                        "give a copy of it: array.copy()",
+                    )
 
     def error(
         self, message: str, argument: int | None = None, name: str | None = None

@@ -102,7 +102,7 @@ class _Walker:
         for result in operation.results:
             if result.type not in self.seen:
                 self.check_size(name, result.type)
-        if name == "func.func":
+        if name == "func.func" and len(operation.regions[0].blocks):
             for argument in operation.regions[0].blocks[0].arguments:
                 self.check_size("an argument", argument.type)
         if name in _APPLYING and _depth(operation) > _DEEPEST_REGIONS:

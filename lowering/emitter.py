@@ -498,6 +498,8 @@ class Emitter:
         definition = next(map(self._definitions.get, flatten([result])), None)
         if definition is not None:
             position, name, results, attributes, flags = definition
+            if name == "sdy.sharding_constraint":  # which says it by itself
+                annotations.pop("sdy.sharding", None)
             said = self.writer.dictionary({**(attributes or {}), **annotations})
             self._pieces[position] = self._head(name, results, said, flags)
         self._definitions = None
@@ -508,12 +510,18 @@ class Emitter:
         found: dict[str, str] = {}
         if op.notes is None:
             return found
-        _, frontend_attributes, sharding = op.notes
+        _, frontend_attributes, sharding, others = op.notes
         if frontend_attributes:
             attributes = {name: quoted(value) for name, value in frontend_attributes.items()}
             found["mhlo.frontend_attributes"] = dictionary(attributes)
         if sharding is not None:
-            found["mhlo.sharding"] = quoted(str(sharding))
+            text = str(sharding)
+            if text.startswith("#sdy."):
+                found["sdy.sharding"] = text
+            else:
+                found["mhlo.sharding"] = quoted(text)
+        if others is not None:
+            found.update(others)
         return found
 
     def function(
@@ -595,11 +603,30 @@ class Emitter:
         ends = "stablehlo.return"
         return pieces, [_Hole(p, inner, after, ends, None) for inner, p in places.items()]
 
-    def module(self, name: str, functions: Sequence[Pieces]) -> bytes:
-        """The module of these functions, in bytecode."""
+    def module(
+        self,
+        name: str,
+        functions: Sequence[Pieces],
+        attributes: Mapping[str, str],
+        meshes: Mapping[str, Mapping[str, str]],
+    ) -> bytes:
+        """The module of these functions, in bytecode.
+
+        Args:
+            name: the module's.
+            functions: what `function` gave.
+            attributes: the others of the module, as MLIR's text.
+            meshes: by name the meshes of devices that shardings name, attributes as MLIR's text.
+        """
         self._location = self._unknown_location
-        said = self.writer.dictionary({"sym_name": quoted(name)})
+        writer = self.writer
+        said = writer.dictionary({"sym_name": quoted(name), **attributes})
         head = self._head("builtin.module", (), said, HAS_REGIONS)
+        declared = [
+            self._head("sdy.mesh", (), writer.dictionary({"sym_name": quoted(n), **mesh}), 0)
+            for n, mesh in meshes.items()
+        ]
+        count = reference((len(declared) + len(functions)) << 1)
         # One region that sees no values from outside, of one block without values of its own.
-        region = [reference(1 << 1 | 1), reference(1), reference(0), reference(len(functions) << 1)]
-        return self.writer.module([head, *region, *chain.from_iterable(functions)])
+        region = [reference(1 << 1 | 1), reference(1), reference(0), count]
+        return writer.module([head, *region, *declared, *chain.from_iterable(functions)])

@@ -21,6 +21,7 @@ from lowering import bounded, jaxlib_api
 from lowering.arguments import DELETED, DELETED_FIX, Arguments, target_of
 from lowering.compilable import check_compilable
 from lowering.custom_calls import check_registered
+from lowering.donations import donated_arguments
 from lowering.entry_layouts import asked_layouts, parameter_layouts
 from lowering.errors import CompileError
 from lowering.host_calls import raise_failure
@@ -44,7 +45,8 @@ class Executable:
 
     - a NumPy array or scalar, or an object with ``__dlpack__``, which is copied to the device;
     - a jax.Array on the device, which is used as it is, or copied if it lies there in another
-      layout than the program takes it in;
+      layout than the program takes it in; where the program takes over an argument's memory
+      (`XlaBuilder.setup_alias`), the array is deleted by the call;
     - a Python number for a scalar parameter, if the parameter's type holds it exactly as
       `builder.constant` would have it;
     - a tuple or list, nested as the parameter is, for a tuple parameter;
@@ -98,6 +100,7 @@ class Executable:
         device: jax.Device,
         calls_python: bool = False,
         layouts: Sequence[Any] | None = None,
+        donated: frozenset[int] = frozenset(),
     ) -> None:
         self.name = name
         self.program_shape = program_shape
@@ -105,7 +108,7 @@ class Executable:
         self._loaded = loaded
         sharding = sharding_of(device)
         self._sharding = sharding
-        self._arguments = Arguments(name, program_shape, sharding, layouts)
+        self._arguments = Arguments(name, program_shape, sharding, layouts, donated=donated)
         self._leaves = self._arguments.leaves
         self._flat = not any(isinstance(p, TupleShape) for p in program_shape.parameters)
         targets = [target_of(leaf, sharding) for leaf in leaves(program_shape.result)]
@@ -159,11 +162,24 @@ class Executable:
             for value, leaf in zip(arrays, expected, strict=True):
                 if value.is_deleted():
                     raise self._arguments.refused(leaf, DELETED, DELETED_FIX) from None
+            self._arguments.check_given_once(arrays)
             raise
         return self._pack(results)
 
     def hlo_text(self) -> str:
-        """HLO text of what XLA made of the computation."""
+        """HLO text of what XLA made of the computation: fused, in layouts, scheduled.
+
+        `lowering.from_hlo` reads it.
+
+        Example:
+            >>> import builder as xb, lowering
+            >>> @xb.computation(xb.f32[16])
+            ... def wave(x):
+            ...     return xb.exp(xb.sin(x)) + x
+            >>> text = lowering.compile(wave, "cpu").hlo_text()
+            >>> text.startswith("HloModule wave"), " fusion(" in text
+            (True, True)
+        """
         return jaxlib_api.optimized_hlo_text(self._loaded)
 
     def __repr__(self) -> str:
@@ -276,8 +292,11 @@ def compile(
             detail=str(error),
         ) from None
     layouts = None if asked is None else parameter_layouts(asked, loaded)
+    donated = donated_arguments(computation.module)
     if len(targets) == 1:
-        return Executable(loaded, computation.name, shape, target, bool(legal.callbacks), layouts)
+        return Executable(
+            loaded, computation.name, shape, target, bool(legal.callbacks), layouts, donated
+        )
     return ReplicatedExecutable(
         loaded,
         computation.name,
@@ -287,6 +306,7 @@ def compile(
         num_partitions,
         legal.callbacks,
         layouts,
+        donated,
     )
 
 

@@ -13,18 +13,29 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
+from builder.aliasing import leaf_indices
+from builder.annotations import NO_TEXTS, meshes
 from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
 from builder.shape import ArrayShape, Shape, TupleShape, leaves
 from builder.unique_names import UniqueNames
 from builder.xla_op import XlaOp
 from lowering import rules as rules  # enters the rules of every family
-from lowering.bytecode import Pieces, Reference
+from lowering.bytecode import Pieces
+from lowering.donations import ALIASING, DONOR
 from lowering.emitter import Emitter, LargeConstant
 from lowering.entry_layouts import LAYOUT_MODE
 from lowering.errors import LoweringError, recorded_at
 from lowering.flattening import leaf_paths
-from lowering.mlir_attributes import Attribute, array, dictionary, encodable, quoted
+from lowering.mlir_attributes import (
+    Attribute,
+    array,
+    dictionary,
+    encodable,
+    i32,
+    quoted,
+    truth,
+)
 from lowering.mlir_context import context_for
 from lowering.module import StablehloModule, read_name
 from lowering.stream_order import check_order
@@ -79,7 +90,9 @@ def lower(computation: XlaComputation) -> StablehloModule:
     emitter = Emitter(functions)
     pieces = [_function(emitter, computation, "main", entry=True)]
     pieces += [_function(emitter, one, name, entry=False) for one, name in functions.items()]
-    code = emitter.module(computation.name, pieces)
+    annotations = computation.annotations
+    said = NO_TEXTS if annotations is None else annotations.module
+    code = emitter.module(computation.name, pieces, said, meshes(computation))
     try:
         # MLIR verifies what it reads.
         module = ir.Module.parse(code, context_for(emitter.writer.constant_bytes))
@@ -94,7 +107,8 @@ def lower(computation: XlaComputation) -> StablehloModule:
 
 def _fill(module: ir.Module, functions: Sequence[Sequence[LargeConstant]]) -> None:
     """Gives the large constants of each function their elements."""
-    for view, constants in zip(module.body.operations, functions, strict=True):
+    views = (view for view in module.body.operations if view.operation.name == "func.func")
+    for view, constants in zip(views, functions, strict=True):
         if not constants:
             continue
         operations = enumerate(view.operation.regions[0].blocks[0].operations)
@@ -200,18 +214,26 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
         ", ".join(type_text(leaf) for one in shapes for leaf in leaves(one))
         for shapes in (shape.parameters, (shape.result,))
     )
+    annotations = computation.annotations
     attributes: dict[str, Attribute] = {
         "sym_name": quoted(name),
         "function_type": f"({inputs}) -> ({results})",
         "sym_visibility": quoted("public" if entry else "private"),
     }
+    if annotations is not None:
+        attributes.update(annotations.function)
+    if inputs:
+        arguments = _argument_attributes(emitter, computation, entry=entry)
+        if entry or any(arguments):
+            dictionaries = map(emitter.writer.dictionary, arguments)
+            attributes["arg_attrs"] = emitter.writer.array(list(dictionaries))
+    given = [_layout_attributes(leaf) if entry else {} for leaf in leaves(shape.result)]
+    if annotations is not None:
+        for one, texts in zip(given, annotations.results, strict=False):
+            one.update(texts)
+    if any(given):
+        attributes["res_attrs"] = array(map(dictionary, given))
     if entry:
-        if inputs:
-            arguments = _argument_attributes(emitter, computation)
-            attributes["arg_attrs"] = emitter.writer.array(arguments)
-        layouts = [_layout_attributes(leaf) for leaf in leaves(shape.result)]
-        if any(layouts):
-            attributes["res_attrs"] = array(map(dictionary, layouts))
         # The nesting that flattening loses; see `module.py` for how it is read back.
         if any(isinstance(p, TupleShape) for p in shape.parameters):
             attributes["xlabuilder.parameters"] = array(quoted(str(p)) for p in shape.parameters)
@@ -226,9 +248,12 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
     return emitter.function(attributes, computation, locations)
 
 
-def _argument_attributes(emitter: Emitter, computation: XlaComputation) -> list[Reference]:
-    """For each flat argument its parameter's name (with the path into a tuple) and annotations."""
-    found = []
+def _argument_attributes(
+    emitter: Emitter, computation: XlaComputation, *, entry: bool
+) -> list[dict[str, Attribute]]:
+    """For each flat argument its annotations; where the program is entered also its parameter's
+    name (with the path into a tuple), its layout, and whether its memory is given away."""
+    found: list[dict[str, Attribute]] = []
     writer = emitter.writer
     for parameter, shape in zip(
         computation.parameters, computation.program_shape.parameters, strict=True
@@ -238,12 +263,36 @@ def _argument_attributes(emitter: Emitter, computation: XlaComputation) -> list[
             [("", shape)] if shape.is_array else zip(leaf_paths(shape), leaves(shape), strict=True)
         )
         annotations = emitter.annotations(parameter)
-        name = encodable(str(parameter.name))
+        name = encodable(str(parameter.name)) if entry else ""
         for path, leaf in parts:
-            attributes: dict[str, Attribute] = {"xlabuilder.name": writer.text(name + path)}
+            attributes: dict[str, Attribute] = {}
+            if entry:
+                attributes["xlabuilder.name"] = writer.text(name + path)
+                attributes.update(_layout_attributes(leaf))
             attributes.update(annotations)
-            attributes.update(_layout_attributes(leaf))
-            found.append(writer.dictionary(attributes))
+            found.append(attributes)
+    if computation.annotations is not None:
+        for one, texts in zip(found, computation.annotations.parameters, strict=False):
+            one.update(texts)
+    if entry and (computation.aliases or computation.donors):
+        for number, said in _donations(computation).items():
+            found[number].update(said)
+    return found
+
+
+def _donations(computation: XlaComputation) -> dict[int, dict[str, str]]:
+    """Of each flat argument whose memory is given away, how that is said."""
+    numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+    for position, parameter in enumerate(computation.program_shape.parameters):
+        for index in leaf_indices(parameter):
+            numbers[position, index] = len(numbers)
+    results = leaf_indices(computation.program_shape.result)
+    found = {
+        numbers[one.param_number, one.param_index]: {ALIASING: i32(results.index(one.output_index))}
+        for one in computation.aliases
+    }
+    for donor in computation.donors:
+        found[numbers[donor.param_number, donor.param_index]] = {DONOR: truth(True)}
     return found
 
 

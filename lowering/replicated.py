@@ -95,6 +95,7 @@ class ReplicatedExecutable:
         num_partitions: int,
         callbacks: Sequence[Callable[..., Any]] = (),
         layouts: Sequence[Any] | None = None,
+        donated: frozenset[int] = frozenset(),
     ) -> None:
         self.name = name
         self.program_shape = program_shape
@@ -103,7 +104,9 @@ class ReplicatedExecutable:
         self.num_partitions = num_partitions
         self._loaded = loaded
         self._arguments = tuple(
-            Arguments(name, program_shape, sharding_of(device), layouts, self._place(number))
+            Arguments(
+                name, program_shape, sharding_of(device), layouts, self._place(number), donated
+            )
             for number, device in enumerate(self.devices)
         )
         # What is passed together. That the arrays differ is no business of jax's.
@@ -139,14 +142,20 @@ class ReplicatedExecutable:
         if len(args) != len(self.program_shape.parameters):
             raise first.wrong_count(len(args))
         columns = self._columns(args)
-        passed = []
-        for position, values in enumerate(columns):
-            arrays = [
+        rows = [
+            [
                 self._argument(value, one, one.leaves[position])
                 for value, one in zip(values, self._arguments, strict=True)
             ]
-            aval = first.leaves[position].target.aval
-            passed.append(jaxlib_api.assemble(aval, self._global, arrays))
+            for position, values in enumerate(columns)
+        ]
+        if first.donated:
+            for one, arrays in zip(self._arguments, zip(*rows, strict=True), strict=True):
+                one.check_given_once(arrays)
+        passed = [
+            jaxlib_api.assemble(leaf.target.aval, self._global, arrays)
+            for leaf, arrays in zip(first.leaves, rows, strict=True)
+        ]
         if self._failure is None:
             results = self._launch(passed)
         else:
@@ -183,7 +192,10 @@ class ReplicatedExecutable:
             raise
 
     def hlo_text(self) -> str:
-        """HLO text of what XLA made of the computation."""
+        """HLO text of what XLA made of the computation, the same on each device.
+
+        `lowering.from_hlo` reads it.
+        """
         return jaxlib_api.optimized_hlo_text(self._loaded)
 
     def __repr__(self) -> str:

@@ -89,7 +89,7 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
     Raises:
         LoweringError: the type is nothing that XLA has (quantized, memref, index).
     """
-    text = str(value)
+    text = shortened(str(value))
     if text == "!stablehlo.token":
         return TOKEN_SHAPE
     try:
@@ -113,6 +113,11 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
         return array_shape(element_type, sizes, dynamic_dimensions=dynamic)
     except (IndexError, ValueError) as error:
         raise LoweringError(f"the MLIR type {text} has no shape: {error}") from None
+
+
+def shortened(text: str) -> str:
+    """A text for messages: of a long one the beginning."""
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def attribute_text(attribute: ir.Attribute) -> str | None:

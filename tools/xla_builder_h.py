@@ -208,12 +208,8 @@ _METHODS: Final = [
     *_as("op.shape", "GetShape GetShapePtr GetOperandShapes"),
     *_as("op.sharding", "GetOpSharding"),
     *_as("XlaComputation.program_shape", "GetProgramShape", "Of the computation that was built."),
-    *_as(
-        "",
-        "SetUpAlias AddBufferDonor",
-        "Not yet: an executable leaves its arguments as they "
-        "are, and never takes over their memory.",
-    ),
+    *_as("b.setup_alias", "SetUpAlias", "The compiler may do it, and need not."),
+    *_as("b.add_buffer_donor", "AddBufferDonor"),
     *_as("op.frontend_attributes", "SetInstructionFrontendAttribute", "Settable."),
     *_as("op.sharding", "SetInstructionSharding", "Settable."),
     *_as("op.__repr__", "OpToString"),

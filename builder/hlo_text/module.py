@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from builder.annotations import meshes
 from builder.computation import XlaComputation
 from builder.hlo_text.printer import ModuleNames, Printer
-from builder.hlo_text.words import identifier, with_layout
+from builder.hlo_text.words import braces, identifier, quoted, with_layout
 
 __all__ = ["module_text"]
 
@@ -15,7 +16,10 @@ def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
     shape = computation.program_shape
     inputs = ", ".join(with_layout(p) for p in shape.parameters)
     layout = f"{{({inputs})->{with_layout(shape.result)}}}"
-    head = f"HloModule {identifier(computation.name)}, entry_computation_layout={layout}\n"
+    head = (
+        f"HloModule {identifier(computation.name)}{_donations(computation)}, "
+        f"entry_computation_layout={layout}{_meshes(computation)}\n"
+    )
     texts = []
     for one in (*computation.called_computations(), computation):
         printer = Printer(one, module)
@@ -23,3 +27,27 @@ def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
         # What a computation applies stands before it.
         texts += [*printer.own, f"ENTRY {text}" if one is computation else text]
     return "\n".join([head, *module.combiners.values(), *texts])
+
+
+def _donations(computation: XlaComputation) -> str:
+    """Whose memory the program takes over."""
+    text = ""
+    if computation.aliases:
+        pairs = [
+            f"{braces(a.output_index)}: ({a.param_number}, {braces(a.param_index)}, may-alias)"
+            for a in computation.aliases
+        ]
+        text += f", input_output_alias={{ {', '.join(pairs)} }}"
+    if computation.donors:
+        places = [f"({d.param_number}, {braces(d.param_index)})" for d in computation.donors]
+        text += f", buffer_donor={{ {', '.join(places)} }}"
+    return text
+
+
+def _meshes(computation: XlaComputation) -> str:
+    """The meshes that shardings name: in HLO Shardy's words are frontend attributes."""
+    found = meshes(computation)
+    if not found:
+        return ""
+    said = ", ".join(f"{name} = {mesh['mesh']}" for name, mesh in found.items())
+    return f", frontend_attributes={{xla.sdy.meshes={quoted(f'{{{said}}}')}}}"

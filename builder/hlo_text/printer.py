@@ -133,9 +133,12 @@ class Printer:
 
     def annotations(self, op: XlaOp) -> str:
         text = ""
-        if op.sharding is not None:
-            text += f", sharding={op.sharding}"
         attributes = op.frontend_attributes
+        if op.sharding is not None:
+            if str(op.sharding).startswith("#sdy."):  # which HLO has no words for
+                attributes = {**(attributes or {}), "xla.sdy.sharding": str(op.sharding)}
+            else:
+                text += f", sharding={op.sharding}"
         if op.opcode in FRONTEND_ATTRIBUTES:
             attributes = {**(attributes or {}), **FRONTEND_ATTRIBUTES[op.opcode](op)}
         if attributes:

@@ -152,8 +152,13 @@ def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
     number = integer("remove_dynamic_dimension", "dimension", dimension)
     shape = infer.remove_dynamic_dimension(source.shape, number)
     size = number_as("remove_dynamic_dimension", shape.dimensions[number], pt.s32, source)
-    attributes = _dimension_attribute(number)
-    return record("set_dimension_size", shape, (source, size), attributes)
+    return record("set_dimension_size", shape, (source, size), _dimension_attribute(number))
+
+
+def set_to_bound(operand: XlaOp, dimension: int, size: XlaOp) -> XlaOp:
+    """`remove_dynamic_dimension`, where the bound is there already, as a constant."""
+    shape = infer.remove_dynamic_dimension(operand.shape, dimension)
+    return record("set_dimension_size", shape, (operand, size), _dimension_attribute(dimension))
 
 
 @op("DynamicReshape", opcode="dynamic_reshape", section="xla_builder.h (not in the document)")

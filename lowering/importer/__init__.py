@@ -11,6 +11,7 @@ from lowering.importer import (
     control_flow as control_flow,
     dynamic as dynamic,
     elementwise as elementwise,
+    hlo_words as hlo_words,
     host as host,
     indexing as indexing,
     linalg as linalg,

@@ -1,77 +1,147 @@
 """What a function of a module consists of: its operations, and the regions inside them.
 
-Regions stand in operations, which stand in regions, and so on. All are found first, and listed the
-inner ones before those around them: whoever goes through the list has what is inside when it comes
-to what is around it, and nothing recurses.
+An operation is an `Entry` of numbers, as they stand in the module's bytecode (see `outline`).
+MLIR's own object of it is made when something is asked of it: of an addition nothing is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from jaxlib.mlir import ir
 
 from lowering.importer.registry import Value
 
-__all__ = ["Body", "Holder", "bodies"]
+__all__ = ["Body", "Entry", "Holder"]
+
+Entry = tuple[int, int, int, int, Sequence[int], Sequence[int], "tuple[Body, ...]"]
+"""An operation: the numbers of its name, location, attributes and properties (-1 if it has none),
+of its results' types and of its operands; and the bodies of its regions."""
+
+Holder = tuple["Body", int, "tuple[Body, ...]"]
+"""An operation with regions: the body that it stands in, its position there, and their bodies."""
 
 
 class Body:
     """The one block of a region.
 
+    Values are numbers: those of a body begin where those around it end, arguments come first, then
+    the results of its operations in order. A body that uses nothing from outside begins at 0.
+
     Attributes:
-        operations: its operations, each with the bodies of its regions; the terminator is last.
-        arguments: the block's arguments.
+        first: the number of its first value.
+        count: how many values it has.
+        types: of each of them the number of its type.
+        argument_count: how many of them are the block's arguments.
+        entries: its operations; the terminator is last.
         captures: values from outside that operations here use, or those in regions inside, each
             once, in the order of their first use. Of a function there are none.
+        holder: the body around it, the position there of the operation that it belongs to, and the
+            number of the region.
     """
 
-    __slots__ = ("arguments", "captures", "operations")
+    __slots__ = (
+        "_block",
+        "_operations",
+        "_rest",
+        "argument_count",
+        "captures",
+        "count",
+        "entries",
+        "first",
+        "holder",
+        "types",
+    )
 
-    operations: list[tuple[ir.Operation, tuple[Body, ...]]]
-    arguments: list[Value]
-    captures: list[Value]
+    def __init__(self, first: int, count: int, holder: tuple[Body, int, int] | None) -> None:
+        self.first = first
+        self.count = count
+        self.holder = holder
+        self.types: list[int] = []
+        self.argument_count = 0
+        self.entries: list[Entry] = []
+        self.captures: list[int] = []
+        self._block: Any = None
+        self._operations: list[ir.Operation] = []
+        self._rest: Iterator[ir.Operation] | None = None
 
-    def __init__(self, block: Any) -> None:
-        self.arguments = list(block.arguments)
-        self.captures = []
-        self.operations = []
+    def stands_for(self, block: Any) -> None:
+        """Says which block of MLIR's it is; others know it by the body around them."""
+        self._block = block
 
+    @property
+    def block(self) -> Any:
+        """MLIR's own object."""
+        outer: list[Body] = []
+        body = self
+        while body._block is None:
+            outer.append(body)
+            assert body.holder is not None  # or the block is known
+            body = body.holder[0]
+        for body in reversed(outer):
+            assert body.holder is not None
+            around, position, region = body.holder
+            body._block = around.operation(position).regions[region].blocks[0]
+        return self._block
 
-Holder = tuple[ir.Operation, tuple[Body, ...]]
-"""An operation with regions, and their bodies."""
+    @property
+    def arguments(self) -> list[Value]:
+        """The block's arguments."""
+        return list(self.block.arguments)
 
+    def operation(self, position: int) -> ir.Operation:
+        """MLIR's own object of an operation. To make one takes 1 us, and needs those before it."""
+        known = self._operations
+        if position >= len(known):
+            if self._rest is None:
+                self._rest = (view.operation for view in self.block.operations)
+            known += islice(self._rest, position + 1 - len(known))
+        return known[position]
 
-def bodies(function: ir.Operation) -> tuple[Body, list[Holder]]:
-    """The body of a function, and the operations in it that have regions, inner ones first."""
-    block = function.regions[0].blocks[0]
-    whole = Body(block)
-    holders: list[Holder] = []
-    pending = [(whole, block)]
-    while pending:
-        body, block = pending.pop()
-        for view in block.operations:
-            operation = view.operation
-            inner: tuple[Body, ...] = ()
-            if len(operation.regions):
-                blocks = [region.blocks[0] for region in operation.regions if len(region.blocks)]
-                inner = tuple(map(Body, blocks))
-                holders.append((operation, inner))
-                pending += zip(inner, blocks, strict=True)
-            body.operations.append((operation, inner))
-    holders.reverse()
-    for _, inner in holders:
-        for one in inner:
-            _find_captures(one)
-    return whole, holders
+    def around(self, value: int) -> Body:
+        """The body that has a value which may be used here."""
+        body = self
+        while value < body.first:
+            assert body.holder is not None  # what is outside is somewhere
+            body = body.holder[0]
+        return body
 
+    def type_of(self, value: int) -> int:
+        """The number of the type of a value that may be used here."""
+        body = self.around(value)
+        return body.types[value - body.first]
 
-def _find_captures(body: Body) -> None:
-    """Fills in the captures of a body, whose inner ones have theirs."""
-    inside = set(body.arguments)
-    captures: dict[Value, None] = {}
-    for operation, inner in body.operations:
-        used = [*operation.operands, *(value for one in inner for value in one.captures)]
-        captures.update((value, None) for value in used if value not in inside)
-        inside.update(operation.results)
-    body.captures = list(captures)
+    def definition(self, value: int) -> tuple[int, int] | None:
+        """The position of the operation with this result, and which it is; None of an argument."""
+        left = value - self.first - self.argument_count
+        if left < 0:
+            return None
+        for position, entry in enumerate(self.entries):
+            results = len(entry[4])
+            if left < results:
+                return position, left
+            left -= results
+        raise AssertionError(f"no value {value} in {self.first} + {self.count}")
+
+    def value(self, value: int) -> Value:
+        """MLIR's own object of a value that may be used here."""
+        body = self.around(value)
+        found = body.definition(value)
+        if found is None:
+            return body.arguments[value - body.first]
+        position, number = found
+        result: Value = body.operation(position).results[number]
+        return result
+
+    def find_captures(self) -> None:
+        """Fills in the captures, when inner bodies have theirs."""
+        first = self.first
+        if first:
+            captures: dict[int, None] = {}
+            for *_, operands, inner in self.entries:
+                captures.update((value, None) for value in operands if value < first)
+                for one in inner:
+                    captures.update((value, None) for value in one.captures if value < first)
+            self.captures = list(captures)

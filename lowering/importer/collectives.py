@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
@@ -31,6 +32,8 @@ Groups = tuple[tuple[int, ...], ...]
 def _rows(scope: Scope, operation: ir.Operation, name: str) -> Groups:
     """Rows of numbers, of which short ones are filled up with -1."""
     table = scope.attribute(operation, name)
+    if not isinstance(table, np.ndarray):
+        raise failure(operation, f"its {name} must be a table of numbers, got {table}")
     return tuple(tuple(n for n in row if n != -1) for row in table.tolist())
 
 
@@ -50,7 +53,8 @@ def _channel(scope: Scope, operation: ir.Operation) -> ChannelHandle | None:
     return ChannelHandle(handle) if handle > 0 else None
 
 
-def _participants(scope: Scope, operation: ir.Operation) -> dict[str, Any]:
+def participants(scope: Scope, operation: ir.Operation) -> dict[str, Any]:
+    """Which devices take part in an operation across devices, as the ops take it."""
     return {
         "replica_groups": _groups(scope, operation),
         "channel_id": _channel(scope, operation),
@@ -59,7 +63,7 @@ def _participants(scope: Scope, operation: ir.Operation) -> dict[str, Any]:
 
 def _reducing(scope: Scope, operation: ir.Operation) -> dict[str, Any]:
     of_devices = bool(scope.attribute(operation, "use_global_device_ids", False))
-    return {**_participants(scope, operation), "use_global_device_ids": of_devices}
+    return {**participants(scope, operation), "use_global_device_ids": of_devices}
 
 
 def _alone(operands: list[XlaOp]) -> Any:
@@ -119,7 +123,7 @@ def all_to_all(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> 
     """Of several operands each is exchanged by itself."""
     names = ("split_dimension", "concat_dimension", "split_count")
     numbers = [scope.attribute(operation, name) for name in names]
-    given = _participants(scope, operation)
+    given = participants(scope, operation)
     found = [xb.all_to_all(operand, *numbers, **given) for operand in operands]
     return found[0] if len(found) == 1 else found
 
@@ -132,4 +136,4 @@ def collective_permute(scope: Scope, operation: ir.Operation, operands: list[Xla
 
 @importer("stablehlo.collective_broadcast")
 def collective_broadcast(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    return xb.collective_broadcast(operands[0], **_participants(scope, operation))
+    return xb.collective_broadcast(operands[0], **participants(scope, operation))

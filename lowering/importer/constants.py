@@ -37,19 +37,29 @@ def constant(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Xl
         raise failure(operation, f"it gives {shape}, and a constant is an array")
     if not shape.is_static:
         raise failure(operation, f"it gives {shape}, and a constant has static sizes")
+    if shape.element_count * shape.element_type.dtype.itemsize >= 1 << 63:
+        raise failure(operation, f"it gives {shape}, which has more bytes than can be counted")
     if shape.rank == 1 and _only_draws(operation):
         # Sizes, which the result's shape says: in a builder of its own, so as not to be recorded.
         return XlaBuilder("sizes").constant(np.zeros(shape.dimensions, shape.element_type.dtype))
+    known = scope.remembered(operation)
+    array = known.get("elements")
+    if array is None:
+        array = known["elements"] = _array(scope, operation, shape)
+    return scope.builder.constant(array)
+
+
+def _array(scope: Scope, operation: ir.Operation, shape: ArrayShape) -> Elements:
     if shape.element_type.is_complex:
         # MLIR's Python raises TypeError where such an attribute is asked for.
-        return scope.builder.constant(_from_bytecode(operation, shape))
+        return _from_bytecode(operation, shape)
     attribute = operation.attributes["value"]
     # Attributes that are equal are one in MLIR, and their elements there once.
     known = scope.tables.elements
     array = known.get(attribute)
     if array is None:
         array = known[attribute] = _elements(operation, attribute, shape)
-    return scope.builder.constant(array)
+    return array
 
 
 def _only_draws(operation: ir.Operation) -> bool:

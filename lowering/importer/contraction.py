@@ -30,7 +30,7 @@ def _pair(attribute: ir.Attribute) -> Pair | None:
 
 
 def _precision(scope: Scope, operation: ir.Operation) -> Pair | None:
-    if "precision_config" not in operation.attributes:
+    if not scope.has(operation, "precision_config"):
         return None
     return scope.read(operation, "precision_config", _pair)
 
@@ -108,7 +108,7 @@ def dot_general(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
     algorithm = None
     lhs, rhs = operands
     wide = scope.result_shape(operation).element_type
-    if "algorithm" not in operation.attributes:
+    if not scope.has(operation, "algorithm"):
         lhs, rhs = _of_one_type(lhs, rhs, wide)
     else:
         algorithm = scope.read(operation, "algorithm", _algorithm)
@@ -171,7 +171,7 @@ def _pairs(attribute: ir.Attribute) -> tuple[tuple[int, ...], ...]:
 def convolution(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     numbers = scope.read(operation, "dimension_numbers", convolution_numbers)
     padding: Any = ((0, 0),) * len(numbers.input_spatial_dimensions)
-    if "padding" in operation.attributes:
+    if scope.has(operation, "padding"):
         padding = scope.read(operation, "padding", _pairs)
     wide = scope.result_shape(operation).element_type
     lhs, rhs = _of_one_type(operands[0], operands[1], wide)

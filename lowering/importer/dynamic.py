@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder import primitive_type as pt
+from builder.ops.dynamic import set_to_bound
 from builder.shape import ArrayShape
 from builder.xla_op import XlaOp
 from lowering import jaxlib_api
@@ -34,6 +35,9 @@ def set_dimension_size(scope: Scope, operation: ir.Operation, operands: list[Xla
     result = scope.result_shape(operation)
     assert isinstance(result, ArrayShape)  # MLIR's verifier has said so
     if not result.dynamic_dimensions[dimension]:  # it is set to its bound: so it is lowered
+        bound = result.dimensions[dimension]
+        if size.opcode == "constant" and size.attributes["value"] == bound:
+            return set_to_bound(operand, dimension, size)
         return xb.remove_dynamic_dimension(operand, dimension)
     return xb.set_dimension_size(operand, size, dimension)
 
@@ -91,19 +95,22 @@ def dynamic_reshape(scope: Scope, operation: ir.Operation, operands: list[XlaOp]
         return xb.reshape(operands[0], shape.dimensions)
     if not shape.is_bounded:
         _result(scope, operation)
-    sizes = _scalars(operands[1], shape.rank)
+    sizes = _scalars(scope, operation, operands[1], shape.rank)
     bounds, dynamic = shape.dimensions, shape.dynamic_dimensions
     return xb.dynamic_reshape(operands[0], sizes, bounds, dynamic)
 
 
-def _scalars(sizes: XlaOp, count: int) -> list[XlaOp]:
+def _scalars(scope: Scope, operation: ir.Operation, sizes: XlaOp, count: int) -> list[XlaOp]:
     """The elements of a vector of sizes, as s32.
 
-    If it was put together of such, as the way to StableHLO does, then these.
+    If it was put together of such, as the way to StableHLO does, then these; what put it together
+    is not recorded, unless something else uses it.
     """
     if sizes.opcode == "concatenate":
         parts = [one.operands[0] for one in sizes.operands if one.opcode == "reshape"]
         if len(parts) == count and all(one.shape is pt.s32[()] for one in parts):
+            joined = operation.operands[1]
+            scope.take_back([*sizes.operands, sizes], [joined, *joined.owner.operands])
             return parts
     each = [xb.slice_in_dim(sizes, number, number + 1, 1, 0) for number in range(count)]
     return [xb.convert_element_type(xb.reshape(one, []), pt.s32) for one in each]

@@ -117,3 +117,11 @@ def bitcast_convert(scope: Scope, operation: ir.Operation, operands: list[XlaOp]
 def reduce_precision(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     bits = [scope.attribute(operation, f"{name}_bits") for name in ("exponent", "mantissa")]
     return xb.reduce_precision(operands[0], *bits)
+
+
+@importer("mhlo.stochastic_convert")
+def stochastic_convert(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    result = scope.result_shape(operation)
+    assert isinstance(result, ArrayShape)  # MLIR's verifier has said so
+    operand, random = operands
+    return xb.stochastic_convert_type(operand, random, result.element_type)

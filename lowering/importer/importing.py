@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from jaxlib.mlir import ir
 
+from builder.aliasing import leaf_indices
 from builder.computation import XlaComputation
-from builder.errors import OperandError, shown
-from builder.shape import Shape, ShapeLike, TupleShape, leaves, without_layout
+from builder.errors import OperandError, XlaError, shown
+from builder.shape import ProgramShape, Shape, ShapeLike, TupleShape, leaves, without_layout
 from builder.unique_names import UniqueNames
 from builder.xla_op import XlaOp
+from lowering.donations import ALIASING, is_donated
 from lowering.errors import LoweringError
-from lowering.importer.bodies import Body, Holder, bodies
+from lowering.importer.annotations import annotate, annotations_of, argument_attributes
+from lowering.importer.bodies import Body, Holder
+from lowering.importer.outline import Outline
 from lowering.importer.refinement import has_open_sizes, refined, with_argument_shapes
 from lowering.importer.regions import Regions
-from lowering.importer.scope import Scope, closed, failure, opened
+from lowering.importer.registry import IMPORTERS
+from lowering.importer.scope import Scope, closed, failure, opened, unknown
 from lowering.importer.tables import OpenSizeError, Tables
 from lowering.module import StablehloModule, load, load_bytes
 from lowering.types import attribute_text
@@ -34,6 +39,10 @@ _CALLEES = {
     "stablehlo.custom_call": "called_computations",
 }
 """Operations that name functions, and the attribute that does."""
+
+
+_BESIDE_FUNCTIONS: Final = frozenset(("sdy.mesh",))
+"""What a module holds besides functions."""
 
 
 def to_computation(
@@ -52,7 +61,10 @@ def to_computation(
     Returns:
         A computation named like the module. Functions are called computations, regions the
         computations that ops apply; several results are a tuple. Where sizes had to be worked out,
-        functions stand in the place of their calls.
+        functions stand in the place of their calls. What is said besides is kept, and lowered
+        again: names, source lines, shardings of GSPMD and of Shardy, frontend attributes and others
+        on the ops (`XlaOp.notes`), arguments whose memory is given away (`XlaComputation.aliases`,
+        `donors`), the rest in `XlaComputation.annotations`.
 
         Of a module that `lower` made it is the computation that was lowered, but for what
         StableHLO lacks: tuples are taken apart and put together where ops need them; parameters of
@@ -124,32 +136,58 @@ def recorded(module: StablehloModule, *, may_refine: bool = False) -> XlaComputa
         LoweringError: as `to_computation`.
         OpenSizeError: a size is left open, and `may_refine`.
     """
-    tables = Tables(may_refine=may_refine)
+    outline = Outline(module.module)
+    tables = Tables(outline, may_refine=may_refine)
     tables.python_functions = module.functions
     computations: dict[str, XlaComputation] = {}
     regions = Regions(tables, computations)
-    for name, body, holders in _in_order(module.module):
-        tables.function = name
-        regions.record(holders)
-        if name == "main":
-            return _entry(regions, module, body)
-        computations[name] = _function(regions, name, body)
+    try:
+        for name, function, body, holders in _in_order(outline, module.module):
+            tables.function = name
+            _refuse_unknown(outline, holders)
+            regions.record(holders)
+            if name == "main":
+                return _entry(regions, module, function, body)
+            computations[name] = _function(regions, name, function, body)
+    except LoweringError:
+        raise
+    except XlaError as error:  # not of an operation, which `Scope.record` would name
+        raise LoweringError(
+            f"to_computation: in @{tables.function}: {error}", op="to_computation"
+        ) from error
+    except RecursionError:  # of a tuple in a tuple and so on, or a list
+        raise LoweringError(
+            f"to_computation: in @{tables.function}: types or attributes are nested too deep",
+            op="to_computation",
+        ) from None
     raise LoweringError("to_computation: the module has no function @main", op="to_computation")
 
 
-_Function = tuple[str, Body, list[Holder]]
+def _refuse_unknown(outline: Outline, holders: Sequence[Holder]) -> None:
+    """Raises LoweringError for the first operation with regions that there is no op for, rather
+    than for something that stands in it."""
+    for body, position, _ in holders:
+        if outline.names[body.entries[position][0]] not in IMPORTERS:
+            raise unknown(body.operation(position))
 
 
-def _in_order(module: ir.Module) -> Iterator[_Function]:
+_Function = tuple[str, ir.Operation, Body, list[Holder]]
+
+
+def _in_order(outline: Outline, module: ir.Module) -> Iterator[_Function]:
     """The functions that @main calls, callees before their callers; @main is last."""
-    functions = {
-        str(attribute_text(view.operation.attributes["sym_name"])): view.operation
-        for view in module.body.operations
-        if view.operation.name == "func.func"
-    }
+    functions: dict[str, ir.Operation] = {}
+    positions: dict[str, int] = {}
+    for position, view in enumerate(module.body.operations):
+        operation = view.operation
+        if operation.name == "func.func":
+            name = str(attribute_text(operation.attributes["sym_name"]))
+            functions[name], positions[name] = operation, position
+        elif operation.name not in _BESIDE_FUNCTIONS:
+            raise failure(operation, "it stands beside the functions, where XLA does not look")
     done: set[str] = set()
     entered = {"main"}
-    stack = [_opened(functions, "main")]
+    stack = [_opened(outline, functions, positions, "main")]
     while stack:
         function, called = stack[-1]
         for name in called:
@@ -160,7 +198,7 @@ def _in_order(module: ir.Module) -> Iterator[_Function]:
                 )
             if name not in done:
                 entered.add(name)
-                stack.append(_opened(functions, name))
+                stack.append(_opened(outline, functions, positions, name))
                 break
         else:
             stack.pop()
@@ -168,79 +206,157 @@ def _in_order(module: ir.Module) -> Iterator[_Function]:
             yield function
 
 
-def _opened(functions: dict[str, ir.Operation], name: str) -> tuple[_Function, Iterator[str]]:
+def _opened(
+    outline: Outline, functions: dict[str, ir.Operation], positions: dict[str, int], name: str
+) -> tuple[_Function, Iterator[str]]:
     """A function, and the names of those that it calls."""
-    if not len(functions[name].regions[0].blocks):
-        raise failure(functions[name], f"@{name} has no body")
-    body, holders = bodies(functions[name])
+    inner = outline.body.entries[positions[name]][6]
+    _check_function(outline, functions[name], inner, name)
+    (body,) = inner
+    holders = outline.holders[positions[name]]
     called: dict[str, None] = {}
-    inside = (body, *(one for _, inner in holders for one in inner))
-    for one in inside:
-        for operation, _ in one.operations:
-            key = _CALLEES.get(operation.name)
-            if key is None or key not in operation.attributes:
+    inside = (body, *(one for _, _, inner in holders for one in inner))
+    keys = [_CALLEES.get(one) for one in outline.names]
+    for one in inside if any(keys) else ():
+        for position, (kind, *_) in enumerate(one.entries):
+            key = keys[kind]
+            if key is None:
+                continue
+            operation = one.operation(position)
+            if key not in operation.attributes:
                 continue
             said = operation.attributes[key]
             for symbol in said if isinstance(said, ir.ArrayAttr) else (said,):
                 callee = ir.FlatSymbolRefAttr(symbol).value
                 if callee not in functions:
                     raise failure(operation, f"there is no function @{callee}")
+                if not len(functions[callee].regions[0].blocks):
+                    raise failure(
+                        operation, f"func.func @{callee} has no body, it is only declared"
+                    )
                 called[callee] = None
-    return (name, body, holders), iter(called)
+    return (name, functions[name], body, holders), iter(called)
 
 
-def _function(regions: Regions, name: str, body: Body) -> XlaComputation:
+def _check_function(
+    outline: Outline, function: ir.Operation, inner: Sequence[Body], name: str
+) -> None:
+    """Raises LoweringError for a function that XLA would not enter, or not so as it is written."""
+    blocks = function.regions[0].blocks
+    if not len(blocks):
+        raise failure(function, f"@{name} has no body")
+    if len(blocks) > 1:
+        raise failure(
+            function,
+            f"@{name} has {len(blocks)} blocks, and nothing in StableHLO goes from one to another",
+        )
+    (body,) = inner
+    last = len(body.entries) - 1
+    if outline.names[body.entries[last][0]] != "func.return":
+        raise failure(body.operation(last), f"@{name} must end with func.return")
+    visibility = function.attributes.get("sym_visibility")
+    if name == "main" and visibility is not None and attribute_text(visibility) != "public":
+        raise failure(function, f"@main is {attribute_text(visibility)}, and XLA can't enter it")
+
+
+def _function(regions: Regions, name: str, function: ir.Operation, body: Body) -> XlaComputation:
     scope = regions.scope(name)
     unique = UniqueNames()
+    said = argument_attributes(function, "arg_attrs", len(body.arguments))
     for number, value in enumerate(body.arguments):
         shape = scope.tables.shape(value.type)
-        _, said = scope.tables.place(value.location)
-        named = unique.claim(said or f"arg{number}")
-        scope.values[value] = scope.builder.parameter(shape, named)
-        scope.placed(number, value.location)
+        _, named = scope.tables.place(value.location)
+        parameter = scope.builder.parameter(shape, unique.claim(named or f"arg{number}"))
+        scope.values[body.first + number] = parameter
+        scope.placed(number, scope.tables.place(value.location))
+        _annotate_parameter(scope, function, parameter, said[number])
     returned = scope.record(body)
     shapes = [op.shape for op in returned]
+    result = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+    signature = ProgramShape([p.shape for p in scope.builder.parameters.values()], result)
+    known = [_NOTED] * len(said)
+    scope.builder.annotations = annotations_of(function, signature, known)
     return _built(scope, body, returned, shapes[0] if len(shapes) == 1 else None)
 
 
-def _entry(regions: Regions, module: StablehloModule, body: Body) -> XlaComputation:
+_NOTED: Final = frozenset(("mhlo.sharding", "sdy.sharding", "mhlo.frontend_attributes"))
+"""What arguments say that is noted on their parameters."""
+
+
+def _annotate_parameter(
+    scope: Scope, function: ir.Operation, parameter: XlaOp, said: Mapping[str, ir.Attribute]
+) -> None:
+    try:
+        annotate(parameter, said, [name for name in said if name in _NOTED], scope.tables)
+    except LoweringError as error:
+        raise failure(function, f"of its argument {parameter.name}: {error}") from None
+
+
+def _entry(
+    regions: Regions, module: StablehloModule, function: ir.Operation, body: Body
+) -> XlaComputation:
     """The computation of @main, whose parameters and result are nested as they were."""
     scope = regions.scope(module.name)
     shape = module.program_shape
-    said = iter(_argument_attributes(module))
+    said = argument_attributes(function, "arg_attrs", len(body.arguments))
+    known: list[frozenset[str]] = []
     arguments = iter(body.arguments)
     for name, parameter in zip(_names(module, scope, body), shape.parameters, strict=True):
         begin = len(scope.builder.ops)
         whole = scope.builder.parameter(parameter, name)
-        inside = [(leaf, next(arguments), next(said)) for leaf in opened(whole)]
-        scope.values.update((argument, leaf) for leaf, argument, _ in inside)
-        if inside:  # what is noted on a parameter was noted on each of its leaves
-            _, argument, attributes = inside[0]
-            scope.placed(begin, argument.location)
-            scope.annotate(whole, attributes)
-    return _built(scope, body, scope.record(body), shape.result)
+        inside = [(leaf, next(arguments)) for leaf in opened(whole)]
+        scope.values.update(enumerate((leaf for leaf, _ in inside), len(scope.values)))
+        if inside:
+            scope.placed(begin, scope.tables.place(inside[0][1].location))
+            # What was noted on a parameter was noted on each of its leaves.
+            of_leaves = said[len(known) : len(known) + len(inside)]
+            noted = [{n: one[n] for n in one if n in _NOTED} for one in of_leaves]
+            is_shared = all(one == noted[0] for one in noted)
+            known += [_NOTED if is_shared else frozenset()] * len(inside)
+            if is_shared:
+                _annotate_parameter(scope, function, whole, noted[0])
+    returned = scope.record(body)
+    _set_up_donations(scope, function, shape, said)
+    scope.builder.annotations = annotations_of(function, shape, known, module.module)
+    return _built(scope, body, returned, shape.result)
 
 
-def _argument_attributes(module: StablehloModule) -> Sequence[Any]:
-    """What is said of each argument of @main, besides its type."""
-    (function,) = (
-        view.operation
-        for view in module.module.body.operations
-        if view.operation.name == "func.func"
-        and attribute_text(view.operation.attributes["sym_name"]) == "main"
-    )
-    if "arg_attrs" in function.attributes:
-        return [ir.DictAttr(one) for one in ir.ArrayAttr(function.attributes["arg_attrs"])]
-    return [{}] * len(function.regions[0].blocks[0].arguments)
+def _set_up_donations(
+    scope: Scope,
+    function: ir.Operation,
+    shape: ProgramShape,
+    said: Sequence[Mapping[str, ir.Attribute]],
+) -> None:
+    """Says of the arguments that are used up that they are."""
+    places = [
+        (number, index)
+        for number, parameter in enumerate(shape.parameters)
+        for index in leaf_indices(parameter)
+    ]
+    outputs = leaf_indices(shape.result)
+    builder = scope.builder
+    for place, one in zip(places, said, strict=True):
+        if not is_donated(one):
+            continue
+        try:
+            if ALIASING not in one:
+                builder.add_buffer_donor(*place)
+                continue
+            output = scope.tables.value(one[ALIASING])
+            if not isinstance(output, int) or not 0 <= output < len(outputs):
+                raise LoweringError(f"{ALIASING} = {one[ALIASING]}: there is no such result")
+            builder.setup_alias(outputs[output], *place)
+        except XlaError as error:
+            raise failure(function, f"of its argument {place[0]}: {error}") from None
 
 
 def _names(module: StablehloModule, scope: Scope, body: Body) -> list[str]:
     """The names of the parameters: those that `lower` wrote, or else those of their locations."""
     shape = module.program_shape
     names = list(shape.parameter_names)
-    if names != [f"arg{number}" for number in range(len(names))]:
-        return names
     unique = UniqueNames()
+    if names != [f"arg{number}" for number in range(len(names))]:  # in files two may be the same
+        return [unique.claim(name or f"arg{number}") for number, name in enumerate(names)]
     for number, value in enumerate(body.arguments):
         _, name = scope.tables.place(value.location)
         if len(names) == len(body.arguments):
@@ -252,6 +368,7 @@ def _built(scope: Scope, body: Body, returned: list[XlaOp], shape: Shape | None)
     begin = len(scope.builder.ops)
     wanted = TupleShape([op.shape for op in returned]) if shape is None else shape
     root = closed(scope.builder, without_layout(wanted), iter(returned))
-    scope.placed(begin, body.operations[-1][0].location)
+    last = len(body.entries) - 1
+    scope.placed(begin, scope.tables.numbered_place(body.entries[last][1], body, last))
     has_layout = any(getattr(leaf, "layout", None) is not None for leaf in leaves(wanted))
     return scope.builder.build(root, result=wanted if has_layout else None)

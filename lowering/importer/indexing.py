@@ -9,7 +9,7 @@ import builder as xb
 from builder.shape import ArrayShape
 from builder.xla_op import XlaOp
 from lowering.importer.registry import Imported, importer
-from lowering.importer.scope import Scope
+from lowering.importer.scope import Scope, failure
 
 
 @importer("stablehlo.dynamic_slice")
@@ -53,6 +53,8 @@ def torch_index_select(scope: Scope, operation: ir.Operation, operands: list[Xla
     source, index = operands
     assert isinstance(source.shape, ArrayShape)  # MLIR's verifier has said so
     assert isinstance(index.shape, ArrayShape)
+    if not 0 <= batch <= dim < source.shape.rank or batch > index.shape.rank:
+        raise failure(operation, f"its dim is {dim} and its batch_dims {batch}, out of range")
     batching, extra = range(batch), index.shape.rank - batch
     numbers = xb.GatherDimensionNumbers(
         (*range(batch, dim), *range(dim + extra, source.shape.rank - 1 + extra)),

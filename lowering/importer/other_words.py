@@ -45,7 +45,7 @@ def call_in_other_words(
     results = [result.type for result in operation.results]
     given = operation.attributes
     # By name: of one that MLIR's Python has no class for, `given[number].attr` ends the process.
-    names = [name for name in given if not name.startswith("mhlo.")]  # shardings and the like
+    names = [name for name in given if "." not in name]  # no shardings and the like
     try:
         attributes = {name: given[name] for name in names}
     except TypeError:

@@ -8,10 +8,8 @@ constants, which are recorded inside once more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
-
-from jaxlib.mlir import ir
 
 from builder.computation import XlaComputation
 from builder.ops.control_flow import tuple as tuple_of
@@ -19,7 +17,7 @@ from builder.shape import Shape, TupleShape
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 from lowering.importer.bodies import Body, Holder
-from lowering.importer.registry import IMPORTERS, Value
+from lowering.importer.registry import IMPORTERS
 from lowering.importer.scope import Scope, failure
 from lowering.importer.tables import Tables
 
@@ -46,25 +44,28 @@ class Regions:
 
     def record(self, holders: Sequence[Holder]) -> None:
         """Records the regions of these operations, of which inner ones stand first."""
-        for operation, inner in holders:
-            if operation.name == "stablehlo.while":
-                self._loop(operation, inner)
+        names = self._tables.outline.names
+        for body, position, inner in holders:
+            name = names[body.entries[position][0]]
+            if name == "stablehlo.while":
+                self._loop(body, position, inner)
                 continue
-            for number, body in enumerate(inner):
-                if operation.name in _BRANCHING:
-                    self.applied[body] = self._branch(body, number)
+            for number, one in enumerate(inner):
+                if name in _BRANCHING:
+                    self.applied[one] = self._branch(one, number)
                 else:
-                    self.applied[body] = self._applied(operation, body)
+                    self.applied[one] = self._applied(name, one)
 
     def scope(self, name: str) -> Scope:
         """A scope for a computation of its own."""
         return Scope(XlaBuilder(name), self._tables, self._functions, self.applied)
 
-    def _shapes(self, values: Sequence[Value]) -> list[Shape]:
-        return [self._tables.shape(value.type) for value in values]
+    def _shapes(self, body: Body, values: Iterable[int]) -> list[Shape]:
+        """The shapes of values that may be used in a body."""
+        return [self._tables.numbered_shape(body.type_of(one), body, one) for one in values]
 
     def _of_one_parameter(
-        self, name: str, shapes: Sequence[Shape], values: Sequence[Value]
+        self, name: str, shapes: Sequence[Shape], values: Sequence[int]
     ) -> tuple[Scope, list[XlaOp]]:
         """A scope with one parameter for these values, a tuple unless it is one."""
         scope = self.scope(name)
@@ -75,12 +76,13 @@ class Regions:
         scope.values.update(zip(values, leaves, strict=True))
         return scope, leaves
 
-    def _loop(self, operation: ir.Operation, inner: tuple[Body, ...]) -> None:
+    def _loop(self, around: Body, position: int, inner: tuple[Body, ...]) -> None:
         captures = list(dict.fromkeys(value for body in inner for value in body.captures))
-        shapes = self._shapes([*operation.operands, *captures])
+        operands = around.entries[position][5]
+        shapes = self._shapes(around, [*operands, *captures])
         for name, body in zip(("condition", "body"), inner, strict=True):
             body.captures = captures
-            outside = [*body.arguments, *captures]
+            outside = [*_arguments(body), *captures]
             scope, leaves = self._of_one_parameter(name, shapes, outside)
             returned = scope.record(body)
             if name == "body" and len(shapes) != 1:
@@ -89,23 +91,26 @@ class Regions:
             self.applied[body] = scope.builder.build(returned[0])
 
     def _branch(self, body: Body, number: int) -> XlaComputation:
-        shapes = self._shapes(body.captures)
+        shapes = self._shapes(body, body.captures)
         scope, _ = self._of_one_parameter(f"branch_{number}", shapes, body.captures)
         return _built(scope, scope.record(body))
 
-    def _applied(self, operation: ir.Operation, body: Body) -> XlaComputation:
+    def _applied(self, name: str, body: Body) -> XlaComputation:
         key = None if body.captures else _key(body)
         found = None if key is None else self._alike.get(key)
         if found is not None:
             return found
-        scope = self.scope(operation.name.rpartition(".")[2])
-        for value, shape in zip(body.arguments, self._shapes(body.arguments), strict=True):
+        scope = self.scope(name.rpartition(".")[2])
+        arguments = _arguments(body)
+        for value, shape in zip(arguments, self._shapes(body, arguments), strict=True):
             scope.values[value] = scope.builder.parameter(shape)
         for value in body.captures:
-            owner = getattr(value.owner, "operation", None)  # None of a block's argument
+            owner = getattr(body.value(value).owner, "operation", None)  # None of an argument
             if owner is None or owner.name != "stablehlo.constant":
+                assert body.holder is not None  # a function has no captures
+                outer, position, _ = body.holder
                 raise failure(
-                    operation,
+                    outer.operation(position),
                     "its region uses a value from outside, which XLA's computations of this kind "
                     "can't, unless it is a constant",
                 )
@@ -118,6 +123,10 @@ class Regions:
         return computation
 
 
+def _arguments(body: Body) -> range:
+    return range(body.first, body.first + body.argument_count)
+
+
 def _built(scope: Scope, returned: Sequence[XlaOp]) -> XlaComputation:
     """The computation that gives these values: one as it is, others as a tuple."""
     if len(returned) == 1:
@@ -127,19 +136,15 @@ def _built(scope: Scope, returned: Sequence[XlaOp]) -> XlaComputation:
 
 
 def _key(body: Body) -> Any:
-    """What two bodies have in common that are the same computation; None for one with regions."""
-    numbers = {value: number for number, value in enumerate(body.arguments)}
-    said: list[Any] = [value.type for value in body.arguments]
-    for operation, inner in body.operations:
+    """What two bodies have in common that are the same computation; None for one with regions.
+
+    It is all but where they stand: locations, and at what number their values begin.
+    """
+    first = body.first
+    said: list[Any] = [body.argument_count, *body.types]
+    for kind, _, attributes, properties, types, operands, inner in body.entries:
         if inner:
             return None
-        attributes = operation.attributes
-        said += operation.name, *(numbers[value] for value in operation.operands)
-        try:
-            said += ((name, attributes[name]) for name in attributes)
-        except TypeError:  # complex elements, which MLIR's Python has no class for
-            return None
-        for result in operation.results:
-            numbers[result] = len(numbers)
-            said.append(result.type)
+        said += kind, attributes, properties, len(types), len(operands)
+        said += [value - first for value in operands]
     return tuple(said)

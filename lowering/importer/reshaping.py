@@ -7,6 +7,7 @@ from functools import lru_cache
 from jaxlib.mlir import ir
 
 import builder as xb
+from builder.ops.operands import broadcast_to
 from builder.shape import ArrayShape
 from builder.shape_inference import reshaping as infer
 from builder.xla_op import XlaOp
@@ -22,12 +23,17 @@ def _result(scope: Scope, operation: ir.Operation) -> ArrayShape:
 
 @importer("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    sizes = _result(scope, operation).dimensions
+    result = _result(scope, operation)
+    sizes = result.dimensions
     places = scope.attribute(operation, "broadcast_dimensions")
     source = operands[0]
     ascending = tuple(sorted(places))
     if places != ascending:  # which StableHLO does not ask for
         source = xb.transpose(source, [places.index(place) for place in ascending])
+    if not result.is_static and infer.broadcast_in_dim(source.shape, sizes, ascending) != result:
+        # What stands beside an array of bounded sizes is broadcast to its type; the sizes are the
+        # bounds.
+        return broadcast_to(source, result, ascending)
     return xb.broadcast_in_dim(source, sizes, ascending)
 
 

@@ -6,7 +6,8 @@ regions become computations of their own, each recorded when all that it applies
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType
 from typing import Any, Final
 
@@ -17,19 +18,25 @@ from builder.errors import XlaError
 from builder.ops.control_flow import tuple as tuple_of
 from builder.shape import ArrayShape, Shape, TokenShape, TupleShape
 from builder.xla_builder import XlaBuilder
-from builder.xla_op import XlaOp, noted
+from builder.xla_op import XlaOp
 from lowering.errors import LoweringError, recorded_at
+from lowering.importer.annotations import SHARDINGS, annotate, foreign_names, has_foreign
 from lowering.importer.bodies import Body
-from lowering.importer.registry import IMPORTERS, PLAIN, Imported, Value
-from lowering.importer.tables import T, Tables
+from lowering.importer.registry import Imported, Value
+from lowering.importer.tables import Place, T, Tables
 
-__all__ = ["Scope", "closed", "failure", "opened"]
+__all__ = ["Scope", "closed", "failure", "opened", "unknown"]
 
-_ANNOTATIONS: Final = (
-    ("mhlo.sharding", "sharding"),
-    ("mhlo.frontend_attributes", "frontend_attributes"),
-)
-"""Attributes that any operation may have, and what they are called in an op's notes."""
+_PARTS: Final = frozenset(("tuple", "get_tuple_element"))
+"""Opcodes of which nothing is there in StableHLO: what is noted on them would be lost."""
+
+
+_LACKING: Final = {
+    "sdy.manual_computation": "what it holds is done by each device with its part of the arrays, "
+    "and no op of XLA's has such a computation",
+    "stablehlo.async_start": "what begins and ends apart is made by XLA itself",
+}
+"""Why there is no op for some operations."""
 
 
 def failure(operation: ir.Operation, reason: str) -> LoweringError:
@@ -40,6 +47,12 @@ def failure(operation: ir.Operation, reason: str) -> LoweringError:
     )
 
 
+def unknown(operation: ir.Operation) -> LoweringError:
+    """The error of an operation that there is no op for."""
+    why = _LACKING.get(operation.name)
+    return failure(operation, "there is no op for it" + (f": {why}" if why else ""))
+
+
 class Scope:
     """A body that is being recorded.
 
@@ -47,12 +60,24 @@ class Scope:
         builder: what it is recorded with.
         tables: those of the module.
         functions: the computations of the functions that may be called, by symbol.
-        values: the op of each MLIR value.
+        values: the op of each value, by its number (see `bodies`).
         bodies: of the operation that is being recorded: the bodies of its regions.
         applied: the computations of regions that were recorded already, by body.
+        taken_back_to: where ops were taken back, the number of the first of them.
     """
 
-    __slots__ = ("applied", "bodies", "builder", "functions", "tables", "values")
+    __slots__ = (
+        "_known",
+        "_operation",
+        "_types",
+        "applied",
+        "bodies",
+        "builder",
+        "functions",
+        "tables",
+        "taken_back_to",
+        "values",
+    )
 
     def __init__(
         self,
@@ -65,24 +90,61 @@ class Scope:
         self.tables = tables
         self.functions = functions
         self.applied = applied
-        self.values: dict[Value, XlaOp] = {}
+        self.values: dict[int, XlaOp] = {}
         self.bodies: tuple[Body, ...] = ()
+        # Of the operation that is being recorded: what was found in its attributes, and the numbers
+        # of its results' types.
+        self._operation: ir.Operation | None = None
+        self._known: dict[Any, Any] = {}
+        self._types: Sequence[int] = ()
+        self.taken_back_to = 0
 
     def attribute(self, operation: ir.Operation, name: str, default: Any = None) -> Any:
         """What an attribute of an operation says; see `tables.decoded`."""
+        known = self.remembered(operation)
         try:
-            found = operation.attributes.get(name)
-            return default if found is None else self.tables.value(found)
+            return known[name, default]
+        except KeyError:
+            pass
+        try:
+            attribute = operation.attributes.get(name)
+            found = default if attribute is None else self.tables.value(attribute)
+            known[name, default] = found
+            return found
         except TypeError:  # of complex elements, which MLIR's Python has no class for
             raise failure(operation, f"its {name} holds elements that can't be read") from None
 
     def read(self, operation: ir.Operation, name: str, reader: Callable[[ir.Attribute], T]) -> T:
         """What a reader of its kind of attributes makes of one that every such operation has."""
-        return self.tables.read(operation.attributes[name], reader)
+        known = self.remembered(operation)
+        try:
+            found: T = known[name, reader]
+        except KeyError:
+            found = known[name, reader] = self.tables.read(operation.attributes[name], reader)
+        return found
+
+    def remembered(self, operation: ir.Operation) -> dict[Any, Any]:
+        """What was found in the attributes of an operation: of those that have the same, the same.
+
+        It spares what asking MLIR takes, which is 2 us for an attribute.
+        """
+        return self._known if operation is self._operation else {}
+
+    def has(self, operation: ir.Operation, name: str) -> bool:
+        """Whether an operation has an attribute of this name."""
+        known = self.remembered(operation)
+        found: bool | None = known.get(name)
+        if found is None:
+            found = known[name] = name in operation.attributes
+        return found
 
     def result_shape(self, operation: ir.Operation, number: int = 0) -> ArrayShape | TokenShape:
         """The shape that the file says a result has."""
-        shape = self.tables.shape(operation.results[number].type)
+        shape = None
+        if operation is self._operation:
+            shape = self.tables.numbered_shapes.get(self._types[number])
+        if shape is None:
+            shape = self.tables.shape(operation.results[number].type)
         assert not isinstance(shape, TupleShape)  # MLIR's verifier has said so
         return shape
 
@@ -97,54 +159,63 @@ class Scope:
     def record(self, body: Body) -> list[XlaOp]:
         """Records the operations of a body; gives the values that it returns."""
         values, tables, ops = self.values, self.tables, self.builder.ops
-        shapes, places = tables.shapes, tables.places
-        for operation, inner in body.operations[:-1]:
-            operands = [values[value] for value in operation.operands]
+        plains, importers = tables.plain, tables.importers
+        shapes, places = tables.numbered_shapes, tables.numbered_places
+        number = body.first + body.argument_count
+        for position, entry in enumerate(body.entries[:-1]):
+            kind, location, attributes, properties, types, numbers, inner = entry
+            operands = [values[value] for value in numbers]
             begin = len(ops)
-            plain = PLAIN.get(operation.name)
+            plain = plains[kind]
             try:
                 if plain is None:
+                    operation = self._operation = body.operation(position)
                     self.bodies = inner
-                    found = self._imported(operation, operands)
+                    self._types = types
+                    self._known = tables.known[kind, attributes, properties]
+                    recorder = importers[kind]
+                    if recorder is None:
+                        raise unknown(operation)
+                    found = recorder(self, operation, operands)
                 else:
                     found = plain(*operands)
             except LoweringError:
                 raise
             except XlaError as error:
-                raise failure(operation, str(error)) from error
-            # What is asked of MLIR is most of the time here, as each answer is an object made: 0.2
-            # to 0.5 us. A location is compared as the attribute that it is, the same wherever an
-            # operation is from there, and text is made of it once.
-            location = operation.location
-            place = places.get(location.attr)
-            code, name = place if place is not None else tables.place(location)
+                raise failure(body.operation(position), str(error)) from error
+            except RecursionError:
+                reason = "its types or attributes are nested too deep"
+                raise failure(body.operation(position), reason) from None
+            place = places.get(location)
+            code, name = place or tables.numbered_place(location, body, position)
             if len(ops) == begin + 1:  # as nearly always: 0.3 us less than by a slice
                 op = ops[begin]
                 op.code, op.lasti = code, 0
                 if name is not None:
                     op.name = name
             else:
+                if len(ops) < begin:
+                    begin = self.taken_back_to
                 self._note_places(ops[begin:], code, name)
-            if len(operation.attributes):
-                self._note(operation, begin)
+            if attributes >= 0:  # others than the properties that every operation of its kind has
+                self._note(body.operation(position), begin)
             if isinstance(found, XlaOp):
-                result = operation.result
-                if found.shape is not shapes.get(result.type):
-                    self._check_shape(operation, result, found)
-                values[result] = found
+                if found.shape is not shapes.get(types[0]):
+                    operation = body.operation(position)
+                    self._check_shape(operation, operation.result, found)
+                    shapes[types[0]] = found.shape
+                values[number] = found
+                number += 1
                 continue
-            for result, one in zip(operation.results, found, strict=True):
+            for offset, (type_, one) in enumerate(zip(types, found, strict=True)):
                 if one is not None:
-                    self._check_shape(operation, result, one)
-                    values[result] = one
-        terminator, _ = body.operations[-1]
-        return [values[value] for value in terminator.operands]
-
-    def _imported(self, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-        known = IMPORTERS.get(operation.name)
-        if known is None:
-            raise failure(operation, "there is no op for it")
-        return known(self, operation, operands)
+                    if one.shape is not shapes.get(type_):
+                        operation = body.operation(position)
+                        self._check_shape(operation, operation.results[offset], one)
+                        shapes[type_] = one.shape
+                    values[number + offset] = one
+            number += len(types)
+        return [values[value] for value in body.entries[-1][5]]
 
     def _check_shape(self, operation: ir.Operation, result: Value, op: XlaOp) -> None:
         """Refuses an op whose shape is not that of the result which it stands for."""
@@ -156,29 +227,44 @@ class Scope:
             )
 
     def _note_places(self, recorded: list[XlaOp], code: CodeType | None, name: str | None) -> None:
-        """Notes on ops where they are from, and on the last the name."""
+        """Notes on ops where they are from, and on the one that does the work the name."""
         for op in recorded:
             op.code, op.lasti = code, 0
         if recorded and name is not None:
-            recorded[-1].name = name
+            _principal(recorded).name = name
 
-    def placed(self, begin: int, location: ir.Location) -> None:
+    def placed(self, begin: int, place: Place) -> None:
         """Notes on the ops recorded from number `begin` on that they are from there."""
-        code, _ = self.tables.place(location)
+        code, _ = place
         self._note_places(self.builder.ops[begin:], code, None)
 
     def _note(self, operation: ir.Operation, begin: int) -> None:
-        """Notes on the last op recorded, if any since number `begin`, what the operation says for
-        others."""
-        ops = self.builder.ops
-        if len(ops) > begin:
-            self.annotate(ops[-1], operation.attributes)
+        """Notes on the op that stands for an operation what that says for others."""
+        if not has_foreign(operation):
+            return
+        names = foreign_names(operation)
+        if not names:
+            return
+        recorded = self.builder.ops[begin:]
+        if not recorded:  # the operation is left out, and what it says with it
+            lost = [name for name in names if name in SHARDINGS]
+            if lost:
+                raise failure(operation, f"there is no op to note its {lost[0]} on")
+            return
+        try:
+            annotate(_principal(recorded), operation.attributes, names, self.tables)
+        except LoweringError as error:
+            raise failure(operation, str(error)) from None
 
-    def annotate(self, op: XlaOp, attributes: ir.OpAttributeMap | ir.DictAttr) -> None:
-        """Notes on an op what attributes of an operation, or of an argument, say for others."""
-        for name, field in _ANNOTATIONS:
-            if name in attributes:
-                op.notes = noted(op.notes, **{field: self.tables.value(attributes[name])})
+    def take_back(self, ops: Sequence[XlaOp], values: Iterable[Value]) -> None:
+        """Takes back the ops recorded last, if they are these, and nothing uses their values but
+        the operation that is being recorded, which goes without them."""
+        recorded = self.builder.ops
+        last = recorded[len(recorded) - len(ops) :]
+        are_these = len(last) == len(ops) and all(map(operator.is_, last, ops))
+        if are_these and all(len(list(value.uses)) == 1 for value in values):
+            self.taken_back_to = len(recorded) - len(ops)
+            del recorded[self.taken_back_to :]
 
     def results(self, operation: ir.Operation, value: XlaOp) -> Imported:
         """A value as the results of an operation: a tuple's elements, another as it is."""
@@ -190,6 +276,11 @@ class Scope:
             None if next(iter(result.uses), None) is None else whole[number]
             for number, result in enumerate(operation.results)
         ]
+
+
+def _principal(recorded: Sequence[XlaOp]) -> XlaOp:
+    """Of the ops that stand for an operation the one that does its work."""
+    return next((op for op in reversed(recorded) if op.opcode not in _PARTS), recorded[-1])
 
 
 def opened(op: XlaOp) -> Iterator[XlaOp]:

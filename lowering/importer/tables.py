@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import CodeType
 from typing import Any, Final, TypeVar
 
@@ -14,9 +16,12 @@ from builder.computation import XlaComputation
 from builder.foreign_source import code_at
 from builder.shape import ArrayShape, Shape, TupleShape
 from lowering.host_calls import PythonFunction
+from lowering.importer.bodies import Body
+from lowering.importer.outline import Outline
+from lowering.importer.registry import IMPORTERS, PLAIN
 from lowering.types import attribute_text, shape_of_type
 
-__all__ = ["OpenSizeError", "Place", "Tables", "decoded"]
+__all__ = ["OpenSizeError", "Place", "Tables", "decoded", "place_of"]
 
 T = TypeVar("T")
 
@@ -24,7 +29,9 @@ Place = tuple[CodeType | None, str | None]
 """Where an operation is from: a code object that stands there, and the name it was given."""
 
 _PLACE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
-_NAME: Final = re.compile(r'loc\("((?:[^"\\]|\\.)*)"(?:\(|\)$)')
+# A name is around the place, or, of what was HLO, fused with it.
+_NAME: Final = re.compile(r'loc\((?:fused\[)?"((?:[^"\\]|\\.)*)"(?:\(|\)$|, ")')
+_LAST_LINE: Final = (1 << 31) - 2
 _CASE: Final = re.compile(r"#(?:stablehlo|chlo|mhlo)<\w+ (\w+)>")
 _ESCAPE: Final = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 
@@ -37,10 +44,17 @@ class Tables:
     """The tables of one module: the same types and locations come again in each operation.
 
     Args:
+        outline: of the module.
         may_refine: whether to raise `OpenSizeError` where a size is left open.
 
     Attributes:
         elements: the arrays of constants that were recorded.
+        outline: that of the module.
+        known: what scopes found in attributes, by the numbers of an operation's name, attributes
+            and properties.
+        plain, importers: of each number of an operation's name what `PLAIN` and `IMPORTERS` have.
+        numbered_places: what `place` has found, by the location's number.
+        numbered_shapes: the shapes that were compared with a type, by the type's number.
         function: the name of the function that is being read, for the source lines of its ops.
         others: the computations that were made of operations that XLA lacks.
         places: what `place` has found, by the location's attribute.
@@ -54,13 +68,25 @@ class Tables:
         "_values",
         "elements",
         "function",
+        "importers",
+        "known",
+        "numbered_places",
+        "numbered_shapes",
         "others",
+        "outline",
         "places",
+        "plain",
         "python_functions",
         "shapes",
     )
 
-    def __init__(self, *, may_refine: bool = False) -> None:
+    def __init__(self, outline: Outline, *, may_refine: bool = False) -> None:
+        self.outline = outline
+        self.plain = [PLAIN.get(name) for name in outline.names]
+        self.importers = [IMPORTERS.get(name) for name in outline.names]
+        self.known: dict[tuple[int, int, int], dict[Any, Any]] = defaultdict(dict)
+        self.numbered_places: dict[int, Place] = {}
+        self.numbered_shapes: dict[int, Shape] = {}
         self.elements: dict[ir.Attribute, np.ndarray[Any, Any]] = {}
         self.function = "main"
         self.others: dict[Any, XlaComputation] = {}
@@ -107,6 +133,28 @@ class Tables:
             found = self.places[key] = _place(str(location), self.function)
         return found
 
+    def numbered_place(self, number: int, body: Body, position: int) -> Place:
+        """The same of the location with this number, which is that of an operation."""
+        said = self.outline.place(number)
+        if said is None:
+            found = self.place(body.operation(position).location)
+        else:
+            file, line, column, name = said
+            code = None
+            if line:
+                line = min(line, _LAST_LINE)
+                code = code_at(_read(file), line, max(column, 1), self.function)
+            found = code, None if name is None else _read(name)
+        self.numbered_places[number] = found
+        return found
+
+    def numbered_shape(self, number: int, body: Body, value: int) -> Shape:
+        """The shape of the type with this number, which is that of a value."""
+        found = self.numbered_shapes.get(number)
+        if found is None:
+            found = self.numbered_shapes[number] = self.shape(body.value(value).type)
+        return found
+
     def value(self, attribute: ir.Attribute) -> Any:
         """What an attribute says; see `decoded`."""
         try:
@@ -125,6 +173,11 @@ class Tables:
         return found
 
 
+@lru_cache(maxsize=64)
+def _read(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
 def _unescaped(text: str) -> str:
     """The text that stands in quotes in MLIR."""
     if "\\" not in text:
@@ -141,13 +194,19 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(byte, text.encode()).decode("utf-8", "replace")
 
 
+def place_of(location: ir.Location) -> Place:
+    """Where a location is, for who looks at a few only."""
+    return _place(str(location), "main")
+
+
 def _place(text: str, function: str) -> Place:
     where, name = _PLACE.search(text), _NAME.match(text)
     code = None
     if where is not None:
         file, line, column = _unescaped(where[1]), int(where[2]), int(where[3])
         if line:
-            code = code_at(file, line, max(column, 1), function)
+            # Python's numbers of lines have 32 bits, and a damaged file's any.
+            code = code_at(file, min(line, _LAST_LINE), max(column, 1), function)
     return code, None if name is None else _unescaped(name[1])
 
 

@@ -131,10 +131,12 @@ refuse(
 
 
 def _main(module: ir.Operation) -> ir.Operation:
-    for operation in module.regions[0].blocks[0].operations:
-        if ir.StringAttr(operation.attributes["sym_name"]).value == "main":
-            found: ir.Operation = operation.operation
-            return found
+    for view in module.regions[0].blocks[0].operations:
+        operation: ir.Operation = view.operation
+        if operation.name == "func.func" and (
+            ir.StringAttr(operation.attributes["sym_name"]).value == "main"
+        ):
+            return operation
     raise AssertionError("a module has a function @main")
 
 

@@ -18,6 +18,7 @@ from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, Shape, array_shape, intern_array
 from builder.workarounds import (
     TRANSCENDENTAL,
+    WRITTEN_OUT,
     counts_from_negative_zero,
     is_awkward_bitcast,
     is_awkward_convert,
@@ -31,7 +32,7 @@ from builder.workarounds import (
     widens_four_bits,
 )
 from builder.xla_op import XlaOp
-from lowering.mlir_attributes import Attribute, dense_elements, i32, i64, i64_array
+from lowering.mlir_attributes import Attribute, dense_elements, i32, i64, i64_array, truth
 from lowering.rules.registry import DIRECT, Region, Value, direct, rule
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ def integral_power(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         )
     )
     gone = ctx.value("stablehlo.and", answers, [is_even, is_large])
-    power = ctx.value("stablehlo.power", shape, operands)
+    power = ctx.value("stablehlo.power", shape, operands, {WRITTEN_OUT: truth(True)})
     return ctx.value("stablehlo.select", shape, [gone, zero, power])
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxlib.mlir import ir
 
+from builder.annotations import SHARDING_PER_VALUE
 from builder.attributes import CustomCallApiVersion
 from builder.attributes.host import ffi_dictionary
 from builder.errors import shown
@@ -112,6 +113,12 @@ def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     given = op.attributes
     if not given["call_target_name"]:
         raise _error(op, "has an empty name, which MLIR can't say", "name a function")
+    sharding = str(op.sharding)
+    if given["call_target_name"] == "Sharding" and sharding.startswith(SHARDING_PER_VALUE):
+        constraint = f"#sdy.sharding{sharding[len(SHARDING_PER_VALUE) : -2]}"
+        return ctx.value(
+            "sdy.sharding_constraint", op.shape, flatten(operands), {"sharding": constraint}
+        )
     version = given["api_version"]
     attributes = {
         "call_target_name": quoted(given["call_target_name"]),

@@ -12,6 +12,7 @@ from builder import primitive_type as pt
 from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
 from builder.scatter_form import ScatterForm, scatter_form
 from builder.shape import ArrayShape, TupleShape, intern_array
+from builder.workarounds import WRITTEN_OUT
 from builder.xla_op import XlaOp
 from lowering.flattening import unflatten
 from lowering.mlir_attributes import Attribute, dense_elements, i64_array, truth
@@ -52,7 +53,9 @@ def scatter(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     form = scatter_form(op)
     numbers, shape = op.attributes["dimension_numbers"], op.shape
     count = len(op.operands) // 2
+    said = {}
     if form is not None:
+        said[WRITTEN_OUT] = truth(True)
         numbers = form.numbers
         padded = [_padded(ctx, op, form, index, operands[index]) for index in range(count)]
         operands = [*padded, _indices(ctx, op, form, operands[count]), *operands[count + 1 :]]
@@ -62,6 +65,7 @@ def scatter(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         "scatter_dimension_numbers": _numbers_text("scatter", numbers),
         "indices_are_sorted": truth(op.attributes["indices_are_sorted"]),
         "unique_indices": truth(op.attributes["unique_indices"]),
+        **said,
     }
     combiner = op.attributes["to_apply"]
     results = ctx.create("stablehlo.scatter", shape, operands, attributes, [combiner])

@@ -62,11 +62,12 @@ def selected_by_place(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     nowhere = _constant(ctx, intern_array(index, ()), -1)
     results = TupleShape([windows, windows.with_element_type(index)])
     selection = earliest_selected(op.attributes["select"], index)
+    steps = i64_array((1,) * shape.rank)
     _, selected = ctx.create(
         "stablehlo.reduce_window",
         results,
         [operand, places, init, nowhere],
-        window(op.attributes),
+        {**window(op.attributes), "base_dilations": steps, "window_dilations": steps},
         [selection],
     )
     # What is scattered to nowhere, out of bounds, is dropped.
@@ -89,7 +90,11 @@ def selected_by_place(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         "stablehlo.scatter",
         flat,
         [begun, where, values],
-        {"scatter_dimension_numbers": numbers},
+        {
+            "scatter_dimension_numbers": numbers,
+            "indices_are_sorted": truth(False),
+            "unique_indices": truth(False),
+        },
         [scatter],
     )
     return ctx.value("stablehlo.reshape", shape, [scattered])

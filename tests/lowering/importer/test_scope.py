@@ -22,12 +22,13 @@ def module(body: str, more: str = "", result: str = "tensor<2xf32>") -> str:
 class TestErrors:
     def test_an_operation_without_an_op(self) -> None:
         text = module(
-            '  %0 = "mhlo.domain"(%x) {kind = #mhlo<kind sharding>, entry_metadata = "{}", '
-            'exit_metadata = "{}"} : (tensor<2xf32>) -> tensor<2xf32>\n'
-            "  return %0 : tensor<2xf32>"
+            '  %0 = "mhlo.xla.rng_get_and_update_state"() {delta = 1 : i64} '
+            ": () -> tensor<2xui64>\n"
+            "  return %x : tensor<2xf32>"
         )
         with pytest.raises(
-            lowering.LoweringError, match=r"to_computation: mhlo\.domain.*: there is no op for it"
+            lowering.LoweringError,
+            match=r"to_computation: mhlo\.xla\.rng_get_and_update_state.*: there is no op for it",
         ):
             of_text(text)
 

@@ -1,0 +1,202 @@
+"""What operations, arguments, results and modules say besides what they compute.
+
+MLIR lets any operation carry attributes of any dialect. Those that XLA knows for all operations are
+an op's sharding and frontend attributes; the others are kept as the text that they have in MLIR,
+and are lowered to it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from jaxlib.mlir import ir
+
+from builder.annotations import NO_MESHES, NO_TEXTS, Annotations, Texts
+from builder.shape import ArrayShape, ProgramShape, Shape, leaves
+from builder.xla_op import XlaOp, noted
+from lowering.donations import ALIASING, DONOR
+from lowering.entry_layouts import LAYOUT_MODE
+from lowering.errors import LoweringError
+from lowering.importer.tables import Tables
+from lowering.types import attribute_text
+
+__all__ = [
+    "SHARDINGS",
+    "annotate",
+    "annotations_of",
+    "argument_attributes",
+    "foreign_names",
+    "has_foreign",
+]
+
+SHARDINGS: Final = ("mhlo.sharding", "sdy.sharding")
+_FRONTEND: Final = "mhlo.frontend_attributes"
+
+_MANDATORY: Final = {
+    "stablehlo.broadcast_in_dim": 1,
+    "stablehlo.compare": 1,
+    "stablehlo.concatenate": 1,
+    "stablehlo.constant": 1,
+    "stablehlo.dot_general": 1,
+    "stablehlo.dynamic_slice": 1,
+    "stablehlo.fft": 2,
+    "stablehlo.gather": 2,
+    "stablehlo.iota": 1,
+    "stablehlo.pad": 3,
+    "stablehlo.reduce": 1,
+    "stablehlo.reverse": 1,
+    "stablehlo.slice": 3,
+    "stablehlo.transpose": 1,
+    "func.call": 1,
+}
+"""Operations, and how many attributes of its own each of them has at least.
+
+MLIR's verifier has seen that they are there. So one with no more has no others, which is known
+without asking for the names: that would take 1 to 3 us of the 12 that an operation takes."""
+
+_READ: Final = {
+    "stablehlo.custom_call": frozenset(("mhlo.attributes", "mhlo.backend_config", "mhlo.version"))
+}
+"""Attributes of other dialects that importers read."""
+
+
+def has_foreign(operation: ir.Operation) -> bool:
+    """Whether an operation may have attributes that are not its own."""
+    return len(operation.attributes) != _MANDATORY.get(operation.name, 0)
+
+
+def foreign_names(operation: ir.Operation) -> tuple[str, ...]:
+    """The names of an operation's attributes that are not its own, by which other programs speak
+    to each other."""
+    kind: Any = type(operation.opview)
+    return _foreign(operation.name, kind, tuple(operation.attributes))
+
+
+@lru_cache(maxsize=4096)
+def _foreign(operation: str, kind: type, names: tuple[str, ...]) -> tuple[str, ...]:
+    if kind is ir.OpView:  # one that Python has no class for, and so no list of its attributes
+        return tuple(name for name in names if "." in name)
+    own = vars(kind).keys() | _READ.get(operation, frozenset())
+    return tuple(name for name in names if name not in own)
+
+
+def annotate(
+    op: XlaOp,
+    attributes: ir.OpAttributeMap | ir.DictAttr | Mapping[str, ir.Attribute],
+    names: Iterable[str],
+    tables: Tables,
+) -> None:
+    """Notes on an op what attributes of these names say.
+
+    Raises:
+        LoweringError: they are two shardings.
+    """
+    changes: dict[str, Any] = {}
+    others: dict[str, str] = {}
+    for name in names:
+        try:
+            attribute = attributes[name]
+        except TypeError:  # complex elements, which MLIR's Python has no class for
+            continue
+        if name in SHARDINGS:
+            if "sharding" in changes:
+                raise LoweringError(f"it has two shardings, {' and '.join(SHARDINGS)}")
+            # GSPMD's is text, Shardy's an attribute.
+            changes["sharding"] = attribute_text(attribute) or str(attribute)
+        elif name == _FRONTEND and _are_texts(attribute):
+            changes["frontend_attributes"] = tables.value(attribute)
+        else:
+            others[name] = str(attribute)
+    if others:
+        changes["others"] = others
+    if changes:
+        op.notes = noted(op.notes, **changes)
+
+
+def _are_texts(attribute: ir.Attribute) -> bool:
+    if not isinstance(attribute, ir.DictAttr):
+        return False
+    names = [attribute[i].name for i in range(len(attribute))]
+    return all(attribute_text(attribute[name]) is not None for name in names)
+
+
+def argument_attributes(function: ir.Operation, key: str, count: int) -> list[Mapping[str, Any]]:
+    """What is said of each argument ("arg_attrs") or result ("res_attrs") of a function."""
+    if key not in function.attributes:
+        return [{}] * count
+    found: list[Mapping[str, Any]] = []
+    for one in ir.ArrayAttr(function.attributes[key]):
+        said = ir.DictAttr(one)
+        names = [said[i].name for i in range(len(said))]
+        try:
+            found.append({name: said[name] for name in names})
+        except (KeyError, TypeError):  # names out of order; what Python has no class for
+            name = attribute_text(function.attributes["sym_name"])
+            raise LoweringError(
+                f"to_computation: func.func: {key} of @{name} can't be read: {one}",
+                op="func.func",
+            ) from None
+    return found
+
+
+_OF_MODULES: Final = frozenset(("sym_name",))
+_OF_FUNCTIONS: Final = frozenset(
+    ("sym_name", "function_type", "sym_visibility", "arg_attrs", "res_attrs")
+)
+_OF_ARGUMENTS: Final = frozenset(("xlabuilder.name", ALIASING, DONOR))
+
+
+def _texts(attributes: Any, known: frozenset[str]) -> Texts:
+    """Attributes as text, but for those that are known, and our own."""
+    names = [n for n in attributes if n not in known and not n.startswith("xlabuilder.")]
+    return {name: str(attributes[name]) for name in names} or NO_TEXTS
+
+
+def _leaf_texts(attributes: Mapping[str, Any], leaf: Shape) -> Texts:
+    """What stays to be said of an argument or a result."""
+    known = _OF_ARGUMENTS
+    if isinstance(leaf, ArrayShape) and leaf.layout is not None:
+        known = known | {LAYOUT_MODE}  # the shape says it
+    return _texts(attributes, known)
+
+
+def annotations_of(
+    function: ir.Operation,
+    shape: ProgramShape,
+    noted_already: list[frozenset[str]],
+    module: ir.Module | None = None,
+) -> Annotations | None:
+    """What a function says that belongs to none of its ops; of @main also what its module says.
+
+    Args:
+        function: the function.
+        shape: its parameters and its result.
+        noted_already: for each argument the attributes that its parameter carries.
+        module: the module, if this is its @main.
+    """
+    inputs = [leaf for one in shape.parameters for leaf in leaves(one)]
+    said = argument_attributes(function, "arg_attrs", len(inputs))
+    parameters = [
+        _leaf_texts({name: one[name] for name in one if name not in known}, leaf)
+        for one, leaf, known in zip(said, inputs, noted_already, strict=True)
+    ]
+    outputs = list(leaves(shape.result))
+    said = argument_attributes(function, "res_attrs", len(outputs))
+    results = [_leaf_texts(*pair) for pair in zip(said, outputs, strict=True)]
+    meshes: dict[str, Texts] = {}
+    if module is not None:
+        for view in module.body.operations:
+            operation = view.operation
+            if operation.name == "sdy.mesh":
+                name = attribute_text(operation.attributes["sym_name"]) or ""
+                meshes[name] = _texts(operation.attributes, _OF_MODULES)
+    found = Annotations(
+        module=NO_TEXTS if module is None else _texts(module.operation.attributes, _OF_MODULES),
+        function=_texts(function.attributes, _OF_FUNCTIONS),
+        parameters=tuple(parameters) if any(parameters) else (),
+        results=tuple(results) if any(results) else (),
+        meshes=meshes or NO_MESHES,
+    )
+    return found if any(found) else None

@@ -1,0 +1,219 @@
+"""Arguments whose memory a program takes over: what is said of it, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from lowering import jaxlib_api
+
+SIZE = 4096
+
+
+def stepping() -> xb.XlaComputation:
+    """The second result lies where x was, and what is left of y may be used for anything."""
+    b = xb.XlaBuilder("stepping")
+    x = b.parameter(xb.f32[SIZE], "x")
+    y = b.parameter([xb.f32[SIZE], xb.f32[2]], "y")
+    b.setup_alias([1, 0], 0)
+    b.add_buffer_donor(1, [0])
+    return b.build(xb.tuple(y[1], xb.tuple(x + y[0])))
+
+
+def aligned() -> np.ndarray[Any, Any]:
+    """Ones that the runtime would take for an array of its own, where it is allowed to."""
+    raw = np.zeros(SIZE * 4 + 64, np.uint8)
+    begin = -raw.ctypes.data % 64
+    array = raw[begin : begin + SIZE * 4].view(np.float32)
+    array[:] = 1
+    return array
+
+
+TWO = np.float32([2, 3])
+
+
+class TestRecording:
+    def test_what_is_kept(self) -> None:
+        computation = stepping()
+        assert computation.aliases == (((1, 0), 0, ()),)
+        assert computation.donors == ((1, (0,)),)
+        plain = xb.XlaBuilder()
+        assert plain.build(plain.parameter(xb.f32[2])).aliases == ()
+
+    def test_numbers_of_any_kind(self) -> None:
+        b = xb.XlaBuilder()
+        x = b.parameter([xb.f32[2]], "x")
+        b.setup_alias(np.array([0]), np.int32(0), range(1))
+        assert b.build(xb.tuple(x[0])).aliases == (((0,), 0, (0,)),)
+
+    @pytest.mark.parametrize(
+        ("wrong", "error", "words"),
+        [
+            (lambda b: b.setup_alias([], 2), xb.BuilderError, "there is no parameter 2 yet"),
+            (lambda b: b.setup_alias([], -1), xb.BuilderError, "there is no parameter -1 yet"),
+            (lambda b: b.setup_alias([], 0, [0]), xb.ShapeInferenceError, r"no place \{0\}"),
+            (lambda b: b.setup_alias([], 1), xb.ShapeInferenceError, "name its elements"),
+            (lambda b: b.setup_alias([], 1, [0, 1]), xb.ShapeInferenceError, r"place \{0,1\}"),
+            (lambda b: b.setup_alias([], 1, [-1]), xb.ShapeInferenceError, r"place \{-1\}"),
+            (lambda b: b.setup_alias([], 1, [1]), xb.ShapeInferenceError, "of fixed sizes"),
+            (lambda b: b.setup_alias("", 0), xb.ShapeInferenceError, "output_index must be"),
+            (lambda b: b.setup_alias([], 0.5), xb.ShapeInferenceError, "param_number must be"),
+            (lambda b: b.setup_alias([], 0, 0), xb.ShapeInferenceError, r"param_index=\[0\]"),
+            (lambda b: b.add_buffer_donor(2), xb.BuilderError, "add_buffer_donor: there is no"),
+            (lambda b: b.add_buffer_donor(1, [2]), xb.ShapeInferenceError, "no place"),
+        ],
+    )
+    def test_refusals(
+        self, wrong: Callable[[xb.XlaBuilder], None], error: type[Exception], words: str
+    ) -> None:
+        b = xb.XlaBuilder()
+        x = b.parameter(xb.f32[2], "x")
+        b.parameter((xb.f32[2], "f32[<=3]"), "y")
+        with pytest.raises(error, match=words):
+            wrong(b)
+        computation = b.build(x)
+        assert computation.aliases == computation.donors == ()
+
+    def test_nothing_twice(self) -> None:
+        b = xb.XlaBuilder()
+        x, y, z = (b.parameter(xb.f32[2], name) for name in "xyz")
+        b.setup_alias([0], 0)
+        b.add_buffer_donor(1)
+        with pytest.raises(xb.BuilderError, match=r"got for output \{0\}\n  parameter 0\n  .* 2"):
+            b.setup_alias([0], 2)
+        for again in (0, 1):
+            with pytest.raises(xb.BuilderError, match=f"once, got parameter {again} again"):
+                b.setup_alias([1], again)
+            with pytest.raises(xb.BuilderError, match=f"once, got parameter {again} again"):
+                b.add_buffer_donor(again)
+        b.build(xb.tuple(x, y, z))
+        with pytest.raises(xb.BuilderError, match="already built"):
+            b.setup_alias([1], 2)
+
+    def test_results_of_another_shape_are_refused_by_build(self) -> None:
+        b = xb.XlaBuilder()
+        x = b.parameter(xb.f32[2], "x")
+        b.setup_alias([1], 0)
+        wide = xb.broadcast(x, [2])
+        with pytest.raises(xb.ShapeInferenceError, match=r"shape, got\n  output \{1\} f32\[2,2"):
+            b.build(xb.tuple(x, wide))
+        with pytest.raises(xb.ShapeInferenceError, match=r"the result has no place \{1\}"):
+            b.build(wide)
+        assert b.build(xb.tuple(wide, x)).aliases == (((1,), 0, ()),)
+
+
+class TestText:
+    def test_hlo_text_is_what_xla_prints(self) -> None:
+        text = str(stepping())
+        said = "input_output_alias={ {1,0}: (0, {}, may-alias) }, buffer_donor={ (1, {0}) }"
+        assert said in text
+        assert said in jaxlib_api.parsed_hlo_text(text)
+
+    def test_stablehlo_says_it_of_the_arrays_that_tuples_hold(self) -> None:
+        module = lowering.lower(stepping())
+        translated = jaxlib_api.stablehlo_to_hlo_text(module.bytecode)
+        assert "input_output_alias={ {1}: (0, {}, may-alias) }" in translated
+        assert "buffer_donor={ (1, {}) }" in translated
+
+    def test_it_comes_back(self) -> None:
+        module = lowering.lower(stepping())
+        for read in (module, lowering.load_bytes(module.artifact("minimum"))):
+            again = lowering.to_computation(read)
+            assert (again.aliases, again.donors) == (stepping().aliases, stepping().donors)
+            assert lowering.lower(again).text == module.text
+
+    def test_of_an_applied_computation_it_is_not_looked_at(self) -> None:
+        b = xb.XlaBuilder("outer")
+        x, y = b.parameter(xb.f32[SIZE], "x"), b.parameter([xb.f32[SIZE], xb.f32[2]], "y")
+        outer = b.build(xb.call(stepping(), x, y))
+        assert outer.aliases == ()
+        text = lowering.lower(outer).text
+        assert "alias" not in text
+        assert "donor" not in text
+
+    @pytest.mark.parametrize(
+        ("said", "words"),
+        [
+            ("tf.aliasing_output = 1 : i32", "there is no such result"),
+            ('tf.aliasing_output = "x"', "there is no such result"),
+            ("tf.aliasing_output = 0 : i32", "must have one shape"),
+        ],
+    )
+    def test_wrong_ones_in_files(self, said: str, words: str) -> None:
+        module = lowering.load_bytes(f"""
+            func.func @main(%x: tensor<2xf32> {{{said}}}) -> tensor<f32> {{
+              %0 = stablehlo.constant dense<1.0> : tensor<f32>
+              return %0 : tensor<f32>
+            }}""")
+        with pytest.raises(xb.XlaError, match=words):
+            lowering.to_computation(module)
+
+
+@pytest.fixture(scope="module")
+def run() -> lowering.Executable:
+    return lowering.compile(stepping(), "cpu")
+
+
+class TestRunning:
+    def test_arrays_of_numpy_stay_as_they_are(self, run: lowering.Executable) -> None:
+        x, y = aligned(), aligned()
+        second, (first,) = run(x, (y, TWO))
+        np.testing.assert_array_equal(first, np.full(SIZE, 2))
+        np.testing.assert_array_equal(second, TWO)
+        assert x.tolist() == y.tolist() == [1] * SIZE
+
+    def test_so_do_those_that_jax_and_dlpack_share(self, run: lowering.Executable) -> None:
+        x, y = aligned(), aligned()
+        run(jax.device_put(x), (jax.dlpack.from_dlpack(y), TWO))
+        put = lowering.put(aligned())
+        seen = np.asarray(put)
+        run(put, (y, TWO))
+        assert x.tolist() == y.tolist() == seen.tolist() == [1] * SIZE
+
+    def test_arrays_of_jax_are_used_up(self, run: lowering.Executable) -> None:
+        x, y, two = lowering.put(aligned()), lowering.put(aligned()), lowering.put(TWO)
+        run(x, (y, two))
+        assert x.is_deleted()
+        assert not two.is_deleted()
+        with pytest.raises(RuntimeError, match="Array has been deleted"):
+            np.asarray(x)
+        with pytest.raises(lowering.ArgumentError, match=r"argument 0 \(x\).*has been deleted"):
+            run(x, (aligned(), two))
+
+    def test_one_array_is_not_given_twice(self, run: lowering.Executable) -> None:
+        x = lowering.put(aligned())
+        with pytest.raises(
+            lowering.ArgumentError, match=r"argument 1 \(y\)\[0\].*as argument 0 \(x\) too"
+        ):
+            run(x, (x, TWO))
+        assert not x.is_deleted()
+
+    def test_on_several_devices(self) -> None:
+        devices = lowering.devices("cpu")[:2]
+        run = lowering.compile(stepping(), num_replicas=2, devices=devices)
+        x = aligned()
+        given = [lowering.put(x, device) for device in devices]
+        with pytest.raises(lowering.ArgumentError, match=r"\[0\] for replica 0 .* too"):
+            run(given, [(one, TWO) for one in given])
+        for _, (first,) in run(given, [(x, TWO)] * 2):
+            np.testing.assert_array_equal(first, np.full(SIZE, 2))
+        assert [one.is_deleted() for one in given] == [True, True]
+        assert x.tolist() == [1] * SIZE
+        with pytest.raises(lowering.ArgumentError, match=r"for replica 0 .* deleted"):
+            run(given, [(x, TWO)] * 2)
+
+    def test_a_program_of_jax_is_as_in_jax(self) -> None:
+        step = jax.jit(lambda state, grad: (state - grad, grad.sum()), donate_argnums=0)
+        module = lowering.load_bytes(step.lower(*[np.ones(SIZE, np.float32)] * 2).as_text())
+        computation = lowering.to_computation(module)
+        assert computation.aliases == (((0,), 0, ()),)
+        state = lowering.put(aligned())
+        new, total = lowering.compile(computation, "cpu")(state, aligned())
+        assert state.is_deleted()
+        assert (float(total), float(new[0])) == (SIZE, 0)

@@ -37,6 +37,7 @@ def executed(notebook: Any, folder: Path) -> Any:
     # Not the user's: settings there could change what is shown.
     os.environ["IPYTHONDIR"] = str(folder / "ipython")
     os.environ["JUPYTER_RUNTIME_DIR"] = str(folder / "jupyter")
+    os.environ["COLUMNS"] = "120"  # tables are as wide as the terminal that the kernel has
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), before.get("PYTHONPATH")]))
     work = folder / "work"
     work.mkdir()

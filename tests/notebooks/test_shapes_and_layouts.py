@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import notebook_checks
 import pytest
-from scripts import ROOT, load_script
-
-NOTEBOOK = ROOT / "notebooks" / "02_shapes_and_layouts.ipynb"
-
-writer = load_script("tools/write_notebooks.py")
+from notebook_checks import code_cells, shown
 
 
 @pytest.fixture(scope="module")
 def committed() -> Any:
-    return writer.read(NOTEBOOK)
-
-
-def code_cells(notebook: Any) -> list[Any]:
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
-
-
-def shown(cell: Any) -> list[str]:
-    """What a cell printed, and its last line's value: as text, and as a picture if it is one."""
-    texts = []
-    for output in cell.outputs:
-        assert output.output_type in ("stream", "execute_result"), output
-        if output.output_type == "stream":
-            texts.append(output.text)
-        else:
-            assert set(output.data) <= {"text/plain", "image/svg+xml"}
-            texts += [output.data[kind] for kind in sorted(output.data)]
-    return texts
+    return notebook_checks.committed("02_shapes_and_layouts.ipynb")
 
 
 def pictures(notebook: Any) -> dict[str, ElementTree.Element]:
@@ -49,30 +28,17 @@ def pictures(notebook: Any) -> dict[str, ElementTree.Element]:
 
 
 def test_the_outputs_are_those_of_a_run(committed: Any, tmp_path: Path) -> None:
-    again = code_cells(writer.executed(committed, tmp_path))
-    before = code_cells(committed)
-    assert len(again) == len(before) == 20
-    for number, (old, new) in enumerate(zip(before, again, strict=True), 1):
-        assert shown(new) == shown(old), f"cell {number}: run `make docs` and read what changed"
+    notebook_checks.check_outputs(committed, tmp_path, 20)
     saved = ElementTree.parse(tmp_path / "work" / "figure1.svg").getroot()
     assert saved.attrib["aria-label"] == "f32[3,5]{1,0:T(2,2)} in memory"
 
 
 def test_it_was_run_from_top_to_bottom(committed: Any) -> None:
-    cells = code_cells(committed)
-    assert [cell.execution_count for cell in cells] == list(range(1, 21))
-    assert all(cell.outputs for cell in cells)
+    notebook_checks.check_was_run(committed)
 
 
 def test_nothing_of_the_machine_is_in_it(committed: Any) -> None:
-    for cell in code_cells(committed):
-        for text in shown(cell):
-            if not text.startswith("<svg"):
-                # A path that begins at the root, or a drive's letter.
-                assert not re.search(r"(?:^|[\s\"'(=])(?:/\w|[A-Za-z]:\\)", text), text
-            assert not re.search(r"\bat 0x[0-9a-f]+", text), text
-    assert set(committed.metadata) == {"kernelspec", "language_info"}
-    assert all(not cell.metadata for cell in committed.cells)
+    notebook_checks.check_says_nothing_of_the_machine(committed)
 
 
 def test_it_shows_the_numbers_of_the_documents(committed: Any) -> None:

@@ -1,0 +1,121 @@
+"""inline: the ops of a computation, recorded where their result is needed."""
+
+from __future__ import annotations
+
+from builder.annotations import Annotations
+from builder.computation import XlaComputation
+from builder.errors import BuilderError, OperandError, SignatureError, shown
+from builder.ops.operands import need_ops
+from builder.recording import resolve_builder
+from builder.rewriting.copying import copied, merged
+from builder.shape_inference import control_flow
+from builder.xla_builder import XlaBuilder
+from builder.xla_op import XlaOp
+
+__all__ = ["inline", "inlined"]
+
+
+def inline(computation: XlaComputation, *operands: XlaOp) -> XlaOp:
+    """Records the ops of a computation in the builder of the operands, in place of a call.
+
+    All ops of the computation are recorded but its parameters, in whose places the operands stand:
+    those too that its root does not need, as they are lowered too (XLA leaves out what has no
+    effect). They keep their names and source lines; they carry the frontend attributes and the
+    sharding of the blocks around, as far as they have none of their own. Attributes and the
+    computations that they apply are shared. The layouts in which the computation takes and gives
+    arrays count no more: these are facts of an entry.
+
+    Args:
+        computation: an XlaComputation. (One without parameters has no operand to find the builder
+            by: ``builder.inline(computation)``.)
+        operands: one for each parameter, of its shape; they may be of an enclosing builder.
+
+    Returns:
+        The computation's result: what ``xb.call(computation, *operands)`` gives.
+
+    Raises:
+        SignatureError: the operands are not those that the computation takes. Sizes have to be
+            dynamic where those of the parameter are, which a call does not ask for.
+        OperandError: not a computation, or no operand.
+
+    Example:
+        >>> import builder as xb
+        >>> @xb.computation(xb.f32[3])
+        ... def square(x):
+        ...     return x * x
+        >>> b = xb.XlaBuilder()
+        >>> xb.inline(square, b.parameter(xb.f32[3], "v"))
+        <XlaOp %1 = f32[3] multiply(%0, %0)>
+    """
+    given = need_ops("inline", "operand", operands)
+    if not given:
+        raise OperandError(
+            "inline: at least one operand is needed to know the builder, got none\n"
+            "fix: a computation without parameters is inlined with builder.inline(computation)",
+            op="inline",
+        )
+    return inlined(computation, given, resolve_builder("inline", *given))
+
+
+def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: XlaBuilder) -> XlaOp:
+    """`inline` into the builder that records, which is known to take the operands."""
+    if not isinstance(computation, XlaComputation):
+        fix = "\nfix: call it yourself: function(*operands)" if callable(computation) else ""
+        raise OperandError(
+            f"inline: computation must be an XlaComputation, got {shown(computation)}{fix}",
+            op="inline",
+        )
+    _check(computation, operands)
+    arguments = [builder.adopt("inline", operand) for operand in operands]
+    _name_meshes(computation, builder)
+    around = builder.current_notes
+    values: list[XlaOp] = []  # by the numbers of the ops
+    for op in computation.ops:
+        if op.opcode == "parameter":
+            values.append(arguments[op.attributes["number"]])
+            continue
+        inside = tuple([values[operand.id] for operand in op.operands])
+        new = copied(op, inside, builder, op.attributes)
+        if around is not None:
+            new.notes = merged(op.notes, around)
+        values.append(new)
+    return values[computation.root.id]
+
+
+def _name_meshes(computation: XlaComputation, builder: XlaBuilder) -> None:
+    """Tells the builder the meshes that the shardings of the ops name.
+
+    Raises:
+        BuilderError: it has another mesh of the same name.
+    """
+    if computation.annotations is None or not computation.annotations.meshes:
+        return
+    said = builder.annotations or Annotations()
+    both = dict(said.meshes)
+    for name, mesh in computation.annotations.meshes.items():
+        if both.setdefault(name, mesh) != mesh:
+            raise BuilderError(
+                f"inline: {computation.name!r} names another mesh {name!r} than builder "
+                f"{builder.name!r}, got\n"
+                f"  {both[name]['mesh']}\n  {mesh['mesh']}, in {computation.name!r}\n"
+                f"fix: import programs that are to be one with one mesh",
+                op="inline",
+            )
+    builder.annotations = said._replace(meshes=both)
+
+
+def _check(computation: XlaComputation, operands: tuple[XlaOp, ...]) -> None:
+    """Raises unless the operands have the very shapes that ops inside were inferred from."""
+    shapes = tuple([operand.shape for operand in operands])
+    control_flow.call(computation.signature, shapes, "inline")
+    for number, parameter in enumerate(computation.parameters):
+        if parameter.shape is not shapes[number]:
+            raise SignatureError(
+                f"inline: an operand must have the dynamic sizes of its parameter, got\n"
+                f"  parameter {number}, {parameter.name}, of {computation.name!r} "
+                f"{parameter.shape}\n"
+                f"  operand {number} {shapes[number]}\n"
+                f"fix: record a call, xb.call(computation, ...), which does not ask for it",
+                op="inline",
+                shapes={"parameter": parameter.shape, "operand": shapes[number]},
+            )

@@ -10,41 +10,68 @@
 Array([2., 4.], dtype=float32)
 """
 
-import jax as jax  # first: it quietens the logs of jaxlib before jaxlib starts
+from __future__ import annotations
 
-from lowering.custom_calls import register_custom_call_target
-from lowering.errors import (
-    ArgumentError,
-    CompileError,
-    DeviceError,
-    ExecutionError,
-    LoweringError,
-    ModuleFileError,
-    VersionError,
-)
-from lowering.executable import Executable, compile
-from lowering.importer import to_computation
-from lowering.infeed import clear_transfers, transfer_from_outfeed, transfer_to_infeed
-from lowering.lowering import lower
-from lowering.module import StablehloModule, load, load_bytes
-from lowering.pjrt import device, devices, put
-from lowering.replicated import ReplicatedExecutable
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lowering.everything import (
+        ArgumentError,
+        Comparison,
+        CompileError,
+        DeviceError,
+        Difference,
+        Executable,
+        ExecutionError,
+        Interpretation,
+        LoweringError,
+        ModuleFileError,
+        ReplicatedExecutable,
+        StablehloModule,
+        VersionError,
+        clear_transfers,
+        compare,
+        compile,
+        device,
+        devices,
+        from_hlo,
+        interpret,
+        load,
+        load_bytes,
+        lower,
+        put,
+        register_custom_call_target,
+        to_computation,
+        transfer_from_outfeed,
+        transfer_to_infeed,
+    )
+
+# As jax does it, which need not be the first that loads jaxlib.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 __all__ = [
     "ArgumentError",
+    "Comparison",
     "CompileError",
     "DeviceError",
+    "Difference",
     "Executable",
     "ExecutionError",
+    "Interpretation",
     "LoweringError",
     "ModuleFileError",
     "ReplicatedExecutable",
     "StablehloModule",
     "VersionError",
     "clear_transfers",
+    "compare",
     "compile",
     "device",
     "devices",
+    "from_hlo",
+    "interpret",
     "load",
     "load_bytes",
     "lower",
@@ -54,3 +81,25 @@ __all__ = [
     "transfer_from_outfeed",
     "transfer_to_infeed",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads what is offered, or the module of this name, when it is first asked for.
+
+    With jax that takes most of a second, for which the command line's `--help` need not wait.
+    """
+    if name in __all__:
+        everything = importlib.import_module("lowering.everything")
+        globals().update({one: getattr(everything, one) for one in __all__})
+        return globals()[name]
+    module = f"lowering.{name}"
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise AttributeError(f"module 'lowering' has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,9 +5,9 @@
 Blocks marked `python` run in order in one namespace. The block marked `text` that follows one is
 its output: what it printed, the value of a last line that is an expression, and the XlaError if it
 raised one, shown as Python does but without the frames inside the library. Another error is an
-error here too. In blocks marked
-`console`, lines that begin with ``$ python`` are run in the root of the project, and the lines
-below them are their output; other commands are left alone.
+error here too. In blocks marked `console`, lines that begin with ``$ python`` are run in the root
+of the project, those that begin with ``$ xlabuilder`` in the folder where the Python blocks write
+their files, and the lines below them are their output; other commands are left alone.
 
 tests/test_readme.py fails when the outputs in README.md are not these.
 """
@@ -75,15 +75,31 @@ def run_commands(block: str) -> str:
     keep = True
     for line in block.splitlines():
         if line.startswith("$ "):
-            keep = not line.startswith("$ python ")
+            _, program, *words = shlex.split(line)
+            keep = program not in ("python", "xlabuilder")
             written.append(line)
             if not keep:
-                words = [sys.executable, *shlex.split(line)[2:]]
-                done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-                written.extend(done.stdout.splitlines())
+                written.extend(_printed_by(program, words).splitlines())
         elif keep:
             written.append(line)
     return "\n".join(written) + "\n"
+
+
+def _printed_by(program: str, words: list[str]) -> str:
+    """What `python` or `xlabuilder` prints."""
+    folder, environment = ROOT, dict(os.environ)
+    if program == "xlabuilder":
+        folder, words = Path.cwd(), ["-m", "lowering.cli", *words]
+        environment |= {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
 
 
 def with_outputs(text: str) -> str:

@@ -1,0 +1,7 @@
+"""StableHLO's reference interpreter: computations run on it, and devices compared with it."""
+
+from lowering.interpreter.comparing import compare
+from lowering.interpreter.comparison import Comparison, Difference
+from lowering.interpreter.evaluating import Interpretation, interpret
+
+__all__ = ["Comparison", "Difference", "Interpretation", "compare", "interpret"]

@@ -1,0 +1,184 @@
+"""A module as the reference interpreter can run it; what it lacks, found before it is asked.
+
+It ends its process when it meets an operation that it lacks, or says so in words of its own. One
+walk over the module finds all of them that are known.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jaxlib.mlir import ir
+
+from builder.frozen import frozen
+from builder.shape import ArrayShape
+from builder.xla_op import XlaOp
+from lowering import jaxlib_api
+from lowering.errors import ExecutionError, LoweringError, recorded_at
+from lowering.interpreter.expanded import INTERPRETER
+from lowering.legalize.registry import REWRITES, Rewriter
+from lowering.module import StablehloModule
+from lowering.types import shape_of_type
+
+__all__ = ["LACKING", "Interpretable", "interpretable", "lacks", "recorded"]
+
+_ALONE: Final = "it runs on one device alone, without others to communicate with"
+_HOST: Final = "it has no host to exchange data with"
+_RANDOM: Final = "the specification leaves open which numbers are drawn"
+
+LACKING: Final = {
+    **dict.fromkeys(
+        (
+            *("all_gather", "all_reduce", "all_to_all", "collective_broadcast"),
+            *("collective_permute", "cross-replica-sum", "reduce_scatter"),
+            *("partition_id", "replica_id"),
+        ),
+        _ALONE,
+    ),
+    **dict.fromkeys(("infeed", "outfeed", "recv", "send"), _HOST),
+    "rng": _RANDOM,
+    "rng_bit_generator": _RANDOM,
+    "custom_call": "it has no functions of others",
+    "cholesky": "it has none",
+    # What there is before jaxlib 0.12 dies of real operands.
+    **({} if jaxlib_api.interprets_fft() else {"fft": "it has none that works"}),
+}
+"""Operations that the interpreter lacks, and why."""
+
+
+@frozen
+class Interpretable:
+    """A module as the interpreter can run it.
+
+    Attributes:
+        code: its bytecode.
+    """
+
+    code: bytes
+
+
+def interpretable(module: StablehloModule) -> Interpretable:
+    """A module as the interpreter can run it.
+
+    Raises:
+        ExecutionError: it can't; names the operation, and where it was recorded.
+    """
+    name = module.name
+    code = jaxlib_api.bytecode(module.module)
+    operation = module.module.operation
+    table = REWRITES[INTERPRETER]
+    # Looked for in the bytes: walking over the operations takes longer.
+    if any(one.partition(".")[2].encode() + b"\0" in code for one in table):
+        operation = _rewritten(operation, name)
+        code = jaxlib_api.bytecode(operation)
+    _check(operation, name)
+    if b"chlo\0" in code or b"mhlo\0" in code:  # (it may be an attribute's: that costs time only)
+        try:
+            source = jaxlib_api.decomposed(operation)
+        except ValueError as error:
+            raise _undecomposed(operation, name, str(error)) from None
+        decomposed = jaxlib_api.read_module(jaxlib_api.new_context(), source)
+        _check(decomposed.operation, name)
+        code = jaxlib_api.bytecode(decomposed)
+    return Interpretable(code)
+
+
+def lacks(op: XlaOp) -> bool:
+    """Whether the interpreter lacks an op, or one in the computations that it applies."""
+    names = {op.opcode}
+    for called in op.called_computations:
+        for one in (called, *called.called_computations()):
+            names.update(inner.opcode for inner in one.ops)
+    return not _OPCODES.isdisjoint(names)
+
+
+_OPCODES: Final = frozenset((*LACKING, "python_call", "all_to_all_tuple"))
+
+
+def recorded(op: XlaOp) -> str:
+    """Where an op was recorded, for messages; or nothing."""
+    return f", recorded at {op.source}" if op.source else ""
+
+
+def _rewritten(operation: ir.Operation, name: str) -> ir.Operation:
+    """A copy in which what the interpreter lacks is said in other words."""
+    table = REWRITES[INTERPRETER]
+    copy = operation.clone()
+    found: list[ir.Operation] = []
+
+    def note(one: ir.Operation) -> ir.WalkResult:
+        if one.name in table:
+            found.append(one)
+        return ir.WalkResult.ADVANCE
+
+    copy.operation.walk(note)
+    rewriter = Rewriter(name, INTERPRETER, 1, 1, (), ())
+    with operation.context:
+        for one in found:
+            table[one.name](rewriter, one)
+    copy.operation.verify()
+    return copy.operation
+
+
+def _check(operation: ir.Operation, name: str) -> None:
+    """Refuses what the interpreter would die of.
+
+    Raises:
+        ExecutionError: the first such operation.
+    """
+    # Kept, since MLIR's walk does not let exceptions through.
+    errors: list[ExecutionError] = []
+    seen: set[ir.Type] = set()
+
+    def visit(one: ir.Operation) -> ir.WalkResult:
+        dialect, _, spoken = one.name.partition(".")
+        reason = LACKING.get(spoken) if dialect == "stablehlo" else None
+        if reason is not None:
+            errors.append(_lacking(name, spoken, one, reason))
+            return ir.WalkResult.INTERRUPT
+        for result in one.results:
+            if result.type not in seen:
+                seen.add(result.type)
+                if _is_open(result.type):
+                    errors.append(
+                        _lacking(name, spoken, one, f"it has fixed sizes only, not {result.type}")
+                    )
+                    return ir.WalkResult.INTERRUPT
+        return ir.WalkResult.ADVANCE
+
+    operation.walk(visit)
+    if errors:
+        raise errors[0]
+
+
+def _is_open(kind: ir.Type) -> bool:
+    try:
+        shape = shape_of_type(kind)
+    except LoweringError:
+        return False  # no type of XLA's: the interpreter says what it is
+    return isinstance(shape, ArrayShape) and not shape.is_static
+
+
+def _lacking(name: str, spoken: str, operation: ir.Operation, reason: str) -> ExecutionError:
+    return ExecutionError(
+        f"interpret: StableHLO's reference interpreter lacks {spoken}"
+        f"{recorded_at(operation.location)} in {name}: {reason}\n"
+        f"fix: run it on a device: lowering.compile",
+        op=spoken,
+    )
+
+
+def _undecomposed(operation: ir.Operation, name: str, report: str) -> ExecutionError:
+    """What to say of operations of other dialects that nobody says in StableHLO's."""
+    found: list[ir.Operation] = []
+
+    def note(one: ir.Operation) -> ir.WalkResult:
+        if one.name.partition(".")[0] in ("chlo", "mhlo"):
+            found.append(one)
+        return ir.WalkResult.ADVANCE
+
+    operation.walk(note)
+    named = [one for one in found if one.name in report] or found
+    error = _lacking(name, named[0].name, named[0], "StableHLO's operations can't say it")
+    error.detail = report
+    return error

@@ -1,0 +1,583 @@
+"""The command `xlabuilder`, mostly in this process; the files that it writes are read back."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import builder as xb
+import lowering
+from lowering import jaxlib_api
+from lowering.cli import main
+from lowering.cli.command import subcommand
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def call(*words: str | Path, status: int = 0, stdin: bytes | None = None) -> Result:
+    """Carries out a command, which must end with this status."""
+    result = CliRunner().invoke(main, [str(word) for word in words], input=stdin)
+    assert result.exit_code == status, result.output
+    if status == 0:
+        assert result.stderr == ""
+    return result
+
+
+def from_json(*words: str | Path, status: int = 0) -> dict:
+    return json.loads(call(*words, "--json", status=status).stdout)
+
+
+@xb.computation(xb.f32[8, 4], xb.f32[4, 3], xb.bf16[3])
+def layer(x, w, bias):
+    wide = xb.convert_element_type(bias, xb.f32)
+    y = xb.add(x @ w, wide, broadcast_dimensions=[1])
+    return xb.tuple(xb.tanh(y), xb.convert_element_type(y, xb.bf16))
+
+
+@xb.computation(xb.tuple_shape([xb.f64[2], xb.tuple_shape([xb.pred[()], xb.s8[3]])]), xb.c64[2])
+def nested(state, z):
+    x, inner = state
+    flag, small = inner
+    doubled = xb.select(flag, x + x, x)
+    return xb.tuple(doubled, xb.tuple(small + small, xb.conj(z)))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Path]:
+    """The same program in every form that needs no helper process to be read; and another."""
+    folder = tmp_path_factory.mktemp("files")
+    module = lowering.lower(layer)
+    found = {}
+    for suffix in ("mlir", "mlirbc", "stablehlo"):
+        found[suffix] = folder / f"layer.{suffix}"
+        module.save(found[suffix])
+    found["hlo"] = folder / "layer.hlo"
+    found["hlo"].write_text(str(layer))
+    found["nested"] = folder / "nested.stablehlo"
+    lowering.lower(nested).save(found["nested"])
+    return found
+
+
+# inspect
+
+
+@pytest.mark.parametrize("suffix", ["mlir", "mlirbc", "stablehlo"])
+def test_inspect(files, suffix):
+    about = from_json("inspect", files[suffix], "--ops")
+    newest = jaxlib_api.current_version()
+    kind, version, producer = {
+        "mlir": ("StableHLO text", None, None),
+        "mlirbc": ("StableHLO bytecode", None, about["producer"]),
+        "stablehlo": ("StableHLO portable artifact", newest, f"StableHLO_v{newest}"),
+    }[suffix]
+    assert (about["kind"], about["stablehlo_version"], about["producer"]) == (
+        kind,
+        version,
+        producer,
+    )
+    if suffix == "mlirbc":
+        assert re.fullmatch(r"MLIR[\w.]+", producer)
+    assert about["bytes"] == files[suffix].stat().st_size
+    assert about["name"] == "layer"
+    assert about["parameters"] == [
+        {"name": "x", "shape": "f32[8,4]"},
+        {"name": "w", "shape": "f32[4,3]"},
+        {"name": "bias", "shape": "bf16[3]"},
+    ]
+    assert about["result"] == "(f32[8,3], bf16[8,3])"
+    stats = about["stats"]
+    # A product of 8x4 and 4x3: 8 * 3 sums of 4 products, two operations each.
+    assert stats["by_opcode"]["dot_general"]["flops"] == 2 * 8 * 4 * 3
+    assert stats["transcendentals"] == 8 * 3
+    assert stats["parameters"] == {"count": 3, "elements": 47, "bytes": 4 * (32 + 12) + 2 * 3}
+    assert [op["opcode"] for op in about["ops"]] == [op.opcode for op in layer.ops]
+
+
+def test_inspect_for_people(files):
+    lines = call("inspect", files["stablehlo"]).stdout.splitlines()
+    version = jaxlib_api.current_version()
+    assert lines[0].endswith(
+        f"layer.stablehlo: StableHLO portable artifact, version {version}, "
+        f"{files['stablehlo'].stat().st_size} bytes"
+    )
+    assert lines[1] == f"layer{layer.program_shape}"
+    assert lines[5] == "x           f32[8,4]   128 bytes"
+    assert any(re.match(r"dot_general +1 +1 +192 FLOP", line) for line in lines)
+    assert "\x1b" not in "".join(lines)
+    assert not any(line.endswith(" ") for line in lines)
+    table = call("inspect", files["mlir"], "--ops", "--limit", 2).stdout
+    assert re.search(r"^ +0 +parameter +f32\[8,4\]", table, re.MULTILINE)
+    assert re.search(rf"{len(layer.ops) - 4} more", table)
+    assert "more" not in call("inspect", files["mlir"], "--ops", "--limit", 0).stdout
+
+
+def test_inspect_hlo(files):
+    about = from_json("inspect", files["hlo"])
+    assert (about["kind"], about["producer"]) == ("HLO text", None)
+    assert about["result"] == "(f32[8,3], bf16[8,3])"
+
+
+OPEN = """
+func.func @main(%arg0: tensor<?x2xf32> loc("rows")) -> tensor<?x2xf32> {
+  %0 = stablehlo.add %arg0, %arg0 : tensor<?x2xf32>
+  return %0 : tensor<?x2xf32>
+}
+"""
+
+
+def test_sizes_that_the_file_leaves_open(tmp_path):
+    path = tmp_path / "open.mlir"
+    path.write_text(OPEN)
+    for name in ("rows", "arg0", "0"):
+        about = from_json("inspect", path, "--shape", f"{name}=f32[5,2]")
+        assert about["result"] == "f32[5,2]"
+        assert about["stats"]["flops"] == 10
+    assert (
+        "no parameter 'x'\nfix: give one of arg0"
+        in call("inspect", path, "--shape", "x=f32[1,2]", status=1).stderr
+    )
+    assert "expected NAME=SHAPE" in call("inspect", path, "--shape", "x", status=2).stderr
+
+
+QUANTIZED = """
+module {
+  func.func @main(%arg0: tensor<2xf32>) -> tensor<2xf32> {
+    %0 = stablehlo.uniform_quantize %arg0 : (tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 0.5>>
+    %1 = stablehlo.uniform_dequantize %0 : (tensor<2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2xf32>
+    %2 = stablehlo.add %1, %1 : tensor<2xf32>
+    %3 = stablehlo.add %2, %2 : tensor<2xf32>
+    return %3 : tensor<2xf32>
+  }
+}
+"""
+UNKNOWN_SIZE = """
+func.func @main(%arg0: tensor<1xi64>) -> tensor<?xf32> {
+  %0 = stablehlo.dynamic_iota %arg0, dim = 0 : (tensor<1xi64>) -> tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+"""
+
+
+def test_inspect_what_can_not_be_imported(tmp_path):
+    path = tmp_path / "other.mlir"
+    path.write_text(QUANTIZED)
+    about = from_json("inspect", path)
+    assert about["operations"] == {
+        "stablehlo.add": 2,
+        "stablehlo.uniform_quantize": 1,
+        "stablehlo.uniform_dequantize": 1,
+    }
+    assert about["signature"] == "(%arg0: tensor<2xf32>) -> tensor<2xf32>"
+    assert "quantized types are not read" in about["not_imported"]
+    path.write_text(UNKNOWN_SIZE)
+    lines = call("inspect", path).stdout.splitlines()
+    assert lines[1] == "main(arg0: s64[1]) -> f32[?]"
+    assert any(re.fullmatch(r"stablehlo.dynamic_iota +1", line) for line in lines)
+    assert "stablehlo.dynamic_iota" in lines[-1]
+    path.write_text(QUANTIZED.replace("stablehlo.uniform_quantize", "other.quantize"))
+    about = from_json("inspect", path)
+    assert about["operations"]["stablehlo.add"] == 2
+    assert "Dialect `other' not found" in about["not_imported"]
+    path.write_text(OPEN)
+    lines = call("inspect", path).stdout.splitlines()
+    assert lines[1] == "main(arg0: f32[?,2]) -> f32[?,2]"
+    assert any(re.fullmatch(r"stablehlo.add +1", line) for line in lines)
+    path.write_text("module {")
+    assert call("inspect", path, status=1).stderr.startswith(f"xlabuilder: {path}: line 1, column")
+
+
+# convert
+
+
+@pytest.mark.parametrize("suffix", ["mlir", "mlirbc", "stablehlo"])
+@pytest.mark.parametrize("source", ["mlir", "stablehlo"])
+def test_convert(files, tmp_path, source, suffix):
+    out = tmp_path / f"out.{suffix}"
+    said = call("convert", files[source], out).stdout
+    assert said.startswith(f"{out}: ")
+    assert not layer.diff(lowering.to_computation(out))
+
+
+def test_convert_hlo(files, tmp_path):
+    text, back = tmp_path / "out.txt", tmp_path / "back.mlir"
+    call("convert", files["stablehlo"], text)
+    assert jaxlib_api.parsed_hlo_text(text.read_text()).startswith("HloModule layer")
+    call("convert", text, back)
+    assert not layer.diff(lowering.to_computation(back))
+
+
+def test_convert_for_older_versions(files, tmp_path):
+    out = tmp_path / "old.stablehlo"
+    for target, version in {
+        "1.2.0": "1.2.0",
+        "minimum": jaxlib_api.minimum_version(),
+        "4w": jaxlib_api.compatible_version(4),
+        "12w": jaxlib_api.compatible_version(12),
+    }.items():
+        said = call("convert", files["mlir"], out, "--target", target).stdout
+        assert f"for StableHLO {target if target == 'minimum' else version}, " in said
+        assert from_json("inspect", out)["stablehlo_version"] == version
+    parts = [tuple(map(int, jaxlib_api.compatible_version(weeks).split("."))) for weeks in (12, 4)]
+    assert parts == sorted(parts)
+    before = out.read_bytes()
+    message = call("convert", files["mlir"], out, "--target", "9.9.9", status=1).stderr
+    assert message.startswith("xlabuilder: version: StableHLO 9.9.9 is newer than what")
+    assert len(message.splitlines()) == 2
+    assert out.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_convert_from_and_to_the_standard_streams(files):
+    data = files["stablehlo"].read_bytes()
+    text = call("convert", "-", "-", "--format", "text", stdin=data).stdout_bytes
+    assert text.decode() == lowering.load_bytes(data).text
+    artifact = call("convert", "-", "-", "--format", "artifact", stdin=text).stdout_bytes
+    assert lowering.load_bytes(artifact).text == text.decode()
+    assert "<stdin>: nothing came in" in call("inspect", "-", stdin=b"", status=1).stderr
+
+
+def test_convert_with_wrong_words(files, tmp_path):
+    message = call("convert", files["mlir"], tmp_path / "out.onnx", status=2).stderr
+    assert message.startswith("xlabuilder convert: OUT's suffix says what to write: .mlir, ")
+    assert "standard output" in call("convert", files["mlir"], "-", status=2).stderr
+    message = call("convert", files["mlir"], tmp_path / "a.mlir", "--target", "4w", status=2).stderr
+    assert "--target is for portable artifacts, not for StableHLO text" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+# run
+
+
+def test_run(files, tmp_path):
+    rng = np.random.default_rng(3)
+    x, w = rng.standard_normal((8, 4), np.float32), rng.standard_normal((4, 3), np.float32)
+    bias = np.array([1, -2, 0.5], ml_dtypes.bfloat16)
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "others.npz", first=w, bias=bias)
+    out = tmp_path / "out.npz"
+    words = ["--input", f"x={tmp_path / 'x.npy'}", "--input", f"w={tmp_path / 'others.npz'}:first"]
+    words += ["--input", f"bias={tmp_path / 'others.npz'}", "--device", "cpu", "--repeat", "3"]
+    about = from_json("run", files["stablehlo"], *words, "--output", str(out))
+    y = x @ w + bias.astype(np.float32)
+    with np.load(out) as stored:
+        assert sorted(stored.files) == ["result[0]", "result[1]"]
+        np.testing.assert_allclose(stored["result[0]"], np.tanh(y), rtol=1e-5)
+        rounded = stored["result[1]"].view(ml_dtypes.bfloat16)
+    np.testing.assert_allclose(rounded.astype(np.float32), y, rtol=1e-2)
+    first, second = about["results"]
+    assert (first["name"], first["shape"], first["nan_count"]) == ("result[0]", "f32[8,3]", 0)
+    for name in ("min", "mean", "max"):
+        np.testing.assert_allclose(first[name], getattr(np.tanh(y), name)(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(second["first"], y.reshape(-1)[:6], rtol=1e-2)
+    assert len(about["call_seconds"]) == 3
+    assert about["median_call_seconds"] == sorted(about["call_seconds"])[1]
+    counted = layer.stats().flops + layer.stats().transcendentals
+    assert about["flops_per_second"] == counted / about["median_call_seconds"]
+    assert about["memory_bytes"]["arguments"] == 4 * (32 + 12) + 2 * 3
+
+    # What it wrote it reads.
+    again = ["--input", f"bias={tmp_path / 'bias.npy'}", *words[:4]]
+    np.save(tmp_path / "bias.npy", bias)
+    assert from_json("run", files["mlir"], *again)["results"] == about["results"]
+
+
+def test_run_for_people(files, tmp_path):
+    out = tmp_path / "out.npz"
+    lines = call("run", files["mlir"], "--random", 0, "--output", out).stdout.splitlines()
+    assert lines[0] == f"layer{layer.program_shape} on cpu:0"
+    assert [line.split("  ")[0] for line in lines[2:7]] == [
+        "compile",
+        "first call",
+        "call",
+        "FLOP/s",
+        "memory",
+    ]
+    assert any(line.startswith("result[1]   bf16[8,3]") for line in lines)
+    assert lines[-1] == "bf16 is stored as V2, its bytes: array.view(ml_dtypes.bfloat16)"
+
+
+def test_run_nested_arguments(files, tmp_path):
+    arrays = {
+        "state[0]": np.array([1.5, 2.0**60]),
+        "state[1][0]": np.array(True),
+        "state[1][1]": np.array([1, -2, 3], np.int8),
+        "z": np.array([1 + 2j, complex(np.nan, 1)], np.complex64),
+    }
+    np.savez(tmp_path / "in.npz", **arrays)
+    about = from_json("run", files["nested"], "--input", str(tmp_path / "in.npz"), "--repeat", "1")
+    doubled, small, z = about["results"]
+    assert doubled["first"] == [3.0, 2.0**61]
+    assert (small["name"], small["first"], small["min"]) == ("result[1][0]", [2, -4, 6], -4)
+    assert (z["shape"], z["first"][0], z["nan_count"], z["min"]) == ("c64[2]", "(1-2j)", 1, None)
+    lines = call("run", files["nested"], "--random", 1, "--repeat", 1).stdout.splitlines()
+    assert any(line.startswith("result[1][1]   c64[2] ") for line in lines)
+
+
+def test_random_arguments_are_the_same_for_a_seed():
+    from lowering.cli.inputs import arguments_of
+
+    b = xb.XlaBuilder("all")
+    kinds = [xb.pred, xb.s2, xb.u4, xb.s64, xb.f8e8m0fnu, xb.f4e2m1fn, xb.bf16, xb.f64, xb.c128]
+    for kind in kinds:
+        b.parameter(xb.array_shape(kind, [50]))
+    computation = b.build(b.constant(0, xb.s32))
+    first, second, other = (arguments_of(computation, [], seed) for seed in (4, 4, 5))
+    for kind, one, same in zip(kinds, first, second, strict=True):
+        assert one.dtype == kind.dtype
+        assert one.tobytes() == same.tobytes()
+        if kind.is_integral:
+            assert 0 <= one.astype(int).min() <= one.astype(int).max() <= min(9, kind.max)
+        elif kind is not xb.pred:
+            assert np.isfinite(one.astype(np.complex128)).all()
+    assert any(a.tobytes() != b.tobytes() for a, b in zip(first, other, strict=True))
+
+
+def test_run_with_wrong_arguments(files, tmp_path):
+    def said(*words, status=1):
+        message = call("run", files["mlir"], *words, status=status).stderr
+        assert len(message.splitlines()) <= 2
+        return message
+
+    assert said() == (
+        "xlabuilder: no arrays are given for x: f32[8,4], w: f32[4,3], bias: bf16[3]\n"
+        "fix: --input x=FILE.npy, or --random SEED\n"
+    )
+    path, both = tmp_path / "a.npy", tmp_path / "both.npz"
+    np.save(path, np.zeros((8, 5), np.float32))
+    np.savez(both, a=np.zeros(2), b=np.zeros(2))
+    wrong = said("--input", f"x={path}", "--random", "0")
+    assert "layer: argument 0 (x) must be f32[8,4], got f32[8,5]" in wrong
+    assert "no parameter 'y'\nfix: give one of x, w, bias" in said("--input", f"y={path}")
+    assert "holds several arrays: a, b\nfix: say which: x=" in said("--input", f"x={both}")
+    assert "holds no array 'c', but a, b" in said("--input", f"x={both}:c")
+    assert "none of its arrays has a parameter's name: a, b" in said("--input", str(both))
+    assert "expected NAME=FILE" in said("--input", str(path), status=2)
+    assert "No such file" in said("--input", f"x={tmp_path / 'none.npy'}")
+    path.write_text("hello")
+    assert "a.npy: is no array of NumPy's" in said("--input", f"x={path}")
+    np.save(path, np.zeros(3, ml_dtypes.int4))
+    assert "bias is bf16[3], of 2 bytes an element, and the file has 1" in said(
+        "--input", f"bias={path}"
+    )
+    assert "there is no platform 'abacus' here" in said("--random", "0", "--device", "abacus")
+    assert "expected a file .npz" in said("--random", "0", "--output", "a.npy", status=2)
+
+
+def test_memory_that_a_call_takes_over(tmp_path):
+    b = xb.XlaBuilder("step")
+    x = b.parameter(xb.f32[4], "x")
+    b.setup_alias((), 0)
+    lowering.lower(b.build(x + x)).save(tmp_path / "step.mlir")
+    np.save(tmp_path / "x.npy", np.arange(4, dtype=np.float32))
+    words = ["--input", f"x={tmp_path / 'x.npy'}", "--repeat", "3"]
+    about = from_json("run", tmp_path / "step.mlir", *words)
+    # Of the argument as it was given, in each of the calls.
+    assert about["results"][0]["first"] == [0.0, 2.0, 4.0, 6.0]
+
+
+# compare, diff
+
+
+def test_compare(files, tmp_path):
+    said = call("compare", files["mlir"], "--random", 0).stdout
+    assert said.startswith("layer on cpu:0 and on StableHLO's reference interpreter:")
+    about = from_json("compare", files["mlir"], "--random", "0")
+    assert about["agrees"] is True
+    assert about["first"] is None
+
+
+def test_diff(files, tmp_path):
+    assert call("diff", files["mlir"], files["stablehlo"]).stdout == "nothing differs\n"
+    assert from_json("diff", files["mlir"], files["mlirbc"])["equal"] is True
+    other = tmp_path / "other.mlir"
+    other.write_text(files["mlir"].read_text().replace("stablehlo.tanh", "stablehlo.sine"))
+    said = call("diff", files["mlir"], other, status=1)
+    assert said.stderr == ""
+    assert re.search(r"opcode: tanh -> sine", said.stdout)
+    assert from_json("diff", files["mlir"], other, status=1)["equal"] is False
+    assert "one of the two only" in call("diff", "-", "-", status=2).stderr
+
+
+# ops, devices
+
+
+def test_ops():
+    rows = json.loads(call("ops", "--json").stdout)
+    assert {row["name"] for row in rows} == set(xb.OPERATIONS)
+    lines = call("ops").stdout.splitlines()
+    assert lines[-1] == f"{len(xb.OPERATIONS)} operations; `xlabuilder ops NAME` shows one"
+    assert any(re.fullmatch(r"rev +reverse +Rev +reshaping +Rev \(reverse\)", x) for x in lines)
+    for name in ("rev", "xb.rev", "Rev", "reverse", "REVERSE"):
+        said = call("ops", name).stdout.splitlines()
+        assert said[0] == "xb.rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp"
+        assert "Args:" in said
+        assert "    dimensions: the dimensions to reverse, each once." in said
+    assert call("ops", "infeed").stdout.startswith("XlaBuilder.infeed(")
+    assert "fix: the nearest are rev" in call("ops", "revv", status=1).stderr
+    (row,) = json.loads(call("ops", "add", "--json").stdout)
+    assert row["documentation"].splitlines()[0] == (xb.add.__doc__ or "").splitlines()[0]
+
+
+def test_devices():
+    about = from_json("devices")
+    assert [one["id"] for one in about["devices"]] == [one.id for one in jax.devices()]
+    assert about["devices"][0]["platform"] == jax.devices()[0].platform
+    assert about["versions"]["jaxlib"] == importlib.metadata.version("jaxlib")
+    assert about["versions"]["StableHLO"] == jaxlib_api.current_version()
+    lines = call("devices").stdout.splitlines()
+    assert re.match(r"cpu:1 +\S+ +1 +0 ", lines[3])
+    assert lines[-1].startswith("xlabuilder ")
+    assert call("--version").stdout.startswith("xlabuilder ")
+
+
+# Errors
+
+
+def test_errors_are_short(files, tmp_path):
+    missing = tmp_path / "none.mlir"
+    assert call("inspect", missing, status=1).stderr == (
+        f"xlabuilder: {missing}: can't be read: no such file or directory\n"
+        f"fix: check the name and the folder that it is looked for in\n"
+    )
+    assert "Traceback" in call("inspect", missing, "--traceback", status=1).stderr
+    assert "Traceback" in call("--traceback", "inspect", missing, status=1).stderr
+    for words in (["inspect"], ["frob"], ["inspect", "a", "--frob"], ["run", "a", "--repeat", 0]):
+        message = call(*words, status=2).stderr
+        assert len(message.splitlines()) == 2
+        assert message.startswith("xlabuilder")
+    assert call("--help").stdout.startswith("Usage: xlabuilder [OPTIONS] COMMAND")
+    commands = ["inspect", "convert", "run", "compare", "diff", "ops", "devices"]
+    assert re.findall(r"^  ([a-z]+)  ", call("--help").stdout, re.MULTILINE) == commands
+    for name in commands:
+        assert "--traceback" in call(name, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (KeyboardInterrupt(), 130, "\nxlabuilder: interrupted\n"),
+        (
+            ZeroDivisionError("no\nmore"),
+            1,
+            "xlabuilder: ZeroDivisionError: no\n--traceback shows where it comes from.\n",
+        ),
+        (OSError(28, "No space left on device", "a.npz"), 1, "xlabuilder: a.npz: No space left"),
+    ],
+)
+def test_errors_of_all_kinds(error, status, said):
+    @subcommand("fail")
+    def fail():
+        raise error
+
+    try:
+        assert call("fail", status=status).stderr.startswith(said)
+    finally:
+        del main.commands["fail"]
+
+
+# Whole processes
+
+
+def process(*words: str, **more) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **more,
+    )
+
+
+def test_help_loads_neither_jax_nor_numpy():
+    program = (
+        "import sys\n"
+        "from lowering.cli import main\n"
+        "try:\n"
+        "    main(['inspect', '--help'])\n"
+        "finally:\n"
+        "    loaded = {name.partition('.')[0] for name in sys.modules}\n"
+        "    assert not loaded & {'jax', 'jaxlib', 'numpy', 'ml_dtypes', 'rich'}, loaded\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: xlabuilder inspect")
+
+
+def test_who_reads_may_stop_reading():
+    # No buffer between: what is written is read, or breaks the pipe.
+    with process(
+        "-m", "lowering.cli", "ops", env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline().startswith("name")
+        running.stdout.close()
+        assert running.stderr is not None
+        assert running.stderr.read() == ""
+
+
+INTERRUPTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
+from lowering.cli import inspect, main
+inspect.opened = lambda *_: signal.raise_signal(signal.SIGINT)
+main(["inspect", "-"])
+"""
+
+
+def test_an_interrupt():
+    with process("-c", INTERRUPTED) as running:
+        assert running.stderr is not None
+        assert running.stderr.read() == "\nxlabuilder: interrupted\n"
+    assert running.returncode == 130
+
+
+def test_colours_only_on_a_terminal(monkeypatch, files):
+    from lowering.cli import output
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for no_color, expected in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", no_color)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        screen = Terminal()
+        monkeypatch.setattr(sys, "stdout", screen)
+        output.show(layer.stats())
+        assert ("\x1b[36m" in screen.getvalue()) is expected
+
+
+def test_types_that_numpy_lacks_are_written_and_read(tmp_path):
+    b = xb.XlaBuilder("narrow")
+    kinds = [xb.f8e5m2, xb.f8e8m0fnu, xb.s4, xb.bf16]
+    root = xb.tuple(*[b.parameter(xb.array_shape(kind, [2]), kind.name) for kind in kinds])
+    program, out = tmp_path / "narrow.mlir", tmp_path / "out.npz"
+    lowering.lower(b.build(root)).save(program)
+    call("run", program, "--random", 5, "--output", out)
+    with np.load(out) as stored:
+        assert [stored[f"result[{i}]"].dtype.str for i in range(4)] == ["|V1", "|V1", "|V1", "|V2"]
+        np.savez(
+            tmp_path / "in.npz", **{k.name: stored[f"result[{i}]"] for i, k in enumerate(kinds)}
+        )
+    again = from_json("run", program, "--input", tmp_path / "in.npz")
+    assert again["results"] == from_json("run", program, "--random", 5)["results"]
+    assert [one["shape"] for one in again["results"]] == [f"{kind.name}[2]" for kind in kinds]

@@ -1,0 +1,115 @@
+"""lowering.compare: a planted fault is found where it is; distances in ulps."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from lowering.interpreter.ulps import distances
+
+X = np.float32([[0.5, -1.0], [2.0, 3.0]])
+
+
+@xb.computation(xb.f32[2, 2])
+def model(x: xb.XlaOp) -> xb.XlaOp:
+    product = xb.tanh(xb.dot(x, x))
+    return xb.tuple(xb.exp(product), xb.reduce_all(product * x, 0.0, xb.add))
+
+
+def planted(op: xb.XlaOp, operands: Any) -> xb.XlaOp | None:
+    return xb.sin(operands[0]) if op.opcode == "tanh" else None
+
+
+@pytest.mark.parametrize("from_reference", [True, False])
+def test_a_right_device_agrees(from_reference: bool) -> None:
+    found = lowering.compare(model, X, device="cpu", from_reference=from_reference)
+    assert found.agrees
+    assert found.first is None
+    assert {one.op.opcode for one in found.ops} == {"dot_general", "tanh", "multiply"} | {
+        "exponential",
+        "reduce",
+    }
+    assert "within their tolerance" in str(found)
+
+
+@pytest.mark.parametrize("from_reference", [True, False])
+def test_a_planted_fault_is_found_at_its_op(from_reference: bool) -> None:
+    found = lowering.compare(
+        model,
+        X,
+        device="cpu",
+        from_reference=from_reference,
+        device_computation=model.replace(planted),
+    )
+    assert not found.agrees
+    assert found.first is not None
+    assert found.first.op.opcode == "tanh"
+    assert "test_compare.py" in str(found.first)
+    if from_reference:  # those behind it are not blamed
+        assert [one.op.opcode for one in found.ops if not one.agrees] == ["tanh"]
+    said = json.loads(json.dumps(found.as_dict()))
+    assert said["first"]["opcode"] == "tanh"
+    assert said["agrees"] is False
+
+
+def test_what_the_interpreter_lacks_is_left_out() -> None:
+    b = xb.XlaBuilder("lacking")
+    x = b.parameter(xb.f32[2, 2], "x")
+    c = b.build(xb.exp(xb.cholesky(x, True)) + 1.0)
+    found = lowering.compare(c, np.eye(2, dtype=np.float32), device="cpu")
+    assert [op.opcode for op in found.left_out] == ["cholesky"]
+    assert [one.op.opcode for one in found.ops if one.op.opcode == "exponential"]
+    assert found.agrees
+
+
+def test_a_tolerance_of_the_callers() -> None:
+    wrong = model.replace(planted)
+    found = lowering.compare(model, X, device="cpu", device_computation=wrong, ulps={"tanh": 1e10})
+    assert found.first is None
+
+
+@pytest.mark.parametrize("ulps", [-1, "few", {"tanh": -1}])
+def test_no_tolerance(ulps: Any) -> None:
+    with pytest.raises(xb.OperandError, match="ulps must be a number"):
+        lowering.compare(model, X, ulps=ulps)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        np.float16,
+        ml_dtypes.bfloat16,
+        np.float32,
+        np.float64,
+        ml_dtypes.float8_e5m2,
+        ml_dtypes.float8_e4m3fn,
+        ml_dtypes.float8_e4m3fnuz,
+    ],
+)
+def test_neighbours_are_one_apart(dtype: Any) -> None:
+    info = ml_dtypes.finfo(dtype)
+    one, least = np.ones(1, dtype), np.full(1, info.smallest_subnormal, dtype)
+    above = (np.ones(1) + float(info.eps)).astype(dtype)
+    assert distances(one, above) == 1
+    assert distances(-above, -one) == 1
+    assert distances(least, -least) == 2
+    assert distances(np.zeros(1, dtype), -np.zeros(1, dtype)) == 0 or dtype is (
+        ml_dtypes.float8_e4m3fnuz
+    )
+    nan = np.full(1, np.nan, dtype)
+    assert distances(nan, nan) == 0
+    assert distances(nan, one) == np.inf
+
+
+def test_integers_and_complex_numbers() -> None:
+    low, high = np.int64([np.iinfo(np.int64).min]), np.int64([np.iinfo(np.int64).max])
+    assert distances(low, high) == float(2**64 - 1)
+    assert distances(np.array([True]), np.array([False])) == 1
+    step = np.nextafter(np.float32(1), np.float32(2))
+    assert distances(np.complex64([1 + 1j]), np.complex64([1 + step * 1j])) == 1

@@ -1,0 +1,234 @@
+"""lowering.interpret: values against NumPy, probes, refusals, and a helper that dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from lowering.interpreter import helper
+from lowering.interpreter.legal import LACKING
+
+X = np.float32([0.5, 1.0, 2.0])
+
+
+@xb.computation(xb.f32[3])
+def model(x: xb.XlaOp) -> xb.XlaOp:
+    return xb.neg(x * x)
+
+
+def computation(function: Any, *shapes: Any) -> xb.XlaComputation:
+    b = xb.XlaBuilder("example")
+    return b.build(function(*[b.parameter(s, f"p{i}") for i, s in enumerate(shapes)]))
+
+
+@pytest.mark.parametrize(
+    "element_type",
+    [
+        xb.pred,
+        xb.s2,
+        xb.s4,
+        xb.u4,
+        xb.s64,
+        xb.u64,
+        xb.f4e2m1fn,
+        xb.f8e5m2,
+        xb.f8e4m3fn,
+        xb.bf16,
+        xb.f16,
+        xb.f64,
+        xb.c64,
+        xb.c128,
+    ],
+    ids=str,
+)
+def test_each_element_type_goes_in_and_out(element_type: xb.PrimitiveType) -> None:
+    values = np.array([0, 1, 1]).astype(element_type.dtype)
+    shape = element_type[3]
+    identity = computation(lambda x: xb.tuple(x, xb.rev(x, [0])), shape)
+    whole, turned = lowering.interpret(identity, values)
+    assert whole.dtype == values.dtype
+    assert whole.tobytes() == values.tobytes()
+    assert turned.tobytes() == values[::-1].tobytes()
+
+
+def test_bf16_is_added_up_in_bf16_as_the_specification_says() -> None:
+    total = computation(lambda x: xb.reduce_all(x, 0, xb.add), xb.bf16[300])
+    ones = np.ones(300, ml_dtypes.bfloat16)
+    assert lowering.interpret(total, ones) == 256  # from there on adding 1 changes nothing
+
+
+def test_functions_of_chlo_and_batch_norm_are_expanded() -> None:
+    def function(x: xb.XlaOp) -> xb.XlaOp:
+        one, zero = (x.builder.constant(np.full(1, n, np.float32)) for n in (1, 0))
+        normal = xb.batch_norm_training(xb.reshape(x, [3, 1]), one, zero, 0.0, 1)
+        return xb.tuple(xb.sinh(x), normal)
+
+    sinh, (normal, mean, variance) = lowering.interpret(computation(function, xb.f32[3]), X)
+    np.testing.assert_allclose(sinh, np.sinh(X), rtol=1e-6)
+    np.testing.assert_allclose(normal[:, 0], (X - X.mean()) / X.std(), rtol=1e-6)
+    np.testing.assert_allclose([mean[0], variance[0]], [X.mean(), X.var()], rtol=1e-6)
+
+
+def test_batch_norm_grad_is_what_the_device_gives() -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(0.5, 2, s).astype("f") for s in ([4, 3, 2], [2], [2], [2], [4, 3, 2])]
+
+    def function(x: Any, scale: Any, mean: Any, variance: Any, gradient: Any) -> xb.XlaOp:
+        return xb.batch_norm_grad(x, scale, mean, variance, gradient, 0.25, 2)
+
+    c = computation(function, *(xb.f32[a.shape] for a in arrays))
+    for ours, theirs in zip(
+        lowering.interpret(c, *arrays), lowering.compile(c, "cpu")(*arrays), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_modules_and_files_are_run(tmp_path: Any) -> None:
+    module = lowering.lower(model)
+    path = tmp_path / "model.mlir"
+    module.save(path)
+    for source in (module, path, str(path)):
+        np.testing.assert_array_equal(lowering.interpret(source, x=X), -X * X)
+    assert lowering.interpret(path, X, probe="multiply")[1][2] == 4
+
+
+def test_probes_give_the_values_of_ops() -> None:
+    seen = lowering.interpret(model, X, probe=True)
+    assert [op.opcode for op in seen.values] == ["parameter", "multiply", "negate"]
+    np.testing.assert_array_equal(seen[1], X * X)
+    np.testing.assert_array_equal(seen.result, -X * X)
+
+
+def test_probes_in_loops_in_loops_give_a_value_for_each_execution() -> None:
+    def inner(v: xb.XlaOp) -> xb.XlaOp:
+        return xb.while_(lambda w: xb.lt(w, 4.0), lambda w: w + w, v)
+
+    def function(x: xb.XlaOp) -> xb.XlaOp:
+        once = xb.while_(lambda v: xb.lt(v, 9.0), lambda v: inner(v) * 1.5, x)
+        return xb.neg(once)
+
+    c = computation(function, xb.f32[()])
+    seen = lowering.interpret(c, 1.0, probe=["add", "multiply"])
+    values = {op.opcode: [float(v) for v in told] for op, told in seen.values.items()}
+    assert values == {"add": [2, 4], "multiply": [6, 9]}
+    assert seen.result == -9
+
+
+@pytest.mark.parametrize(
+    ("probe", "words"),
+    [(9, "has ops 0 to 2"), ("sine", "no op with the opcode"), (1.5, "probe takes True")],
+)
+def test_what_can_not_be_probed(probe: Any, words: str) -> None:
+    with pytest.raises(xb.OperandError, match=words):
+        lowering.interpret(model, X, probe=probe)
+
+
+def test_ops_in_branches_are_not_probed() -> None:
+    c = computation(lambda x: xb.conditional(xb.lt(x, 0.0), x, xb.abs, x, xb.neg), xb.f32[()])
+    with pytest.raises(xb.OperandError, match="no values of ops in a branch"):
+        lowering.interpret(c, 1.0, probe="negate")
+
+
+def test_an_op_of_another_computation_is_not_probed() -> None:
+    with pytest.raises(xb.BuilderError, match="belongs to another computation"):
+        lowering.interpret(model, X, probe=computation(xb.neg, xb.f32[3]).root)
+
+
+@pytest.mark.parametrize(
+    ("name", "record"),
+    [
+        ("cholesky", lambda b: xb.cholesky(b.constant(np.eye(2, dtype=np.float32)), True)),
+        (
+            "rng",
+            lambda b: xb.rng_uniform(b.constant(0.0, xb.f32), b.constant(1.0, xb.f32), xb.f32[2]),
+        ),
+        ("partition_id", lambda b: b.partition_id()),
+        ("replica_id", lambda b: b.replica_id()),
+        ("all_reduce", lambda b: xb.all_reduce(b.constant(1.0, xb.f32), xb.add)),
+        ("custom_call", lambda b: b.custom_call("nobody", xb.f32[2])),
+    ],
+)
+def test_what_the_interpreter_lacks_is_refused_by_name(name: str, record: Any) -> None:
+    b = xb.XlaBuilder("lacking")
+    op = record(b)
+    c = b.build(op)
+    before = helper.helper_id()
+    with pytest.raises(
+        lowering.ExecutionError, match=f"lacks {name}, recorded at .*{__name__.rpartition('.')[2]}"
+    ) as error:
+        lowering.interpret(c)
+    assert error.value.op == name
+    assert helper.helper_id() == before
+
+
+def test_the_list_of_what_it_lacks_names_operations() -> None:
+    assert {"infeed", "outfeed", "send", "recv", "rng_bit_generator"} <= set(LACKING)
+
+
+def test_a_death_is_told_with_the_op() -> None:
+    c = computation(lambda x, y: xb.div(xb.neg(x) + y, y) + x, xb.s32[2], xb.s32[2])
+    lines = "died of divide, op 4 of example, recorded at .*test_interpret.py:"
+    with pytest.raises(lowering.ExecutionError, match=lines) as error:
+        lowering.interpret(c, np.int32([1, 2]), np.int32([1, 0]))
+    assert error.value.op == "divide"
+    np.testing.assert_array_equal(lowering.interpret(model, X), -X * X)
+
+
+def test_a_killed_helper_is_replaced() -> None:
+    lowering.interpret(model, X)
+    before = helper.helper_id()
+    assert before is not None
+    os.kill(before, signal.SIGKILL)
+    np.testing.assert_array_equal(lowering.interpret(model, X), -X * X)
+    assert helper.helper_id() != before
+
+
+def test_a_time_limit_ends_it() -> None:
+    endless = computation(lambda x: xb.while_(lambda v: xb.le(v, v), xb.neg, x), xb.f32[()])
+    with pytest.raises(lowering.ExecutionError, match=r"took longer than 0\.2 seconds"):
+        lowering.interpret(endless, 1.0, timeout=0.2)
+    np.testing.assert_array_equal(lowering.interpret(model, X), -X * X)
+
+
+def test_two_threads_ask_at_once() -> None:
+    found: dict[int, Any] = {}
+
+    def work(number: int) -> None:
+        found[number] = [lowering.interpret(model, X * number) for _ in range(5)]
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    for number, results in found.items():
+        for result in results:
+            np.testing.assert_array_equal(result, -np.square(X * number))
+    assert sorted(found) == [1, 2]
+
+
+def test_arguments_are_checked_as_a_device_does() -> None:
+    with pytest.raises(lowering.ArgumentError) as ours:
+        lowering.interpret(model, np.zeros(4, np.float32))
+    with pytest.raises(lowering.ArgumentError) as theirs:
+        lowering.compile(model, "cpu")(np.zeros(4, np.float32))
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_open_sizes_are_refused() -> None:
+    c = computation(xb.neg, "f32[<=3]")
+    with pytest.raises(lowering.ExecutionError, match="fixed sizes only"):
+        lowering.interpret(c, X)
+
+
+def test_no_computation() -> None:
+    with pytest.raises(xb.OperandError, match="expected an XlaComputation"):
+        lowering.interpret(3)  # type: ignore[arg-type]  # that is the test

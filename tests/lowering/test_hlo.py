@@ -1,0 +1,381 @@
+"""`from_hlo` reads HLO text and protocol buffers; `hlo_text` shows what XLA made of a program."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import jax
+import numpy as np
+import pytest
+from support import _same_program, assert_identical, flat, small_numbers
+
+import builder as xb
+import lowering
+from builder.shape import leaves
+from examples import recorded_by_example
+from lowering import LoweringError, ModuleFileError, hlo, jaxlib_api
+
+
+@pytest.fixture
+def converted_here(monkeypatch):
+    """Conversion in this process, for HLO of which it is known that nothing dies of it."""
+    monkeypatch.setattr(hlo, "in_helper", lambda task, data, died: getattr(jaxlib_api, task)(data))
+
+
+WRITTEN_OTHERWISE = {
+    "all_to_all": "HLO's gives its blocks where they were; what moves them comes back as ops",
+    "broadcast_in_dim": "HLO's broadcasts no dimension of size 1: a reshape takes it away before",
+}
+
+
+@pytest.mark.usefixtures("converted_here")
+@pytest.mark.parametrize("name", [name for name in xb.OPERATIONS if name != "python_call"])
+def test_what_an_example_records_comes_back(name):
+    for computation in recorded_by_example(name):
+        again = lowering.from_hlo(str(computation))
+        assert again.name == computation.name
+        assert again.program_shape == computation.program_shape
+        codes = [lowering.lower(one).bytecode for one in (computation, again)]
+        assert _same_program(*codes) or name in WRITTEN_OTHERWISE
+
+
+@pytest.mark.usefixtures("converted_here")
+def test_what_is_written_otherwise_computes_the_same():
+    b = xb.XlaBuilder("spread")
+    x = b.parameter(xb.f32[3, 1])
+    spread = lowering.from_hlo(str(b.build(xb.broadcast_in_dim(x, [2, 3, 4], [1, 2]))))
+    values = np.array([[1], [2], [3]], np.float32)
+    expected = np.broadcast_to(values, (2, 3, 4))
+    assert_identical(np.asarray(lowering.compile(spread)(values)), expected)
+
+    b = xb.XlaBuilder("exchange")
+    x = b.parameter(xb.f32[2, 4])
+    computation = lowering.from_hlo(str(b.build(xb.all_to_all(x, 1, 0, 2))))
+    stacked = np.arange(16, dtype=np.float32).reshape(2, 2, 4)
+    found = lowering.compile(computation, "cpu", num_replicas=2)(stacked)
+    for number, one in enumerate(found):
+        half = stacked[:, :, 2 * number : 2 * number + 2].reshape(4, 2)
+        assert_identical(np.asarray(one), half)
+
+
+@pytest.mark.usefixtures("converted_here")
+def test_a_python_function_is_not_in_text():
+    (computation,) = recorded_by_example("python_call")[:1]
+    with pytest.raises(LoweringError, match="it calls the Python function sort, which is not in"):
+        lowering.from_hlo(str(computation))
+
+
+# What XLA made of a program
+
+
+def network() -> xb.XlaComputation:
+    b = xb.XlaBuilder("network")
+    x = b.parameter(xb.f32[4, 6, 6, 2], "images")
+    w = b.parameter(xb.f32[3, 3, 2, 3], "kernel")
+    y = xb.conv_with_general_dimensions(x, w, [1, 1], xb.Padding.SAME, "b01f_01io->b01f")
+    y = xb.max(y, 0.0)
+    pooled = xb.reduce(y, 0.0, xb.add, dimensions=[1, 2])
+    order = xb.sort([xb.reshape(pooled, [12])])
+    return b.build(xb.tuple(xb.transpose(pooled, [1, 0]) * 2.0, xb.tuple(order, xb.sqrt(order))))
+
+
+def loop() -> xb.XlaComputation:
+    @xb.computation(xb.s32[()], xb.f32[3])
+    def powers(n, x):
+        def go_on(state):
+            return state[0] < n
+
+        def step(state):
+            return state[0] + 1, state[1] * x
+
+        start = x.builder.constant(0, xb.s32)
+        return xb.while_(go_on, step, (start, x))[1]
+
+    return powers
+
+
+@pytest.mark.usefixtures("converted_here")
+@pytest.mark.parametrize("make", [network, loop])
+def test_what_xla_made_of_it_computes_the_same(make):
+    computation = make()
+    program = lowering.compile(computation)
+    again = lowering.from_hlo(program.hlo_text())
+    # A program that is run has no tuples in its result's tuple.
+    results = [list(leaves(c.program_shape.result)) for c in (computation, again)]
+    assert results[0] == results[1]
+    assert again.program_shape.parameter_names == computation.program_shape.parameter_names
+    arguments = [small_numbers(p.shape.element_type, p.shape.dimensions) for p in again.parameters]
+    first, second = (flat(lowering.compile(c)(*arguments)) for c in (computation, again))
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_allclose(np.asarray(other), np.asarray(one), rtol=1e-6)
+
+
+def test_hlo_text_shows_what_xla_made_of_it():
+    @xb.computation(xb.f32[16])
+    def wave(x):
+        return xb.exp(xb.sin(x)) + xb.cos(x)
+
+    text = lowering.compile(wave).hlo_text()
+    assert text.startswith("HloModule wave, is_scheduled=true")
+    entry = text[text.index("\nENTRY ") :]
+    # One loop over the elements is left of the four operations.
+    assert len(re.findall(r"fusion\(", entry)) == 1
+    assert " sine(" in text
+    assert " sine(" not in entry
+    assert jaxlib_api.parsed_hlo_text(text).startswith("HloModule wave")
+
+    on_two = lowering.compile(wave, "cpu", num_replicas=2).hlo_text()
+    assert "replica_count=2" in on_two.partition("\n")[0]
+    assert jaxlib_api.parsed_hlo_text(on_two).startswith("HloModule wave")
+
+
+# Texts
+
+
+def text(body: str, head: str = "HloModule m", called: str = "") -> str:
+    return f"{head}\n{called}\nENTRY main {{\n{body}\n}}\n"
+
+
+FUSED = """
+fused (p: f32[2,3]) -> f32[3,2] {
+  p = f32[2,3]{1,0} parameter(0)
+  t = f32[3,2]{1,0} transpose(p), dimensions={1,0}
+  ROOT n = f32[3,2]{1,0} negate(t), metadata={op_name="jit(f)/neg" source_file="a.py" source_line=7}
+}
+"""
+SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
+NEGATED = "negated { p = f32[2,3] parameter(0) ROOT n = f32[2,3] negate(p) }"
+
+X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+
+COMPUTED = {
+    "fusion": (
+        text(
+            "x = f32[2,3] parameter(0)\nROOT f = f32[3,2] fusion(x), kind=kLoop, calls=fused",
+            called=FUSED,
+        ),
+        -X.T,
+    ),
+    "copy": (text("x = f32[2,3] parameter(0)\nROOT c = f32[2,3]{0,1} copy(x)"), X),
+    "bitcast of sizes": (
+        text("x = f32[2,3] parameter(0)\nROOT c = f32[3,1,2]{2,1,0} bitcast(x)"),
+        X.reshape(3, 1, 2),
+    ),
+    "bitcast of orders": (
+        text("x = f32[2,3] parameter(0)\nROOT c = f32[3,2]{0,1} bitcast(x)"),
+        X.T,
+    ),
+    "bitcast of both": (
+        text("x = f32[2,3] parameter(0)\ny = f32[2,3]{0,1} copy(x)\nROOT c = f32[6]{0} bitcast(y)"),
+        X.T.reshape(6),
+    ),
+    "bitcast of types": (
+        text("x = f32[2,3] parameter(0)\nROOT c = s32[6] bitcast(x)"),
+        X.view(np.int32).reshape(6),
+    ),
+    "begun and waited for": (
+        text(
+            "x = f32[2,3] parameter(0)\n"
+            "s = ((f32[2,3]), f32[2,3], s32[]) async-start(x), calls=negated\n"
+            "u = ((f32[2,3]), f32[2,3], s32[]) async-update(s)\n"
+            "ROOT d = f32[2,3] async-done(u)",
+            called=NEGATED,
+        ),
+        -X,
+    ),
+    "copy begun and waited for": (
+        text(
+            "x = f32[2,3] parameter(0)\n"
+            "s = (f32[2,3], f32[2,3], u32[]) copy-start(x)\n"
+            "ROOT d = f32[2,3] copy-done(s)"
+        ),
+        X,
+    ),
+    "collective begun and waited for": (
+        text(
+            "x = f32[2,3] parameter(0)\n"
+            "s = f32[2,3] all-reduce-start(x), replica_groups={{0}}, to_apply=sum\n"
+            "ROOT d = f32[2,3] all-reduce-done(s)",
+            called=SUM,
+        ),
+        X,
+    ),
+    "erf": (
+        text("x = f32[2,3] parameter(0)\nz = f32[2,3] subtract(x, x)\nROOT e = f32[2,3] erf(z)"),
+        X * 0,
+    ),
+    "without a head": ("ENTRY e { x = f32[2,3] parameter(0) ROOT n = f32[2,3] negate(x) }", -X),
+}
+
+
+@pytest.mark.usefixtures("converted_here")
+@pytest.mark.parametrize("case", COMPUTED)
+def test_words_of_hlo_that_stablehlo_lacks(case):
+    source, expected = COMPUTED[case]
+    computation = lowering.from_hlo(source)
+    assert computation.program_shape.parameter_names == ("x",)
+    assert_identical(np.asarray(lowering.compile(computation)(X)), np.ascontiguousarray(expected))
+
+
+@pytest.mark.usefixtures("converted_here")
+def test_names_and_lines_are_kept():
+    computation = lowering.from_hlo(COMPUTED["fusion"][0])
+    assert computation.root.opcode == "call"
+    assert computation.root.name == "f"
+    (fused,) = computation.called_computations()
+    assert [op.opcode for op in fused.ops] == ["parameter", "transpose", "negate"]
+    assert fused.root.name == "jit(f)/neg"
+    assert (fused.root.source.file, fused.root.source.line) == ("a.py", 7)
+
+
+@pytest.mark.usefixtures("converted_here")
+def test_names_of_parameters():
+    # XLA numbers the second `x`; the metadata of jax's parameters have the name of the argument.
+    source = text(
+        "x = f32[] parameter(0)\n"
+        'Arg_1.2 = f32[] parameter(1), metadata={op_name="weight"}\n'
+        "t = () parameter(2)\n"
+        "ROOT c = f32[] call(x, Arg_1.2), to_apply=added",
+        called="added { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] add(x, y) }",
+    )
+    computation = lowering.from_hlo(source)
+    assert computation.program_shape.parameter_names == ("x", "weight", "t")
+
+
+@pytest.mark.usefixtures("converted_here")
+def test_the_entry_is_as_it_was():
+    head = (
+        "HloModule m, input_output_alias={ {0,1}: (0, {1,0}, may-alias) }, "
+        "entry_computation_layout={((f32[2,3]{1,0}, (s32[], bf16[8,128]{0,1})))->"
+        "((bf16[8,128]{1,0:T(8,128)}, s32[]), f32[2,3]{1,0})}"
+    )
+    source = text(
+        "x = (f32[2,3]{1,0}, (s32[], bf16[8,128]{0,1})) parameter(0)\n"
+        "a = f32[2,3]{1,0} get-tuple-element(x), index=0\n"
+        "b = (s32[], bf16[8,128]{0,1}) get-tuple-element(x), index=1\n"
+        "c = s32[] get-tuple-element(b), index=0\n"
+        "d = bf16[8,128]{0,1} get-tuple-element(b), index=1\n"
+        "e = bf16[8,128]{1,0:T(8,128)} copy(d)\n"
+        "t = (bf16[8,128]{1,0:T(8,128)}, s32[]) tuple(e, c)\n"
+        "ROOT r = ((bf16[8,128]{1,0:T(8,128)}, s32[]), f32[2,3]{1,0}) tuple(t, a)",
+        head,
+    )
+    computation = lowering.from_hlo(source)
+    assert str(computation.program_shape.parameters[0]) == "(f32[2,3], (s32[], bf16[8,128]{0,1}))"
+    assert str(computation.program_shape.result) == "((bf16[8,128]{1,0:T(8,128)}, s32[]), f32[2,3])"
+    assert computation.aliases == (((0, 1), 0, (1, 0)),)
+    assert str(computation).partition("\n")[0] == head
+
+
+@pytest.mark.usefixtures("converted_here")
+def test_a_text_with_large_constants():
+    values = np.arange(5000, dtype=np.float32)
+    b = xb.XlaBuilder("table")
+    computation = lowering.from_hlo(str(b.build(b.parameter(xb.f32[5000]) + b.constant(values))))
+    assert_identical(computation.ops[1].attributes["value"], values)
+
+
+# Protocol buffers
+
+
+@pytest.fixture(scope="module")
+def proto():
+    def f(x, y):
+        return jax.numpy.tanh(x) @ y
+
+    one = jax.ShapeDtypeStruct((2, 2), np.float32)
+    return jax.jit(f).lower(one, one).compiler_ir("hlo").as_serialized_hlo_module_proto()
+
+
+def in_hlo_proto(module: bytes) -> bytes:
+    """The bytes of an HloProto, whose first field is the module."""
+    size, length = bytearray(), len(module)
+    while length > 0x7F:
+        size.append(length & 0x7F | 0x80)
+        length >>= 7
+    size.append(length)
+    # A second field such as XLA's dumps have, the assignment of buffers; and others, passed over.
+    return b"\x0a" + size + module + b"\x1a\x02\x08\x01" + b"\x49" + bytes(8) + b"\x55" + bytes(4)
+
+
+@pytest.mark.usefixtures("converted_here")
+def test_protocol_buffers(proto, tmp_path):
+    path = tmp_path / "module.pb"
+    path.write_bytes(in_hlo_proto(proto))
+    x = np.array([[0, 1], [2, 3]], np.float32)
+    for source in (proto, bytearray(in_hlo_proto(proto)), path):
+        computation = lowering.from_hlo(source)
+        assert computation.name == "jit_f"
+        assert computation.program_shape.parameter_names == ("x", "y")
+        found = lowering.compile(computation)(x, np.eye(2, dtype=np.float32))
+        np.testing.assert_allclose(np.asarray(found), np.tanh(x), rtol=1e-6)
+
+
+# What is refused
+
+
+def refusal(source, **facts) -> str:
+    with pytest.raises(ModuleFileError) as caught:
+        lowering.from_hlo(source)
+    for name, value in facts.items():
+        assert getattr(caught.value, name) == value
+    return str(caught.value)
+
+
+@pytest.mark.usefixtures("converted_here")
+def test_texts_that_are_refused():
+    assert refusal("  \n") == "the HLO: is empty\nfix: save the HLO again"
+    unknown = text("x = f32[2] parameter(0)\nROOT y = f32[2] frobnicate(x)")
+    assert (
+        refusal(unknown, line=5, column=17)
+        == "the HLO: line 5, column 17: not HLO: expects opcode but sees: frobnicate, "
+        "error: Unknown opcode: frobnicate"
+    )
+    assert refusal("hello").startswith("the HLO: line 1, column 5: not HLO: expects '='")
+    left_out = text("ROOT x = f32[2000] constant({...})")
+    assert refusal(left_out, line=4, column=20).startswith(
+        "the HLO: line 4, column 20: the elements of a constant are left out\nfix: have them"
+    )
+    assert "line 5, column 34: not HLO: computation does not exist: g" in refusal(
+        text("x = f32[] parameter(0)\nROOT y = f32[] call(x), to_apply=g")
+    )
+    assert "byte 3 (0xff) is no text" in refusal(b"Hlo\xff")
+    assert "byte 9 is zero" in refusal("HloModule\0m")
+    is_stablehlo = "the HLO: is StableHLO, not HLO\nfix: lowering.to_computation reads it"
+    assert refusal("module @m {\n}") == is_stablehlo
+    assert refusal(b"ML\xefR\x0d") == is_stablehlo
+
+
+@pytest.mark.usefixtures("converted_here")
+def test_what_has_no_counterpart():
+    source = text("ROOT s = u64[2] rng-get-and-update-state(), delta=1")
+    with pytest.raises(
+        LoweringError, match="get_and_update_state: there is no op for it"
+    ) as caught:
+        lowering.from_hlo(source)
+    assert caught.value.op == "mhlo.xla.rng_get_and_update_state"
+    with pytest.raises(LoweringError, match="from_hlo: the HLO can't be said in StableHLO: "):
+        lowering.from_hlo(text("x = f32[2] parameter(0)\nROOT s = f32[2] add-dependency(x, x)"))
+
+
+def test_what_is_no_hlo_at_all(tmp_path):
+    for source in (7, lowering.lower(loop())):
+        with pytest.raises(xb.OperandError, match="expected HLO text, bytes or a pathlib"):
+            lowering.from_hlo(source)
+    path = tmp_path / "a.hlo"
+    assert "no such file or directory" in refusal(path, path=str(path))
+    path.write_text("HloModule m\n")
+    with pytest.raises(xb.OperandError, match="a string is HLO text, got the name of a file"):
+        lowering.from_hlo(str(path))
+
+
+def test_hlo_that_ends_the_process_that_converts_it(tmp_path):
+    # These go through the helper process, as everything does outside of these tests.
+    path = pathlib.Path(tmp_path, "deep.hlo")
+    path.write_text(text(f"ROOT x = {'(' * 100_000}"))
+    message = refusal(path, path=str(path))
+    assert message == f"{path}: XLA's converter to StableHLO dies of it"
+    damaged = in_hlo_proto(b"\x0a\x01m\x12\x01e\x1a\x7f")
+    assert refusal(damaged).startswith("the HLO: not HLO: ")
+    assert lowering.from_hlo(COMPUTED["copy"][0]).root.opcode == "parameter"

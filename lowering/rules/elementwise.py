@@ -121,7 +121,12 @@ def widened(ctx: Emitter, value: Value, shape: Shape, to: PrimitiveType) -> Valu
     if not widens_four_bits(shape.element_type, to):
         return result
     wide = shape.with_element_type(to)
-    four = filled(ctx, wide, 4)
+    if sum(wide.dynamic_dimensions) > 1:
+        # StableHLO broadcasts to one bounded dimension at most, and clamps any number of them.
+        bound = _constant(ctx, intern_array(to, ()), np.array(4).astype(to.dtype))
+        four = ctx.value("stablehlo.clamp", wide, [bound, result, bound])
+    else:
+        four = filled(ctx, wide, 4)
     down = "shift_right_arithmetic" if to.is_signed else "shift_right_logical"
     up = ctx.value("stablehlo.shift_left", wide, [result, four])
     return ctx.value(f"stablehlo.{down}", wide, [up, four])

@@ -214,7 +214,7 @@ def test_large_constants_with_notes_are_not_in_the_bytecode(is_named: bool) -> N
         weights.name = "weights"
     computation = b.build(weights)
     emitter = Emitter({})
-    code = emitter.module("weights", [emitter.function({}, computation, [])])
+    code = emitter.module("weights", [emitter.function({}, computation, [])], {}, {})
     assert len(code) < 1000
     assert [len(large) for large in emitter.large_constants] == [1]
     module = lowering.lower(computation)

@@ -513,3 +513,25 @@ def test_unbounded_sizes_are_lowered() -> None:
     y = xb.conv(b.parameter("f32[?,?,?]"), b.parameter("f32[2,3,3]"), [2], [(1, 1)])
     assert str(y.shape) == "f32[?,2,?]"
     lowering.lower(b.build(y)).verify()
+
+
+def test_four_bits_of_several_bounded_sizes() -> None:
+    """Widened by shifts, whose number StableHLO can't broadcast to two bounded sizes."""
+    b = xb.XlaBuilder("bounded")
+    values = sample(xb.s4, (2, 3, 5, 4))
+    x = b.parameter("s4[2,3,5,4]", "x")
+    for dimension, size in ((2, 3), (3, 2)):
+        x = xb.set_dimension_size(x, b.constant(size, xb.s32), dimension)
+    ones = b.constant(np.ones((1, 3, 1, 1), xb.s4.dtype))
+    numbers = recorded(
+        x,
+        ones,
+        "bf01_oi01->bf01",
+        {"strides": [1, 1], "padding": [(0, 0)] * 2},
+        preferred_element_type=xb.s8,
+    )
+    total = xb.reduce(xb.convert_element_type(numbers, xb.s32), 0, xb.add, [0, 1, 2, 3])
+    computation = b.build(total)
+    assert lowering.lower(computation).text.count("stablehlo.clamp") == 1
+    expected = values[:, :, :3, :2].astype(np.int64).sum()
+    assert lowering.compile(computation, "cpu")(values).item() == expected

@@ -26,6 +26,7 @@ from lowering.legalize import (
     linalg as linalg,
     normalization as normalization,
     random as random,
+    reduction as reduction,
 )
 from lowering.legalize.agreement import compare_conditions
 from lowering.legalize.partitions import make_manual

@@ -542,6 +542,32 @@ def test_any_reduce_window(drawn: tuple[Any, ...]) -> None:
     assert_same_bits(np.asarray(lowering.compile(module)(x)), want)
 
 
+NO_DILATION = [1, 1]
+
+
+@pytest.mark.parametrize("padding", [(0, -1), (-2, 0), (-1, -1), (-1, 1)])
+@pytest.mark.parametrize("beside", [(0, 0), (-1, 0), (2, 0)])
+def test_windows_of_one_element_of_an_array_that_is_cut(
+    padding: tuple[int, int], beside: tuple[int, int]
+) -> None:
+    """XLA's compiler ends the process of some of them."""
+    x = np.arange(20, dtype=np.int32).reshape(4, 5)
+    y = x.astype(np.float32) / 2
+    b = xb.XlaBuilder("cut")
+    window = ([1, 1], [1, 1], [padding, beside], NO_DILATION, NO_DILATION)
+    p, q = parameter_like(b, x), parameter_like(b, y)
+    both = xb.reduce_window(
+        [p, q], [7, 0.5], lambda a, c, d, e: (a + d, c * e), window[0], window[1], window[2]
+    )
+    alone = xb.reduce_window(p, 7, xb.add, window[0], window[1], window[2])
+    found = lowering.compile(b.build(xb.tuple(alone, both)))(x, y)
+    (want,) = folded_windows([x], [np.int32(7)], lambda a, c: (a[0] + c[0],), *window)
+    assert_same_bits(np.asarray(found[0]), want)
+    (product,) = folded_windows([y], [np.float32(0.5)], lambda a, c: (a[0] * c[0],), *window)
+    assert_same_bits(np.asarray(found[1][0]), want)
+    assert_same_bits(np.asarray(found[1][1]), product)
+
+
 @settings(max_examples=25)
 @given(any_window())
 def test_any_select_and_scatter(drawn: tuple[Any, ...]) -> None:

@@ -13,12 +13,13 @@ from lowering.jaxlib_api import BYTECODE_MAGIC, is_hlo_proto
 from lowering.reading.exported import place_of_module
 from lowering.reading.module_reader import text_of, truncated_bytecode
 
-__all__ = ["look_at_beginning"]
+__all__ = ["BEGINNING", "LARGE", "look_at_beginning", "whole_characters"]
 
-_LARGE: Final = 1 << 20
+LARGE: Final = 1 << 20
 """What is smaller is read in no time: MLIR says best what is wrong with it, and where."""
 
-_BEGINNING: Final = 1 << 16
+BEGINNING: Final = 1 << 16
+"""So many bytes of a large file are looked at."""
 
 # A module, an operation, a name that is given to something, a dictionary of resources; or HLO,
 # which others read.
@@ -39,14 +40,14 @@ def look_at_beginning(file: BinaryIO, size: int, name: str, path: str) -> None:
     Raises:
         ModuleFileError: it is none.
     """
-    if size < _LARGE:
+    if size < LARGE:
         return
 
     def part(at: int, length: int) -> bytes:
         file.seek(at)
         return file.read(length)
 
-    beginning = part(0, _BEGINNING)
+    beginning = part(0, BEGINNING)
     try:
         if beginning.startswith(BYTECODE_MAGIC):
             if truncated_bytecode(part, size):
@@ -58,10 +59,7 @@ def look_at_beginning(file: BinaryIO, size: int, name: str, path: str) -> None:
             return
         if place_of_module(part, size) is not None:
             return
-        # The last character may be cut off.
-        whole = beginning.decode("utf-8", "ignore").encode()
-        is_cut = len(whole) > len(beginning) - 4 and beginning.startswith(whole)
-        beginning = whole if is_cut else beginning
+        beginning = whole_characters(beginning)
         if is_hlo_proto(beginning):
             return  # may be read by `from_hlo`
         text = text_of(beginning, name, path)
@@ -79,3 +77,10 @@ def look_at_beginning(file: BinaryIO, size: int, name: str, path: str) -> None:
             )
     finally:
         file.seek(0)
+
+
+def whole_characters(beginning: bytes) -> bytes:
+    """The beginning of a text in UTF-8 without its last character, if that is cut off."""
+    whole = beginning.decode("utf-8", "ignore").encode()
+    is_cut = len(whole) > len(beginning) - 4 and beginning.startswith(whole)
+    return whole if is_cut else beginning

@@ -22,7 +22,10 @@ from jaxlib.mlir import ir
 from lowering import jaxlib_api
 from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import BYTECODE_MAGIC, UnreadableModuleError
+from lowering.reading.bytecode_tables import Tables, sections_of
 from lowering.reading.helper_process import HelperError, in_helper
+from lowering.reading.large_elements import put_back, set_apart
+from lowering.reading.operation_names import operation_names
 from lowering.reading.other_files import other_kind
 from lowering.reading.text_limits import Excess, risk, too_much
 from lowering.types import attribute_text
@@ -50,9 +53,9 @@ def sealed_bytecode(module: ir.Module) -> list[bytes]:
     put on a copy of the module, which takes as long as writing it.
     """
     pieces = _together(jaxlib_api.bytecode_pieces(module))
-    sections = _sections(lambda at, size: _part(pieces, at, size), sum(map(len, pieces)))
+    sections = sections_of(lambda at, size: _part(pieces, at, size), sum(map(len, pieces)))
     head, separator, rest = pieces[0].partition(b"\0")
-    if not separator or sections is None or any(aligned for _, aligned in sections):
+    if not separator or sections is None or any(one.is_aligned for one in sections):
         # What is aligned (the resources of other programs' modules) can't be moved: it goes
         # without, and is read with more care.
         return pieces
@@ -98,9 +101,6 @@ def sealed_artifact(module: ir.Module, version: str) -> bytes:
 
 
 _LARGE_PIECE: Final = 1 << 16
-
-_MOST_OF_A_NAME: Final = 1 << 12
-"""No program that writes bytecode has a longer name."""
 
 
 def _together(pieces: Sequence[bytes]) -> list[bytes]:
@@ -172,11 +172,7 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
     source = data if data.startswith(BYTECODE_MAGIC) else _text(data, name, path)
     if isinstance(source, bytes):
         if not _is_whole(source):
-            raise ModuleFileError(
-                f"{name}: is truncated or damaged: its {len(source)} bytes of bytecode do not add "
-                f"up\nfix: copy or save the module again",
-                path=path,
-            )
+            raise _not_adding_up(source, name, path)
         holds = _seal_holds(source)
         if holds is False:
             raise ModuleFileError(
@@ -185,23 +181,59 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
                 f"have it drop the attribute {CHECKSUM_ATTRIBUTE} of the module",
                 path=path,
             )
-        if holds is None:
-            _read_in_helper(source, name, path, None)
+        if holds is None and not _tables_add_up(source):
+            raise _not_adding_up(source, name, path)
+        module = _read_apart(source, name, path, is_sealed=holds is True)
+        if module is None:
+            if holds is None:
+                _read_in_helper(source, name, path, None)
+            module = _read_here(source, name, path)
     else:
         odd = risk(source)
         if odd is not None:
             _read_in_helper(source, name, path, odd)
-    context = jaxlib_api.new_context()
+        module = _read_here(source, name, path)
+    if CHECKSUM_ATTRIBUTE in module.operation.attributes:
+        del module.operation.attributes[CHECKSUM_ATTRIBUTE]
+    if isinstance(source, str) or not _is_harmless(source):
+        _check_operations(module, name, path)
+    return module
+
+
+def _read_here(source: str | bytes, name: str, path: str | None) -> ir.Module:
+    """The module in text or bytecode that this process can be trusted with."""
     try:
-        module = jaxlib_api.read_module(context, source)
+        return jaxlib_api.read_module(jaxlib_api.new_context(), source)
     except UnreadableModuleError as error:
         raise _refused(
             name, path, source, error.reason, error.line, error.column, error.detail
         ) from None
-    if CHECKSUM_ATTRIBUTE in module.operation.attributes:
-        del module.operation.attributes[CHECKSUM_ATTRIBUTE]
-    _check_operations(module, name, path)
-    return module
+
+
+def _read_apart(source: bytes, name: str, path: str | None, *, is_sealed: bool) -> ir.Module | None:
+    """The module in bytecode that consists of large constants for the most part.
+
+    None for other bytecode; and for what can't be read so, which may be damaged, or not: who reads
+    all of it says what is wrong.
+    """
+    apart = set_apart(source)
+    if apart is None:
+        return None
+    try:
+        if not is_sealed:
+            _read_in_helper(apart.rest, name, path, None)
+        module = _read_here(apart.rest, name, path)
+    except ModuleFileError:
+        return None
+    return module if put_back(module, apart) else None
+
+
+def _not_adding_up(data: bytes, name: str, path: str | None) -> ModuleFileError:
+    return ModuleFileError(
+        f"{name}: is truncated or damaged: its {len(data)} bytes of bytecode do not add up\n"
+        f"fix: copy or save the module again",
+        path=path,
+    )
 
 
 def _is_whole(data: bytes) -> bool:
@@ -214,50 +246,24 @@ def _is_whole(data: bytes) -> bool:
 
 
 def truncated_bytecode(part: Callable[[int, int], bytes], length: int) -> bool:
-    """Whether sections are missing, or don't fill the file; see `_sections`."""
-    sections = _sections(part, length)
+    """Whether sections are missing, or don't fill the file; see `sections_of`."""
+    sections = sections_of(part, length)
     # Strings, dialects, attributes and types, their offsets, operations: no module lacks these.
-    return sections is None or not {kind for kind, _ in sections} >= {0, 1, 2, 3, 4}
+    return sections is None or not {one.kind for one in sections} >= {0, 1, 2, 3, 4}
 
 
-def _sections(part: Callable[[int, int], bytes], length: int) -> list[tuple[int, bool]] | None:
-    """The kinds of the sections of bytecode, and whether they are aligned.
+def _tables_add_up(data: bytes) -> bool:
+    """Whether there are as many sizes of attributes and types as there are of these.
 
-    Args:
-        part: gives so many bytes from a place on.
-        length: of the whole; None is given if the sections don't fill it exactly.
-
-    MLIR Bytecode Format: File; Alignment.
+    MLIR does not ask: it writes behind the end of its tables, and what comes of that depends on
+    what lies there. It may refuse the file, die of it, or be busy for ever, one after the other.
     """
-
-    def number(at: int) -> tuple[int, int]:
-        """A variable-width integer, and where it ends."""
-        first = part(at, 1)[0]
-        width = (first & -first).bit_length() if first else 9
-        if at + width > length:
-            raise IndexError
-        value = int.from_bytes(part(at, width), "little")
-        return value >> (8 if width == 9 else width), at + width
-
-    found: list[tuple[int, bool]] = []
+    sections = sections_of(lambda at, size: data[at : at + size], len(data))
     try:
-        _, at = number(len(BYTECODE_MAGIC))
-        producer = part(at, _MOST_OF_A_NAME)
-        at += producer.index(0) + 1
-        while at < length:
-            kind = part(at, 1)[0]
-            if any(kind & 0x7F == known for known, _ in found):
-                return None  # each is there once; of 3 GB of zeros this is known at once
-            found.append((kind & 0x7F, kind > 0x7F))
-            size, at = number(at + 1)
-            if kind > 0x7F:
-                alignment, at = number(at)
-                if alignment:
-                    at += -at % alignment
-            at += size
-    except (IndexError, ValueError):
-        return None
-    return found if at == length else None
+        Tables(data, sections or ())
+    except ValueError:
+        return False
+    return True
 
 
 _KINDS: Final = "StableHLO text, MLIR bytecode or a portable artifact"
@@ -370,19 +376,39 @@ _CALLING: Final = {
 """Operations that name functions, and the attribute in which they do."""
 
 
+def _is_harmless(source: bytes) -> bool:
+    """Whether the names in bytecode show that `_check_operations` will find nothing.
+
+    It saves asking MLIR for each operation, which takes 1 us.
+    """
+    names = operation_names(source)
+    return names is not None and all(map(_is_plain, names))
+
+
+def _is_plain(operation: str) -> bool:
+    """Whether an operation is of our dialects and names no functions."""
+    return operation.partition(".")[0] in _DIALECTS and operation not in _CALLING
+
+
 def _check_operations(module: ir.Module, name: str, path: str | None) -> None:
     """Refuses operations of other dialects, and functions that call themselves."""
     wrong: list[tuple[str, str]] = []
     calls: list[ir.Operation] = []
+    plain: set[str] = set()
+    on = ir.WalkResult.ADVANCE
 
     def look(operation: ir.Operation) -> ir.WalkResult:
         kind = operation.name
-        if kind.partition(".")[0] not in _DIALECTS:
+        if kind in plain:
+            return on
+        if _is_plain(kind):
+            plain.add(kind)
+        elif kind in _CALLING:
+            calls.append(operation)
+        else:
             wrong.append((kind, str(operation.location)))
             return ir.WalkResult.INTERRUPT
-        if kind in _CALLING:
-            calls.append(operation)
-        return ir.WalkResult.ADVANCE
+        return on
 
     module.operation.walk(look)
     if wrong:

@@ -23,6 +23,11 @@ _MAX_AFFINE: Final = 5000
 # Without the arrows, so that brackets come in pairs. A string ends at the latest with its line; it
 # is never tried again from within, which would take for ever where the last quote is missing.
 _TOKEN: Final = r'->|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|[^][(){}<>"-]+|-'
+_STRING: Final = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?'
+_PAIRS: Final = (b"<>", b"()", b"[]", b"{}")
+_OTHERS: Final = bytes(set(range(256)) - set(b"".join(_PAIRS)))
+"""All bytes that are no brackets."""
+
 _BRACKET: Final = r'->|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|([][(){}<>])'
 _MANY_DIMENSIONS: Final = r"<(?:[0-9?]+x){1000}"
 _LONG_LINE: Final = 2000
@@ -31,7 +36,8 @@ _LONG_AFFINE: Final = rf"\baffine_(?:map|set)\s*<(?:[^>]|(?<=-)>){{{_MAX_AFFINE}
 _NAMED: Final = r"[#!][A-Za-z_][\w.$-]*"
 
 
-_RETURN: Final = r'\bstablehlo\.return\b"?([^\n]*)'
+# (With letters at the beginning: Python then looks for these first, in a twentieth of the time.)
+_RETURN: Final = r'stablehlo\.return\b"?([^\n]*)'
 _TENSOR: Final = r"tensor<[^<>]*(?:<[^<>]*>[^<>]*)*>"
 _REST: Final = r"(?:\s*loc\(.*)?\s*(?:\}.*)?(?://.*)?$"
 _SOUND_RETURN: Final = rf"[^:]*(?::[\s(]*{_TENSOR}(?:\s*,\s*{_TENSOR})*(?:\)\s*->\s*\(\))?)?{_REST}"
@@ -54,14 +60,7 @@ class Excess(NamedTuple):
 
 def too_much(text: str) -> Excess | None:
     """What of a text MLIR's parser would die of, or be busy with for ever; None of a sound one."""
-    depth = deepest = 0
-    for bracket in re.sub(_TOKEN, "", text):
-        if bracket in "([{<":
-            depth += 1
-            if depth > deepest:
-                deepest = depth
-        else:
-            depth -= 1
+    deepest = _deepest(text) if _may_be_deep(text) else 0
     if deepest > MAX_NESTING:
         return _at(
             text,
@@ -111,6 +110,41 @@ def risk(text: str) -> Excess | None:
 
 def _at(text: str, place: int, reason: str, fix: str) -> Excess:
     return Excess(text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place), reason, fix)
+
+
+def _may_be_deep(text: str) -> bool:
+    """Whether brackets may nest too deep; known in a tenth of the time that counting takes.
+
+    Brackets that enclose nothing are taken out, and then those that enclosed nothing but these.
+    Each time the rest is less deep by one at most, and soon there are few left to be counted.
+    """
+    if '"' in text:
+        text = re.sub(_STRING, " ", text)
+    brackets = text.encode().replace(b"->", b"").translate(None, _OTHERS)
+    depth = deepest = taken_out = 0
+    for pair in _PAIRS * 3:
+        brackets = brackets.replace(pair, b"")
+        taken_out += 1
+    for bracket in brackets:
+        if bracket in b"([{<":
+            depth += 1
+            deepest = max(deepest, depth)
+        else:
+            depth -= 1
+    return deepest + taken_out > MAX_NESTING
+
+
+def _deepest(text: str) -> int:
+    """How deep brackets nest."""
+    depth = deepest = 0
+    for bracket in re.sub(_TOKEN, "", text):
+        if bracket in "([{<":
+            depth += 1
+            if depth > deepest:
+                deepest = depth
+        else:
+            depth -= 1
+    return deepest
 
 
 def _where_deep(text: str) -> int:

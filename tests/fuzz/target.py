@@ -105,11 +105,15 @@ def _read_in_a_copy(task: str, source: bytes, *, died: str) -> bytes:
         os.close(reading)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS / 2)
+        # One whose memory is spoilt may also wait for ever; and none may go on in its caller.
+        signal.setitimer(signal.ITIMER_REAL, 4 * HANG_SECONDS)
         refused, result = None, b""
         try:
             result = getattr(jaxlib_api, task)(source)
         except jaxlib_api.UnreadableModuleError as error:
             refused = [error.reason, error.line, error.column, error.detail]
+        except BaseException:
+            os._exit(1)
         with os.fdopen(writing, "wb") as answer:
             answer.write(json.dumps({"refused": refused}).encode() + b"\n" + result)
         os._exit(0)

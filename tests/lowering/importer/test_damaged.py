@@ -28,6 +28,21 @@ def test_constants_of_more_bytes_than_can_be_counted(element):
     assert message.endswith(", which has more bytes than can be counted")
 
 
+def test_errors_name_the_file(tmp_path):
+    path = tmp_path / "m.mlir"
+    line = "%0 = stablehlo.constant dense_resource<nowhere> : tensor<f32>"
+    path.write_text(module(line))
+    with pytest.raises(LoweringError) as caught:
+        lowering.to_computation(path)
+    start = f"to_computation: stablehlo.constant, recorded at {path}:2: its elements are not in "
+    assert str(caught.value).startswith(start)
+    path.write_text(module(f'{line} loc("net.py":7:3)'))
+    with pytest.raises(LoweringError) as caught:
+        lowering.to_computation(str(path))
+    start = f"to_computation: {path}: stablehlo.constant, recorded at net.py:7: its elements are"
+    assert str(caught.value).startswith(start)
+
+
 @pytest.mark.parametrize(
     ("line", "column"), [(4294967295, 1), (2147483647, 1), (1, 4294967295), (0, 0)]
 )

@@ -1,6 +1,7 @@
 """Large files that are no modules, refused by their beginnings; files that change."""
 
 import os
+import re
 import resource
 from pathlib import Path
 
@@ -60,6 +61,27 @@ def test_a_file_of_three_gigabytes_is_not_read(tmp_path, beginning, message):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert message in refused(path)
     # In KB: of the file at most its beginning was in memory.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
+@pytest.mark.parametrize(
+    ("beginning", "message"),
+    [
+        (b"", "is not HLO text, nor a protocol buffer of HLO: byte 0 is zero"),
+        (b"HloModule m\n", "is not HLO text, nor a protocol buffer of HLO: byte 12 is zero"),
+        (BYTECODE_MAGIC, "is StableHLO, not HLO\nfix: lowering.to_computation reads it"),
+        (MAIN.encode() * 1000, "is StableHLO, not HLO\nfix: "),
+    ],
+)
+def test_nor_is_one_of_three_gigabytes_that_is_no_hlo(tmp_path, beginning, message):
+    path = tmp_path / "large.hlo"
+    with path.open("wb") as file:
+        file.write(beginning)
+        file.truncate(SIZE)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ModuleFileError, match=re.escape(message)) as caught:
+        lowering.from_hlo(path)
+    assert caught.value.path == str(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 

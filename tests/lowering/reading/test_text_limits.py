@@ -91,3 +91,13 @@ def test_names_of_names_that_stand_for_too_much(mark, first, next_one):
 def test_a_sound_text_is_not_too_much():
     assert too_much(MAIN) is None
     assert too_much("") is None
+
+
+@pytest.mark.parametrize("beside", ["", "{}<>(x) ", '"{" {}-> ', '<(a)>[[]] "}" -> '])
+def test_brackets_may_nest_so_deep_and_no_deeper(beside):
+    """Whether or not many brackets enclose nothing, or stand in strings."""
+    for depth, reason in ((1000, None), (1001, "brackets are nested 1001 deep")):
+        inside = "([{<" * (depth // 4) + "<" * (depth % 4) + "x"
+        text = beside + inside + ">" * (depth % 4) + ">}])" * (depth // 4) + beside
+        found = too_much(text)
+        assert (found and found.reason.partition(",")[0]) == reason

@@ -1,0 +1,86 @@
+"""The names in bytecode, compared with those of the operations that MLIR reads from it."""
+
+from __future__ import annotations
+
+import pytest
+from jaxlib.mlir import ir
+
+import lowering
+from lowering import jaxlib_api
+from lowering.reading.operation_names import operation_names
+
+TEXT = """
+func.func private @f(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = chlo.erf %x : tensor<2xf32> -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+func.func @main(%x: tensor<2xf32>, %p: tensor<i1>) -> tensor<2xf32> {
+  %0 = "stablehlo.if"(%p) ({
+    %1 = stablehlo.add %x, %x : tensor<2xf32>
+    stablehlo.return %1 : tensor<2xf32>
+  }, {
+    %1 = call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>
+    stablehlo.return %1 : tensor<2xf32>
+  }) : (tensor<i1>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+"""
+
+
+class Written:
+    """A file in memory, as MLIR's Python writes to one."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, piece: bytes) -> None:
+        self.data += piece
+
+
+def bytecode(text: str, version: int = 6) -> bytes:
+    written = Written()
+    module = jaxlib_api.read_module(jaxlib_api.new_context(), text)
+    module.operation.write_bytecode(written, version)
+    return written.data
+
+
+def walked(data: bytes) -> set[str]:
+    names = set()
+
+    def look(operation: ir.Operation) -> ir.WalkResult:
+        names.add(operation.name)
+        return ir.WalkResult.ADVANCE
+
+    module = jaxlib_api.read_module(jaxlib_api.new_context(), data)
+    module.operation.walk(look)
+    return names
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_they_are_those_of_its_operations(version: int) -> None:
+    data = bytecode(TEXT, version)
+    assert operation_names(data) == walked(data)
+
+
+def test_of_older_versions_they_are_not_known() -> None:
+    assert operation_names(bytecode(TEXT, 4)) is None
+
+
+def test_of_damaged_bytes_they_are_not_known() -> None:
+    data = bytecode(TEXT)
+    assert operation_names(data[:-1]) is None
+    assert operation_names(data[:4] + b"\xff" * 40) is None
+    assert operation_names(b"ML\xefR") is None
+
+
+def test_what_they_show_is_refused_in_bytecode_too() -> None:
+    calls = TEXT.replace("chlo.erf %x : tensor<2xf32> -> tensor<2xf32>", "call @f(%x)").replace(
+        "call @f(%x)\n", "call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>\n"
+    )
+    with pytest.raises(lowering.ModuleFileError, match="no recursion: @f -> @f"):
+        lowering.load_bytes(bytecode(calls))
+    other = TEXT.replace(
+        "chlo.erf %x : tensor<2xf32> -> tensor<2xf32>", "math.erf %x : tensor<2xf32>"
+    )
+    with pytest.raises(lowering.ModuleFileError, match=r"math\.erf is no operation of StableHLO"):
+        lowering.load_bytes(bytecode(other))

@@ -52,14 +52,12 @@ class Annotations(NamedTuple):
         meshes: the meshes of devices by the names that shardings call them.
 
     Example:
-        >>> import lowering
-        >>> module = lowering.load_bytes('''
-        ... module attributes {mhlo.num_partitions = 1 : i32} {
-        ...   func.func @main(%x: tensor<2xf32>) -> (tensor<2xf32> {jax.result_info = "y"}) {
-        ...     return %x : tensor<2xf32>
-        ...   }
-        ... }''')
-        >>> annotations = lowering.to_computation(module).annotations
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder("given_back")
+        >>> b.annotations = Annotations(
+        ...     module={"mhlo.num_partitions": "1 : i32"}, results=({"jax.result_info": '"y"'},)
+        ... )
+        >>> annotations = b.build(b.parameter(xb.f32[2], "x")).annotations
         >>> dict(annotations.module), list(map(dict, annotations.results))
         ({'mhlo.num_partitions': '1 : i32'}, [{'jax.result_info': '"y"'}])
     """

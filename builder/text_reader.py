@@ -9,7 +9,13 @@ from builder.errors import ShapeTextError, shown
 
 __all__ = ["TextReader"]
 
-_TOKENS: Final = re.compile(r"\s*(?:([A-Za-z_][A-Za-z0-9_]*)|(<=)|(\d+)|(\S))")
+_TOKENS: Final = re.compile(
+    r"(?:\s|/\*.*?\*/)*+(?:([A-Za-z_][A-Za-z0-9_]*)|(<=)|(\d+)|(\S))", re.DOTALL
+)
+"""XLA counts the elements of long tuples in comments: `(f32[], ..., /*index=5*/f32[])`.
+
+What is passed over is so for good (`*+`): many comments at the end could be taken as one in very
+many ways."""
 
 _GREATEST: Final = 2**63 - 1
 

@@ -127,6 +127,7 @@ _READ_BY_XLA: Final = frozenset(
     (
         *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
         *("annotate_device_placement", "MoveToHost", "MoveToDevice", "LayoutConstraint"),
+        "ApproxTopK",
     )
 )
 _DIALECTS: Final = ("mhlo.", "chlo.", "stablehlo.", "xla.")

@@ -166,10 +166,17 @@ class Executable:
             raise
         return self._pack(results)
 
-    def hlo_text(self) -> str:
+    def hlo_text(self, *, large_constants: bool = True) -> str:
         """HLO text of what XLA made of the computation: fused, in layouts, scheduled.
 
         `lowering.from_hlo` reads it.
+
+        Args:
+            large_constants: whether constants of more than ten elements are written in full; if
+                not, `{...}` stands for them, which is shorter, and can't be read again.
+
+        Returns:
+            Text; of the CPU's, GPU's or TPU's HLO, whichever was compiled for.
 
         Example:
             >>> import builder as xb, lowering
@@ -180,7 +187,7 @@ class Executable:
             >>> text.startswith("HloModule wave"), " fusion(" in text
             (True, True)
         """
-        return jaxlib_api.optimized_hlo_text(self._loaded)
+        return jaxlib_api.optimized_hlo_text(self._loaded, large_constants=large_constants)
 
     def __repr__(self) -> str:
         return f"<Executable {self.name!r} {self.program_shape} on {self.device}>"

@@ -13,13 +13,13 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from jaxlib.mlir import ir
 
 from builder.aliasing import leaf_indices
 from builder.computation import XlaComputation
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, ShapeTextError, shown
 from builder.shape import (
     ProgramShape,
     Shape,
@@ -30,13 +30,14 @@ from builder.shape import (
 )
 from builder.unique_names import UniqueNames
 from lowering import jaxlib_api
-from lowering.donations import ALIASING
+from lowering.donations import ALIASING, DONOR
 from lowering.errors import LoweringError, ModuleFileError
 from lowering.importer.importing import to_computation
 from lowering.importer.refinement import main_of
 from lowering.importer.tables import decoded, place_of
 from lowering.jaxlib_api import BYTECODE_MAGIC, UnreadableModuleError
 from lowering.module import Buffer, StablehloModule, read_file
+from lowering.reading.first_look import BEGINNING, LARGE, whole_characters
 from lowering.reading.helper_process import HelperError, in_helper
 
 __all__ = ["from_hlo", "is_hlo"]
@@ -104,10 +105,22 @@ def from_hlo(source: str | Buffer | os.PathLike[str]) -> XlaComputation:
             detail=error.detail,
         ) from None
     _wait_at_once(module)
-    parameters = [_plain(parse_shape(one)) for one in head["parameters"]]
-    result = _plain(parse_shape(head["result"]))
+    try:
+        parameters = [_plain(parse_shape(one)) for one in head["parameters"]]
+        result = _plain(parse_shape(head["result"]))
+    except ShapeTextError as error:  # XLA's converter passes over layouts, also impossible ones
+        reason = str(error).partition("\n")[0]
+        raise ModuleFileError(
+            f"{name}: not HLO: in the signature of its entry, {reason}", path=path
+        ) from None
     names = _names(module, parameters, {} if text is None else _names_in(text))
-    _note_aliases(module, parameters, result)
+    try:
+        given = _given_away(data) if text is None else _given_away_in(text)
+        _note_donations(module, parameters, result, given)
+    except (IndexError, ValueError):  # XLA looks at no donors before it compiles
+        raise ModuleFileError(
+            f"{name}: not HLO: it gives away the memory of an argument that is not there", path=path
+        ) from None
     attributes = module.operation.attributes
     for key in [key for key in attributes if key.startswith("mhlo.")]:
         del attributes[key]  # as XLA has them of every module
@@ -139,13 +152,25 @@ def _content(source: Any) -> tuple[bytes, str | None]:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source), None
     if isinstance(source, os.PathLike):
-        return read_file(source, "from_hlo")
+        return read_file(source, "from_hlo", _look)
     fix = "\nfix: lowering.to_computation reads StableHLO modules"
     raise OperandError(
         f"from_hlo: expected HLO text, bytes or a pathlib.Path, got {shown(source)}"
         f"{fix if isinstance(source, StablehloModule) else ''}",
         op="from_hlo",
     )
+
+
+def _look(file: BinaryIO, size: int, name: str, path: str) -> None:
+    """Refuses a large file that is seen to be no HLO without reading all of it."""
+    if size < LARGE:
+        return
+    beginning = file.read(BEGINNING)
+    file.seek(0)
+    if beginning.startswith(BYTECODE_MAGIC):
+        raise _no_hlo(name, path)
+    if not jaxlib_api.is_hlo_proto(beginning):
+        _text(whole_characters(beginning), name, path)
 
 
 def _no_hlo(name: str, path: str | None) -> ModuleFileError:
@@ -159,29 +184,40 @@ def _module_inside(data: bytes) -> bytes:
 
     Modules have a second field, the name of the entry, and an HloProto has none.
     """
-    fields: dict[int, tuple[int, int]] = {}
-    at = 0
     try:
-        while at < len(data):
-            tag, at = _number(data, at)
-            end = at
-            if tag & 7 == _LENGTH_FIRST:
-                size, at = _number(data, at)
-                end = at + size
-            elif tag & 7 == _NUMBER:
-                _, end = _number(data, at)
-            elif tag & 7 in _FIXED:
-                end = at + _FIXED[tag & 7]
-            else:
-                return data
-            fields.setdefault(tag >> 3, (at, end))
-            at = end
+        fields = _fields(data)
     except IndexError:
         return data
-    if 1 not in fields or 2 in fields or at != len(data):
+    if 1 not in fields or 2 in fields:
         return data
-    begin, end = fields[1]
+    begin, end = fields[1][0]
     return data[begin:end]
+
+
+def _fields(data: bytes) -> dict[int, list[tuple[int, int]]]:
+    """Where the values of a protocol buffer begin and end, by the numbers of their fields.
+
+    Raises:
+        IndexError: it is none.
+    """
+    fields: dict[int, list[tuple[int, int]]] = {}
+    at = 0
+    while at < len(data):
+        tag, at = _number(data, at)
+        if tag & 7 == _LENGTH_FIRST:
+            size, at = _number(data, at)
+            end = at + size
+        elif tag & 7 == _NUMBER:
+            _, end = _number(data, at)
+        elif tag & 7 in _FIXED:
+            end = at + _FIXED[tag & 7]
+        else:
+            raise IndexError
+        fields.setdefault(tag >> 3, []).append((at, end))
+        at = end
+    if at != len(data):
+        raise IndexError
+    return fields
 
 
 _NUMBER: Final = 0
@@ -351,11 +387,20 @@ def _names(module: ir.Module, parameters: list[Shape], said: dict[int, str]) -> 
     return names
 
 
-def _note_aliases(module: ir.Module, parameters: list[Shape], result: Shape) -> None:
-    """Says of the arguments which result is written to their memory, as `lower` says it."""
+def _note_donations(
+    module: ir.Module,
+    parameters: list[Shape],
+    result: Shape,
+    donors: list[tuple[int, tuple[int, ...]]],
+) -> None:
+    """Says of the arguments whose memory is given away that it is, as `lower` says it.
+
+    Raises:
+        IndexError, ValueError: there is no such argument.
+    """
     attributes = module.operation.attributes
     listed = decoded(attributes[_ALIASES]) if _ALIASES in attributes else ()
-    if not listed:
+    if not listed and not donors:
         return
     main = main_of(module)
     count = sum(map(leaf_count, parameters))
@@ -363,15 +408,52 @@ def _note_aliases(module: ir.Module, parameters: list[Shape], result: Shape) -> 
         said = [dict(_items(one)) for one in ir.ArrayAttr(main.attributes["arg_attrs"])]
     else:
         said = [{} for _ in range(count)]
+
+    def leaf(number: int, place: tuple[int, ...]) -> int:
+        before = sum(map(leaf_count, parameters[:number]))
+        return before + leaf_indices(parameters[number]).index(place)
+
     with module.context:
         number_type = ir.IntegerType.get_signless(32)
         for alias in listed:
             place, number = alias["alias"]["parameter_index"], alias["alias"]["parameter_number"]
-            at = sum(map(leaf_count, parameters[:number]))
-            at += leaf_indices(parameters[number]).index(place)
             output = leaf_indices(result).index(alias["output_index"])
-            said[at][ALIASING] = ir.IntegerAttr.get(number_type, output)
+            said[leaf(number, place)][ALIASING] = ir.IntegerAttr.get(number_type, output)
+        for number, place in donors:
+            said[leaf(number, place)][DONOR] = ir.BoolAttr.get(True)
         main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(one) for one in said])
+
+
+_DONORS: Final = re.compile(r"^\s*HloModule\b[^\n]*\bbuffer_donor=\{(.*?\}\)\s*)?\}", re.MULTILINE)
+_DONOR_FIELD: Final = 18
+
+
+def _given_away_in(text: str) -> list[tuple[int, tuple[int, ...]]]:
+    """The donors of HLO text, which jaxlib's converter passes over: parameters and places there."""
+    said = _DONORS.search(text)
+    found = [] if said is None else re.findall(r"\(\s*(\d+)\s*,\s*\{([^}]*)\}", said[1] or "")
+    return [(int(n), tuple(map(int, re.findall(r"\d+", place)))) for n, place in found]
+
+
+def _given_away(data: bytes) -> list[tuple[int, tuple[int, ...]]]:
+    """The same of an HloModuleProto.
+
+    hlo.proto, HloModuleProto.buffer_donor, BufferDonorProto.
+    """
+    found = []
+    for begin, end in _fields(data).get(_DONOR_FIELD, ()):
+        inside = data[begin:end]
+        for first, last in _fields(inside).get(1, ()):
+            entry = inside[first:last]
+            fields = _fields(entry)
+            number = _number(entry, fields[1][0][0])[0] if 1 in fields else 0
+            place: list[int] = []
+            for at, stop in fields.get(2, ()):
+                while at < stop:
+                    index, at = _number(entry, at)
+                    place.append(index)
+            found.append((number, tuple(place)))
+    return found
 
 
 _ALIASES: Final = "mhlo.input_output_alias"

@@ -676,9 +676,11 @@ def assemble(aval: Any, sharding: Any, arrays: Sequence[Any]) -> Any:
     return array_type(aval, sharding, arrays, committed=True, _skip_checks=True)
 
 
-def optimized_hlo_text(loaded: Any) -> str:
-    """HLO text of what XLA made of a module."""
-    return "\n".join(m.to_string() for m in loaded.hlo_modules())
+def optimized_hlo_text(loaded: Any, *, large_constants: bool) -> str:
+    """HLO text of what XLA made of a module; without large constants `{...}` stands for these."""
+    options = _xla_client.hlo.HloPrintOptions()
+    options.print_large_constants = large_constants
+    return "\n".join(m.to_string(options) for m in loaded.hlo_modules())
 
 
 def compiled_memory(loaded: Any) -> dict[str, int]:

@@ -191,12 +191,12 @@ class ReplicatedExecutable:
                     raise ExecutionError(one.message, op=one.op, detail=str(error)) from None
             raise
 
-    def hlo_text(self) -> str:
+    def hlo_text(self, *, large_constants: bool = True) -> str:
         """HLO text of what XLA made of the computation, the same on each device.
 
-        `lowering.from_hlo` reads it.
+        See `Executable.hlo_text`.
         """
-        return jaxlib_api.optimized_hlo_text(self._loaded)
+        return jaxlib_api.optimized_hlo_text(self._loaded, large_constants=large_constants)
 
     def __repr__(self) -> str:
         return (

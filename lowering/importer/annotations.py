@@ -7,7 +7,7 @@ and are lowered to it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -165,6 +165,7 @@ def _leaf_texts(attributes: Mapping[str, Any], leaf: Shape) -> Texts:
 def annotations_of(
     function: ir.Operation,
     shape: ProgramShape,
+    said: Sequence[Mapping[str, Any]],
     noted_already: list[frozenset[str]],
     module: ir.Module | None = None,
 ) -> Annotations | None:
@@ -173,18 +174,18 @@ def annotations_of(
     Args:
         function: the function.
         shape: its parameters and its result.
+        said: the attributes of its arguments.
         noted_already: for each argument the attributes that its parameter carries.
         module: the module, if this is its @main.
     """
     inputs = [leaf for one in shape.parameters for leaf in leaves(one)]
-    said = argument_attributes(function, "arg_attrs", len(inputs))
     parameters = [
         _leaf_texts({name: one[name] for name in one if name not in known}, leaf)
         for one, leaf, known in zip(said, inputs, noted_already, strict=True)
     ]
     outputs = list(leaves(shape.result))
-    said = argument_attributes(function, "res_attrs", len(outputs))
-    results = [_leaf_texts(*pair) for pair in zip(said, outputs, strict=True)]
+    of_results = argument_attributes(function, "res_attrs", len(outputs))
+    results = [_leaf_texts(*pair) for pair in zip(of_results, outputs, strict=True)]
     meshes: dict[str, Texts] = {}
     if module is not None:
         for view in module.body.operations:

@@ -35,6 +35,7 @@ class Body:
         count: how many values it has.
         types: of each of them the number of its type.
         argument_count: how many of them are the block's arguments.
+        argument_places: of each argument the number of its location; -1 if it has none.
         entries: its operations; the terminator is last.
         captures: values from outside that operations here use, or those in regions inside, each
             once, in the order of their first use. Of a function there are none.
@@ -47,6 +48,7 @@ class Body:
         "_operations",
         "_rest",
         "argument_count",
+        "argument_places",
         "captures",
         "count",
         "entries",
@@ -61,6 +63,7 @@ class Body:
         self.holder = holder
         self.types: list[int] = []
         self.argument_count = 0
+        self.argument_places: list[int] = []
         self.entries: list[Entry] = []
         self.captures: list[int] = []
         self._block: Any = None

@@ -34,6 +34,8 @@ def _rows(scope: Scope, operation: ir.Operation, name: str) -> Groups:
     table = scope.attribute(operation, name)
     if not isinstance(table, np.ndarray):
         raise failure(operation, f"its {name} must be a table of numbers, got {table}")
+    if not table.size:  # of rows without numbers there may be more than can be listed
+        return ()
     return tuple(tuple(n for n in row if n != -1) for row in table.tolist())
 
 

@@ -19,6 +19,7 @@ from lowering.donations import ALIASING, is_donated
 from lowering.errors import LoweringError
 from lowering.importer.annotations import annotate, annotations_of, argument_attributes
 from lowering.importer.bodies import Body, Holder
+from lowering.importer.collector import collector_paused
 from lowering.importer.outline import Outline
 from lowering.importer.refinement import has_open_sizes, refined, with_argument_shapes
 from lowering.importer.regions import Regions
@@ -26,12 +27,13 @@ from lowering.importer.registry import IMPORTERS
 from lowering.importer.scope import Scope, closed, failure, opened, unknown
 from lowering.importer.tables import OpenSizeError, Tables
 from lowering.module import StablehloModule, load, load_bytes
+from lowering.reading.module_reader import named
 from lowering.types import attribute_text
 
 if TYPE_CHECKING:
     from jax.export import Exported
 
-__all__ = ["recorded", "to_computation"]
+__all__ = ["in_file", "recorded", "to_computation"]
 
 _CALLEES = {
     "func.call": "callee",
@@ -95,6 +97,30 @@ def to_computation(
         <BLANKLINE>
     """
     module = _module(source)
+    try:
+        return _imported(module, argument_shapes)
+    except LoweringError as error:
+        if isinstance(source, (str, os.PathLike)):
+            raise in_file(error, os.fsdecode(source)) from error.__cause__
+        raise
+
+
+def in_file(error: LoweringError, path: str) -> LoweringError:
+    """The same error of a module that is from a file; names it.
+
+    MLIR calls a text that was not given a name "-".
+    """
+    name, said = named(path), str(error)
+    if ", recorded at -:" in said:
+        said = said.replace(", recorded at -:", f", recorded at {name}:", 1)
+    else:
+        said = said.replace("to_computation: ", f"to_computation: {name}: ", 1)
+    return LoweringError(said, op=error.op, detail=error.detail)
+
+
+def _imported(
+    module: StablehloModule, argument_shapes: Sequence[ShapeLike] | None
+) -> XlaComputation:
     wanted = module if argument_shapes is None else with_argument_shapes(module, argument_shapes)
     if any(map(has_open_sizes, wanted.program_shape.parameters)):
         try:
@@ -136,7 +162,15 @@ def recorded(module: StablehloModule, *, may_refine: bool = False) -> XlaComputa
         LoweringError: as `to_computation`.
         OpenSizeError: a size is left open, and `may_refine`.
     """
-    outline = Outline(module.module)
+    with collector_paused():
+        outline = Outline(module.module)
+        try:
+            return _recorded(module, outline, may_refine)
+        finally:
+            outline.close()
+
+
+def _recorded(module: StablehloModule, outline: Outline, may_refine: bool) -> XlaComputation:
     tables = Tables(outline, may_refine=may_refine)
     tables.python_functions = module.functions
     computations: dict[str, XlaComputation] = {}
@@ -238,6 +272,11 @@ def _opened(
     return (name, functions[name], body, holders), iter(called)
 
 
+_RETURNS: Final = frozenset(("func.return", "stablehlo.return"))
+"""What functions end with. The second is of regions; XLA takes it, and JAX writes it where a custom
+call compares."""
+
+
 def _check_function(
     outline: Outline, function: ir.Operation, inner: Sequence[Body], name: str
 ) -> None:
@@ -252,7 +291,7 @@ def _check_function(
         )
     (body,) = inner
     last = len(body.entries) - 1
-    if outline.names[body.entries[last][0]] != "func.return":
+    if outline.names[body.entries[last][0]] not in _RETURNS:
         raise failure(body.operation(last), f"@{name} must end with func.return")
     visibility = function.attributes.get("sym_visibility")
     if name == "main" and visibility is not None and attribute_text(visibility) != "public":
@@ -265,17 +304,18 @@ def _function(regions: Regions, name: str, function: ir.Operation, body: Body) -
     said = argument_attributes(function, "arg_attrs", len(body.arguments))
     for number, value in enumerate(body.arguments):
         shape = scope.tables.shape(value.type)
-        _, named = scope.tables.place(value.location)
+        place = scope.tables.argument_place(body, number)
+        *_, named = place
         parameter = scope.builder.parameter(shape, unique.claim(named or f"arg{number}"))
         scope.values[body.first + number] = parameter
-        scope.placed(number, scope.tables.place(value.location))
+        scope.placed(number, place)
         _annotate_parameter(scope, function, parameter, said[number])
     returned = scope.record(body)
     shapes = [op.shape for op in returned]
     result = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     signature = ProgramShape([p.shape for p in scope.builder.parameters.values()], result)
     known = [_NOTED] * len(said)
-    scope.builder.annotations = annotations_of(function, signature, known)
+    scope.builder.annotations = annotations_of(function, signature, said, known)
     return _built(scope, body, returned, shapes[0] if len(shapes) == 1 else None)
 
 
@@ -300,14 +340,14 @@ def _entry(
     shape = module.program_shape
     said = argument_attributes(function, "arg_attrs", len(body.arguments))
     known: list[frozenset[str]] = []
-    arguments = iter(body.arguments)
+    arguments = iter(range(body.argument_count))
     for name, parameter in zip(_names(module, scope, body), shape.parameters, strict=True):
         begin = len(scope.builder.ops)
         whole = scope.builder.parameter(parameter, name)
         inside = [(leaf, next(arguments)) for leaf in opened(whole)]
         scope.values.update(enumerate((leaf for leaf, _ in inside), len(scope.values)))
         if inside:
-            scope.placed(begin, scope.tables.place(inside[0][1].location))
+            scope.placed(begin, scope.tables.argument_place(body, inside[0][1]))
             # What was noted on a parameter was noted on each of its leaves.
             of_leaves = said[len(known) : len(known) + len(inside)]
             noted = [{n: one[n] for n in one if n in _NOTED} for one in of_leaves]
@@ -317,7 +357,7 @@ def _entry(
                 _annotate_parameter(scope, function, whole, noted[0])
     returned = scope.record(body)
     _set_up_donations(scope, function, shape, said)
-    scope.builder.annotations = annotations_of(function, shape, known, module.module)
+    scope.builder.annotations = annotations_of(function, shape, said, known, module.module)
     return _built(scope, body, returned, shape.result)
 
 
@@ -357,10 +397,10 @@ def _names(module: StablehloModule, scope: Scope, body: Body) -> list[str]:
     unique = UniqueNames()
     if names != [f"arg{number}" for number in range(len(names))]:  # in files two may be the same
         return [unique.claim(name or f"arg{number}") for number, name in enumerate(names)]
-    for number, value in enumerate(body.arguments):
-        _, name = scope.tables.place(value.location)
-        if len(names) == len(body.arguments):
-            names[number] = unique.claim(name or names[number])
+    if len(names) == body.argument_count:
+        for number, default in enumerate(names):
+            *_, name = scope.tables.argument_place(body, number)
+            names[number] = unique.claim(name or default)
     return names
 
 
@@ -369,6 +409,6 @@ def _built(scope: Scope, body: Body, returned: list[XlaOp], shape: Shape | None)
     wanted = TupleShape([op.shape for op in returned]) if shape is None else shape
     root = closed(scope.builder, without_layout(wanted), iter(returned))
     last = len(body.entries) - 1
-    scope.placed(begin, scope.tables.numbered_place(body.entries[last][1], body, last))
+    scope.placed(begin, scope.tables.numbered_place(body, last))
     has_layout = any(getattr(leaf, "layout", None) is not None for leaf in leaves(wanted))
     return scope.builder.build(root, result=wanted if has_layout else None)

@@ -11,11 +11,12 @@ since version 3; the version written here is 6.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence
 from itertools import accumulate
 from typing import Final
 
+import numpy as np
 from jaxlib.mlir import ir
 
 from lowering.importer.bodies import Body, Holder
@@ -40,6 +41,15 @@ _FILE_LOCATION: Final = 0x17
 _NAME_LOCATION: Final = 0x1D
 _UNKNOWN_LOCATION: Final = 0x1F
 
+_OF_ONE_BYTE: Final = bytes(range(1, 256, 2))
+"""The numbers that one byte holds, as they are written."""
+
+_WIDTHS: Final = np.array([8, *((n & -n).bit_length() for n in range(1, 256))], np.uint64)
+"""Of a number that begins with this byte, how many bytes it has. (Of 9 is none of a location's.)"""
+
+_BITS: Final = np.array([(1 << 8 * width) - 1 for width in range(9)], np.uint64)
+"""The bits of so many bytes."""
+
 _LARGE_PIECE: Final = 1 << 16
 """From how many bytes on elements of constants are not kept."""
 
@@ -53,6 +63,31 @@ def _number(data: bytes | bytearray, at: int) -> tuple[int, int]:
         return int.from_bytes(data[at + 1 : at + 9], "little"), at + 9
     width = (first & -first).bit_length()
     return int.from_bytes(data[at : at + width], "little") >> width, at + width
+
+
+def _read_sizes(data: bytes | bytearray, at: int) -> tuple[list[int], list[int]]:
+    """The sizes of the attributes, and the numbers of their dialects.
+
+    They stand in groups of one dialect each. Sizes are doubled; and one is added where an attribute
+    is encoded as its dialect has it, and isn't text.
+    """
+    wanted, at = _number(data, at)
+    _, at = _number(data, at)  # how many types there are
+    sizes: list[int] = []
+    dialects: list[int] = []
+    while len(sizes) < wanted:
+        dialect, at = _number(data, at)
+        count, at = _number(data, at)
+        dialects += [dialect] * count
+        some = data[at : at + count]
+        if not some.translate(None, _OF_ONE_BYTE):  # as where each operation has a location
+            sizes += [byte >> 1 for byte in some]
+            at += count
+            continue
+        for _ in range(count):
+            said, at = _number(data, at)
+            sizes.append(said)
+    return sizes, dialects
 
 
 class _Written:
@@ -71,16 +106,31 @@ class _Written:
         self._at = 0  # in what was written
         self._end = 0  # of the last section that is known
         self._kind = -1
+        self._ends: list[int] = []  # of the attributes, in their section
 
     def write(self, piece: bytes) -> None:
         if len(piece) >= _LARGE_PIECE:
             self.find_sections()
-            if self._kind in (_ATTRIBUTES, _RESOURCES) and self._at + len(piece) <= self._end:
+            if self._at + len(piece) <= self._end and self._are_elements(len(piece)):
                 self.gaps.append((len(self.data), len(piece)))
                 self._at += len(piece)
                 return
         self.data += piece
         self._at += len(piece)
+
+    def _are_elements(self, size: int) -> bool:
+        """Whether what is written next, of so many bytes, is nothing but elements.
+
+        So is a piece of one attribute. Small attributes may be written as one large piece too.
+        """
+        if self._kind != _ATTRIBUTES:
+            return self._kind == _RESOURCES
+        if not self._ends:
+            sizes, _ = _read_sizes(self.data, self.sections[_OFFSETS][0])
+            self._ends = list(accumulate(said >> 1 for said in sizes))
+        begin = self._at - self.sections[_ATTRIBUTES][0]
+        attribute = bisect_right(self._ends, begin)
+        return attribute < len(self._ends) and begin + size <= self._ends[attribute]
 
     def find_sections(self) -> None:
         """Goes on to the section that is being written."""
@@ -125,8 +175,17 @@ class Outline:
         self._strings = self._read_strings()
         self.names = self._read_names()
         self._starts: list[int] = []
+        self._files: dict[int, bytes | None] = {}
+        self._lines: dict[int, tuple[int, int, int]] = {}
         self.body, self.holders = _read(self._data, self._sections[_IR][0])
         self.body.stands_for(module.body)
+
+    def close(self) -> None:
+        """Takes the bodies apart, which refer to each other: their memory is free at once."""
+        for holders in self.holders.values():
+            for body, _, _ in holders:
+                body.entries.clear()
+        self.body.entries.clear()
 
     def _read_strings(self) -> list[bytes]:
         data = self._data
@@ -168,69 +227,67 @@ class Outline:
 
     def place(self, location: int) -> tuple[bytes, int, int, bytes | None] | None:
         """The file, line and column of a location, and its name; None if it is of another kind."""
-        found = self._builtin(location)
-        if found is None:
-            return None
-        kind, at = found
-        name = None
-        if kind == _NAME_LOCATION:
-            said, at = _number(self._data, at)
-            inner, _ = _number(self._data, at)
-            name, found = self._text(said), self._builtin(inner)
-            if found is None or name is None:
+        data, starts = self._data, self._starts or self._read_starts()
+        at, name = starts[location], None
+        if at >= 0 and data[at] == _NAME_LOCATION:
+            said, at = _number(data, at + 1)
+            location, _ = _number(data, at)
+            name, at = self._text(said), starts[location]
+            if name is None:
                 return None
-            kind, at = found
-        if kind == _UNKNOWN_LOCATION:
+        if at >= 0 and data[at] == _UNKNOWN_LOCATION:
             return b"", 0, 0, name
-        if kind != _FILE_LOCATION:
+        if location not in self._lines:
             return None
-        said, at = _number(self._data, at)
-        line, at = _number(self._data, at)
-        column, at = _number(self._data, at)
-        file = self._text(said)
+        said, line, column = self._lines[location]
+        if said not in self._files:
+            self._files[said] = self._text(said)
+        file = self._files[said]
         return None if file is None else (file, line, column, name)
 
     def _text(self, attribute: int) -> bytes | None:
-        found = self._builtin(attribute)
-        if found is None or found[0] != _STRING:
+        """The text of an attribute; None of one that is none."""
+        at = self._starts[attribute]
+        if at < 0 or self._data[at] != _STRING:
             return None
-        number, _ = _number(self._data, found[1])
+        number, _ = _number(self._data, at + 1)
         return self._strings[number]
 
-    def _builtin(self, attribute: int) -> tuple[int, int] | None:
-        """The kind of an attribute that is the builtin dialect's, and where what it says begins."""
-        if not self._starts:
-            self._read_starts()
-        start = self._starts[attribute]
-        return None if start < 0 else (self._data[start], start + 1)
-
-    def _read_starts(self) -> None:
-        """Finds where each attribute begins; -1 for one that is text, or not the builtin dialect's.
-
-        Sizes stand in groups of one dialect each.
+    def _read_starts(self) -> list[int]:
+        """Where each attribute begins; -1 for one that is text, or not the builtin dialect's, or so
+        large that a part of it may not be there.
         """
-        data = self._data
-        at, _ = self._sections[_OFFSETS]
-        wanted, at = _number(data, at)
-        _, at = _number(data, at)
-        sizes: list[int] = []
-        encoded: list[bool] = []
-        while len(sizes) < wanted:
-            dialect, at = _number(data, at)
-            count, at = _number(data, at)
-            is_builtin = dialect == self._builtin_dialect
-            for _ in range(count):
-                size, at = _number(data, at)
-                sizes.append(size >> 1)
-                encoded.append(is_builtin and size & 1 == 1)
-        # Of large elements, which are not there, the beginnings are.
-        start, _ = self._sections[_ATTRIBUTES]
+        sizes, dialects = _read_sizes(self._data, self._sections[_OFFSETS][0])
+        begins = accumulate((said >> 1 for said in sizes), initial=self._sections[_ATTRIBUTES][0])
         before = [0, *accumulate(size for _, size in self._gaps)]
         places = [at + gone for (at, _), gone in zip(self._gaps, before, strict=False)]
+        builtin = self._builtin_dialect
         self._starts = [
-            at - before[bisect_left(places, at)] if known else -1
-            for at, known in zip(accumulate(sizes, initial=start), encoded, strict=False)
+            at - before[bisect_left(places, at)]
+            if said & 1 and dialect == builtin and said >> 1 < _LARGE_PIECE
+            else -1
+            for at, said, dialect in zip(begins, sizes, dialects, strict=False)
         ]
+        self._read_lines()
+        return self._starts
+
+    def _read_lines(self) -> None:
+        """Enters the file, line and column of locations that have these.
+
+        All at once, in a fifth of the time that it takes one by one.
+        """
+        # Of each byte the 8 that begin with it, as one number.
+        words = np.ndarray(len(self._data), "<u8", self._data + bytes(8), strides=(1,))
+        starts = np.array(self._starts)
+        numbers = np.flatnonzero((starts >= 0) & (words[starts] & 0xFF == _FILE_LOCATION))
+        at = starts[numbers] + 1
+        said = []
+        for _ in range(3):
+            word = words[at]
+            width = _WIDTHS[word & 0xFF]
+            said.append(((word & _BITS[width]) >> width).tolist())
+            at += width.astype(np.intp)
+        self._lines = dict(zip(numbers.tolist(), zip(*said, strict=True), strict=True))
 
 
 class _Frame:
@@ -279,7 +336,8 @@ def _read(data: bytes, at: int) -> tuple[Body, dict[int, list[Holder]]]:
     # Of a function: regions that use nothing from outside and consist of the same bytes are one.
     alike: dict[Hashable, tuple[Body, ...]] = {}
     while True:
-        # Most numbers are of one byte, or two. Reading these here halves the time.
+        # Most numbers are of one byte, and those of values and locations of two or three. Reading
+        # these here halves the time.
         while left:
             left -= 1
             byte = data[at]
@@ -293,13 +351,24 @@ def _read(data: bytes, at: int) -> tuple[Body, dict[int, list[Holder]]]:
             if byte & 1:
                 location = byte >> 1
                 at += 2
+            elif byte & 2:
+                location = (byte | data[at + 2] << 8) >> 2
+                at += 3
+            elif byte & 4:
+                location = (byte | data[at + 2] << 8 | data[at + 3] << 16) >> 3
+                at += 4
             else:
                 location, at = _number(data, at + 1)
             attributes = properties = -1
             if has & _HAS_ATTRIBUTES:
                 attributes, at = _number(data, at)
             if has & _HAS_PROPERTIES:
-                properties, at = _number(data, at)
+                byte = data[at]
+                if byte & 1:
+                    properties = byte >> 1
+                    at += 1
+                else:
+                    properties, at = _number(data, at)
             results: Sequence[int] = ()
             if has & _HAS_RESULTS:
                 if data[at] == 3 and data[at + 1] & 1:
@@ -312,7 +381,12 @@ def _read(data: bytes, at: int) -> tuple[Body, dict[int, list[Holder]]]:
                     types += results
             operands: list[int] = []
             if has & _HAS_OPERANDS:
-                count, at = _number(data, at)
+                byte = data[at]
+                if byte & 1:
+                    count = byte >> 1
+                    at += 1
+                else:
+                    count, at = _number(data, at)
                 while count:
                     count -= 1
                     byte = data[at]
@@ -322,6 +396,9 @@ def _read(data: bytes, at: int) -> tuple[Body, dict[int, list[Holder]]]:
                     elif byte & 2:
                         operands.append((byte | data[at + 1] << 8) >> 2)
                         at += 2
+                    elif byte & 4:
+                        operands.append((byte | data[at + 1] << 8 | data[at + 2] << 16) >> 3)
+                        at += 3
                     else:
                         value, at = _number(data, at)
                         operands.append(value)
@@ -409,8 +486,10 @@ def _read_block_head(data: bytes, at: int, body: Body) -> tuple[int, int]:
         for _ in range(count):
             kind, at = _number(data, at)
             body.types.append(kind >> 1)
-            if kind & 1:  # its location
-                _, at = _number(data, at)
+            place = -1
+            if kind & 1:
+                place, at = _number(data, at)
+            body.argument_places.append(place)
         body.argument_count = count
         at += 1
         if data[at - 1]:

@@ -73,6 +73,21 @@ def concatenate(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
 def slice_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     names = ("start_indices", "limit_indices", "strides")
     starts, limits, strides = (scope.attribute(operation, name) for name in names)
+    source = operands[0].shape
+    if isinstance(source, ArrayShape) and not source.is_static:
+        result = _result(scope, operation)
+        sizes = zip(
+            source.dynamic_dimensions,
+            result.dynamic_dimensions,
+            result.dimensions,
+            strict=True,
+        )
+        is_fixed = any(was and not now and size > 1 for was, now, size in sizes)
+        if is_fixed and not any(starts) and set(strides) == {1}:
+            # What `top_k` becomes: the first values of what was sorted. By inference a slice of a
+            # bounded size is bounded; `dynamic_slice` gives the size that is asked for.
+            zero = scope.builder.constant(0, xb.s32)
+            return xb.dynamic_slice(operands[0], [zero] * source.rank, result.dimensions)
     return xb.slice(operands[0], starts, limits, strides)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import CodeType
 from typing import Any, Final
 
 from jaxlib.mlir import ir
@@ -26,6 +25,8 @@ from lowering.importer.registry import Imported, Value
 from lowering.importer.tables import Place, T, Tables
 
 __all__ = ["Scope", "closed", "failure", "opened", "unknown"]
+
+_new: Final = object.__new__
 
 _PARTS: Final = frozenset(("tuple", "get_tuple_element"))
 """Opcodes of which nothing is there in StableHLO: what is noted on them would be lost."""
@@ -158,64 +159,101 @@ class Scope:
 
     def record(self, body: Body) -> list[XlaOp]:
         """Records the operations of a body; gives the values that it returns."""
-        values, tables, ops = self.values, self.tables, self.builder.ops
-        plains, importers = tables.plain, tables.importers
-        shapes, places = tables.numbered_shapes, tables.numbered_places
+        values, tables, builder = self.values, self.tables, self.builder
+        ops, notes, places = builder.ops, builder.current_notes, tables.numbered_places
+        alike, made, applied = tables.alike, tables.made, self.applied
         number = body.first + body.argument_count
         for position, entry in enumerate(body.entries[:-1]):
             kind, location, attributes, properties, types, numbers, inner = entry
             operands = [values[value] for value in numbers]
             begin = len(ops)
-            plain = plains[kind]
-            try:
-                if plain is None:
-                    operation = self._operation = body.operation(position)
-                    self.bodies = inner
-                    self._types = types
-                    self._known = tables.known[kind, attributes, properties]
-                    recorder = importers[kind]
-                    if recorder is None:
-                        raise unknown(operation)
-                    found = recorder(self, operation, operands)
-                else:
-                    found = plain(*operands)
-            except LoweringError:
-                raise
-            except XlaError as error:
-                raise failure(body.operation(position), str(error)) from error
-            except RecursionError:
-                reason = "its types or attributes are nested too deep"
-                raise failure(body.operation(position), reason) from None
-            place = places.get(location)
-            code, name = place or tables.numbered_place(location, body, position)
-            if len(ops) == begin + 1:  # as nearly always: 0.3 us less than by a slice
-                op = ops[begin]
-                op.code, op.lasti = code, 0
-                if name is not None:
-                    op.name = name
-            else:
-                if len(ops) < begin:
-                    begin = self.taken_back_to
-                self._note_places(ops[begin:], code, name)
-            if attributes >= 0:  # others than the properties that every operation of its kind has
-                self._note(body.operation(position), begin)
-            if isinstance(found, XlaOp):
-                if found.shape is not shapes.get(types[0]):
-                    operation = body.operation(position)
-                    self._check_shape(operation, operation.result, found)
-                    shapes[types[0]] = found.shape
-                values[number] = found
-                number += 1
-                continue
-            for offset, (type_, one) in enumerate(zip(types, found, strict=True)):
-                if one is not None:
-                    if one.shape is not shapes.get(type_):
-                        operation = body.operation(position)
-                        self._check_shape(operation, operation.results[offset], one)
-                        shapes[type_] = one.shape
-                    values[number + offset] = one
+            key: tuple[Any, ...] | None = None
+            if alike[kind] and attributes < 0 and len(types) == 1:
+                # Of 10,000 operations some dozens differ in more than the values of their operands.
+                # To append the others as shape inference has found the first of their kind takes
+                # 1 us, and to go through the public op again 2 to 10.
+                key = kind, properties, types[0], *[op.shape for op in operands]
+                if inner:
+                    key = *key, *[applied[one] for one in inner]
+                known = made.get(key)
+                if known is not None:
+                    # As `recording.append`: written out, since a call more costs a tenth.
+                    op = _new(XlaOp)
+                    op.opcode, op.shape, op.attributes = known
+                    op.operands = tuple(operands)
+                    op.builder = builder
+                    op.notes = notes
+                    op.id = begin
+                    place = places.get(location) or tables.numbered_place(body, position)
+                    op.code, op.lasti, name = place
+                    if name is not None:
+                        op.name = name
+                    ops.append(op)
+                    values[number] = op
+                    number += 1
+                    continue
+            found = self._import(body, position, operands)
+            if key is not None:
+                self._keep(key, begin, found[0], operands)
+            values.update((number + n, one) for n, one in enumerate(found) if one is not None)
             number += len(types)
         return [values[value] for value in body.entries[-1][5]]
+
+    def _import(self, body: Body, position: int, operands: list[XlaOp]) -> Sequence[XlaOp | None]:
+        """Records an operation by its importer; gives the values of its results."""
+        _, _, attributes, _, types, _, _ = body.entries[position]
+        ops, tables = self.builder.ops, self.tables
+        begin = len(ops)
+        found = self._call_importer(body, position, operands)
+        if isinstance(found, XlaOp):
+            found = (found,)
+        begin = begin if len(ops) >= begin else self.taken_back_to
+        self._note_places(ops[begin:], tables.numbered_place(body, position))
+        if attributes >= 0:  # others than the properties that every operation of its kind has
+            self._note(body.operation(position), begin)
+        shapes = tables.numbered_shapes
+        for offset, (type_, one) in enumerate(zip(types, found, strict=True)):
+            if one is not None and one.shape is not shapes.get(type_):
+                operation = body.operation(position)
+                self._check_shape(operation, operation.results[offset], one)
+                shapes[type_] = one.shape
+        return found
+
+    def _call_importer(self, body: Body, position: int, operands: list[XlaOp]) -> Imported:
+        kind, _, attributes, properties, types, _, inner = body.entries[position]
+        tables = self.tables
+        try:
+            plain = tables.plain[kind]
+            if plain is not None:
+                return plain(*operands)
+            recorder = tables.importers[kind]
+            operation = self._operation = body.operation(position)
+            if recorder is None:
+                raise unknown(operation)
+            self.bodies, self._types = inner, types
+            self._known = tables.known[kind, attributes, properties]
+            return recorder(self, operation, operands)
+        except LoweringError:
+            raise
+        except XlaError as error:
+            raise failure(body.operation(position), str(error)) from error
+        except RecursionError:
+            reason = "its types or attributes are nested too deep"
+            raise failure(body.operation(position), reason) from None
+
+    def _keep(
+        self, key: tuple[Any, ...], begin: int, found: XlaOp | None, operands: Sequence[XlaOp]
+    ) -> None:
+        """Keeps what an operation has become, if it is one op with the same operands."""
+        recorded = self.builder.ops[begin:]
+        if (
+            found is not None
+            and len(recorded) == 1
+            and recorded[0] is found
+            and len(found.operands) == len(operands)
+            and all(map(operator.is_, found.operands, operands))
+        ):
+            self.tables.made[key] = found.opcode, found.shape, found.attributes
 
     def _check_shape(self, operation: ir.Operation, result: Value, op: XlaOp) -> None:
         """Refuses an op whose shape is not that of the result which it stands for."""
@@ -226,17 +264,18 @@ class Scope:
                 f"the file says that it gives {said}, and by shape inference it gives {op.shape}",
             )
 
-    def _note_places(self, recorded: list[XlaOp], code: CodeType | None, name: str | None) -> None:
+    def _note_places(self, recorded: list[XlaOp], place: Place) -> None:
         """Notes on ops where they are from, and on the one that does the work the name."""
+        code, offset, name = place
         for op in recorded:
-            op.code, op.lasti = code, 0
+            op.code, op.lasti = code, offset
         if recorded and name is not None:
             _principal(recorded).name = name
 
     def placed(self, begin: int, place: Place) -> None:
         """Notes on the ops recorded from number `begin` on that they are from there."""
-        code, _ = place
-        self._note_places(self.builder.ops[begin:], code, None)
+        code, offset, _ = place
+        self._note_places(self.builder.ops[begin:], (code, offset, None))
 
     def _note(self, operation: ir.Operation, begin: int) -> None:
         """Notes on the op that stands for an operation what that says for others."""

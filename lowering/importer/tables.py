@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any, Final, TypeVar
@@ -13,24 +13,27 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder.computation import XlaComputation
-from builder.foreign_source import code_at
+from builder.foreign_source import MOST_PLACES, WIDTH, code_at, code_of_places
 from builder.shape import ArrayShape, Shape, TupleShape
 from lowering.host_calls import PythonFunction
 from lowering.importer.bodies import Body
 from lowering.importer.outline import Outline
-from lowering.importer.registry import IMPORTERS, PLAIN
+from lowering.importer.registry import ALIKE, IMPORTERS, PLAIN
 from lowering.types import attribute_text, shape_of_type
 
 __all__ = ["OpenSizeError", "Place", "Tables", "decoded", "place_of"]
 
 T = TypeVar("T")
 
-Place = tuple[CodeType | None, str | None]
-"""Where an operation is from: a code object that stands there, and the name it was given."""
+Place = tuple[CodeType | None, int, str | None]
+"""Where an operation is from: a code object, the offset in it of what stands there, and the name it
+was given."""
 
 _PLACE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 # A name is around the place, or, of what was HLO, fused with it.
 _NAME: Final = re.compile(r'loc\((?:fused\[)?"((?:[^"\\]|\\.)*)"(?:\(|\)$|, ")')
+_CONSTANT: Final = "stablehlo.constant"
+_DRAWN: Final = "stablehlo.rng"
 _LAST_LINE: Final = (1 << 31) - 2
 _CASE: Final = re.compile(r"#(?:stablehlo|chlo|mhlo)<\w+ (\w+)>")
 _ESCAPE: Final = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
@@ -48,6 +51,9 @@ class Tables:
         may_refine: whether to raise `OpenSizeError` where a size is left open.
 
     Attributes:
+        alike: of each number of an operation's name whether `made` knows such operations.
+        made: opcode, shape and attributes of ops that were recorded, by all that they hang on but
+            for the values of their operands (see `registry.ALIKE`).
         elements: the arrays of constants that were recorded.
         outline: that of the module.
         known: what scopes found in attributes, by the numbers of an operation's name, attributes
@@ -66,10 +72,12 @@ class Tables:
         "_may_refine",
         "_readings",
         "_values",
+        "alike",
         "elements",
         "function",
         "importers",
         "known",
+        "made",
         "numbered_places",
         "numbered_shapes",
         "others",
@@ -84,8 +92,13 @@ class Tables:
         self.outline = outline
         self.plain = [PLAIN.get(name) for name in outline.names]
         self.importers = [IMPORTERS.get(name) for name in outline.names]
+        self.alike = [
+            name in PLAIN or (name in ALIKE and not (name == _CONSTANT and _DRAWN in outline.names))
+            for name in outline.names
+        ]
+        self.made: dict[tuple[Any, ...], tuple[str, Shape, Mapping[str, Any]]] = {}
         self.known: dict[tuple[int, int, int], dict[Any, Any]] = defaultdict(dict)
-        self.numbered_places: dict[int, Place] = {}
+        self.numbered_places: dict[int, Place] = {-1: (None, 0, None)}
         self.numbered_shapes: dict[int, Shape] = {}
         self.elements: dict[ir.Attribute, np.ndarray[Any, Any]] = {}
         self.function = "main"
@@ -130,23 +143,62 @@ class Tables:
         key = location.attr
         found = self.places.get(key)
         if found is None:
-            found = self.places[key] = _place(str(location), self.function)
+            code, name = _place(str(location), self.function)
+            found = self.places[key] = code, 0, name
         return found
 
-    def numbered_place(self, number: int, body: Body, position: int) -> Place:
-        """The same of the location with this number, which is that of an operation."""
-        said = self.outline.place(number)
-        if said is None:
+    def numbered_place(self, body: Body, position: int) -> Place:
+        """The same of the operation in this position."""
+        number = body.entries[position][1]
+        found = self.numbered_places.get(number)
+        if found is None:
+            self._find_places([one[1] for one in body.entries[position : position + MOST_PLACES]])
+            found = self.numbered_places.get(number)
+        if found is None:
             found = self.place(body.operation(position).location)
-        else:
-            file, line, column, name = said
-            code = None
-            if line:
-                line = min(line, _LAST_LINE)
-                code = code_at(_read(file), line, max(column, 1), self.function)
-            found = code, None if name is None else _read(name)
-        self.numbered_places[number] = found
+            self.numbered_places[number] = found
         return found
+
+    def argument_place(self, body: Body, position: int) -> Place:
+        """The same of an argument."""
+        number = body.argument_places[position]
+        found = self.numbered_places.get(number)
+        if found is None:
+            self._find_places(body.argument_places[position : position + MOST_PLACES])
+            found = self.numbered_places.get(number)
+        if found is None:
+            found = self.place(body.arguments[position].location)
+            self.numbered_places[number] = found
+        return found
+
+    def _find_places(self, numbers: Iterable[int]) -> None:
+        """Finds what locations say, as far as the outline knows and as they are of one file.
+
+        In a text each operation has a line of its own, and one code object for many lines spares
+        3 us an operation.
+        """
+        known, outline = self.numbered_places, self.outline
+        file = b""
+        together: dict[int, tuple[int, int, bytes | None]] = {}
+        for number in numbers:
+            if number in known or number in together:
+                continue
+            said = outline.place(number)
+            if said is None:
+                continue
+            of_file, line, column, name = said
+            if not line:
+                known[number] = None, 0, None if name is None else _read(name)
+                continue
+            if together and of_file != file:
+                break
+            file = of_file
+            together[number] = min(line, _LAST_LINE), max(column, 1), name
+        if together:
+            places = [(line, column) for line, column, _ in together.values()]
+            code = code_of_places(_read(file), places, self.function)
+            for index, (number, (_, _, name)) in enumerate(together.items()):
+                known[number] = code, index * WIDTH, None if name is None else _read(name)
 
     def numbered_shape(self, number: int, body: Body, value: int) -> Shape:
         """The shape of the type with this number, which is that of a value."""
@@ -194,12 +246,12 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(byte, text.encode()).decode("utf-8", "replace")
 
 
-def place_of(location: ir.Location) -> Place:
-    """Where a location is, for who looks at a few only."""
+def place_of(location: ir.Location) -> tuple[CodeType | None, str | None]:
+    """Where a location is, and its name, for who looks at a few only."""
     return _place(str(location), "main")
 
 
-def _place(text: str, function: str) -> Place:
+def _place(text: str, function: str) -> tuple[CodeType | None, str | None]:
     where, name = _PLACE.search(text), _NAME.match(text)
     code = None
     if where is not None:

@@ -279,6 +279,17 @@ def _reduce_window(words: _Sizes, operation: ir.Operation) -> None:
     words.done(operation, operands, [{d: behind[d] for d in _dimensions(s)} for s in shapes])
 
 
+@_bounded("slice")
+def _slice(words: _Sizes, operation: ir.Operation) -> None:
+    """XLA takes a part of a bounded size for bounded, whatever its type says, as the first values
+    of a sort (`top_k`) have it. jaxlib 0.10 dies of such a result of a program."""
+    (operand,) = operation.operands
+    marks = array_of(operation.results[0]).dynamic_dimensions
+    fixed = [d for d in _dimensions(array_of(operand)) if not marks[d]]
+    if fixed:
+        words.done(operation, [words.fixed(operand, fixed)], [{}])
+
+
 @_bounded("dynamic_slice")
 def _dynamic_slice(words: _Sizes, operation: ir.Operation) -> None:
     """XLA holds the start within the bound, not within the size."""

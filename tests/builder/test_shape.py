@@ -50,6 +50,12 @@ class TestText:
         spaced = text.replace(",", " , ").replace("(", " ( ").replace("[", " [ ")
         assert xb.parse_shape(spaced) is xb.parse_shape(text)
 
+    def test_xlas_comments_are_passed_over(self) -> None:
+        text = "(s32[], f32[2]{0}, /*index=2*/f32[/* rows */2,3]/**/)" + "/**/" * 1000
+        assert xb.parse_shape(text) is xb.parse_shape("(s32[], f32[2]{0}, f32[2,3])")
+        with pytest.raises(xb.ShapeTextError, match=r"expected .* got '/' at position 6"):
+            xb.parse_shape("(s32[]/* f32[2])")
+
     @given(SHAPE_TEXTS)
     def test_copies_are_the_same_object(self, text: str) -> None:
         shape = xb.parse_shape(text)

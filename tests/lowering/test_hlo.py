@@ -130,6 +130,46 @@ def test_hlo_text_shows_what_xla_made_of_it():
     assert jaxlib_api.parsed_hlo_text(on_two).startswith("HloModule wave")
 
 
+@pytest.mark.usefixtures("converted_here")
+def test_hlo_text_has_constants_in_full_and_any_number_of_results():
+    numbers = np.arange(40, dtype=np.float32)
+    b = xb.XlaBuilder("many")
+    x = b.parameter(xb.f32[40], "x")
+    squares = b.constant(numbers * numbers)
+    made = b.build(xb.tuple(*(x * squares + float(i) for i in range(7))))  # XLA numbers the sixth
+    program = lowering.compile(made)
+    again = lowering.compile(lowering.from_hlo(program.hlo_text()))
+    for i, result in enumerate(again(numbers)):
+        np.testing.assert_array_equal(np.asarray(result), numbers**3 + np.float32(i))
+
+    short = program.hlo_text(large_constants=False)
+    assert " constant({...})" in short
+    with pytest.raises(lowering.ModuleFileError, match="elements of a constant are left out"):
+        lowering.from_hlo(short)
+
+
+@pytest.mark.usefixtures("converted_here")
+@pytest.mark.parametrize("as_proto", [False, True])
+def test_donors_are_kept(as_proto):
+    b = xb.XlaBuilder("donors")
+    x, pair = b.parameter(xb.f32[2], "x"), b.parameter("(s32[3], (f32[4], f32[2]))", "pair")
+    b.add_buffer_donor(0)
+    b.add_buffer_donor(1, [1, 0])
+    b.setup_alias([], 1, [1, 1])
+    made = b.build(x + pair[1][1])
+    written = made.to_hlo_text()
+    source = jaxlib_api.hlo_proto(written) if as_proto else written
+    again = lowering.from_hlo(source)
+    assert again.donors == made.donors
+    assert again.aliases == made.aliases
+
+    nowhere = written.replace("(1, {1, 0})", "(1, {1, 7})").replace("(1, {1,0})", "(1, {1,7})")
+    assert nowhere != written
+    wrong = jaxlib_api.hlo_proto(nowhere) if as_proto else nowhere
+    with pytest.raises(lowering.ModuleFileError, match=r"not HLO: .*argument that is not there"):
+        lowering.from_hlo(wrong)
+
+
 # Texts
 
 
@@ -269,6 +309,16 @@ def test_the_entry_is_as_it_was():
 
 
 @pytest.mark.usefixtures("converted_here")
+def test_a_result_of_many_arrays():
+    # Of tuples XLA numbers each fifth element: /*index=5*/.
+    c = xb.computation(xb.tuple_shape([xb.f32[n] for n in range(12)]))(lambda x: x)
+    text = lowering.compile(c).hlo_text()
+    assert "/*index=5*/" in text
+    again = lowering.from_hlo(text)
+    assert again.program_shape.result == c.program_shape.result
+
+
+@pytest.mark.usefixtures("converted_here")
 def test_a_text_with_large_constants():
     values = np.arange(5000, dtype=np.float32)
     b = xb.XlaBuilder("table")
@@ -340,6 +390,13 @@ def test_texts_that_are_refused():
     assert "line 5, column 34: not HLO: computation does not exist: g" in refusal(
         text("x = f32[] parameter(0)\nROOT y = f32[] call(x), to_apply=g")
     )
+    added = "x = f32[2,3] parameter(0)\nROOT y = f32[2,3] add(x, x)"
+    for wrong in ("(f32[2,3]{1,1})->f32[2,3]{1,0}", "(f32[2,3]{1,0})->f32[2,3]{1,1}"):
+        head = f"HloModule m, entry_computation_layout={{{wrong}}}"
+        assert refusal(text(added, head)) == (
+            "the HLO: not HLO: in the signature of its entry, layout: minor_to_major must be a "
+            "permutation of the dimensions 0 to 1, got {1,1}"
+        )
     assert "byte 3 (0xff) is no text" in refusal(b"Hlo\xff")
     assert "byte 9 is zero" in refusal("HloModule\0m")
     is_stablehlo = "the HLO: is StableHLO, not HLO\nfix: lowering.to_computation reads it"

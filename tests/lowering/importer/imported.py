@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from round_trip import same
-from support import assert_identical, flat
+from support import assert_identical, compiled_once, flat
 
 import builder as xb
 import lowering
+from lowering import jaxlib_api
 
-__all__ = ["as_jax_has_it", "of_text", "returned"]
+__all__ = ["as_jax_has_it", "of_text", "ours_and_jax_s", "returned"]
 
 
 def returned(computation: xb.XlaComputation) -> xb.XlaComputation:
@@ -33,11 +34,26 @@ def of_text(text: str) -> xb.XlaComputation:
 
 def as_jax_has_it(function: Callable[..., Any], *arguments: Any) -> xb.XlaComputation:
     """What JAX lowers of a function, imported; checked to give JAX's own results, bit by bit."""
-    jitted = jax.jit(function)
-    computation = of_text(jitted.lower(*arguments).as_text())
-    found = flat(lowering.compile(computation)(*flat(list(arguments))))
-    wanted = jax.tree_util.tree_leaves(jitted(*arguments))
+    lowered = jax.jit(function).lower(*arguments)
+    computation = of_text(lowered.as_text())
+    found, wanted = ours_and_jax_s(computation, lowered, arguments)
     assert len(found) == len(wanted)
     for mine, theirs in zip(found, wanted, strict=True):
         assert_identical(np.asarray(mine), np.asarray(theirs))
     return computation
+
+
+def ours_and_jax_s(
+    computation: xb.XlaComputation, lowered: jax.stages.Lowered, arguments: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """The arrays that a computation gives, and those that JAX gives of what it was imported from.
+
+    Args:
+        arguments: as JAX takes them; the computation takes the arrays in them one by one.
+    """
+    compiled = lowered.compile()
+    theirs = jaxlib_api.bytecode(lowered.compiler_ir())
+    with compiled_once((theirs, compiled.runtime_executable())):
+        run = lowering.compile(computation)
+    found = flat(run(*jax.tree_util.tree_leaves(arguments)))
+    return found, jax.tree_util.tree_leaves(compiled(*arguments))

@@ -214,9 +214,9 @@ MESH = 'sdy.mesh @mesh = <["x"=2]>'
             "",
         ),
         (
-            "stablehlo.return",
+            "sdy.return",
             "@main must end with func.return",
-            '"stablehlo.return"(%x) : (tensor<4xf32>) -> ()',
+            '"sdy.return"(%x) : (tensor<4xf32>) -> ()',
             "",
         ),
         (
@@ -238,6 +238,17 @@ def test_what_xla_does_not_run_is_refused(name: str, words: str, body: str, befo
     said = refusal(body, before)
     assert said.startswith(f"to_computation: {name}, recorded at ")
     assert words in said
+
+
+def test_functions_may_end_as_regions_do() -> None:
+    """As XLA has it."""
+    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = stablehlo.add %x, %x : tensor<4xf32>
+      stablehlo.return %0 : tensor<4xf32>
+    }"""
+    x = np.arange(4, dtype=np.float32)
+    for program in (of_text(text), lowering.load_bytes(text.encode())):
+        assert np.array_equal(lowering.compile(program)(x), x + x)
 
 
 def test_functions_that_xla_does_not_enter() -> None:

@@ -123,6 +123,18 @@ def test_several_operands_of_all_to_all_are_exchanged_one_by_one(parts: int) -> 
         assert np.array_equal(found[1], exchanged(-X)[number])
 
 
+def test_groups_of_nobody_are_all_devices() -> None:
+    computation = of_text("""
+        func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+          %0 = "stablehlo.all_gather"(%x) <{
+            all_gather_dim = 0 : i64, replica_groups = dense<> : tensor<99999999999x0xi64>
+          }> : (tensor<8xf32>) -> tensor<8xf32>
+          return %0 : tensor<8xf32>
+        }
+    """)
+    assert computation.root.attributes["replica_groups"] == xb.ReplicaGroups([])
+
+
 @pytest.mark.parametrize("handle", [0, -1])
 def test_a_channel_below_one_is_none(handle: int) -> None:
     computation = of_text(f"""

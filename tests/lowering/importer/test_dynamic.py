@@ -370,3 +370,25 @@ def test_quantized_arguments_are_refused() -> None:
               : (tensor<2x!quant.uniform<u8:f32, 34.0:16>>) -> tensor<2xf32>
           return %1 : tensor<2xf32>
         }""")
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_top_k_of_a_bounded_size(kind: str) -> None:
+    """It is the first values of a sort, of a fixed size; and so is the program's result."""
+    b = xb.XlaBuilder("largest")
+    x = b.parameter(f"{kind}[2,<=5]", "x")
+    computation = b.build(xb.top_k(x, 2))
+    again = lowering.to_computation(lowering.lower(computation))
+    assert again.program_shape == computation.program_shape
+    argument = np.array([[3, 1, 2], [5, 7, 6]], xb.parse_shape(kind + "[]").element_type.dtype)
+    for program in (computation, again):
+        values, places = lowering.compile(program)(argument)
+        assert np.asarray(values).tolist() == [[3, 2], [7, 6]]
+        assert np.asarray(places).tolist() == [[0, 2], [1, 2]]
+
+
+def test_all_of_a_bounded_size_is_not_fixed() -> None:
+    b = xb.XlaBuilder("largest")
+    module = lowering.lower(b.build(xb.top_k(b.parameter("f32[<=5]", "x"), 5)))
+    with pytest.raises(lowering.LoweringError, match=r"gives f32\[5\], and by .* f32\[<=5\]"):
+        lowering.to_computation(module)

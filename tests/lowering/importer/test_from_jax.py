@@ -13,9 +13,9 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from imported import ours_and_jax_s
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from support import flat
 
 import lowering
 
@@ -267,14 +267,13 @@ NETWORKS: Final[dict[str, Case]] = {
 
 
 def check(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    jitted = jax.jit(function)
-    text = jitted.lower(*arguments).as_text(debug_info=True)
+    lowered = jax.jit(function).lower(*arguments)
+    text = lowered.as_text(debug_info=True)
     computation = lowering.to_computation(lowering.load_bytes(text))
     leaves = jax.tree_util.tree_leaves(arguments)
     kept = lowering.load_bytes(text).program_shape.parameters
     assert len(kept) == len(leaves), "jax dropped an argument"
-    found = flat(lowering.compile(computation)(*leaves))
-    wanted = jax.tree_util.tree_leaves(jitted(*arguments))
+    found, wanted = ours_and_jax_s(computation, lowered, arguments)
     assert len(found) == len(wanted)
     for mine, theirs in zip(found, wanted, strict=True):
         ours, jaxs = np.asarray(mine), np.asarray(theirs)
@@ -300,10 +299,9 @@ def test_there_are_many() -> None:
 @pytest.mark.parametrize("name", ["transformer", "convolutional"])
 def test_exported(name: str) -> None:
     function, arguments = NETWORKS[name]
-    exported = jax.export.export(jax.jit(function))(*arguments)
-    computation = lowering.to_computation(exported)
-    found = flat(lowering.compile(computation)(*jax.tree_util.tree_leaves(arguments)))
-    wanted = jax.tree_util.tree_leaves(jax.jit(function)(*arguments))
+    jitted = jax.jit(function)
+    computation = lowering.to_computation(jax.export.export(jitted)(*arguments))
+    found, wanted = ours_and_jax_s(computation, jitted.lower(*arguments), arguments)
     for mine, theirs in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(np.asarray(mine), np.asarray(theirs))
 

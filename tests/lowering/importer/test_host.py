@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -170,6 +173,12 @@ def test_what_a_partitioner_is_told() -> None:
 def test_lapack_as_jax_calls_it() -> None:
     matrix = (X @ X.T + np.eye(2)).astype(np.float32)
     as_jax_has_it(jnp.linalg.eigh, matrix)
+
+
+@pytest.mark.parametrize("function", [jax.lax.approx_max_k, jax.lax.approx_min_k])
+def test_approximate_top_k_as_jax_calls_it(function: Callable[..., Any]) -> None:
+    """The function that compares ends with `stablehlo.return`, and XLA wants no layouts."""
+    returned(as_jax_has_it(lambda x: function(x, 2), X))
 
 
 def test_python_functions_stay_those_of_the_module() -> None:

@@ -1,0 +1,38 @@
+"""Code objects that stand in lines of other programs, read as Python reads its own."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from builder.foreign_source import MOST_PLACES, WIDTH, code_at, code_of_places
+from builder.xla_op import resolve_position
+
+LAST_LINE = 2**31 - 2
+
+PLACES = [(1, 1), (1, 62), (1, 63), (40, 64), (39, 65), (LAST_LINE, 5000), (1, 2**31), (2, 1)]
+
+
+@pytest.mark.parametrize("count", [1, 2, len(PLACES)])
+def test_each_instruction_stands_in_its_place(count: int) -> None:
+    places = PLACES[-count:]
+    code = code_of_places("f.mlir", places, "main")
+    positions = list(code.co_positions())
+    assert [(line, column) for line, _, column, _ in positions] == [(n, c - 1) for n, c in places]
+    assert [resolve_position(code, number * WIDTH) for number in range(count)] == places
+    assert (code.co_filename, code.co_name) == ("f.mlir", "main")
+
+
+def test_lines_one_after_another() -> None:
+    places = [(1000 + number, 4) for number in range(MOST_PLACES)]
+    code = code_of_places("f.mlir", places, "main")
+    lines = [line for line, *_ in code.co_positions()]
+    assert all(line is not None and after == line + 1 for line, after in pairwise(lines))
+    assert len(lines) == MOST_PLACES
+
+
+def test_one_place_is_one_object() -> None:
+    code = code_at("f.mlir", 7, 3, "main")
+    assert code is code_at("f.mlir", 7, 3, "main")
+    assert list(code.co_positions()) == [(7, 7, 2, 3)]

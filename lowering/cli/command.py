@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn
 
 import click
 
-__all__ = ["NAME", "FailedError", "json_option", "main", "subcommand"]
+__all__ = ["NAME", "FailedError", "ended_by_interrupt", "json_option", "main", "subcommand"]
 
 NAME: Final = "xlabuilder"
 
@@ -76,6 +79,10 @@ def _status_of(error: BaseException, session: _Session) -> int:
     return WRONG_USAGE if isinstance(error, click.UsageError) else FAILED
 
 
+_SAID_HERE: Final = {"to_computation(module, argument_shapes=[...])": "--shape NAME=SHAPE"}
+"""What messages tell who writes Python, and what does the same here."""
+
+
 def _message(error: Exception) -> str:
     """What to say of an error, in one or two lines."""
     if isinstance(error, click.UsageError):
@@ -87,13 +94,34 @@ def _message(error: Exception) -> str:
 
     if isinstance(error, (FailedError, XlaError)):
         first, *rest = str(error).splitlines() or [type(error).__name__]
-        fix = next((line for line in rest if line.startswith("fix: ")), None)
+        fix = next((line for line in rest if line.startswith("fix: ")), "")
+        for in_python, here in _SAID_HERE.items():
+            fix = fix.replace(in_python, here)
         return f"{NAME}: {first}" + (f"\n{fix}" if fix else "")
     if isinstance(error, OSError) and error.strerror:
         name = f"{error.filename}: " if error.filename is not None else ""
         return f"{NAME}: {name}{error.strerror}"
     said = (str(error).strip().splitlines() or [""])[0][:300]
     return f"{NAME}: {type(error).__name__}: {said}\n--traceback shows where it comes from."
+
+
+@contextlib.contextmanager
+def ended_by_interrupt() -> Iterator[None]:
+    """Has Ctrl-C end the process at once.
+
+    XLA's compiler and its devices, where a program may run for ever, let nothing of Python's run.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is not signal.default_int_handler or (
+        threading.current_thread() is not threading.main_thread()
+    ):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _ask_for_traceback(context: click.Context, _: click.Parameter, value: bool) -> None:

@@ -60,6 +60,12 @@ def arguments_of(computation: XlaComputation, inputs: Sequence[str], seed: int |
         for path, leaf in zip(leaf_paths(one), _leaves(one), strict=True):
             if isinstance(leaf, ArrayShape):
                 wanted[f"{name}{path}"] = leaf
+    for name, leaf in wanted.items():
+        if not leaf.is_bounded:
+            raise FailedError(
+                f"parameter {name} is {leaf}: the file leaves sizes open\n"
+                f"fix: --shape {name}={str(leaf).replace('?', '8')}, with the sizes that you want"
+            )
     arrays = _read(inputs, wanted)
     missing = {name: one for name, one in wanted.items() if name not in arrays}
     if missing and seed is None:
@@ -116,6 +122,7 @@ def _random(random: np.random.Generator, shape: ArrayShape) -> np.ndarray[Any, A
 def _read(inputs: Sequence[str], wanted: dict[str, ArrayShape]) -> dict[str, Any]:
     """The arrays of `--input`, by the parameters' names."""
     found: dict[str, Any] = {}
+    named: dict[str, str] = {}
     for said in inputs:
         name, equals, rest = said.partition("=")
         if not equals:
@@ -137,6 +144,11 @@ def _read(inputs: Sequence[str], wanted: dict[str, ArrayShape]) -> dict[str, Any
                 f"--input: there is no parameter {name!r}\n"
                 f"fix: give one of {', '.join(wanted) or 'none'}"
             )
+        if not rest:
+            raise click.UsageError(f"--input: expected a file behind {said!r}")
+        if name in named:
+            raise click.UsageError(f"--input: {name} is given twice: {named[name]} and {rest}")
+        named[name] = rest
         found[name] = _as_type(_one(rest, name), wanted[name], name, rest)
     return found
 
@@ -168,10 +180,15 @@ def _one(text: str, name: str) -> Any:
 def _file_arrays(file: str) -> Any:
     """The array of a file .npy, or a dict of those of a file .npz."""
     import zipfile
+    from pathlib import Path
 
     import numpy as np
 
     try:
+        with Path(file).open("rb") as content:
+            beginning = content.read(6)
+        if not beginning.startswith((b"\x93NUMPY", b"PK")):  # NumPy would speak of pickles
+            raise FailedError(f"{file}: is neither a file .npy nor a file .npz")
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded

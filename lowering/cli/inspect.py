@@ -117,7 +117,7 @@ def _parameter_table(computation: XlaComputation) -> Any:
 
 def _without_computation(program: Program, error: XlaError) -> dict[str, Any] | None:
     """What can be said of a file that is StableHLO, and no computation; None if it is damaged."""
-    reason = str(error).splitlines()[0]
+    reason = str(error).splitlines()[0].removeprefix("stats: ").removeprefix("to_computation: ")
     if program.is_hlo:
         return None
     try:
@@ -173,4 +173,14 @@ def _print_without_computation(program: Program, about: dict[str, Any]) -> None:
         "",
         f"{total}. Costs and the table of ops are missing, as the program can't be imported:",
         about["not_imported"],
+        *_hint(program, about["signature"]),
     )
+
+
+def _hint(program: Program, signature: str) -> list[str]:
+    """How to get more, where sizes are open."""
+    opened_by = re.search(r"(\S+): (\w+\[[^\]]*\?[^\]]*\])", signature.partition(" -> ")[0])
+    if opened_by is None or program.shapes:
+        return []
+    name, shape = opened_by[1].lstrip("("), opened_by[2].replace("?", "8")
+    return [f"fix: --shape {name}={shape}, with the sizes that you want"]

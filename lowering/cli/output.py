@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["bytes_text", "count_text", "print_json", "seconds_text", "show", "table"]
+__all__ = ["bytes_text", "count_text", "print_json", "rate_text", "seconds_text", "show", "table"]
 
 _WITHOUT_TERMINAL: Final = 160
 """The width of tables in a file or a pipe; COLUMNS in the environment goes first."""
@@ -106,3 +106,11 @@ def seconds_text(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"
+
+
+def rate_text(rate: float) -> str:
+    """Operations a second: "15.6 G"."""
+    for unit, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if rate >= size:
+            return f"{rate / size:.3g} {unit}"
+    return f"{rate:.3g}"

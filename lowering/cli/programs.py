@@ -87,10 +87,14 @@ class Program(NamedTuple):
                 raise click.UsageError("--shape is for StableHLO: HLO leaves no sizes open")
             is_file = self.name != STDIN
             return from_hlo(Path(self.name) if is_file else self.data)
-        from lowering.importer import to_computation
+        from lowering.errors import LoweringError
+        from lowering.importer.importing import in_file, to_computation
 
         module = self.module()
-        return to_computation(module, argument_shapes=_argument_shapes(module, self.shapes))
+        try:
+            return to_computation(module, argument_shapes=_argument_shapes(module, self.shapes))
+        except LoweringError as error:
+            raise in_file(error, self.name) from error.__cause__
 
 
 STDIN: Final = "<stdin>"
@@ -106,13 +110,14 @@ def opened(file: str, shapes: Sequence[str] = ()) -> Program:
     from lowering import hlo, jaxlib_api
     from lowering.module import read_file
     from lowering.reading.exported import module_inside
+    from lowering.reading.first_look import look_at_beginning
 
     if file == "-":
         name, data = STDIN, sys.stdin.buffer.read()
         if not data.strip():
             raise FailedError("<stdin>: nothing came in")
     else:
-        data, name = read_file(file, "load")
+        data, name = read_file(file, "load", look_at_beginning)
     inside = module_inside(data)
     producer = version = None
     code = inside or data

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lowering.cli.command import json_option, subcommand
+from lowering.cli.command import ended_by_interrupt, json_option, subcommand
 from lowering.cli.inputs import arguments_of, input_options
-from lowering.cli.output import bytes_text, print_json, seconds_text, show, table
+from lowering.cli.output import bytes_text, print_json, rate_text, seconds_text, show, table
 from lowering.cli.programs import file_argument, opened, shape_option
 
 if TYPE_CHECKING:
@@ -70,10 +70,11 @@ def run(
     arguments = arguments_of(computation, inputs, seed)
     from lowering.executable import compile
 
-    began = time.perf_counter()
-    program = compile(computation, device)
-    compile_seconds = time.perf_counter() - began
-    first, calls, result = _timed(program, _placed(computation, arguments, program), repeat)
+    with ended_by_interrupt():
+        began = time.perf_counter()
+        program = compile(computation, device)
+        compile_seconds = time.perf_counter() - began
+        first, calls, result = _timed(program, _placed(computation, arguments, program), repeat)
     results = _by_name(result)
     notes = [] if output is None else _write(output, results)
     figures = _figures(computation, program, compile_seconds, first, calls)
@@ -157,7 +158,7 @@ def _lines(figures: dict[str, Any]) -> list[tuple[str, str]]:
     calls = figures["call_seconds"]
     spread = f"{seconds_text(min(calls))} to {seconds_text(max(calls))} in {len(calls)}"
     count = figures["flops"] + figures["transcendentals"]
-    rate = figures["flops_per_second"]
+    rate = figures["flops_per_second"] or 0.0
     once = ", loops of unknown length counted once" if figures["unknown_loops"] else ""
     memory = figures["memory_bytes"]
     parts = ", ".join(f"{name} {bytes_text(size)}" for name, size in memory.items() if size)
@@ -165,7 +166,7 @@ def _lines(figures: dict[str, Any]) -> list[tuple[str, str]]:
         ("compile", seconds_text(figures["compile_seconds"])),
         ("first call", seconds_text(figures["first_call_seconds"])),
         ("call", f"{seconds_text(figures['median_call_seconds'])} (median; {spread})"),
-        ("FLOP/s", f"{rate / 1e9:.3g} G ({count:,} FLOP a call{once})" if count and rate else "-"),
+        ("FLOP/s", f"{rate_text(rate)} ({count:,} FLOP a call{once})" if count and rate else "-"),
         ("memory", parts or "-"),
     ]
 

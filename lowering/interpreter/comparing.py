@@ -72,9 +72,10 @@ def compare(
     type apart as `lowering.interpreter.tolerances` says for the op: none for integers, booleans and
     ops that move elements; a few for arithmetic and functions; as many as terms are added up for
     sums, in units of the largest term. NaNs are equal whatever their bits, and so are the two
-    zeros; numbers below the smallest normal one of their type count as zero where the tolerance is
-    not 0, as devices flush them. Of an op that applies computations (a loop, a call) the value is
-    compared as a whole, within the tolerances of its ops together.
+    zeros. As devices flush them, numbers below the smallest normal one of their type count as zero
+    where the tolerance is not 0, and what arithmetic makes of such operands, element by element, is
+    not compared. Of an op that applies computations (a loop, a call) the value is compared as a
+    whole, within the tolerances of its ops together.
 
     Rounding that has added up, in a result and without `from_reference`, is counted in ulps of the
     largest element of the array, and the tolerances are added up along the longest way to the op.
@@ -390,7 +391,23 @@ def _differences(
             size = tolerances.largest([theirs])
         elif allowed and tolerances.is_sum(op):
             size = tolerances.largest_term(op, terms, theirs)
+        if operands is not None and tolerances.may_flush(op):
+            # (A copy, as the result may be the device's.)
+            ours = np.where(_tiny(terms, theirs.shape), theirs, ours)
         found.append(_difference(op, path, ours, theirs, allowed, size))
+    return found
+
+
+def _tiny(operands: list[Array], sizes: tuple[int, ...]) -> Array:
+    """Which elements are made of a number that devices take for zero."""
+    found = np.zeros(sizes, bool)
+    for one in operands:
+        element_type = pt.from_dtype(one.dtype)
+        if one.shape != sizes or not element_type.is_floating:
+            continue
+        with np.errstate(all="ignore"):
+            magnitude = np.abs(one.astype(np.float64))
+        found |= (magnitude > 0) & (magnitude <= tolerances.smallest_normal(element_type))
     return found
 
 

@@ -175,4 +175,6 @@ def ulps_text(ulps: float) -> str:
     """A number of ulps as people read it."""
     if not math.isfinite(ulps):
         return "infinitely many"
+    if 0 < ulps < 10:  # of sums it need not be a whole number
+        return f"{ulps:.2g}"
     return f"{ulps:.0f}" if ulps < 1e7 else f"{ulps:.2e}"

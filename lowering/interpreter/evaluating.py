@@ -80,8 +80,7 @@ def interpret(
         probe: ops whose values are asked for besides the result: True for all of the computation
             itself; or XlaOps (also of computations that ops apply), numbers of ops in the
             computation, or opcodes, which stand for all such ops at any depth; one of them, or
-            several; but for ops in branches of conditionals, of which the interpreter tells
-            nothing.
+            several.
             None, or False, for no values.
         timeout: for how many seconds it may run; None for as long as it takes.
         by_name: arguments by the names of their parameters, but for those that are called "probe"
@@ -306,7 +305,6 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
         return list(computation.ops), []
     asked = [probe] if isinstance(probe, (XlaOp, int, str)) else _listed(probe)
     applied = computation.called_computations()
-    in_branches = _branches(computation)
     entry: dict[XlaOp, None] = {}
     nested: dict[XlaOp, None] = {}
     for one in asked:
@@ -322,9 +320,6 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
                 )
             entry.update(dict.fromkeys(mine))
             nested.update(dict.fromkeys(theirs))
-            for op in theirs:
-                if op in in_branches:
-                    raise _in_branch(op)
         elif isinstance(one, int) and not isinstance(one, bool):
             if not 0 <= one < len(computation.ops):
                 raise OperandError(
@@ -337,8 +332,6 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
             if _is_of(one, computation):
                 entry[one] = None
             elif any(_is_of(one, inner) for inner in applied):
-                if one in in_branches:
-                    raise _in_branch(one)
                 nested[one] = None
             else:
                 raise BuilderError(
@@ -349,26 +342,6 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
         else:
             raise _no_op(one)
     return list(entry), list(nested)
-
-
-def _branches(computation: XlaComputation) -> set[XlaOp]:
-    """The ops in branches of conditionals, at any depth: the interpreter tells nothing of them."""
-    found: set[XlaOp] = set()
-    for one in (computation, *computation.called_computations()):
-        for opcode, branches, _ in one.applications():
-            if opcode == "conditional":
-                for branch in branches:
-                    for inside in (branch, *branch.called_computations()):
-                        found.update(inside.ops)
-    return found
-
-
-def _in_branch(op: XlaOp) -> OperandError:
-    return OperandError(
-        f"interpret: the interpreter tells no values of ops in a branch, got\n  {op!r}\n"
-        f"fix: probe the conditional, or interpret the branch, a computation, by itself",
-        op="interpret",
-    )
 
 
 def _listed(probe: Any) -> list[Any]:

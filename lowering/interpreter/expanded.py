@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,7 +14,7 @@ from jaxlib.mlir import ir
 from builder import primitive_type as pt
 from builder.shape import ArrayShape, intern_array
 from lowering.legalize.registry import REWRITES, Rewriter, Value, rewrite
-from lowering.legalize.words import Words, array_of
+from lowering.legalize.words import Words, array_of, attributes_of
 from lowering.types import mlir_type
 
 INTERPRETER: Final = "interpreter"
@@ -142,3 +143,60 @@ def _summed(
     )
     ir.Operation.create("stablehlo.return", operands=list(added.results), loc=place, ip=at)
     return operation.results[0]
+
+
+@rewrite("stablehlo.triangular_solve", INTERPRETER)
+def triangular_solve(rewriter: Rewriter, operation: ir.Operation) -> None:
+    """Of several systems each by itself: the interpreter dies of the dimensions before the last."""
+    values = list(operation.operands)
+    batch = array_of(values[0]).dimensions[:-2]
+    if not batch:
+        return
+    words = Words(rewriter, operation)
+    count = math.prod(batch)
+    stacks = [_joined(words, value, (count,)) for value in values]
+    solved = [
+        words(
+            "triangular_solve",
+            _matrix(values[1]),
+            [_one_of(words, stack, number) for stack in stacks],
+            attributes_of(operation),
+        )
+        for number in range(count)
+    ]
+    if not solved:  # there is nothing to solve: what it gives has no elements either
+        rewriter.replace(operation, [values[1]])
+        return
+    alone = [_joined(words, one, (1,)) for one in solved]
+    matrix = _matrix(values[1])
+    stack = intern_array(matrix.element_type, (count, *matrix.dimensions))
+    whole = words("concatenate", stack, alone, {"dimension": words.parsed("0 : i64")})
+    rewriter.replace(operation, [words("reshape", array_of(values[1]), [whole])])
+
+
+def _matrix(value: Value) -> ArrayShape:
+    """The shape of the matrices in a stack of them."""
+    shape = array_of(value)
+    return intern_array(shape.element_type, shape.dimensions[-2:])
+
+
+def _joined(words: Words, value: Value, batch: tuple[int, ...]) -> Value:
+    """The matrices of a value in other dimensions before the last two."""
+    matrix = _matrix(value)
+    return words("reshape", intern_array(matrix.element_type, batch + matrix.dimensions), [value])
+
+
+def _one_of(words: Words, stack: Value, number: int) -> Value:
+    """A matrix of a stack."""
+    matrix = _matrix(stack)
+    bounds = {
+        "start_indices": [number, 0, 0],
+        "limit_indices": [number + 1, *matrix.dimensions],
+        "strides": [1, 1, 1],
+    }
+    context = words.before.context
+    attributes: dict[str, ir.Attribute] = {
+        name: ir.DenseI64ArrayAttr.get(numbers, context) for name, numbers in bounds.items()
+    }
+    alone = intern_array(matrix.element_type, (1, *matrix.dimensions))
+    return _joined(words, words("slice", alone, [stack], attributes), ())

@@ -8,11 +8,9 @@ from typing import Any, Final
 from builder.computation import XlaComputation, called_in
 from builder.shape import Shape, TokenShape, TupleShape
 from builder.xla_op import NO_ATTRIBUTES, Notes, XlaOp
+from lowering.interpreter.probes import PROBED
 
-__all__ = ["PROBED", "part", "with_probes", "with_results"]
-
-PROBED: Final = "xlabuilder.probe"
-"""The frontend attribute of an optimization_barrier whose operand the helper process tells."""
+__all__ = ["part", "with_probes", "with_results"]
 
 _new: Final = object.__new__
 

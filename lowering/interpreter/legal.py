@@ -16,6 +16,7 @@ from builder.xla_op import XlaOp
 from lowering import jaxlib_api
 from lowering.errors import ExecutionError, LoweringError, recorded_at
 from lowering.interpreter.expanded import INTERPRETER
+from lowering.interpreter.probes import PROBED, barrier_name, probe_name
 from lowering.legalize.registry import REWRITES, Rewriter
 from lowering.module import StablehloModule
 from lowering.types import shape_of_type
@@ -72,6 +73,9 @@ def interpretable(module: StablehloModule) -> Interpretable:
         operation = _rewritten(operation, name)
         code = jaxlib_api.bytecode(operation)
     _check(operation, name)
+    if PROBED.encode() in code:
+        operation = _with_lasting_probes(operation)
+        code = jaxlib_api.bytecode(operation)
     if b"chlo\0" in code or b"mhlo\0" in code:  # (it may be an attribute's: that costs time only)
         try:
             source = jaxlib_api.decomposed(operation)
@@ -120,6 +124,39 @@ def _rewritten(operation: ir.Operation, name: str) -> ir.Operation:
     return copy.operation
 
 
+def _with_lasting_probes(operation: ir.Operation) -> ir.Operation:
+    """A copy in which probes are calls with side effects.
+
+    A barrier that nobody takes the results of goes away when CHLO is said in other words.
+    """
+    copy = operation.clone()
+    found: list[tuple[str, ir.Operation]] = []
+
+    def note(one: ir.Operation) -> ir.WalkResult:
+        name = barrier_name(one)
+        if name is not None:
+            found.append((name, one))
+        return ir.WalkResult.ADVANCE
+
+    copy.operation.walk(note)
+    with operation.context:
+        for name, barrier in found:
+            attributes: dict[str, ir.Attribute] = {
+                "call_target_name": ir.StringAttr.get(PROBED),
+                "has_side_effect": ir.BoolAttr.get(True),
+                "backend_config": ir.StringAttr.get(name),
+            }
+            ir.Operation.create(
+                "stablehlo.custom_call",
+                operands=list(barrier.operands),
+                attributes=attributes,
+                loc=barrier.location,
+                ip=ir.InsertionPoint(barrier),
+            )
+            barrier.erase()
+    return copy.operation
+
+
 def _check(operation: ir.Operation, name: str) -> None:
     """Refuses what the interpreter would die of.
 
@@ -133,7 +170,7 @@ def _check(operation: ir.Operation, name: str) -> None:
     def visit(one: ir.Operation) -> ir.WalkResult:
         dialect, _, spoken = one.name.partition(".")
         reason = LACKING.get(spoken) if dialect == "stablehlo" else None
-        if reason is not None:
+        if reason is not None and probe_name(one) is None:
             errors.append(_lacking(name, spoken, one, reason))
             return ir.WalkResult.INTERRUPT
         for result in one.results:

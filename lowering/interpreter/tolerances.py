@@ -23,6 +23,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from builder import primitive_type as pt
 from builder.computation import XlaComputation
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, Shape, leaves
@@ -34,6 +35,7 @@ __all__ = [
     "is_sum",
     "largest",
     "largest_term",
+    "may_flush",
     "of_op",
     "smallest_normal",
     "ways",
@@ -50,6 +52,25 @@ ELEMENTWISE: Final[dict[str, float]] = {
     "abs": 2,  # of complex numbers a root; of others it is exact, and compared so
 }
 """The ops that calculate each element by itself."""
+
+_OF_DOUBLES: Final[dict[str, float]] = dict.fromkeys(("log_plus_one", "atanh"), 256)
+"""Those that XLA's CPU has a poor approximation of in f64: 126 ulps about -0.414."""
+
+_EXACT_ARITHMETIC: Final = frozenset(
+    (
+        *("ceil", "floor", "round_nearest_afz", "round_nearest_even", "sign"),
+        *("maximum", "minimum", "clamp", "compare"),
+    )
+)
+
+
+def may_flush(op: XlaOp) -> bool:
+    """Whether devices may take operands below the smallest normal number for zero.
+
+    It is so of arithmetic and comparisons, element by element; what moves elements keeps them.
+    """
+    return op.opcode in ELEMENTWISE or op.opcode in _EXACT_ARITHMETIC
+
 
 _LOOP_STEPS: Final = 64
 """How many steps a loop is taken to have: how many it has only running it tells."""
@@ -73,7 +94,8 @@ def of_op(op: XlaOp) -> float:
     """The tolerance of an op, given equal operands; for its floating-point and complex results."""
     found = ELEMENTWISE.get(op.opcode)
     if found is not None:
-        return found
+        is_double = isinstance(op.shape, ArrayShape) and op.shape.element_type in (pt.f64, pt.c128)
+        return _OF_DOUBLES.get(op.opcode, found) if is_double else found
     if op.opcode in _TERMS_OF:
         return max(8.0, 2.0 * _terms(op))
     called = op.called_computations

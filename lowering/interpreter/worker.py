@@ -1,6 +1,6 @@
 """What runs in the helper process: StableHLO's reference interpreter, asked through a pipe.
 
-Nothing here imports jax, or the rest of this library but for two files: the process has to be
+Nothing here imports jax, or the rest of this library but for a few files: the process has to be
 there quickly. It reads requests from its standard input, and ends when that does.
 
 What NumPy takes and what the interpreter gives differ: results of types that MLIR's arrays do not
@@ -22,12 +22,10 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from lowering import jaxlib_api
-from lowering.interpreter import frames
+from lowering.interpreter import branches, frames
+from lowering.interpreter.probes import probe_name
 
 __all__ = ["serve"]
-
-PROBED: Final = "xlabuilder.probe"
-"""The frontend attribute of an optimization_barrier whose operands are to be told."""
 
 _TOKEN: Final = "!stablehlo.token"
 _DIRECT: Final = re.compile(r"u?i(?:8|16|32|64)|f16|f32|f64")
@@ -113,6 +111,7 @@ def evaluated(code: bytes, arguments: list[bytes], folder: str) -> frames.Frame:
         given = _given(main, arguments)
         _say_plainly(main)
         _put_probes(module.operation)
+        _copy_what_is_overwritten(module.operation)
         results = jaxlib_api.interpreted(module, given, folder)
         found = [np.ascontiguousarray(one).tobytes() for one in results]
     told: list[str] = []
@@ -180,31 +179,50 @@ def _say_plainly(main: ir.Operation) -> None:
 
 
 def _put_probes(module: ir.Operation) -> None:
-    """Puts a probe behind each barrier that says so."""
+    """Puts the interpreter's probes in the places of the calls that stand for them."""
     found: list[tuple[str, ir.Operation]] = []
 
     def look(operation: ir.Operation) -> ir.WalkResult:
-        name = _probed(operation)
+        name = probe_name(operation)
         if name is not None:
             found.append((name, operation))
         return ir.WalkResult.ADVANCE
 
     module.walk(look)
+    if found:
+        branches.as_loops(module)
     for name, operation in found:
         at = ir.InsertionPoint(operation)
         for value in operation.operands:
             for plain in _plain(value, at, is_file=True):
                 attributes: dict[str, ir.Attribute] = {"probe_id": ir.StringAttr.get(name)}
                 ir.Operation.create("interpreter.probe", [plain.type], [plain], attributes, ip=at)
+        operation.erase()
 
 
-def _probed(operation: ir.Operation) -> str | None:
-    """The name that a barrier is to be told by, if it is a probe."""
-    key = "mhlo.frontend_attributes"
-    if operation.name != "stablehlo.optimization_barrier" or key not in operation.attributes:
-        return None
-    said = ir.DictAttr(operation.attributes[key])
-    return ir.StringAttr(said[PROBED]).value if PROBED in said else None
+def _copy_what_is_overwritten(module: ir.Operation) -> None:
+    """Gives scatters copies of their operands: the interpreter writes results in their places."""
+    found: list[ir.Operation] = []
+
+    def look(operation: ir.Operation) -> ir.WalkResult:
+        if operation.name == "stablehlo.scatter":
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.walk(look)
+    for operation in found:
+        for number in range(len(operation.results)):
+            value = operation.operands[number]
+            same = list(range(ir.RankedTensorType(value.type).rank))
+            attributes: dict[str, ir.Attribute] = {"permutation": ir.DenseI64ArrayAttr.get(same)}
+            copy = ir.Operation.create(
+                "stablehlo.transpose",
+                [value.type],
+                [value],
+                attributes,
+                ip=ir.InsertionPoint(operation),
+            )
+            operation.operands[number] = copy.results[0]
 
 
 def _plain(value: Any, at: ir.InsertionPoint, *, is_file: bool = False) -> list[Any]:

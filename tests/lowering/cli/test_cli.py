@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ import builder as xb
 import lowering
 from lowering import jaxlib_api
 from lowering.cli import main
-from lowering.cli.command import subcommand
+from lowering.cli.command import ended_by_interrupt, subcommand
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -344,6 +345,35 @@ def test_random_arguments_are_the_same_for_a_seed():
     assert any(a.tobytes() != b.tobytes() for a, b in zip(first, other, strict=True))
 
 
+def test_sizes_that_a_file_leaves_open_are_asked_for(tmp_path):
+    path = tmp_path / "open.mlir"
+    path.write_text(
+        "func.func @main(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {\n"
+        "  %y = stablehlo.negate %x : tensor<?x4xf32>\n  return %y : tensor<?x4xf32>\n}"
+    )
+    fix = "fix: --shape arg0=f32[8,4], with the sizes that you want"
+    for command in ("run", "compare"):
+        first, second = call(command, path, "--random", 0, status=1).stderr.splitlines()
+        assert first == "xlabuilder: parameter arg0 is f32[?,4]: the file leaves sizes open"
+        assert second == fix
+    assert call("inspect", path).stdout.splitlines()[-1] == fix
+    assert from_json("run", path, "--random", 0, "--shape", "arg0=f32[2,4]")["flops"] == 8
+    path.write_text(
+        "func.func @main(%x: tensor<?xi32>, %n: tensor<1xi32>) -> tensor<?xi32> {\n"
+        "  %y = stablehlo.dynamic_iota %n, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>\n"
+        "  return %y : tensor<?xi32>\n}"
+    )
+    fix = call("run", path, "--random", 0, status=1).stderr.splitlines()[1]
+    assert "sizes that @main leaves open: --shape NAME=SHAPE, for (arg0: s32[?]" in fix
+
+
+def test_an_interrupt_ends_what_no_handler_can():
+    before = signal.getsignal(signal.SIGINT)
+    with ended_by_interrupt():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_run_with_wrong_arguments(files, tmp_path):
     def said(*words, status=1):
         message = call("run", files["mlir"], *words, status=status).stderr
@@ -365,7 +395,13 @@ def test_run_with_wrong_arguments(files, tmp_path):
     assert "none of its arrays has a parameter's name: a, b" in said("--input", str(both))
     assert "expected NAME=FILE" in said("--input", str(path), status=2)
     assert "No such file" in said("--input", f"x={tmp_path / 'none.npy'}")
+    twice = ("--input", f"x={path}", "--input", f"x={both}:a")
+    assert f"x is given twice: {path} and {both}:a" in said(*twice, status=2)
+    assert "expected a file behind 'x='" in said("--input", "x=", status=2)
     path.write_text("hello")
+    assert "a.npy: is neither a file .npy nor a file .npz" in said("--input", f"x={path}")
+    np.save(path, np.zeros(1000))
+    path.write_bytes(path.read_bytes()[:100])
     assert "a.npy: is no array of NumPy's" in said("--input", f"x={path}")
     np.save(path, np.zeros(3, ml_dtypes.int4))
     assert "bias is bf16[3], of 2 bytes an element, and the file has 1" in said(
@@ -388,6 +424,20 @@ def test_memory_that_a_call_takes_over(tmp_path):
 
 
 # compare, diff
+
+
+def test_functions_are_compared_op_by_op():
+    @xb.computation(xb.f32[3])
+    def model(x):
+        twice = xb.call(lambda v: xb.call(xb.exp, v) + v, x)
+        return xb.while_(lambda v: xb.lt(xb.reduce_all(v, 0.0, xb.add), 9.0), xb.abs, twice)
+
+    from lowering.cli.compare import functions_inlined
+
+    found = functions_inlined(model)
+    assert [op.opcode for op in found.ops] == ["parameter", "exponential", "add", "while"]
+    assert found.program_shape == model.program_shape
+    assert found.stats().flops == model.stats().flops
 
 
 def test_compare(files, tmp_path):

@@ -68,6 +68,58 @@ def test_what_the_interpreter_lacks_is_left_out() -> None:
     assert found.agrees
 
 
+def test_special_values_are_no_false_alarm() -> None:
+    info: Any = ml_dtypes.finfo(np.float32)
+    least, tiny, most = info.smallest_normal, info.smallest_subnormal, info.max
+    signless = np.array([0, tiny, least / 2, least, 0.375, 1, 2.5, most, np.inf, np.nan])
+    values = np.concatenate([signless, -signless]).astype(np.float32)
+    ones, others = (a.reshape(-1).copy() for a in np.meshgrid(values, values))
+
+    b = xb.XlaBuilder("special")
+    x, y = (b.parameter(xb.f32[ones.size], name) for name in "xy")
+    unary = (xb.ceil, xb.sqrt, xb.asin)
+    binary = (xb.add, xb.div, xb.rem, xb.max, xb.lt)
+    c = b.build(xb.tuple(*[f(x) for f in unary], *[f(x, y) for f in binary], xb.rev(x, [0])))
+    found = lowering.compare(c, ones, others, device="cpu")
+    assert found.first is None, str(found)
+    assert len(found.ops) == len(unary) + len(binary) + 1
+
+
+def test_what_only_moves_elements_is_exact_for_the_smallest_too() -> None:
+    c = xb.computation(xb.f32[3])(lambda x: xb.rev(x, [0]))
+
+    def planted(op: xb.XlaOp, operands: Any) -> xb.XlaOp | None:
+        return xb.abs(operands[0]) if op.opcode == "reverse" else None
+
+    tiny = np.float32([1e-45, 1, 1e-45])
+    found = lowering.compare(c, -tiny, device="cpu", device_computation=c.replace(planted))
+    assert found.first is not None
+    assert found.first.beyond == 3
+
+
+def test_an_error_of_a_few_ulps_is_found() -> None:
+    c = xb.computation(xb.f32[2])(lambda x: xb.reduce_precision(x, 8, 23))
+
+    def planted(op: xb.XlaOp, operands: Any) -> xb.XlaOp | None:
+        return xb.reduce_precision(operands[0], 8, 20) if len(operands) == 1 else None
+
+    x = np.float32([1, 1 + 3 * 2**-23])
+    found = lowering.compare(c, x, device="cpu", device_computation=c.replace(planted))
+    assert found.first is not None
+    assert (found.first.ulps, found.first.index, found.first.beyond) == (3, (1,), 1)
+    assert "3 ulps apart at [1] (tolerance 1)" in str(found)
+
+
+def test_a_scatter_to_equal_places_agrees() -> None:
+    def function(x: xb.XlaOp, places: xb.XlaOp, updates: xb.XlaOp) -> xb.XlaOp:
+        numbers = xb.ScatterDimensionNumbers([], [0], [0], index_vector_dim=1)
+        return xb.scatter(x, places, updates, xb.add, numbers) * 2.0
+
+    c = xb.computation(xb.f32[3], xb.s32[4], xb.f32[4])(function)
+    found = lowering.compare(c, np.zeros(3, "f"), np.int32([0, 2, 2, 0]), np.ones(4, "f"))
+    assert found.agrees, str(found)
+
+
 def test_a_tolerance_of_the_callers() -> None:
     wrong = model.replace(planted)
     found = lowering.compare(model, X, device="cpu", device_computation=wrong, ulps={"tanh": 1e10})

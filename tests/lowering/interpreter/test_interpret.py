@@ -10,9 +10,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from cost_cases import CASES
+from support import flat, small_numbers
 
 import builder as xb
 import lowering
+from examples import recorded_by_example
 from lowering.interpreter import helper
 from lowering.interpreter.legal import LACKING
 
@@ -131,10 +134,128 @@ def test_what_can_not_be_probed(probe: Any, words: str) -> None:
         lowering.interpret(model, X, probe=probe)
 
 
-def test_ops_in_branches_are_not_probed() -> None:
-    c = computation(lambda x: xb.conditional(xb.lt(x, 0.0), x, xb.abs, x, xb.neg), xb.f32[()])
-    with pytest.raises(xb.OperandError, match="no values of ops in a branch"):
-        lowering.interpret(c, 1.0, probe="negate")
+def test_probes_in_branches_tell_of_those_that_are_taken() -> None:
+    def last(v: xb.XlaOp) -> xb.XlaOp:
+        grown = xb.while_(lambda w: xb.lt(w, 9.0), lambda w: w + w, v)
+        is_large = xb.gt(grown, 10.0)
+        return xb.conditional(is_large, grown, xb.sinh, grown, lambda w: xb.real(xb.complex(w, w)))
+
+    def function(x: xb.XlaOp, number: xb.XlaOp) -> xb.XlaOp:
+        branches = [xb.abs, lambda v: xb.neg(v) * x, last]
+        return xb.tuple(xb.conditional(number, branches, [x, x, x]), x)
+
+    c = computation(function, xb.f32[()], xb.s32[()])
+    opcodes = ["abs", "negate", "add", "sinh", "complex"]
+    twelve = {"add": [6.0, 12.0], "sinh": [np.sinh(12.0)]}
+    for number, wanted in ((0, {"abs": [3.0]}), (1, {"negate": [-3.0]}), (2, twelve), (-1, twelve)):
+        seen = lowering.interpret(c, 3.0, number, probe=opcodes)
+        assert [op.opcode for op in seen.values] != []
+        for op, told in seen.values.items():
+            np.testing.assert_allclose(told, wanted.get(op.opcode, []), rtol=1e-6)
+        assert seen.result == lowering.interpret(c, 3.0, number)
+
+
+@pytest.mark.parametrize(
+    "element_type", [xb.pred, xb.u4, xb.f8e8m0fnu, xb.f4e2m1fn, xb.bf16, xb.c64], ids=str
+)
+def test_branches_of_every_kind_of_type_are_probed(element_type: xb.PrimitiveType) -> None:
+    def function(x: xb.XlaOp, choice: xb.XlaOp) -> xb.XlaOp:
+        return xb.conditional(choice, x, lambda v: xb.rev(v, [0]), x, lambda v: v)
+
+    c = computation(function, element_type[2], xb.pred[()])
+    values = np.array([1, 2]).astype(element_type.dtype)
+    for choice, told in ((True, [values[::-1]]), (False, [])):
+        seen = lowering.interpret(c, values, choice, probe="reverse")
+        (found,) = seen.values.values()
+        assert [one.tobytes() for one in found] == [one.tobytes() for one in told]
+        assert seen.result.tobytes() == (told[0] if told else values).tobytes()
+
+
+def test_a_scatter_leaves_its_operand_as_it_is() -> None:
+    def function(x: xb.XlaOp, places: xb.XlaOp, updates: xb.XlaOp) -> xb.XlaOp:
+        turned = xb.neg(x)
+        numbers = xb.ScatterDimensionNumbers([], [0], [0], index_vector_dim=1)
+        return xb.tuple(xb.scatter(turned, places, updates, xb.add, numbers), turned * 1.0, x)
+
+    c = computation(function, xb.f32[3], xb.s32[4], xb.f32[4])
+    places = np.int32([0, 2, 2, 0])
+    added, turned, x = lowering.interpret(c, X, places, np.float32([1, 2, 3, 4]))
+    assert added.tolist() == [4.5, -1, 3]  # of equal places all are added
+    np.testing.assert_array_equal(turned, -X)
+    np.testing.assert_array_equal(x, X)
+
+
+@pytest.mark.parametrize(("left", "batch"), [(True, (2,)), (False, (2, 1)), (True, (0,))])
+def test_several_triangular_systems(left: bool, batch: tuple[int, ...]) -> None:
+    def function(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+        return xb.triangular_solve(a, b, left, True, False, "NO_TRANSPOSE")
+
+    rng = np.random.default_rng(0)
+    a = np.tril(rng.uniform(1, 2, (*batch, 3, 3))).astype(np.float32)
+    b = rng.uniform(1, 2, (*batch, *((3, 2) if left else (2, 3)))).astype(np.float32)
+    found = lowering.interpret(computation(function, xb.f32[a.shape], xb.f32[b.shape]), a, b)
+    assert found.shape == b.shape
+    np.testing.assert_allclose(a @ found if left else found @ a, b, rtol=1e-5)
+
+
+SLOW = {"conv", "conv_with_general_padding", "conv_with_general_dimensions"}
+"""Of their examples the interpreter takes some seconds; there is a smaller one besides."""
+
+
+def test_every_op_agrees_with_the_device_or_is_refused_by_name() -> None:
+    made = [(n, c) for n in xb.OPERATIONS if n not in SLOW for c in recorded_by_example(n)]
+    b = xb.XlaBuilder("convolution")
+    made.append(("convolution", b.build(CASES["convolution, reversed"](b))))
+    refused = set()
+    whole = xb.XlaBuilder("whole")
+    calls, values = [], []
+    lowering.interpret(model, X)
+    before = helper.helper_id()
+    for name, c in made:
+        arguments = [_argument(parameter.shape) for parameter in c.parameters]
+        try:
+            value = lowering.interpret(c, *arguments)
+        except lowering.ExecutionError as error:
+            said = str(error)
+            assert "reference interpreter lacks" in said or "fixed sizes only" in said, said
+            refused.add(name)
+            continue
+        # One program of all for the device: XLA takes longer for each than for what it holds.
+        constants = [_constant(whole, argument) for argument in arguments]
+        calls.append(xb.call(c, *constants) if constants else whole.call(c))
+        values.append((name, value))
+    assert helper.helper_id() == before  # of none of them it has died
+    found = lowering.compile(whole.build(xb.tuple(*calls)), "cpu")()
+    for (name, value), ours in zip(values, found, strict=True):
+        for one, other in zip(flat(value), flat(ours), strict=True):
+            if one is None or one.dtype.kind in "biu":
+                np.testing.assert_array_equal(one, other, name)
+            else:
+                wide = np.complex128 if one.dtype.kind == "c" else np.float64
+                np.testing.assert_allclose(
+                    one.astype(wide), np.asarray(other).astype(wide), 1e-3, 1e-3, err_msg=name
+                )
+    assert refused >= {"all_reduce", "cholesky", "rng_uniform", "infeed", "send", "custom_call"}
+    families = {xb.OPERATIONS[name].family for name in refused - {BOUNDED}}
+    assert families <= {"collectives", "dynamic", "host", "linalg", "random"}
+
+
+BOUNDED = "reshape_with_inferred_dimension"
+"""The example of it has a size that is not fixed."""
+
+
+def _argument(shape: xb.Shape) -> Any:
+    if isinstance(shape, xb.TupleShape):
+        return tuple(_argument(element) for element in shape.elements)
+    if not isinstance(shape, xb.ArrayShape):
+        return None
+    return small_numbers(shape.element_type, shape.dimensions)
+
+
+def _constant(b: xb.XlaBuilder, value: Any) -> xb.XlaOp:
+    if isinstance(value, tuple):
+        return xb.tuple(*[_constant(b, one) for one in value]) if value else b.tuple()
+    return b.create_token() if value is None else b.constant(value)
 
 
 def test_an_op_of_another_computation_is_not_probed() -> None:

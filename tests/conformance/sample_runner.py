@@ -112,6 +112,7 @@ class _Child:
             text=True,
             env=environment,
         )
+        self._is_silent = False
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -127,7 +128,10 @@ class _Child:
         try:
             print(path, file=self._process.stdin, flush=True)
             outcome, reason = json.loads(self._lines.get(timeout=SECONDS))
-        except (OSError, ValueError, queue.Empty):
+        except queue.Empty:
+            self._is_silent = True
+            return None
+        except (OSError, ValueError):
             return None
         return outcome, reason
 
@@ -136,7 +140,8 @@ class _Child:
         assert self._process.stdin is not None  # a pipe was asked for
         try:
             self._process.stdin.close()
-            status = self._process.wait(timeout=5)
+            # One that is silent would not notice.
+            status = self._process.wait(timeout=0 if self._is_silent else 5)
         except (OSError, subprocess.TimeoutExpired):
             self._process.kill()
             self._process.wait()

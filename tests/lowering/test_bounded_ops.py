@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from support import assert_identical, flat, stablehlo_of_text, trusted_module
+from support import assert_identical, compiled_once, flat, stablehlo_of_text, trusted_module
 
 import builder as xb
 import lowering
@@ -50,7 +50,8 @@ def check(
     results = {name: function(*operands) for name, (function, _) in cases.items()}
     computation = b.build(xb.tuple(*results.values()))
     theirs = trusted_module(stablehlo_of_text(computation))
-    programs = [lowering.compile(m, "cpu") for m in (lowering.lower(computation), theirs)]
+    with compiled_once():
+        programs = [lowering.compile(m, "cpu") for m in (lowering.lower(computation), theirs)]
     arrays = [numbers(shape) for shape, _ in shapes]
     for run in sizes:
         arguments: list[Any] = []

@@ -8,7 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from support import assert_identical, flat, run, stablehlo_of_text, trusted_module
+from support import (
+    assert_identical,
+    compiled_once,
+    flat,
+    run,
+    stablehlo_of_text,
+    trusted_module,
+)
 
 import builder as xb
 import lowering
@@ -40,8 +47,9 @@ class Both:
     """A computation compiled from StableHLO and from its HLO text, which must give the same."""
 
     def __init__(self, computation: xb.XlaComputation) -> None:
-        self.ours = lowering.compile(computation, "cpu")
-        self.theirs = lowering.compile(trusted_module(stablehlo_of_text(computation)), "cpu")
+        with compiled_once():
+            self.ours = lowering.compile(computation, "cpu")
+            self.theirs = lowering.compile(trusted_module(stablehlo_of_text(computation)), "cpu")
 
     def __call__(self, *arguments: Any) -> list[Array]:
         ours = [np.asarray(leaf) for leaf in flat(self.ours(*arguments))]

@@ -157,6 +157,9 @@ def test_pad_of_nothing() -> None:
 def test_slice(start: list[int], limit: list[int], strides: list[int] | None) -> None:
     cut = tuple(slice(*part) for part in zip(start, limit, strides or [1, 1], strict=True))
     check(lambda x: xb.slice(x, start, limit, strides), lambda x: x[cut], (61, 7))
+
+
+def test_slice_in_dim() -> None:
     check(lambda x: xb.slice_in_dim(x, 1, 6, 2, 1), lambda x: x[:, 1:6:2], (61, 7))
 
 

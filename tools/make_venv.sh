@@ -27,6 +27,9 @@ case $mode in
     newest) upgrade="--upgrade --upgrade-strategy eager" ;;
     *) upgrade= ;;
 esac
+# pip would compile all modules, most of which nobody imports: half a minute. Python compiles those
+# that are imported, once, unless it is told to keep nothing.
+if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then compile=--compile; else compile=--no-compile; fi
 # shellcheck disable=SC2086  # $upgrade is several words, or none
-"$directory/bin/python" -m pip install --quiet --disable-pip-version-check $upgrade \
+"$directory/bin/python" -m pip install --quiet --disable-pip-version-check $compile $upgrade \
     --editable '.[dev]'

@@ -17,36 +17,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lowering.everything import (
-        ArgumentError,
-        Comparison,
-        CompileError,
-        DeviceError,
-        Difference,
-        Executable,
-        ExecutionError,
-        Interpretation,
-        LoweringError,
-        ModuleFileError,
-        ReplicatedExecutable,
-        StablehloModule,
-        VersionError,
-        clear_transfers,
-        compare,
-        compile,
-        device,
-        devices,
-        from_hlo,
-        interpret,
-        load,
-        load_bytes,
-        lower,
-        put,
-        register_custom_call_target,
-        to_computation,
-        transfer_from_outfeed,
-        transfer_to_infeed,
-    )
+    from lowering.everything import *
 
 # As jax does it, which need not be the first that loads jaxlib.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -69,13 +40,13 @@ __all__ = [
     "compare",
     "compile",
     "device",
+    "device_put",
     "devices",
     "from_hlo",
     "interpret",
     "load",
     "load_bytes",
     "lower",
-    "put",
     "register_custom_call_target",
     "to_computation",
     "transfer_from_outfeed",

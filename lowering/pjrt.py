@@ -19,7 +19,7 @@ from builder.shape import ArrayShape, intern_array
 from lowering import jaxlib_api
 from lowering.errors import ArgumentError, DeviceError
 
-__all__ = ["device", "devices", "put"]
+__all__ = ["device", "device_put", "devices"]
 
 DeviceLike: TypeAlias = "str | jax.Device | None"
 """A jax.Device, "cpu", "gpu:1", or None for jax's default device."""
@@ -277,7 +277,7 @@ def read_array(op: str, value: Any) -> np.ndarray[Any, Any] | None:
     return np.asarray(value)
 
 
-def put(value: Any, to: DeviceLike = None) -> jax.Array:
+def device_put(value: Any, to: DeviceLike = None) -> jax.Array:
     """Copies an array to a device, bit for bit, in the device's default memory layout.
 
     Args:
@@ -293,22 +293,22 @@ def put(value: Any, to: DeviceLike = None) -> jax.Array:
 
     Example:
         >>> import lowering, numpy as np
-        >>> lowering.put(np.array([1.0, 0.1])).dtype
+        >>> lowering.device_put(np.array([1.0, 0.1])).dtype
         dtype('float64')
     """
     target_device = device(to)
-    array = read_array("put", value)
+    array = read_array("device_put", value)
     if array is None:
         masked = isinstance(value, np.ma.MaskedArray)
         raise ArgumentError(
-            f"put: expected a NumPy array, a jax.Array or a dlpack object, "
+            f"device_put: expected a NumPy array, a jax.Array or a dlpack object, "
             f"got {type(value).__name__}\n"
             f"fix: {'array.filled(value)' if masked else 'numpy.asarray(value, dtype)'}",
-            op="put",
+            op="device_put",
         )
     try:
         element_type = pt.from_dtype(array.dtype)
     except ValueError as error:
-        raise ArgumentError(f"put: {error}", op="put") from None
+        raise ArgumentError(f"device_put: {error}", op="device_put") from None
     shape = intern_array(element_type, array.shape)
     return Target(shape, sharding_of(target_device)).put(array)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from builder.computation import XlaComputation
-    from lowering.executable import Executable
+    from lowering.running.executable import Executable
 
 __all__ = ["device_option"]
 
@@ -68,7 +68,7 @@ def run(
         raise click.UsageError(f"--output: expected a file .npz, got {output!r}")
     computation = opened(file, shapes).computation()
     arguments = arguments_of(computation, inputs, seed)
-    from lowering.executable import compile
+    from lowering.running.compiling import compile
 
     with ended_by_interrupt():
         began = time.perf_counter()
@@ -96,13 +96,13 @@ def _placed(computation: XlaComputation, arguments: list[Any], program: Executab
     """The arguments on the device, but for those whose memory a call takes."""
     import jax
 
-    from lowering.pjrt import put
+    from lowering.pjrt import device_put
 
     taken = {one.param_number for one in computation.aliases}
     taken |= {one.param_number for one in computation.donors}
     shapes = computation.program_shape.parameters
     return [
-        jax.tree_util.tree_map(lambda array: put(array, program.device), argument)
+        jax.tree_util.tree_map(lambda array: device_put(array, program.device), argument)
         if number not in taken and shapes[number].is_static
         else argument
         for number, argument in enumerate(arguments)

@@ -67,20 +67,6 @@ def _transposed(operand: XlaOp, order: list[int]) -> XlaOp:
     return operand if order == sorted(order) else xb.transpose(operand, order)
 
 
-@importer("mhlo.scan")
-def scan(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    inputs, _ = scope.attribute(operation, "operandSegmentSizes")
-    found = xb.scan(
-        operands[:inputs],
-        operands[inputs:],
-        scope.computation(),
-        scope.attribute(operation, "dimension"),
-        is_reverse=scope.attribute(operation, "is_reverse", False),
-        is_associative=scope.attribute(operation, "is_associative"),
-    )
-    return scope.elements(operation, found)
-
-
 @importer("mhlo.all_to_all")
 def all_to_all(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     return scope.elements(

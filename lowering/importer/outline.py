@@ -20,6 +20,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from lowering.importer.bodies import Body, Holder
+from lowering.reading.bytecode_tables import dialects_and_operations, strings_of
 
 __all__ = ["Outline"]
 
@@ -172,8 +173,11 @@ class Outline:
         self._data = bytes(written.data)
         self._gaps = written.gaps
         self._sections = written.sections
-        self._strings = self._read_strings()
-        self.names = self._read_names()
+        at, size = self._sections[_STRINGS]
+        self._strings = strings_of(self._data, at, at + size)
+        at, size = self._sections[_DIALECTS]
+        dialects, self.names = dialects_and_operations(self._data, at, at + size, self._strings)
+        self._builtin_dialect = dialects.index(b"builtin")
         self._starts: list[int] = []
         self._files: dict[int, bytes | None] = {}
         self._lines: dict[int, tuple[int, int, int]] = {}
@@ -186,44 +190,6 @@ class Outline:
             for body, _, _ in holders:
                 body.entries.clear()
         self.body.entries.clear()
-
-    def _read_strings(self) -> list[bytes]:
-        data = self._data
-        at, _ = self._sections[_STRINGS]
-        count, at = _number(data, at)
-        sizes = []
-        for _ in range(count):
-            size, at = _number(data, at)
-            sizes.append(size)
-        strings = []
-        for size in reversed(sizes):
-            strings.append(data[at : at + size - 1])
-            at += size
-        return strings
-
-    def _read_names(self) -> list[str]:
-        """The full names of operations; those of a dialect stand in a group, or several."""
-        data = self._data
-        at, size = self._sections[_DIALECTS]
-        end = at + size
-        count, at = _number(data, at)
-        dialects = []
-        for _ in range(count):
-            said, at = _number(data, at)
-            dialects.append(self._strings[said >> 1].decode())
-            if said & 1:  # its version, a section of its own
-                size, at = _number(data, at + 1)
-                at += size
-        self._builtin_dialect = dialects.index("builtin")
-        names = []
-        _, at = _number(data, at)  # how many names there are
-        while at < end:
-            dialect, at = _number(data, at)
-            count, at = _number(data, at)
-            for _ in range(count):
-                said, at = _number(data, at)  # and whether the operation is known
-                names.append(f"{dialects[dialect]}.{self._strings[said >> 1].decode()}")
-        return names
 
     def place(self, location: int) -> tuple[bytes, int, int, bytes | None] | None:
         """The file, line and column of a location, and its name; None if it is of another kind."""

@@ -80,7 +80,7 @@ def top_k(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Impor
     return scope.elements(operation, xb.top_k(operands[0], k, largest=largest))
 
 
-@importer("chlo.scan")
+@importer("chlo.scan", "mhlo.scan")
 def scan(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     inputs, _ = scope.attribute(operation, "operandSegmentSizes")
     found = xb.scan(

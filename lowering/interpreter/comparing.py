@@ -14,7 +14,6 @@ from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
 from builder.shape import Shape, TokenShape, leaves
 from builder.xla_op import XlaOp
-from lowering.executable import compile
 from lowering.flattening import leaf_paths
 from lowering.importer import to_computation
 from lowering.interpreter import tolerances
@@ -30,7 +29,8 @@ from lowering.interpreter.legal import lacks
 from lowering.interpreter.ulps import distances, in_units_of
 from lowering.module import StablehloModule
 from lowering.pjrt import DeviceLike, device as find_device
-from lowering.results import packer
+from lowering.running.compiling import compile
+from lowering.running.results import packer
 
 __all__ = ["compare"]
 

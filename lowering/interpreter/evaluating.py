@@ -14,7 +14,6 @@ from builder.errors import BuilderError, OperandError, shown
 from builder.frozen import frozen
 from builder.shape import ArrayShape, Shape, leaves
 from builder.xla_op import XlaOp
-from lowering.arguments import DELETED, DELETED_FIX, Arguments
 from lowering.errors import DeviceError, ExecutionError, LoweringError
 from lowering.importer import to_computation
 from lowering.interpreter import helper
@@ -23,7 +22,9 @@ from lowering.interpreter.legal import Interpretable, interpretable, recorded
 from lowering.lowering import lower
 from lowering.module import StablehloModule, load
 from lowering.pjrt import device, sharding_of
-from lowering.results import packer
+from lowering.running.arguments import DELETED, DELETED_FIX, Arguments
+from lowering.running.program import ProgramInfo
+from lowering.running.results import packer
 
 __all__ = ["Interpretation", "Program", "interpret", "program_of", "run"]
 
@@ -177,12 +178,11 @@ def flat_arguments(
     Raises:
         ArgumentError: they are not those that the computation takes.
     """
-    shape = program.program_shape
     try:
         target = device("cpu")
     except DeviceError:  # jax was told to do without
         target = device()
-    arguments = Arguments(program.name, shape, sharding_of(target))
+    arguments = Arguments(ProgramInfo(program.name, program.program_shape), sharding_of(target))
     given = arguments.in_order(tuple(args), dict(by_name)) if by_name else tuple(args)
     found = []
     for value, leaf in zip(arguments.flattened(given), arguments.leaves, strict=True):

@@ -14,13 +14,30 @@ from typing import Final, NamedTuple
 
 from lowering.jaxlib_api import BYTECODE_MAGIC
 
-__all__ = ["ENTRIES", "OFFSETS", "Entry", "Section", "Tables", "number_at", "sections_of"]
+__all__ = [
+    "DIALECTS",
+    "ENTRIES",
+    "NAMES_HAVE_FLAGS",
+    "OFFSETS",
+    "STRINGS",
+    "Entry",
+    "Section",
+    "Tables",
+    "dialects_and_operations",
+    "number_at",
+    "sections_of",
+    "strings_of",
+]
 
-_STRINGS: Final = 0
-_DIALECTS: Final = 1
+STRINGS: Final = 0
+DIALECTS: Final = 1
 ENTRIES: Final = 2
 OFFSETS: Final = 3
-"""Kinds of sections: what attributes and types say, and how long each is."""
+"""Kinds of sections: texts, names, what attributes and types say, and how long each is."""
+
+NAMES_HAVE_FLAGS: Final = 5
+"""The version of the format since which the names of operations are counted, and said of each
+whether the writer knew it."""
 
 _MOST_OF_A_NAME: Final = 1 << 12
 """No program that writes bytecode has a longer name."""
@@ -166,35 +183,84 @@ class Tables:
         Raises:
             IndexError, KeyError: there are none.
         """
-        data = self.data
+        data, sections = self.data, self._sections
         version, _ = number_at(data, len(BYTECODE_MAGIC), len(data))
-        strings = self._strings()
-        _, _, at, size = self._sections[_DIALECTS]
-        end = at + size
-        count, at = number_at(data, at, end)
-        names = []
-        for _ in range(count):
-            said, at = number_at(data, at, end)
-            if version == 0:
-                names.append(strings[said])
-                continue
-            names.append(strings[said >> 1])
-            if said & 1:  # its version, a section of its own
-                size, at = number_at(data, at + 1, end)
-                at += size
+        strings = strings_of(data, *_span(sections[STRINGS]))
+        names, _ = _dialects(data, *_span(sections[DIALECTS]), strings, has_versions=version > 0)
         return names
 
-    def _strings(self) -> list[bytes]:
-        data = self.data
-        _, _, at, size = self._sections[_STRINGS]
-        end = at + size
-        count, at = number_at(data, at, end)
-        sizes = []
-        for _ in range(count):
-            size, at = number_at(data, at, end)
-            sizes.append(size)
-        strings = []
-        for size in reversed(sizes):
-            strings.append(data[at : at + size - 1])
+
+def _span(section: Section) -> tuple[int, int]:
+    return section.begin, section.begin + section.size
+
+
+def strings_of(data: bytes, at: int, end: int) -> list[bytes]:
+    """The texts of a module. Their sizes stand first, the last one's before the others'.
+
+    Args:
+        data: bytecode.
+        at, end: where the section is.
+
+    Raises:
+        IndexError: it ends too early.
+
+    MLIR Bytecode Format: String Section.
+    """
+    count, at = number_at(data, at, end)
+    sizes = []
+    for _ in range(count):
+        size, at = number_at(data, at, end)
+        sizes.append(size)
+    strings = []
+    for size in reversed(sizes):
+        strings.append(data[at : at + size - 1])
+        at += size
+    return strings
+
+
+def _dialects(
+    data: bytes, at: int, end: int, strings: Sequence[bytes], *, has_versions: bool = True
+) -> tuple[list[bytes], int]:
+    """The names of dialects, by their numbers, and where they end."""
+    count, at = number_at(data, at, end)
+    names = []
+    for _ in range(count):
+        said, at = number_at(data, at, end)
+        if not has_versions:
+            names.append(strings[said])
+            continue
+        names.append(strings[said >> 1])
+        if said & 1:  # its version, a section of its own
+            size, at = number_at(data, at + 1, end)
             at += size
-        return strings
+    return names, at
+
+
+def dialects_and_operations(
+    data: bytes, at: int, end: int, strings: Sequence[bytes]
+) -> tuple[list[bytes], list[str]]:
+    """The names of the dialects, and the full ones of the operations, by their numbers.
+
+    Names of operations stand in groups of one dialect each; a dialect may have several.
+
+    Args:
+        data: bytecode of version `NAMES_HAVE_FLAGS` or later.
+        at, end: where the section is.
+        strings: what `strings_of` gave.
+
+    Raises:
+        IndexError: it ends too early.
+        UnicodeDecodeError: a name is no text.
+
+    MLIR Bytecode Format: Dialect Section.
+    """
+    dialects, at = _dialects(data, at, end, strings)
+    operations = []
+    _, at = number_at(data, at, end)  # how many names there are
+    while at < end:
+        dialect, at = number_at(data, at, end)
+        count, at = number_at(data, at, end)
+        for _ in range(count):
+            said, at = number_at(data, at, end)  # and whether the writer knew the operation
+            operations.append(f"{dialects[dialect].decode()}.{strings[said >> 1].decode()}")
+    return dialects, operations

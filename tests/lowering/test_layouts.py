@@ -197,7 +197,7 @@ def test_arguments_of_all_kinds() -> None:
     given = [
         *(x, np.asfortranarray(x), x.T.copy().T, wide[::2, ::2], read_only, x.astype(">f8")),
         *(Exporter(x), Exporter(np.asfortranarray(x)), Exporter(there(x, (0, 1)))),
-        *(there(x), there(x, (0, 1)), lowering.put(x, "cpu"), on_mesh, made),
+        *(there(x), there(x, (0, 1)), lowering.device_put(x, "cpu"), on_mesh, made),
     ]
     for one_of_them in given:
         assert_identical(np.asarray(run(one_of_them)), -x)
@@ -227,7 +227,7 @@ def test_results_are_ordinary_arrays() -> None:
     assert result.tolist() == (-x).tolist()
     plain = lowering.compile(negated("f32[3,4]", "f32[3,4]"), "cpu")
     assert_identical(np.asarray(plain(result)), x)
-    assert_identical(np.asarray(lowering.put(result, "cpu")), -x)
+    assert_identical(np.asarray(lowering.device_put(result, "cpu")), -x)
 
 
 def test_calls_from_a_function_that_jax_traces() -> None:
@@ -865,5 +865,5 @@ def test_an_array_in_tiles_is_refused() -> None:
         wanted = "{1,0}" if text == "f32[4,4]" else "{0,1}"
         assert str(caught.value) == (
             f"negated: argument 0 (x) must be in layout {wanted}, got one in layout {{1,0:T(2,2)}}"
-            "\nfix: give numpy.asarray(array), or lowering.put(array, device)"
+            "\nfix: give numpy.asarray(array), or lowering.device_put(array, device)"
         )

@@ -86,11 +86,11 @@ def test_devices_that_are_not_there(which, message):
 def test_every_element_type_bit_for_bit(element_type):
     array = values(element_type)
     for shaped in (array, array.reshape(3, 4), array[:1].reshape(()), array[:0]):
-        there = lowering.put(shaped, "cpu")
+        there = lowering.device_put(shaped, "cpu")
         assert there.dtype == element_type.dtype
         assert there.shape == shaped.shape
         assert np.asarray(there).tobytes() == shaped.tobytes()
-        again = lowering.put(there, "cpu")
+        again = lowering.device_put(there, "cpu")
         assert again.dtype == element_type.dtype
         assert np.asarray(again).tobytes() == shaped.tobytes()
 
@@ -100,7 +100,7 @@ def test_64_bits_whatever_the_flag(flag):
     with jax.enable_x64(flag):
         for array in (np.array([0.1]), np.array([2**62 + 1]), np.array([0.1 + 0.1j])):
             for value in (array, array[0], Exported(array)):
-                there = lowering.put(value, "cpu")
+                there = lowering.device_put(value, "cpu")
                 assert there.dtype == array.dtype
                 assert np.asarray(there).tobytes() == array.tobytes()
 
@@ -110,9 +110,9 @@ def test_the_memory_of_the_caller_is_not_shared():
         array = aligned(np.arange(1024).astype(dtype))
         before = array.copy()
         there = [
-            lowering.put(array, "cpu"),
-            lowering.put(Exported(array), "cpu"),
-            lowering.put(array.reshape(32, 32), "cpu"),
+            lowering.device_put(array, "cpu"),
+            lowering.device_put(Exported(array), "cpu"),
+            lowering.device_put(array.reshape(32, 32), "cpu"),
         ]
         array[...] = 7
         for one in there:
@@ -128,7 +128,7 @@ def test_any_strides_and_byte_order():
         np.broadcast_to(np.int64(3), (2, 2)),
         array.astype(">i8"),
     ):
-        there = lowering.put(view, "cpu")
+        there = lowering.device_put(view, "cpu")
         assert there.dtype == np.int64
         assert np.array_equal(np.asarray(there), view)
 
@@ -139,11 +139,11 @@ def test_dlpack_objects():
         np.array([True, False]),
         np.ones((2, 2), np.float16),
     ):
-        there = lowering.put(Exported(array), "cpu")
+        there = lowering.device_put(Exported(array), "cpu")
         assert there.dtype == array.dtype
         assert np.array_equal(np.asarray(there), array)
-    half = lowering.put(np.arange(3).astype(xb.bf16.dtype), "cpu")
-    there = lowering.put(Exported(half), "cpu")
+    half = lowering.device_put(np.arange(3).astype(xb.bf16.dtype), "cpu")
+    there = lowering.device_put(Exported(half), "cpu")
     assert there.dtype == xb.bf16.dtype
     assert np.asarray(there).tolist() == [0, 1, 2]
 
@@ -160,17 +160,19 @@ def test_dlpack_objects():
 )
 def test_what_is_no_array(value, message):
     with pytest.raises(ArgumentError) as caught:
-        lowering.put(value)
-    assert str(caught.value).startswith(f"put: {message}")
-    assert caught.value.op == "put"
+        lowering.device_put(value)
+    assert str(caught.value).startswith(f"device_put: {message}")
+    assert caught.value.op == "device_put"
     assert isinstance(value, np.ma.MaskedArray) == (".filled(value)" in str(caught.value))
 
 
 def test_an_array_that_is_gone_is_not_put():
-    gone = lowering.put(np.ones(3, np.float32), "cpu")
+    gone = lowering.device_put(np.ones(3, np.float32), "cpu")
     gone.delete()
-    with pytest.raises(ArgumentError, match=r"put: expected an array, got a jax\.Array that"):
-        lowering.put(gone)
+    with pytest.raises(
+        ArgumentError, match=r"device_put: expected an array, got a jax\.Array that"
+    ):
+        lowering.device_put(gone)
 
 
 def test_a_platform_is_a_name():

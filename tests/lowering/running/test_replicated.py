@@ -17,7 +17,7 @@ import builder as xb
 import lowering
 from lowering import ArgumentError, CompileError, DeviceError, ExecutionError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 N = 8
 
 
@@ -56,14 +56,16 @@ def test_what_an_executable_of_several_devices_is(doubled: Any) -> None:
 
 
 def test_arguments_for_each_device(doubled: Any) -> None:
-    there = [lowering.put(row, device) for row, device in zip(ROWS, devices()[:4], strict=True)]
+    there = [
+        lowering.device_put(row, device) for row, device in zip(ROWS, devices()[:4], strict=True)
+    ]
     for given in (
         ROWS,
         list(ROWS),
         tuple(ROWS),
         there,
         [there[0], ROWS[1], there[2], np.asfortranarray(ROWS[3])],
-        lowering.put(ROWS, "cpu:5"),
+        lowering.device_put(ROWS, "cpu:5"),
         ROWS[::-1][::-1],
         ROWS.astype(">f8"),
     ):
@@ -77,7 +79,7 @@ def test_arguments_for_each_device(doubled: Any) -> None:
 
 def test_one_argument_for_all(doubled: Any) -> None:
     row = np.array([0.5, 2.0**60 + 2.0**8])
-    for given in (row, lowering.put(row, "cpu:6"), [row] * 4):
+    for given in (row, lowering.device_put(row, "cpu:6"), [row] * 4):
         for one, _ in doubled(given):
             assert_identical(np.asarray(one), row + row)
 
@@ -110,7 +112,7 @@ def test_scalars() -> None:
         ([1, 2, 3], [2, 4, 6]),
         (np.array([1, 2, 3], np.int32), [2, 4, 6]),
         (np.int32(7), [14, 14, 14]),
-        ([np.int32(1), 2, lowering.put(np.int32(3), "cpu:2")], [2, 4, 6]),
+        ([np.int32(1), 2, lowering.device_put(np.int32(3), "cpu:2")], [2, 4, 6]),
     ):
         assert as_lists(run(given)) == expected
 
@@ -248,7 +250,7 @@ def test_arguments_that_are_refused(doubled: Any, name: str) -> None:
 
 
 def test_an_array_on_another_device(doubled: Any) -> None:
-    wrong = [lowering.put(row, "cpu:0") for row in ROWS]
+    wrong = [lowering.device_put(row, "cpu:0") for row in ROWS]
     with pytest.raises(ArgumentError) as caught:
         doubled(wrong)
     text = str(caught.value)
@@ -269,11 +271,13 @@ def test_a_sharded_array_is_read_by_rows(doubled: Any) -> None:
 
 
 def test_deleted_arrays(doubled: Any) -> None:
-    there = [lowering.put(row, device) for row, device in zip(ROWS, devices()[:4], strict=True)]
+    there = [
+        lowering.device_put(row, device) for row, device in zip(ROWS, devices()[:4], strict=True)
+    ]
     there[2].delete()
     with pytest.raises(ArgumentError, match=r"for replica 2 must be .* that has been deleted"):
         doubled(there)
-    whole = lowering.put(ROWS)
+    whole = lowering.device_put(ROWS)
     whole.delete()
     with pytest.raises(ArgumentError, match=r"got a jax\.Array that has been deleted"):
         doubled(whole)
@@ -337,7 +341,7 @@ def test_devices_in_another_order() -> None:
     assert as_lists(got) == [([n], n, [0, 1, 2, 3]) for n in range(4)]
     order = [devices()[n] for n in (5, 1, 7, 0)]
     assert [r[0].devices() for r in got] == [{d} for d in order]
-    there = [lowering.put(row, device) for row, device in zip(rows, order, strict=True)]
+    there = [lowering.device_put(row, device) for row, device in zip(rows, order, strict=True)]
     assert as_lists(run(there)) == as_lists(got)
 
 

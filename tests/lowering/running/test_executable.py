@@ -59,7 +59,7 @@ def test_positions_and_names(affine):
 
 
 def test_sorts_of_arrays(affine):
-    on_device = lowering.put(X, "cpu")
+    on_device = lowering.device_put(X, "cpu")
     by_jax = jax.device_put(X, lowering.device("cpu"))
     sharded = jax.device_put(
         X,
@@ -253,8 +253,8 @@ def test_wrong_shapes_and_types(affine):
     sizes_fix = "\nfix: give an array of the parameter's sizes: (3,)"
     assert message(np.zeros(4, np.float32)) == f"f32[4]{sizes_fix}"
     assert message(W.astype(np.int32)).startswith("s32[3]\nfix: convert it")
-    assert message(lowering.put(W.astype(np.float64))).startswith("f64[3]\nfix: convert it")
-    assert message(lowering.put(np.zeros(4, np.float32))) == f"f32[4]{sizes_fix}"
+    assert message(lowering.device_put(W.astype(np.float64))).startswith("f64[3]\nfix: convert it")
+    assert message(lowering.device_put(np.zeros(4, np.float32))) == f"f32[4]{sizes_fix}"
     assert message(Exported(W.astype(np.int8))).startswith("s8[3]")
     kind_fix = (
         "\nfix: give an array of numbers: numpy.asarray(values, numpy.float32), of sizes (3,)"
@@ -301,7 +301,7 @@ def test_what_mends_the_sizes(given, wanted, fix, dtype):
         fix = f"convert and {fix}.astype(numpy.float32)"
     message = refused(run, array)
     assert message.endswith(f"\nfix: {fix}")
-    assert message == refused(run, lowering.put(array, "cpu"))
+    assert message == refused(run, lowering.device_put(array, "cpu"))
     if " it: " in fix:
         names = {"array": array, "numpy": np}
         assert run(eval(fix.partition(": ")[2], names)).shape == run.program_shape.result.dimensions
@@ -328,7 +328,7 @@ def test_tracers(affine):
 
 
 def test_deleted_arrays(affine):
-    for make in (lowering.put, jax.device_put):
+    for make in (lowering.device_put, jax.device_put):
         for number in (0, 1):
             arguments = [make(X), make(W)]
             arguments[number].delete()
@@ -343,7 +343,7 @@ def test_layouts(affine):
     fortran = Format(Layout(major_to_minor=(1, 0)), jax.sharding.SingleDeviceSharding(device))
     x = jax.device_put(X, fortran)
     assert np.array_equal(affine(x, W), X + W)
-    assert np.array_equal(affine(lowering.put(x, "cpu"), W), X + W)
+    assert np.array_equal(affine(lowering.device_put(x, "cpu"), W), X + W)
     run = compiled(
         'module @f { func.func @main(%a: tensor<2x3xf32> {mhlo.layout_mode = "{0,1}"})'
         " -> tensor<2x3xf32> { %0 = stablehlo.add %a, %a : tensor<2x3xf32>"
@@ -352,7 +352,7 @@ def test_layouts(affine):
     assert np.array_equal(run(X), X + X)
     assert np.array_equal(run(x), X + X)
     assert np.array_equal(run(np.asfortranarray(X)), X + X)
-    assert np.array_equal(run(lowering.put(X, "cpu")), X + X)
+    assert np.array_equal(run(lowering.device_put(X, "cpu")), X + X)
 
 
 # Compiling
@@ -447,7 +447,7 @@ mesh = jax.sharding.Mesh(jax.devices()[:2], "a")
 sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("a"))
 with jax.enable_x64(True):
     spread = jax.device_put(np.array([0.1, 0.2]), sharding)
-for wrong in (lowering.put(np.array([0.1, 0.2]), "cpu:2"), spread):
+for wrong in (lowering.device_put(np.array([0.1, 0.2]), "cpu:2"), spread):
     try:
         run(wrong)
     except lowering.ArgumentError as error:

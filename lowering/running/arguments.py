@@ -21,7 +21,6 @@ from builder.errors import ConstantError, ShapeTextError, shown
 from builder.layout.description import Layout
 from builder.shape import (
     ArrayShape,
-    ProgramShape,
     Shape,
     TokenShape,
     TupleShape,
@@ -29,11 +28,13 @@ from builder.shape import (
     leaves,
 )
 from builder.xla_op import XlaOp
-from lowering import bounded, jaxlib_api
+from lowering import jaxlib_api
 from lowering.entry_layouts import is_same, layout_from, put_in_layout
 from lowering.errors import ArgumentError
 from lowering.flattening import leaf_paths
 from lowering.pjrt import Target, host_array
+from lowering.running import bounded
+from lowering.running.program import ProgramInfo
 
 __all__ = ["DELETED", "DELETED_FIX", "Arguments", "Leaf", "describe", "target_of"]
 
@@ -110,28 +111,20 @@ class Arguments:
 
     __slots__ = ("donated", "leaves", "name", "place", "program_shape", "sharding")
 
-    def __init__(
-        self,
-        name: str,
-        program_shape: ProgramShape,
-        sharding: SingleDeviceSharding,
-        layouts: Sequence[Any] | None = None,
-        place: str = "",
-        donated: frozenset[int] = frozenset(),
-    ) -> None:
-        self.name: Final = name
-        self.program_shape: Final = program_shape
+    def __init__(self, info: ProgramInfo, sharding: SingleDeviceSharding, place: str = "") -> None:
+        self.name: Final = info.name
+        self.program_shape: Final = info.shape
         self.sharding: Final = sharding
         self.place: Final = place
-        self.donated: Final = donated
+        self.donated: Final = info.donated
         found: list[Leaf] = []
         for number, (parameter, parameter_name) in enumerate(
-            zip(program_shape.parameters, program_shape.parameter_names, strict=True)
+            zip(info.shape.parameters, info.shape.parameter_names, strict=True)
         ):
             for leaf, path in zip(leaves(parameter), leaf_paths(parameter), strict=True):
                 target = target_of(leaf, sharding)
                 found.append(Leaf(leaf, target, number, parameter_name, path))
-        for leaf_taken, layout in zip(found, layouts or (), strict=False):
+        for leaf_taken, layout in zip(found, info.layouts or (), strict=False):
             if isinstance(leaf_taken.shape, ArrayShape):
                 leaf_taken.take_in(layout)
         self.leaves: Final = tuple(found)
@@ -330,7 +323,7 @@ class Arguments:
             raise self.refused(
                 leaf,
                 f"one in layout {text}",
-                "give numpy.asarray(array), or lowering.put(array, device)",
+                "give numpy.asarray(array), or lowering.device_put(array, device)",
                 wanted=f"in layout {wanted}",
             )
         return made
@@ -362,7 +355,7 @@ class Arguments:
             raise self.refused(
                 leaf,
                 f"one in memory of kind {memory!r}",
-                "give numpy.asarray(array), or lowering.put(array, device)",
+                "give numpy.asarray(array), or lowering.device_put(array, device)",
                 wanted=f"in memory of kind {self.sharding.memory_kind!r}",
             )
         if leaf.layout is not None and _layout_of(value) != leaf.layout:

@@ -171,13 +171,17 @@ class TestRunning:
     def test_so_do_those_that_jax_and_dlpack_share(self, run: lowering.Executable) -> None:
         x, y = aligned(), aligned()
         run(jax.device_put(x), (jax.dlpack.from_dlpack(y), TWO))
-        put = lowering.put(aligned())
+        put = lowering.device_put(aligned())
         seen = np.asarray(put)
         run(put, (y, TWO))
         assert x.tolist() == y.tolist() == seen.tolist() == [1] * SIZE
 
     def test_arrays_of_jax_are_used_up(self, run: lowering.Executable) -> None:
-        x, y, two = lowering.put(aligned()), lowering.put(aligned()), lowering.put(TWO)
+        x, y, two = (
+            lowering.device_put(aligned()),
+            lowering.device_put(aligned()),
+            lowering.device_put(TWO),
+        )
         run(x, (y, two))
         assert x.is_deleted()
         assert not two.is_deleted()
@@ -187,7 +191,7 @@ class TestRunning:
             run(x, (aligned(), two))
 
     def test_one_array_is_not_given_twice(self, run: lowering.Executable) -> None:
-        x = lowering.put(aligned())
+        x = lowering.device_put(aligned())
         with pytest.raises(
             lowering.ArgumentError, match=r"argument 1 \(y\)\[0\].*as argument 0 \(x\) too"
         ):
@@ -198,7 +202,7 @@ class TestRunning:
         devices = lowering.devices("cpu")[:2]
         run = lowering.compile(stepping(), num_replicas=2, devices=devices)
         x = aligned()
-        given = [lowering.put(x, device) for device in devices]
+        given = [lowering.device_put(x, device) for device in devices]
         with pytest.raises(lowering.ArgumentError, match=r"\[0\] for replica 0 .* too"):
             run(given, [(one, TWO) for one in given])
         for _, (first,) in run(given, [(x, TWO)] * 2):
@@ -213,7 +217,7 @@ class TestRunning:
         module = lowering.load_bytes(step.lower(*[np.ones(SIZE, np.float32)] * 2).as_text())
         computation = lowering.to_computation(module)
         assert computation.aliases == (((0,), 0, ()),)
-        state = lowering.put(aligned())
+        state = lowering.device_put(aligned())
         new, total = lowering.compile(computation, "cpu")(state, aligned())
         assert state.is_deleted()
         assert (float(total), float(new[0])) == (SIZE, 0)

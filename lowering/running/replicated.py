@@ -15,14 +15,15 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from builder.shape import ProgramShape, TupleShape
+from builder.shape import TupleShape
 from lowering import jaxlib_api
-from lowering.arguments import DELETED, DELETED_FIX, Arguments, Leaf, describe
 from lowering.errors import ExecutionError
 from lowering.host_calls import SharedCallback
 from lowering.legalize.agreement import Disagreement
 from lowering.pjrt import host_array, sharding_of
-from lowering.results import packer
+from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, Leaf, describe
+from lowering.running.program import CompiledProgram, ProgramInfo
+from lowering.running.results import packer
 
 __all__ = ["ReplicatedExecutable"]
 
@@ -33,7 +34,7 @@ _LAUNCH: Final = threading.Lock()
 """Programs reach all devices in one order: of two that wait for each other none would end."""
 
 
-class ReplicatedExecutable:
+class ReplicatedExecutable(CompiledProgram):
     """A computation compiled for several devices, which `lowering.compile` makes when it is asked
     for several replicas or partitions.
 
@@ -68,52 +69,32 @@ class ReplicatedExecutable:
     """
 
     __slots__ = (
-        "__weakref__",
         "_arguments",
         "_calls_python",
         "_disagreements",
         "_execute",
         "_failure",
         "_global",
-        "_loaded",
         "_pack",
         "_running",
-        "devices",
-        "name",
         "num_partitions",
         "num_replicas",
-        "program_shape",
     )
 
-    def __init__(
-        self,
-        loaded: Any,
-        name: str,
-        program_shape: ProgramShape,
-        devices: Sequence[jax.Device],
-        num_replicas: int,
-        num_partitions: int,
-        callbacks: Sequence[Callable[..., Any]] = (),
-        layouts: Sequence[Any] | None = None,
-        donated: frozenset[int] = frozenset(),
-    ) -> None:
-        self.name = name
-        self.program_shape = program_shape
-        self.devices = tuple(devices)
-        self.num_replicas = num_replicas
-        self.num_partitions = num_partitions
-        self._loaded = loaded
+    def __init__(self, loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> None:
+        super().__init__(loaded, info, devices)
+        self.num_replicas = info.num_replicas
+        self.num_partitions = info.num_partitions
+        callbacks = info.callbacks
         self._arguments = tuple(
-            Arguments(
-                name, program_shape, sharding_of(device), layouts, self._place(number), donated
-            )
+            Arguments(info, sharding_of(device), self._place(number))
             for number, device in enumerate(self.devices)
         )
         # What is passed together. That the arrays differ is no business of jax's.
         everywhere: Any = PartitionSpec
         self._global = NamedSharding(Mesh(np.array(self.devices), ("device",)), everywhere())
         self._execute = jaxlib_api.sharded_runner(loaded)
-        self._pack = packer(program_shape.result)
+        self._pack = packer(info.shape.result)
         self._calls_python = bool(callbacks)
         shared = [c.failure for c in callbacks if isinstance(c, SharedCallback)]
         self._failure = shared[0] if shared else None
@@ -190,13 +171,6 @@ class ReplicatedExecutable:
                     one.noticed = False
                     raise ExecutionError(one.message, op=one.op, detail=str(error)) from None
             raise
-
-    def hlo_text(self, *, large_constants: bool = True) -> str:
-        """HLO text of what XLA made of the computation, the same on each device.
-
-        See `Executable.hlo_text`.
-        """
-        return jaxlib_api.optimized_hlo_text(self._loaded, large_constants=large_constants)
 
     def __repr__(self) -> str:
         return (

@@ -1,0 +1,1 @@
+"""Compiling for devices, and calling what was compiled."""

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from builder.shape import ArrayShape
 from lowering.mlir_attributes import Attribute, DenseElements
 from lowering.types import type_text
 
@@ -29,6 +30,7 @@ __all__ = [
     "HAS_OPERANDS",
     "HAS_REGIONS",
     "HAS_RESULTS",
+    "SMALL_BYTES",
     "BytecodeWriter",
     "Pieces",
     "Reference",
@@ -49,7 +51,7 @@ HAS_RESULTS: Final = 0x02
 HAS_OPERANDS: Final = 0x04
 HAS_REGIONS: Final = 0x10
 
-_SMALL_BYTES: Final = 1024
+SMALL_BYTES: Final = 1024
 """What is smaller is copied in less time than it takes to look at it without a copy."""
 
 _MAGIC: Final = b"ML\xefR"
@@ -191,8 +193,8 @@ class BytecodeWriter:
     def _enter_elements(self, elements: DenseElements) -> None:
         array = elements.array
         self.constant_bytes += array.nbytes
-        head = _DENSE_ELEMENTS + self.type(type_text(elements.shape)) + reference(array.nbytes)
-        if array.nbytes < _SMALL_BYTES:
+        head = self.before_elements(elements.shape, array.nbytes)
+        if array.nbytes < SMALL_BYTES:
             self._entries.append(head + array.tobytes())
         else:
             # No copy. (Of ml_dtypes there is no buffer.)
@@ -221,6 +223,31 @@ class BytecodeWriter:
         if not self._before_value:
             self._before_value = _DICTIONARY + reference(1) + self.text("value")
         return self._encoded(self._before_value + self.attribute(attribute))
+
+    def before_elements(self, shape: ArrayShape, size: int) -> bytes:
+        """What stands before elements of so many bytes."""
+        return _DENSE_ELEMENTS + self.type(type_text(shape)) + reference(size)
+
+    def value_of_elements(self, head: bytes, array: np.ndarray[Any, Any]) -> Reference:
+        """The same of elements that are entered anew, whatever else there is.
+
+        Looking whether they are there takes longer than all of this: of thousands of small arrays
+        each takes 1.3 us, and not 4.5 us.
+
+        Args:
+            head: what `before_elements` gave for arrays of this shape.
+            array: as `DenseElements` has it. It is copied here.
+        """
+        self.constant_bytes += array.nbytes
+        if not self._before_value:
+            self._before_value = _DICTIONARY + reference(1) + self.text("value")
+        offsets = self._offsets
+        number = len(offsets)
+        elements = head + array.tobytes()
+        encoding = self._before_value + reference(number)
+        self._entries += elements, encoding
+        offsets += reference(len(elements) << 1 | 1), reference(len(encoding) << 1 | 1)
+        return reference(number + 1)
 
     def dictionary(self, attributes: Mapping[str, Attribute]) -> Reference:
         """The attributes of an operation, by name."""

@@ -25,6 +25,7 @@ __all__ = [
     "as_primitive_type",
     "dtype_text",
     "element_type_argument",
+    "float_info",
     "from_dtype",
     "from_name",
 ]
@@ -278,6 +279,19 @@ def dtype_text(dtype: np.dtype[Any]) -> str:
     if dtype.name == "bool":
         return "bool"
     return f"{'numpy' if dtype.type.__module__ == 'numpy' else 'ml_dtypes'}.{dtype.name}"
+
+
+def float_info(element_type: PrimitiveType) -> Any:
+    """What `numpy.finfo` says of a floating-point type, of those of ml_dtypes too.
+
+    Example:
+        >>> import builder as xb
+        >>> float(float_info(xb.bf16).eps)
+        0.0078125
+    """
+    import ml_dtypes
+
+    return ml_dtypes.finfo(element_type.dtype)  # type: ignore[no-untyped-call]  # it has no types
 
 
 def from_dtype(dtype: Any) -> PrimitiveType:

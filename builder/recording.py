@@ -113,7 +113,7 @@ def append(
     return op
 
 
-class undone_on_error:  # noqa: N801 - used as a statement, like contextlib's
+class undone_on_error:  # noqa: N801  (used as a statement, like contextlib's)
     """``with undone_on_error(builder):`` takes back what was recorded inside if it fails.
 
     An op that records helpers (a constant for a number, a tuple for a loop's state) before a rule

@@ -100,7 +100,7 @@ def _capsule(op: str, function: Any) -> tuple[Any, int]:
     if isinstance(function, CFuncPtr):
         address = ctypes.cast(function, ctypes.c_void_p).value
         if address:
-            capsule: Any = jax.ffi.pycapsule(function)  # type: ignore[no-untyped-call]
+            capsule: Any = jax.ffi.pycapsule(function)  # type: ignore[no-untyped-call]  # jax has no types
             return capsule, address
     elif type(function).__name__ == "PyCapsule":
         return function, _address(function)

@@ -69,7 +69,7 @@ def record(
             assert isinstance(node.attribute, tuple)
             made[index] = xb.reduce_precision(operands[0], *node.attribute)
         elif node.kind == "rev":
-            made[index] = xb.rev(operands[0], node.attribute)  # type: ignore[arg-type]
+            made[index] = xb.rev(operands[0], node.attribute)  # type: ignore[arg-type]  # a rev's
         else:
             made[index] = getattr(xb, node.kind)(*operands)
     last = len(nodes) - 1 if root is None else root

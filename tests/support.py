@@ -114,7 +114,7 @@ def compiled_once(*compiled: tuple[bytes, Any]) -> Iterator[list[tuple[bytes, An
         known.append((code, original(devices, code, **more)))
         return known[-1][1]
 
-    jaxlib_api.compile_and_load = compile_and_load  # type: ignore[assignment]
+    jaxlib_api.compile_and_load = compile_and_load  # type: ignore[assignment]  # its names differ
     try:
         yield known
     finally:

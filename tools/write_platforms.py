@@ -44,13 +44,13 @@ def computations_of_example(info: Any) -> list[Any]:
         builders.append(self)
 
     names: dict[str, object] = {"__name__": "__main__"}
-    xb.XlaBuilder.__init__ = noted  # type: ignore[method-assign]
+    xb.XlaBuilder.__init__ = noted  # type: ignore[method-assign]  # for this example alone
     try:
         for example in doctest.DocTestParser().get_examples(info.function.__doc__ or ""):
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(example.source, f"<{info.name}>", "single"), names)
     finally:
-        xb.XlaBuilder.__init__ = begin  # type: ignore[method-assign]
+        xb.XlaBuilder.__init__ = begin  # type: ignore[method-assign]  # as it was
     return [b.build() for b in builders if b.ops and not b.built and b.parent is None]
 
 

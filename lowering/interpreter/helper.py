@@ -122,7 +122,8 @@ class _Helper:
                 pipe.close()
         self.said.close()
         self.process.returncode = 0  # it is no child of the fork, which must not wait for it
-        self.folder._finalizer.detach()  # type: ignore[attr-defined]
+        # The one way to have a TemporaryDirectory leave its folder, which the parent still uses.
+        self.folder._finalizer.detach()  # type: ignore[attr-defined]  # unknown to typeshed
 
 
 def _taker(source: int, timeout: float | None) -> Any:

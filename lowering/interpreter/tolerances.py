@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 
 from builder import primitive_type as pt
@@ -193,5 +192,5 @@ _PRODUCTS: Final = frozenset(("dot_general", "convolution", "ragged_dot"))
 
 def smallest_normal(element_type: PrimitiveType) -> float:
     """The smallest number of a floating-point type that has all its digits."""
-    info: Any = ml_dtypes.finfo(element_type.dtype)  # type: ignore[no-untyped-call]
+    info = pt.float_info(element_type)
     return float(info.smallest_normal)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 
 from builder import primitive_type as pt
@@ -96,6 +95,6 @@ def in_units_of(a: Array, b: Array, size: float) -> Array:
 
 def _step(element_type: PrimitiveType, size: float) -> float:
     """The distance of the numbers of a type about `size`."""
-    info: Any = ml_dtypes.finfo(element_type.dtype)  # type: ignore[no-untyped-call]
+    info = pt.float_info(element_type)
     _, exponent = math.frexp(size)
     return max(math.ldexp(float(info.eps), exponent - 1), float(info.smallest_subnormal))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
@@ -79,7 +78,7 @@ def _below(words: Words, number: Value, element_type: PrimitiveType) -> Value:
     is nothing, the least number that is there in the wider type.
     """
     shape = array_of(number)
-    info: Any = ml_dtypes.finfo(element_type.dtype)  # type: ignore[no-untyped-call]
+    info = pt.float_info(element_type)
     wide = np.finfo(shape.element_type.dtype)
     step = 1.125 * float(info.eps) / 2
     least = max(float(info.smallest_subnormal), float(wide.smallest_normal))

@@ -219,6 +219,11 @@ from builder.ops.reshaping import (
     slice_in_dim as slice_in_dim,
     transpose as transpose,
 )
+from builder.ops.sharding import (
+    spmd_full_to_shard_shape as spmd_full_to_shard_shape,
+    spmd_shard_to_full_shape as spmd_shard_to_full_shape,
+    with_sharding as with_sharding,
+)
 from builder.primitive_type import (
     PrimitiveType as PrimitiveType,
     as_primitive_type as as_primitive_type,
@@ -278,12 +283,18 @@ if _typing.TYPE_CHECKING:  # which knows the names itself
     from builder.inspection.diff import ComputationDiff as ComputationDiff
     from builder.inspection.stats import ComputationStats as ComputationStats
     from builder.inspection.table import OpTable as OpTable
+    from builder.sharding.mesh import Mesh as Mesh, MeshSharding as MeshSharding
+    from builder.sharding.tiling import Tiling as Tiling, parse_tiling as parse_tiling
 else:
     # What few programs name: loaded when they do, which saves 3 ms of the import.
     _LATER = {
         "ComputationDiff": "builder.inspection.diff",
         "ComputationStats": "builder.inspection.stats",
+        "Mesh": "builder.sharding.mesh",
+        "MeshSharding": "builder.sharding.mesh",
         "OpTable": "builder.inspection.table",
+        "Tiling": "builder.sharding.tiling",
+        "parse_tiling": "builder.sharding.tiling",
     }
 
     def __getattr__(name: str) -> object:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_MESHES",
     "NO_TEXTS",
-    "SHARDING_PER_VALUE",
     "Annotations",
     "Meshes",
     "Texts",
@@ -36,9 +35,6 @@ Meshes = Mapping[str, Texts]
 
 NO_MESHES: Final[Meshes] = MappingProxyType({})
 
-SHARDING_PER_VALUE: Final = "#sdy.sharding_per_value<["
-"""How Shardy's sharding of an operation's results begins; it ends with "]>"."""
-
 
 class Annotations(NamedTuple):
     """Attributes of a computation by name, each as the text that it has in MLIR.
@@ -50,6 +46,9 @@ class Annotations(NamedTuple):
             on the parameter; empty if there are none.
         results: for each array of its result, such as `jax.result_info`; empty if there are none.
         meshes: the meshes of devices by the names that shardings call them.
+        result_shardings: for each array of its result how it lies on devices, as text; None where
+            nothing is said, and empty if nothing is said of any. Like aliases it is a fact of the
+            program that is entered here.
 
     Example:
         >>> import builder as xb
@@ -67,16 +66,21 @@ class Annotations(NamedTuple):
     parameters: tuple[Texts, ...] = ()
     results: tuple[Texts, ...] = ()
     meshes: Meshes = NO_MESHES
+    result_shardings: tuple[str | None, ...] = ()
 
 
 def meshes(computation: XlaComputation) -> Meshes:
     """The meshes that a computation names, and those that it applies.
 
     Raises:
-        BuilderError: two of them are called the same and are not the same.
+        BuilderError: two of them are called the same and are not the same; or one of the
+            computations speaks of meshes, and another has GSPMD's tilings.
     """
     found: dict[str, Texts] = {}
+    forms: dict[str, XlaComputation] = {}
     for one in (computation, *computation.called_computations()):
+        if one.sharding_form:
+            forms.setdefault(one.sharding_form, one)
         if one.annotations is None:
             continue
         for name, mesh in one.annotations.meshes.items():
@@ -87,4 +91,12 @@ def meshes(computation: XlaComputation) -> Meshes:
                     f"fix: import programs that are to be one with one mesh",
                     op=computation.name,
                 )
+    if len(forms) > 1:
+        said = "\n".join([f"  {form}, in {one.name!r}" for form, one in forms.items()])
+        raise BuilderError(
+            f"{computation.name}: a program says how arrays are cut up by tilings, to GSPMD, or by "
+            f"the axes of a mesh, to Shardy, and not both, got\n{said}\n"
+            f"fix: mesh.sharding(...).tiling, where the others are tilings",
+            op=computation.name,
+        )
     return found

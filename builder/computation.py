@@ -59,7 +59,9 @@ class XlaComputation:
             of the program that is entered here: where another computation applies this one they
             are not looked at, as XLA does not.
         donors: the other arguments whose memory the program may use.
-        annotations: what a module of another program said for other compilers; None if nothing.
+        annotations: what is said besides, for XLA's partitioner (meshes, the shardings of results)
+            and, by a module of another program, for other compilers; None if nothing.
+        sharding_form: in whose words its shardings are said; "" if it says none, or is imported.
 
     `str(computation)` is its HLO text.
 
@@ -92,6 +94,7 @@ class XlaComputation:
         "plans",
         "program_shape",
         "root",
+        "sharding_form",
         "signature",
     )
 
@@ -106,6 +109,7 @@ class XlaComputation:
         aliases: tuple[InputOutputAlias, ...] = (),
         donors: tuple[BufferDonor, ...] = (),
         annotations: Annotations | None = None,
+        sharding_form: str = "",
     ) -> None:
         self.name = name
         self.ops = ops
@@ -114,6 +118,7 @@ class XlaComputation:
         self.aliases = aliases
         self.donors = donors
         self.annotations = annotations
+        self.sharding_form = sharding_form
         shape = self.program_shape = interned_program_shape(
             tuple([p.attributes.get("shape_with_layout", p.shape) for p in self.parameters]),
             root.shape if result is None else result,

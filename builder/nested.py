@@ -83,6 +83,7 @@ def record_callable(
     *,
     enclosing: XlaBuilder | None = None,
     pass_arguments: bool = True,
+    names: Sequence[str] = (),
 ) -> Recorded:
     """Records `function` called with parameters of these shapes.
 
@@ -93,6 +94,7 @@ def record_callable(
         shapes: the parameters' shapes.
         enclosing: the builder whose values may be captured; None when none may.
         pass_arguments: false to call `function` without arguments all the same.
+        names: of the parameters, all different; the function's own if there are none.
 
     Raises:
         SignatureError: the callable takes another number of arguments.
@@ -103,7 +105,7 @@ def record_callable(
     builder = XlaBuilder(name if isinstance(name, str) and name.isidentifier() else fallback)
     builder.purpose = purpose
     builder.parent = enclosing
-    names = _parameter_names(function, len(shapes))
+    names = names or _parameter_names(function, len(shapes))
     parameters = []
     for number, shape in enumerate(shapes):
         parameters.append(builder.add_parameter(shape, names[number], number))

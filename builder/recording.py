@@ -13,14 +13,14 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from builder.caller import INSIDE
-from builder.errors import BuilderError
+from builder.errors import BuilderError, ShapeInferenceError
 from builder.shape import Shape
-from builder.xla_op import NO_ATTRIBUTES, XlaOp
+from builder.xla_op import NO_ATTRIBUTES, Notes, XlaOp, noted
 
 if TYPE_CHECKING:
     from builder.xla_builder import XlaBuilder
 
-__all__ = ["append", "record", "resolve_builder", "undone_on_error"]
+__all__ = ["append", "notes_around", "record", "resolve_builder", "undone_on_error"]
 
 _new: Final = object.__new__
 
@@ -58,7 +58,8 @@ def record(
     op.operands = operands
     op.attributes = attributes
     op.builder = builder
-    op.notes = builder.current_notes
+    notes = builder.current_notes
+    op.notes = notes if notes is None else notes_around(builder, opcode, shape, notes)
     ops = builder.ops
     op.id = len(ops)
     # The nearest frame outside this package is the user's line. Only the code object and the
@@ -95,7 +96,8 @@ def append(
     op.operands = operands
     op.attributes = attributes
     op.builder = builder
-    op.notes = builder.current_notes
+    notes = builder.current_notes
+    op.notes = notes if notes is None else notes_around(builder, opcode, shape, notes)
     ops = builder.ops
     op.id = len(ops)
     frame: FrameType | None = _getframe(1)
@@ -111,6 +113,45 @@ def append(
         op.lasti = 0
     ops.append(op)
     return op
+
+
+_NO_OPERATIONS: Final = frozenset(("captured", "get_tuple_element", "tuple"))
+"""What takes arrays along and computes none: the sharding of a block goes by if it does not fit."""
+
+
+def notes_around(
+    builder: XlaBuilder, opcode: str, shape: Shape, notes: Notes, *, must_fit: bool = True
+) -> Notes | None:
+    """The notes of an op of this shape that is recorded where these are in force.
+
+    Args:
+        builder, opcode, shape: those of the op.
+        notes: what is in force.
+        must_fit: false to leave out a sharding that does not fit.
+
+    Raises:
+        ShapeInferenceError: the sharding does not fit the shape.
+    """
+    if notes.sharding is None:
+        return notes
+    from builder.sharding.saying import Misfit, name_meshes, sharding_around
+
+    found = sharding_around(notes.sharding, shape)
+    if isinstance(found, Misfit):
+        if must_fit and opcode not in _NO_OPERATIONS:
+            op = _spoken(opcode)
+            raise ShapeInferenceError(
+                f"{op}: {found.rule}\n"
+                f"fix: {found.fix}; or record it outside of the block, or under "
+                f"builder.sharding(None)",
+                op=op,
+                shapes={"result": shape},
+            )
+        found = None
+    if not isinstance(notes.sharding, str):
+        mesh = notes.sharding.mesh
+        name_meshes(builder, opcode, {mesh.name: {"mesh": str(mesh)}})
+    return noted(notes, sharding=found)
 
 
 class undone_on_error:  # noqa: N801  (used as a statement, like contextlib's)

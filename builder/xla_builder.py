@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -29,21 +29,12 @@ from builder.xla_op import Notes, XlaOp, noted
 
 if TYPE_CHECKING:
     from builder.attributes import ChannelHandleLike
+    from builder.sharding.saying import ShardingLike, ShardingTree
 
 __all__ = ["XlaBuilder"]
 
 # What HLO's lexer takes for the name of an attribute; it has no quoted ones.
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_.\-]*"
-
-
-def _is_in_braces(text: str) -> bool:
-    """Whether a text begins with a brace that closes at its very end."""
-    depth = 0
-    for index, character in enumerate(text):
-        depth += (character == "{") - (character == "}")
-        if depth <= 0:
-            return character == "}" and depth == 0 and index == len(text) - 1
-    return False
 
 
 @lru_cache(maxsize=2)
@@ -102,6 +93,7 @@ class XlaBuilder:
         "parameters",
         "parent",
         "purpose",
+        "sharding_form",
     )
 
     def __init__(self, name: str = "computation") -> None:
@@ -130,6 +122,8 @@ class XlaBuilder:
         # module said that it was imported from.
         self.donations: Donations | None = None
         self.annotations: Annotations | None = None
+        # In whose words the shardings of a program are said, of the outermost builder.
+        self.sharding_form = ""
 
     def __repr__(self) -> str:
         state = "built" if self.built else f"{len(self.ops)} ops"
@@ -152,7 +146,12 @@ class XlaBuilder:
             )
 
     def parameter(
-        self, shape: ShapeLike, name: str | None = None, *, number: int | None = None
+        self,
+        shape: ShapeLike,
+        name: str | None = None,
+        *,
+        number: int | None = None,
+        sharding: ShardingTree = None,
     ) -> XlaOp:
         """An argument of the computation.
 
@@ -163,13 +162,19 @@ class XlaBuilder:
             name: its name, by which a compiled computation takes it as well; "p0", "p1", ... when
                 none is given.
             number: its position among the arguments; the next free one when none is given.
+            sharding: how it lies on several devices, as `sharding` takes it; of a tuple one for
+                all of it, or a sequence of one for each element, as they are nested. None for the
+                one of the block that it is recorded in, if any.
 
         Returns:
             The argument's value, of that shape.
 
         Raises:
-            BuilderError: the number or the name is taken already, or the number is negative.
-            ShapeInferenceError: it has a layout with padded dimensions, which XLA lacks.
+            BuilderError: the number or the name is taken already, or the number is negative; or
+                other shardings of the program are in other words.
+            ShapeInferenceError: it has a layout with padded dimensions, which XLA lacks; or the
+                sharding does not fit it.
+            ShapeTextError: the sharding is malformed.
             OperandError: the name is empty.
 
         Example:
@@ -177,6 +182,9 @@ class XlaBuilder:
             >>> b = xb.XlaBuilder()
             >>> b.parameter(xb.f32[2, 3], "x")
             <XlaOp %0 'x' = f32[2,3] parameter()>
+            >>> rows = xb.Mesh({"data": 2}).sharding("data", None)
+            >>> b.parameter(xb.f32[2, 3], "y", sharding=rows).sharding
+            '#sdy.sharding<@mesh, [{"data"}, {}]>'
 
         Operation Semantics: Parameter.
         """
@@ -229,7 +237,35 @@ class XlaBuilder:
                 op="parameter",
                 shapes={label: resolved},
             )
-        return self.add_parameter(resolved, label, int(number))
+        if sharding is None:
+            return self.add_parameter(resolved, label, int(number))
+        text = self._sharding_of_parameter(resolved, sharding)
+        around = self.current_notes
+        self.current_notes = noted(around, sharding=None)
+        try:
+            op = self.add_parameter(resolved, label, int(number))
+        finally:
+            self.current_notes = around
+        op.notes = noted(op.notes, sharding=text)
+        return op
+
+    def _sharding_of_parameter(self, shape: Shape, sharding: Any) -> str:
+        """The text of the sharding that was given with a parameter."""
+        from builder.sharding import saying, texts  # few programs need them
+
+        found, said = saying.shardings_on_leaves("parameter", "sharding", shape, sharding)
+        each = [text for text in found if text is not None]
+        if len(each) < len(found) or not each:
+            raise OperandError(
+                f"parameter: sharding must say of each array of a tuple how it lies on devices, "
+                f"got {shown(sharding)} for {shape}\n"
+                f"fix: '{{replicated}}', or mesh.sharding(), for those that are whole everywhere",
+                op="parameter",
+                shapes={"shape": shape},
+            )
+        for one in said:
+            saying.claim(self, "parameter", one)
+        return texts.joined(each) if isinstance(shape, TupleShape) else each[0]
 
     def add_parameter(self, shape: Shape, name: str, number: int) -> XlaOp:
         """`parameter` where the name and the number are known to be free."""
@@ -567,12 +603,23 @@ class XlaBuilder:
         finally:
             target.current_notes = noted(target.current_notes, frontend_attributes=before)
 
-    @contextmanager
-    def sharding(self, sharding: str | None) -> Iterator[None]:
-        """Ops recorded inside carry this sharding, in XLA's text form; None for none.
+    def sharding(self, sharding: ShardingLike | None) -> AbstractContextManager[None]:
+        """Ops recorded inside carry this sharding, each for its own result; None for none.
+
+        It says how the result of an op lies on the devices of a program that XLA partitions; what
+        is not said XLA works out. Scalars and tokens carry none that cuts up arrays.
+
+        Args:
+            sharding: a tiling in GSPMD's text form (see `parse_tiling`), or a sharding by the axes
+                of a mesh (`Mesh.sharding`), which Shardy partitions by. One program uses one of
+                the two.
 
         Raises:
-            OperandError: not a string in braces. What is inside is left to XLA.
+            OperandError: neither of the two.
+            ShapeTextError: a text that says no tiling.
+            BuilderError: other shardings of the program are in the other words, or another mesh
+                has the name. An op inside whose shape the sharding does not fit raises
+                ShapeInferenceError.
 
         Example:
             >>> import builder as xb
@@ -583,20 +630,52 @@ class XlaBuilder:
             >>> y.sharding
             '{devices=[2,1]<=[2]}'
         """
-        if sharding is not None and not (isinstance(sharding, str) and _is_in_braces(sharding)):
-            raise OperandError(
-                f"sharding: it is a string in braces, in XLA's text form, got {shown(sharding)}\n"
-                f"fix: for instance '{{replicated}}', '{{maximal device=0}}' or "
-                f"'{{devices=[2,1]<=[2]}}'"
-            )
+        # Looked at here and not on entering, where the caller is the code of context managers.
+        self._check_sharding("sharding", sharding)
+        return self._under_sharding(sharding)
+
+    @contextmanager
+    def _under_sharding(self, sharding: ShardingLike | None) -> Iterator[None]:
         target = self.innermost()
-        notes = target.current_notes
-        before = None if notes is None else notes.sharding
-        target.current_notes = noted(notes, sharding=sharding)
+        before = None if target.current_notes is None else target.current_notes.sharding
+        target.current_notes = noted(target.current_notes, sharding=sharding)
         try:
             yield
         finally:
             target.current_notes = noted(target.current_notes, sharding=before)
+
+    def set_sharding(self, sharding: ShardingLike | None) -> None:
+        """Ops recorded from now on carry this sharding; None for none, as at the beginning.
+
+        At the end of a ``with b.sharding(...)`` block the sharding is the one from before it.
+
+        Args:
+            sharding: as `sharding` takes it.
+
+        Raises:
+            OperandError, ShapeTextError, BuilderError: as `sharding`.
+
+        Example:
+            >>> import builder as xb
+            >>> b = xb.XlaBuilder()
+            >>> b.set_sharding(xb.Mesh({"x": 2}).sharding("x"))
+            >>> x = b.parameter(xb.f32[8], "x")
+            >>> b.set_sharding(None)
+            >>> x.sharding, (x + x).sharding
+            ('#sdy.sharding<@mesh, [{"x"}]>', None)
+
+        XlaBuilder's SetSharding, ClearSharding.
+        """
+        self._check_sharding("set_sharding", sharding)
+        target = self.innermost()
+        target.current_notes = noted(target.current_notes, sharding=sharding)
+
+    def _check_sharding(self, op: str, sharding: ShardingLike | None) -> None:
+        """Raises unless a sharding, or None, can be that of ops recorded now."""
+        if sharding is not None:
+            from builder.sharding import saying  # few programs need it
+
+            saying.claim(self.innermost(), op, saying.need_sharding(op, sharding))
 
     def setup_alias(
         self, output_index: Sequence[int], param_number: int, param_index: Sequence[int] = ()
@@ -727,7 +806,11 @@ class XlaBuilder:
         return False
 
     def build(
-        self, root: XlaOp | None = None, *, result: ShapeLike | None = None
+        self,
+        root: XlaOp | None = None,
+        *,
+        result: ShapeLike | None = None,
+        result_sharding: ShardingTree = None,
     ) -> XlaComputation:
         """Ends the recording and gives the computation.
 
@@ -735,13 +818,18 @@ class XlaBuilder:
             root: the op whose value is the result; the last one recorded when none is given.
             result: the root's shape with the layouts in which a compiled computation gives the
                 result, such as "f32[2,3]{0,1}"; None for the default ones.
+            result_sharding: how the result lies on several devices, as `sharding` takes it; of a
+                tuple one for all of it, or a sequence of one, or None, for each element, as they
+                are nested. It holds for the program that is entered by what is built here: XLA
+                does not look at it where another computation applies this one.
 
         Raises:
             BuilderError: built already, nothing recorded, the root is not an op of this builder,
                 or a parameter number is missing.
             ShapeInferenceError: `result` is not the root's shape but for layouts, or has a layout
                 with padded dimensions, which XLA lacks; or the result has no array of the
-                argument's shape where `setup_alias` says.
+                argument's shape where `setup_alias` says; or a sharding does not fit.
+            ShapeTextError, OperandError: `result_sharding` is none, or not nested as the result.
 
         Example:
             >>> import builder as xb
@@ -756,6 +844,14 @@ class XlaBuilder:
             >>> x = b.parameter("f32[2,3]{0,1}", "x")
             >>> b.build(x + x, result="f32[2,3]{0,1}").program_shape
             (x: f32[2,3]{0,1}) -> f32[2,3]{0,1}
+
+            On the devices of a mesh, in rows:
+
+            >>> b = xb.XlaBuilder("double")
+            >>> rows = xb.Mesh({"data": 2}).sharding("data")
+            >>> x = b.parameter("f32[2,3]", "x", sharding=rows)
+            >>> b.build(x + x, result_sharding=rows).annotations.result_shardings
+            ('#sdy.sharding<@mesh, [{"data"}, {}]>',)
         """
         if self.built:
             self.check_open("build")
@@ -800,6 +896,8 @@ class XlaBuilder:
         donations = self.donations
         if donations is not None:
             donations.check_results(root.shape, self.parameters)
+        if result_sharding is not None:
+            self._note_result_shardings(root.shape, result_sharding)
         self.built = True
         self.is_open = False
         return XlaComputation(
@@ -811,4 +909,14 @@ class XlaBuilder:
             aliases=() if donations is None else donations.sorted_aliases(),
             donors=() if donations is None else donations.sorted_donors(),
             annotations=self.annotations,
+            sharding_form=self.sharding_form,
         )
+
+    def _note_result_shardings(self, shape: Shape, sharding: Any) -> None:
+        from builder.sharding import saying  # few programs need it
+
+        found, said = saying.shardings_on_leaves("build", "result_sharding", shape, sharding)
+        for one in said:
+            saying.claim(self, "build", one)
+        given = self.annotations or Annotations()
+        self.annotations = given._replace(result_shardings=tuple(found))

@@ -139,7 +139,8 @@ class XlaOp:
         name: a name for people, or None; parameters have one. May be assigned.
         frontend_attributes: strings by name for compilers downstream, or None.
         sharding: how the result is laid out over devices, or None: in XLA's text form, such as
-            "{replicated}", or in Shardy's, "#sdy.sharding<@mesh, [{"x"}]>".
+            "{replicated}", or in Shardy's, "#sdy.sharding<@mesh, [{"x"}]>". May be assigned, also a
+            `MeshSharding`.
         notes: the last three together, or None: most ops have none of them.
 
     Example:
@@ -191,6 +192,18 @@ class XlaOp:
     @property
     def sharding(self) -> Any:
         return None if self.notes is None else self.notes.sharding
+
+    @sharding.setter
+    def sharding(self, sharding: Any) -> None:
+        text = None
+        if sharding is not None:
+            from builder.sharding import saying  # it builds on this module
+
+            self.builder.check_open("sharding")
+            said = saying.need_sharding("sharding", sharding)
+            text = saying.sharding_on("sharding", "op", self.shape, said)
+            saying.claim(self.builder, "sharding", said)
+        self.notes = noted(self.notes, sharding=text)
 
     @property
     def source(self) -> SourceLocation | None:

@@ -23,7 +23,8 @@ import numpy as np
 from builder.computation import XlaComputation
 from builder.constant import repeats_one
 from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape, Shape, TupleShape, leaves
+from builder.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
+from builder.sharding.texts import joined, leaf_texts, per_value
 from builder.xla_op import NO_ATTRIBUTES, XlaOp, resolve_position
 from lowering.bytecode import (
     HAS_ATTRIBUTES,
@@ -60,6 +61,7 @@ from lowering.rules.registry import (
     Translation,
     Value,
 )
+from lowering.sharding_attributes import SHARDY, sharding_attribute
 from lowering.types import type_text
 
 __all__ = ["Emitter"]
@@ -78,6 +80,12 @@ class _Hole(NamedTuple):
     first_value: int
     terminator: str
     locations: Sequence[Reference] | None
+
+
+def _sharding_of_results(op: XlaOp, count: int) -> dict[str, str]:
+    """The sharding of a tuple, as the operation says it that gives its first arrays."""
+    texts = leaf_texts(op.sharding, leaf_count(op.shape))[:count]
+    return sharding_attribute(per_value(texts[0]) if len(texts) == 1 else joined(texts))
 
 
 class _Definition(NamedTuple):
@@ -505,15 +513,20 @@ class Emitter:
         definition = next(map(self._definitions.get, flatten([result])), None)
         if definition is not None:
             position, name, results, attributes, flags = definition
+            if op.sharding is not None and isinstance(op.shape, TupleShape):
+                annotations |= _sharding_of_results(op, len(results))
             if name == "sdy.sharding_constraint":  # which says it by itself
-                annotations.pop("sdy.sharding", None)
+                annotations.pop(SHARDY, None)
             said = self.writer.dictionary({**(attributes or {}), **annotations})
             self._pieces[position] = self._head(name, results, said, flags)
         self._definitions = None
         return result
 
     def annotations(self, op: XlaOp) -> dict[str, str]:
-        """An op's frontend attributes and sharding as XLA's StableHLO importer takes them."""
+        """An op's frontend attributes and sharding as XLA's StableHLO importer takes them.
+
+        A parameter has none here of the sharding, which each of its arrays says by itself.
+        """
         found: dict[str, str] = {}
         if op.notes is None:
             return found
@@ -521,12 +534,8 @@ class Emitter:
         if frontend_attributes:
             attributes = {name: quoted(value) for name, value in frontend_attributes.items()}
             found["mhlo.frontend_attributes"] = dictionary(attributes)
-        if sharding is not None:
-            text = str(sharding)
-            if text.startswith("#sdy."):
-                found["sdy.sharding"] = text
-            else:
-                found["mhlo.sharding"] = quoted(text)
+        if sharding is not None and op.opcode != "parameter":
+            found.update(sharding_attribute(per_value(sharding)))
         if others is not None:
             found.update(others)
         return found

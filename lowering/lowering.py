@@ -8,7 +8,8 @@ branches) become regions, as StableHLO has them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Final
 
 from jaxlib.mlir import ir
@@ -17,7 +18,8 @@ from builder.aliasing import leaf_indices
 from builder.annotations import NO_TEXTS, meshes
 from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
-from builder.shape import ArrayShape, Shape, TupleShape, leaves
+from builder.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
+from builder.sharding.texts import leaf_texts
 from builder.unique_names import UniqueNames
 from builder.xla_op import XlaOp
 from lowering import rules as rules  # enters the rules of every family
@@ -38,6 +40,7 @@ from lowering.mlir_attributes import (
 )
 from lowering.mlir_context import context_for
 from lowering.module import StablehloModule, read_name
+from lowering.sharding_attributes import sharding_attribute
 from lowering.stream_order import check_order
 from lowering.types import dense_attribute, mlir_type, type_text
 
@@ -231,6 +234,8 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
     if annotations is not None:
         for one, texts in zip(given, annotations.results, strict=False):
             one.update(texts)
+        for one, sharding in zip(given, annotations.result_shardings, strict=False):
+            one.update({} if sharding is None else sharding_attribute(sharding))
     if any(given):
         attributes["res_attrs"] = array(map(dictionary, given))
     if entry:
@@ -264,12 +269,18 @@ def _argument_attributes(
         )
         annotations = emitter.annotations(parameter)
         name = encodable(str(parameter.name)) if entry else ""
-        for path, leaf in parts:
+        if parameter.sharding is None:
+            shardings: Iterable[dict[str, str]] = repeat({})
+        else:
+            each = leaf_texts(parameter.sharding, leaf_count(shape))
+            shardings = map(sharding_attribute, each)
+        for (path, leaf), sharding in zip(parts, shardings, strict=False):
             attributes: dict[str, Attribute] = {}
             if entry:
                 attributes["xlabuilder.name"] = writer.text(name + path)
                 attributes.update(_layout_attributes(leaf))
             attributes.update(annotations)
+            attributes.update(sharding)
             found.append(attributes)
     if computation.annotations is not None:
         for one, texts in zip(found, computation.annotations.parameters, strict=False):

@@ -24,7 +24,7 @@ from lowering.rules.registry import ATTRIBUTES, DIRECT, EXCEPTIONS, RULES
 TESTS = Path(__file__).parent
 FAMILIES = {
     *("elementwise", "reshaping", "indexing", "contraction", "reduction", "linalg"),
-    *("normalization", "random", "control_flow", "collectives", "host", "dynamic"),
+    *("normalization", "random", "control_flow", "collectives", "host", "dynamic", "sharding"),
 }
 # Ops that an emitter deals with before it looks for a rule.
 WITHOUT_RULE = {"parameter"}

@@ -65,12 +65,8 @@ def argument_of(shape: Any) -> Any:
     return np.ones(shape.dimensions, shape.element_type.dtype)
 
 
-def run(computation: Any, platform: str) -> None:
-    """Compiles and executes a computation on as many devices as it asks for."""
-    import jax
-
-    import lowering
-
+def replicas_of(computation: Any) -> int:
+    """On how many devices a computation has to run, by the participants that it names."""
     ops = [o for c in (computation, *computation.called_computations()) for o in c.ops]
     replicas = 1
     for op in ops:
@@ -84,7 +80,31 @@ def run(computation: Any, platform: str) -> None:
             replicas = max(replicas, count)
         if op.opcode == "all_to_all_tuple":
             replicas = max(replicas, len(op.operands))
-    executable = lowering.compile(computation, platform, num_replicas=replicas)
+    return replicas
+
+
+def partitions_of(computation: Any) -> int:
+    """For how many partitions a computation has to be compiled: as many as the tiles of an array
+    that it changes into its parts."""
+    import builder as xb
+
+    calls = [(o.attributes.get("call_target_name", ""), o.sharding) for o in computation.ops]
+    if not any(target.startswith("SPMD") for target, _ in calls):
+        return 1
+    return max(len(xb.parse_tiling(text).devices) for target, text in calls if target == "Sharding")
+
+
+def run(computation: Any, platform: str) -> None:
+    """Compiles and executes a computation on as many devices as it asks for."""
+    import jax
+
+    import lowering
+
+    replicas = replicas_of(computation)
+    ops = [o for c in (computation, *computation.called_computations()) for o in c.ops]
+    executable = lowering.compile(
+        computation, platform, num_replicas=replicas, num_partitions=partitions_of(computation)
+    )
     arguments = [argument_of(p.shape) for p in computation.parameters]
     for op in ops:
         if op.opcode == "infeed":

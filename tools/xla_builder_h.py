@@ -141,12 +141,8 @@ _FUNCTIONS: Final = [
     *_as("b.create_token", "CreateToken"),
     *_same("AfterAll BatchNormTraining BatchNormInference BatchNormGrad GetDimensionSize"),
     *_same("SetDimensionSize RemoveDynamicDimension"),
-    *_as(
-        "custom_call",
-        "ConvertSpmdFullToShardShape ConvertSpmdShardToFullShape",
-        "Calls of the "
-        "targets SPMDFullToShardShape and SPMDShardToFullShape inside b.sharding(...).",
-    ),
+    *_as("spmd_full_to_shard_shape", "ConvertSpmdFullToShardShape", "Of all dimensions at once."),
+    *_as("spmd_shard_to_full_shape", "ConvertSpmdShardToFullShape", "Of all dimensions at once."),
 ]
 
 _OPERATORS: Final = [
@@ -177,7 +173,8 @@ _METHODS: Final = [
     Declared("XlaBuilder", ("XlaBuilder",)),
     Declared("name", ("b.name",)),
     *_as("", "SetOpMetadata SwapOpMetadata SetOneShotOpMetadata ClearOpMetadata", _METADATA),
-    *_as("b.sharding", "SetSharding SwapSharding ClearSharding sharding", "A context manager."),
+    *_as("b.set_sharding", "SetSharding ClearSharding", "None clears it."),
+    *_as("b.sharding", "SwapSharding sharding", "A context manager."),
     *_as("", "SetOriginalValue ClearOriginalValue original_value", _ORIGINAL),
     *_as(
         "b.frontend_attributes",

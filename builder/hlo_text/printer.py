@@ -12,7 +12,8 @@ from typing import Final
 from builder.computation import XlaComputation
 from builder.hlo_text.words import braces, hlo_name, identifier, quoted, with_layout
 from builder.primitive_type import PrimitiveType
-from builder.shape import Shape, intern_array
+from builder.shape import Shape, TupleShape, intern_array
+from builder.sharding.texts import is_shardy, joined, per_value
 from builder.unique_names import UniqueNames
 from builder.xla_op import XlaOp
 
@@ -32,12 +33,14 @@ class ModuleNames:
     """What the computations of a module share.
 
     Attributes:
+        entry: the computation that the module is entered by.
         metadata: whether names and source lines are written.
         names: of each computation.
         combiners: the texts of computations of our own, by name.
     """
 
     def __init__(self, entry: XlaComputation, metadata: bool) -> None:
+        self.entry = entry
         self.metadata = metadata
         self.unique = UniqueNames()
         self.names = {
@@ -69,6 +72,7 @@ class Printer:
 
     Attributes:
         own: the texts of computations of the library's own that it applies; they stand before it.
+        result_shardings: of the entry, for each array of the result; empty if nothing is said.
     """
 
     def __init__(self, computation: XlaComputation, module: ModuleNames) -> None:
@@ -78,6 +82,10 @@ class Printer:
         self.unique = UniqueNames()
         self.op_names: list[str] = []
         self.own: list[str] = []
+        said = computation.annotations if computation is module.entry else None
+        self.result_shardings = () if said is None else said.result_shardings
+        if self.result_shardings and computation.root.sharding in self._as_the_root_says():
+            self.result_shardings = ()
 
     def text(self) -> str:
         computation = self.computation
@@ -86,6 +94,8 @@ class Printer:
         inputs = ", ".join(f"{self.op_names[p.id]}: {p.shape}" for p in computation.parameters)
         for op in computation.ops:
             self.instruction(op)
+        if self.result_shardings:
+            self._results(computation.root)
         head = f"%{self.module.names[computation]} ({inputs}) -> {computation.root.shape} {{"
         return "\n".join([head, *self.lines, "}"]) + "\n"
 
@@ -127,7 +137,8 @@ class Printer:
         if rule is not None:
             opcode, operands, rest = rule(self, op, opcode, operands)
         rest += self.annotations(op)
-        root = "ROOT " if op is self.computation.root else ""
+        is_root = op is self.computation.root and not self.result_shardings
+        root = "ROOT " if is_root else ""
         shape = op.attributes.get("shape_with_layout", op.shape)
         self.line(self.op_names[op.id], shape, opcode, operands, rest, root)
 
@@ -135,10 +146,12 @@ class Printer:
         text = ""
         attributes = op.frontend_attributes
         if op.sharding is not None:
-            if str(op.sharding).startswith("#sdy."):  # which HLO has no words for
-                attributes = {**(attributes or {}), "xla.sdy.sharding": str(op.sharding)}
+            said = str(op.sharding)
+            if is_shardy(said):  # which HLO has no words for
+                said = said if op.opcode == "parameter" else per_value(said)
+                attributes = {**(attributes or {}), "xla.sdy.sharding": said}
             else:
-                text += f", sharding={op.sharding}"
+                text += f", sharding={said}"
         if op.opcode in FRONTEND_ATTRIBUTES:
             attributes = {**(attributes or {}), **FRONTEND_ATTRIBUTES[op.opcode](op)}
         if attributes:
@@ -154,6 +167,62 @@ class Printer:
             if parts:
                 text += f", metadata={{{' '.join(parts)}}}"
         return text
+
+    def _as_the_root_says(self) -> tuple[str, ...]:
+        """The shardings of the root that say those of the result: in HLO the one is the other."""
+        texts = [text for text in self.result_shardings if text is not None]
+        if len(texts) < len(self.result_shardings) or any(map(is_shardy, texts)):
+            return ()
+        return (texts[0] if len(texts) == 1 else joined(texts), joined(texts))
+
+    def _results(self, root: XlaOp) -> None:
+        """Writes the result once more, with its shardings: an instruction of its own says them, as
+        the root may say another.
+
+        As XLA writes it: a tuple of the arrays, or a reshape of the only one, with GSPMD's; of
+        Shardy's there are calls that its importer knows.
+        """
+        shardings = iter(self.result_shardings)
+        # Tuples may be nested deep: each waits with its elements, whose references are on `done`.
+        waiting: list[tuple[Shape, str, bool]] = [(root.shape, self.operand(root), False)]
+        done: list[str] = []
+        said: list[str] = []
+        while waiting:
+            shape, reference, is_open = waiting.pop()
+            if not isinstance(shape, TupleShape):
+                sharding = next(shardings)
+                is_shardys = sharding is not None and is_shardy(sharding)
+                said.append("{replicated}" if sharding is None or is_shardys else sharding)
+                if sharding is not None and is_shardys:
+                    attributes = f"xla.sdy.sharding={quoted(per_value(sharding))}"
+                    reference = self.helper(
+                        *(root, "result", shape, "custom-call", reference),
+                        ', custom_call_target="xla.sdy.FuncResultSharding", '
+                        "custom_call_has_side_effect=true, "
+                        f"frontend_attributes={{{attributes}}}",
+                    )
+                done.append(reference)
+            elif is_open:
+                count = len(shape.elements)
+                elements = done[len(done) - count :]
+                del done[len(done) - count :]
+                done.append(self.helper(root, "result", shape, "tuple", ", ".join(elements)))
+            else:
+                waiting.append((shape, reference, True))
+                parts = []
+                for number, element in enumerate(shape.elements):
+                    index = f", index={number}"
+                    part = self.helper(
+                        root, "element", element, "get-tuple-element", reference, index
+                    )
+                    parts.append((element, part, False))
+                waiting += reversed(parts)
+        rest = ""
+        if any(one is not None and not is_shardy(one) for one in self.result_shardings):
+            rest = f", sharding={joined(said) if isinstance(root.shape, TupleShape) else said[0]}"
+        if not isinstance(root.shape, TupleShape):
+            self.helper(root, "result", root.shape, "reshape", done[0])
+        self.lines[-1] = self.lines[-1].replace("  %", "  ROOT %", 1) + rest
 
     def helper(
         self, op: XlaOp, suffix: str, shape: Shape, opcode: str, operands: str, rest: str = ""

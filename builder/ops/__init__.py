@@ -18,6 +18,7 @@ from builder.ops import (
     random as random,
     reduction as reduction,
     reshaping as reshaping,
+    sharding as sharding,
     sources as sources,
 )
 from builder.ops.elementwise.binary import right_shift_operator

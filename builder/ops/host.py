@@ -112,7 +112,7 @@ def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
     if notes is None or notes.sharding is None:
         return
     sharding = notes.sharding
-    text = sharding.replace(" ", "")
+    text = (sharding if isinstance(sharding, str) else sharding.tiling).replace(" ", "")
     if text == "{replicated}":
         Check(op).fail(
             "an infeed can't be replicated, got sharding {replicated}",

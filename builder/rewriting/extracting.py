@@ -61,7 +61,10 @@ def extract(
             values[key] = copied(op, inside, builder, op.attributes)
     if computation.annotations is not None:
         # Of arguments and results there are others now.
-        builder.annotations = computation.annotations._replace(parameters=(), results=())
+        builder.annotations = computation.annotations._replace(
+            parameters=(), results=(), result_shardings=()
+        )
+    builder.sharding_form = computation.sharding_form
     results = [values[op.id] for op in wanted]
     return builder.build(results[0] if type(ops) is XlaOp else tuple_of(builder, results))
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from builder.annotations import Annotations
 from builder.computation import XlaComputation
-from builder.errors import BuilderError, OperandError, SignatureError, shown
+from builder.errors import OperandError, SignatureError, shown
 from builder.ops.operands import need_ops
-from builder.recording import resolve_builder
+from builder.recording import notes_around, resolve_builder
 from builder.rewriting.copying import copied, merged
 from builder.shape_inference import control_flow
 from builder.xla_builder import XlaBuilder
@@ -21,9 +20,10 @@ def inline(computation: XlaComputation, *operands: XlaOp) -> XlaOp:
     All ops of the computation are recorded but its parameters, in whose places the operands stand:
     those too that its root does not need, as they are lowered too (XLA leaves out what has no
     effect). They keep their names and source lines; they carry the frontend attributes and the
-    sharding of the blocks around, as far as they have none of their own. Attributes and the
-    computations that they apply are shared. The layouts in which the computation takes and gives
-    arrays count no more: these are facts of an entry.
+    sharding of the blocks around, as far as they have none of their own and it fits them.
+    Attributes and the computations that they apply are shared. The layouts in which the computation
+    takes and gives arrays count no more, nor do the shardings of its parameters and its result:
+    these are facts of an entry.
 
     Args:
         computation: an XlaComputation. (One without parameters has no operand to find the builder
@@ -67,7 +67,16 @@ def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: X
         )
     _check(computation, operands)
     arguments = [builder.adopt("inline", operand) for operand in operands]
-    _name_meshes(computation, builder)
+    if computation.annotations is not None and computation.annotations.meshes:
+        from builder.sharding.saying import name_meshes  # few programs need it
+
+        name_meshes(builder, "inline", computation.annotations.meshes, computation.name)
+    if computation.sharding_form:
+        from builder.sharding.saying import claim_form
+
+        form = computation.sharding_form
+        got = f"{form}, of {computation.name!r}"
+        claim_form(builder, "inline", form, got, f"the shardings of {computation.name!r} otherwise")
     around = builder.current_notes
     values: list[XlaOp] = []  # by the numbers of the ops
     for op in computation.ops:
@@ -77,31 +86,10 @@ def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: X
         inside = tuple([values[operand.id] for operand in op.operands])
         new = copied(op, inside, builder, op.attributes)
         if around is not None:
-            new.notes = merged(op.notes, around)
+            given = notes_around(builder, op.opcode, op.shape, around, must_fit=False)
+            new.notes = merged(op.notes, given)
         values.append(new)
     return values[computation.root.id]
-
-
-def _name_meshes(computation: XlaComputation, builder: XlaBuilder) -> None:
-    """Tells the builder the meshes that the shardings of the ops name.
-
-    Raises:
-        BuilderError: it has another mesh of the same name.
-    """
-    if computation.annotations is None or not computation.annotations.meshes:
-        return
-    said = builder.annotations or Annotations()
-    both = dict(said.meshes)
-    for name, mesh in computation.annotations.meshes.items():
-        if both.setdefault(name, mesh) != mesh:
-            raise BuilderError(
-                f"inline: {computation.name!r} names another mesh {name!r} than builder "
-                f"{builder.name!r}, got\n"
-                f"  {both[name]['mesh']}\n  {mesh['mesh']}, in {computation.name!r}\n"
-                f"fix: import programs that are to be one with one mesh",
-                op="inline",
-            )
-    builder.annotations = said._replace(meshes=both)
 
 
 def _check(computation: XlaComputation, operands: tuple[XlaOp, ...]) -> None:

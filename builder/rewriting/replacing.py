@@ -104,6 +104,9 @@ class _Rewriter:
         function = self.function
         builder = XlaBuilder(computation.name)
         builder.purpose = computation.root.builder.purpose
+        # From the beginning, as what the function records may add to them.
+        builder.annotations = computation.annotations
+        builder.sharding_form = computation.sharding_form
         is_changed = False
         values: list[XlaOp] = []  # by the numbers of the old ops
         ops, parameters = builder.ops, builder.parameters
@@ -143,7 +146,6 @@ class _Rewriter:
                 )
             is_changed = is_changed or len(ops) != begin + 1
             values.append(found)
-        builder.annotations = computation.annotations
         for alias in computation.aliases:
             builder.setup_alias(*alias)
         for donor in computation.donors:

@@ -19,6 +19,7 @@ from lowering.importer import (
     random as random,
     reduction as reduction,
     reshaping as reshaping,
+    sharding as sharding,
 )
 from lowering.importer.importing import to_computation as to_computation
 

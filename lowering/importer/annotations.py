@@ -15,23 +15,24 @@ from jaxlib.mlir import ir
 
 from builder.annotations import NO_MESHES, NO_TEXTS, Annotations, Texts
 from builder.shape import ArrayShape, ProgramShape, Shape, leaves
+from builder.sharding.texts import is_shardy, joined, leaf_texts
 from builder.xla_op import XlaOp, noted
 from lowering.donations import ALIASING, DONOR
 from lowering.entry_layouts import LAYOUT_MODE
 from lowering.errors import LoweringError
 from lowering.importer.tables import Tables
+from lowering.sharding_attributes import GSPMD, SHARDINGS, SHARDY
 from lowering.types import attribute_text
 
 __all__ = [
-    "SHARDINGS",
     "annotate",
     "annotations_of",
     "argument_attributes",
     "foreign_names",
     "has_foreign",
+    "of_all_leaves",
 ]
 
-SHARDINGS: Final = ("mhlo.sharding", "sdy.sharding")
 _FRONTEND: Final = "mhlo.frontend_attributes"
 
 _MANDATORY: Final = {
@@ -103,8 +104,7 @@ def annotate(
         if name in SHARDINGS:
             if "sharding" in changes:
                 raise LoweringError(f"it has two shardings, {' and '.join(SHARDINGS)}")
-            # GSPMD's is text, Shardy's an attribute.
-            changes["sharding"] = attribute_text(attribute) or str(attribute)
+            changes["sharding"] = _sharding_text(attribute)
         elif name == _FRONTEND and _are_texts(attribute):
             changes["frontend_attributes"] = tables.value(attribute)
         else:
@@ -113,6 +113,35 @@ def annotate(
         changes["others"] = others
     if changes:
         op.notes = noted(op.notes, **changes)
+
+
+def _sharding_text(attribute: ir.Attribute | str) -> str:
+    """GSPMD's is text, Shardy's an attribute; of one value it is that of the value."""
+    text = attribute if isinstance(attribute, str) else attribute_text(attribute) or str(attribute)
+    each = leaf_texts(text, 1) if is_shardy(text) else [text]
+    return each[0] if len(each) == 1 else text
+
+
+def of_all_leaves(said: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """What is said of the arrays of a tuple, as it is said of the tuple; None where it can't be.
+
+    Args:
+        said: of each array the attributes that an op can carry.
+    """
+    first = dict(said[0])
+    if len(said) == 1:
+        return first
+    shardings = [[one[name] for name in SHARDINGS if name in one] for one in said]
+    others = [{n: one[n] for n in one if n not in SHARDINGS} for one in said]
+    if any(one != others[0] for one in others):
+        return None
+    if not any(shardings):
+        return first
+    texts = [_sharding_text(each[0]) for each in shardings if len(each) == 1]
+    if len(texts) < len(said) or len({is_shardy(text) for text in texts}) > 1:
+        return None
+    name = SHARDY if is_shardy(texts[0]) else GSPMD
+    return {**others[0], name: joined(texts)}
 
 
 def _are_texts(attribute: ir.Attribute) -> bool:
@@ -162,6 +191,12 @@ def _leaf_texts(attributes: Mapping[str, Any], leaf: Shape) -> Texts:
     return _texts(attributes, known)
 
 
+def _only_sharding(said: Mapping[str, Any]) -> str | None:
+    """The sharding among the attributes of a result; None if there is none, or there are two."""
+    found = [said[name] for name in SHARDINGS if name in said]
+    return _sharding_text(found[0]) if len(found) == 1 else None
+
+
 def annotations_of(
     function: ir.Operation,
     shape: ProgramShape,
@@ -185,7 +220,12 @@ def annotations_of(
     ]
     outputs = list(leaves(shape.result))
     of_results = argument_attributes(function, "res_attrs", len(outputs))
-    results = [_leaf_texts(*pair) for pair in zip(of_results, outputs, strict=True)]
+    shardings = tuple(map(_only_sharding, of_results))
+    rest = [
+        {n: one[n] for n in one if sharding is None or n not in SHARDINGS}
+        for one, sharding in zip(of_results, shardings, strict=True)
+    ]
+    results = [_leaf_texts(*pair) for pair in zip(rest, outputs, strict=True)]
     meshes: dict[str, Texts] = {}
     if module is not None:
         for view in module.body.operations:
@@ -199,5 +239,6 @@ def annotations_of(
         parameters=tuple(parameters) if any(parameters) else (),
         results=tuple(results) if any(results) else (),
         meshes=meshes or NO_MESHES,
+        result_shardings=shardings if any(shardings) else (),
     )
     return found if any(found) else None

@@ -9,12 +9,11 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 import builder as xb
-from builder.annotations import SHARDING_PER_VALUE
 from builder.attributes import ChannelHandle, ChannelType
 from builder.attributes.host import CustomCallApiVersion, OutputOperandAliasing
 from builder.layout.description import Layout
 from builder.shape import ArrayShape, Shape, TupleShape
-from builder.xla_op import XlaOp, noted
+from builder.xla_op import XlaOp
 from lowering.host_calls import PYTHON_CALL
 from lowering.importer.registry import PLAIN, Imported, importer
 from lowering.importer.scope import Scope, closed, failure, opened
@@ -129,18 +128,6 @@ def recv(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Import
 
 _ENCODED: Final = "mhlo.attributes"
 """What a custom call carries that stands for an operation of CHLO, whose name it calls."""
-
-
-@importer("sdy.sharding_constraint")
-def sharding_constraint(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """What XLA makes of it: a call that gives its operand, with the sharding."""
-    if "sdy.sharding" in operation.attributes:
-        raise failure(operation, "it has a sharding besides the one that it is about")
-    found = xb.custom_call("Sharding", operands, operands[0].shape)
-    text = str(operation.attributes["sharding"])
-    per_value = f"{SHARDING_PER_VALUE}{text.removeprefix('#sdy.sharding')}]>"
-    found.notes = noted(found.notes, sharding=per_value)
-    return found
 
 
 @importer("stablehlo.custom_call")

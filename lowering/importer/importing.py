@@ -17,7 +17,12 @@ from builder.unique_names import UniqueNames
 from builder.xla_op import XlaOp
 from lowering.donations import ALIASING, is_donated
 from lowering.errors import LoweringError
-from lowering.importer.annotations import annotate, annotations_of, argument_attributes
+from lowering.importer.annotations import (
+    annotate,
+    annotations_of,
+    argument_attributes,
+    of_all_leaves,
+)
 from lowering.importer.bodies import Body, Holder
 from lowering.importer.collector import collector_paused
 from lowering.importer.outline import Outline
@@ -348,13 +353,13 @@ def _entry(
         scope.values.update(enumerate((leaf for leaf, _ in inside), len(scope.values)))
         if inside:
             scope.placed(begin, scope.tables.argument_place(body, inside[0][1]))
-            # What was noted on a parameter was noted on each of its leaves.
+            # What was noted on a parameter was noted on each of its leaves, or for each of them.
             of_leaves = said[len(known) : len(known) + len(inside)]
             noted = [{n: one[n] for n in one if n in _NOTED} for one in of_leaves]
-            is_shared = all(one == noted[0] for one in noted)
-            known += [_NOTED if is_shared else frozenset()] * len(inside)
-            if is_shared:
-                _annotate_parameter(scope, function, whole, noted[0])
+            shared = of_all_leaves(noted)
+            known += [frozenset() if shared is None else _NOTED] * len(inside)
+            if shared is not None:
+                _annotate_parameter(scope, function, whole, shared)
     returned = scope.record(body)
     _set_up_donations(scope, function, shape, said)
     scope.builder.annotations = annotations_of(function, shape, said, known, module.module)

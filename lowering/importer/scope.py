@@ -19,10 +19,11 @@ from builder.shape import ArrayShape, Shape, TokenShape, TupleShape
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 from lowering.errors import LoweringError, recorded_at
-from lowering.importer.annotations import SHARDINGS, annotate, foreign_names, has_foreign
+from lowering.importer.annotations import annotate, foreign_names, has_foreign
 from lowering.importer.bodies import Body
 from lowering.importer.registry import Imported, Value
 from lowering.importer.tables import Place, T, Tables
+from lowering.sharding_attributes import SHARDINGS
 
 __all__ = ["Scope", "closed", "failure", "opened", "unknown"]
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from jaxlib.mlir import ir
 
-from builder.annotations import SHARDING_PER_VALUE
 from builder.attributes import CustomCallApiVersion
 from builder.attributes.host import ffi_dictionary
 from builder.errors import shown
 from builder.shape import ArrayShape, Shape, TokenShape, TupleShape, leaf_count, leaves
+from builder.sharding.texts import is_shardy
 from builder.xla_op import XlaOp
 from lowering.custom_calls import is_read_by_xla
 from lowering.errors import LoweringError
@@ -20,6 +20,7 @@ from lowering.mlir_attributes import array, i32, quoted, symbol, truth
 from lowering.mlir_context import shared_context
 from lowering.rules.orders import layouts_text, need_orders, order_text
 from lowering.rules.registry import DIRECT, Value, rule
+from lowering.rules.sharding import sharding_constraint
 from lowering.types import type_text
 
 if TYPE_CHECKING:
@@ -113,12 +114,9 @@ def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     given = op.attributes
     if not given["call_target_name"]:
         raise _error(op, "has an empty name, which MLIR can't say", "name a function")
-    sharding = str(op.sharding)
-    if given["call_target_name"] == "Sharding" and sharding.startswith(SHARDING_PER_VALUE):
-        constraint = f"#sdy.sharding{sharding[len(SHARDING_PER_VALUE) : -2]}"
-        return ctx.value(
-            "sdy.sharding_constraint", op.shape, flatten(operands), {"sharding": constraint}
-        )
+    is_one = given["call_target_name"] == "Sharding" and not isinstance(op.shape, TupleShape)
+    if is_one and is_shardy(op.sharding or ""):
+        return sharding_constraint(ctx, op, operands)
     version = given["api_version"]
     attributes = {
         "call_target_name": quoted(given["call_target_name"]),

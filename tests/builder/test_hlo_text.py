@@ -151,7 +151,7 @@ def test_strings_are_escaped() -> None:
     "sharding",
     [
         *("{replicated}", "{maximal device=0}", "{devices=[2,1]<=[2]}"),
-        *("{{replicated}, {manual}}", "{}", "{devices=[2,1]0,1 metadata={op_name='a'}}"),
+        *("{manual}", "{devices=[2,1]0,1 metadata={op_name='a'}}"),
     ],
 )
 def test_shardings(sharding: str) -> None:
@@ -172,10 +172,13 @@ def test_shardings(sharding: str) -> None:
 )
 def test_what_is_no_sharding(sharding: Any) -> None:
     b = xb.XlaBuilder("sharding")
-    wanted = re.escape(f"sharding: it is a string in braces, in XLA's text form, got {sharding!r}")
-    with pytest.raises(xb.OperandError, match=wanted) as caught, b.sharding(sharding):
+    wanted, error = "sharding: tiling text: expected ", xb.ShapeTextError
+    if not isinstance(sharding, str):
+        wanted = "sharding: sharding must be the text of a tiling or an xb.MeshSharding, got "
+        wanted, error = wanted + repr(sharding), xb.OperandError
+    with pytest.raises(error, match=re.escape(wanted)) as caught, b.sharding(sharding):
         pass
-    assert "{devices=[2,1]<=[2]}" in str(caught.value)
+    assert "fix: for instance '{replicated}', '{devices=[2,1]<=[2]}'" in str(caught.value)
 
 
 # Constants.

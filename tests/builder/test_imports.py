@@ -26,6 +26,7 @@ LAYERS = [
     ("shape",),
     ("program_layouts",),
     ("layout.indexing", "layout.packing", "layout.drawing"),
+    ("sharding", "sharding.tiling", "sharding.mesh", "sharding.texts"),
     ("shape_inference", "broadcasting", "attributes"),
     ("ops",),
     ("rewriting", "inspection"),

@@ -26,6 +26,9 @@ def converted_here(monkeypatch):
 WRITTEN_OTHERWISE = {
     "all_to_all": "HLO's gives its blocks where they were; what moves them comes back as ops",
     "broadcast_in_dim": "HLO's broadcasts no dimension of size 1: a reshape takes it away before",
+    "spmd_full_to_shard_shape": "the sharding of HLO's root is that of the result, too",
+    "spmd_shard_to_full_shape": "the sharding of HLO's root is that of the result, too",
+    "with_sharding": "Shardy's words are frontend attributes there, and stay such",
 }
 
 

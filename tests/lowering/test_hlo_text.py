@@ -239,6 +239,7 @@ def is_nan(x: np.ndarray) -> np.ndarray:
         return x != x
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_constants_keep_every_bit(t: PrimitiveType) -> None:
     """Signalling NaNs, payloads, signs of zeros and of NaNs, in both texts."""
@@ -316,6 +317,7 @@ MADE_QUIET = {xb.f8e3m4, xb.f8e4m3, xb.f8e5m2, xb.bf16}
 COPYING = {"reverse", "slice", "concatenate", "pad", "select"}
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_what_moves_bits_changes_none(t: PrimitiveType) -> None:
     x = patterns(t)

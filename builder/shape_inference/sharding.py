@@ -1,0 +1,87 @@
+"""How arrays lie on several devices: what XLA's partitioner is told in the middle of a program.
+
+Not in Operation Semantics; xla_builder.h has ConvertSpmdFullToShardShape and
+ConvertSpmdShardToFullShape.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from builder.shape import ArrayShape, Shape
+from builder.shape_inference.check import Check
+from builder.shape_inference.control_flow import same_shape
+
+if TYPE_CHECKING:
+    from builder.sharding.saying import ShardingLike
+
+__all__ = ["spmd_full_to_shard_shape", "spmd_shard_to_full_shape", "with_sharding"]
+
+
+def with_sharding(operand: Shape, sharding: ShardingLike) -> ArrayShape:
+    """Shape of an array of which it is said how it lies on devices: its own.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.shape_inference.sharding.with_sharding(xb.f32[8, 2], "{devices=[2,1]<=[2]}")
+        f32[8,2]
+    """
+    from builder.sharding.saying import need_sharding, sharding_on  # few programs need it
+
+    array = Check("with_sharding", operand=operand).array("operand")
+    sharding_on("with_sharding", "operand", array, need_sharding("with_sharding", sharding))
+    return array
+
+
+def spmd_full_to_shard_shape(operand: Shape, sharding: ShardingLike) -> ArrayShape:
+    """Shape of each device's part of an array.
+
+    Example:
+        >>> import builder as xb
+        >>> tiling = "{devices=[2,1]<=[2]}"
+        >>> xb.shape_inference.sharding.spmd_full_to_shard_shape(xb.f32[8, 2], tiling)
+        f32[4,2]
+    """
+    check = Check("spmd_full_to_shard_shape", operand=operand)
+    return _shard_shape(check, check.array("operand"), sharding)
+
+
+def spmd_shard_to_full_shape(
+    operand: Shape, full_shape: Shape, sharding: ShardingLike
+) -> ArrayShape:
+    """Shape of the array whose parts the devices have.
+
+    Example:
+        >>> import builder as xb
+        >>> tiling = "{devices=[2,1]<=[2]}"
+        >>> xb.shape_inference.sharding.spmd_shard_to_full_shape(xb.f32[4, 2], xb.f32[8, 2], tiling)
+        f32[8,2]
+    """
+    check = Check("spmd_shard_to_full_shape", operand=operand, full_shape=full_shape)
+    check.array("operand")
+    full = check.array("full_shape").with_layout(None)
+    part = _shard_shape(check, full, sharding)
+    if not same_shape(operand, part):
+        check.fail(f"the operand must be one device's part of the whole, {part}, got {operand}")
+    return full
+
+
+def _shard_shape(check: Check, full: ArrayShape, sharding: ShardingLike) -> ArrayShape:
+    """The shape of the parts, of which each device has one that is as large as the others."""
+    from builder.sharding.saying import tiling_of_whole  # few programs need it
+
+    tiling = tiling_of_whole(check.op, full, sharding)
+    for number, count in enumerate(tiling.tiles[: full.rank]):
+        if full.dynamic_dimensions[number] and count > 1:
+            check.fail(
+                f"a dynamic dimension can't be cut up, got {count} tiles for {full}",
+                dimension=number,
+            )
+        if full.dimensions[number] % count:
+            check.fail(
+                f"each size must be divisible by its number of tiles, since all parts are of one "
+                f"shape, got {count} for size {full.dimensions[number]}",
+                fix="fill the array up with xb.pad first",
+                dimension=number,
+            )
+    return tiling.shard_shape(full)

@@ -1,0 +1,22 @@
+"""How arrays lie on several devices, out of Shardy's dialect."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+import builder as xb
+from builder.xla_op import XlaOp, noted
+from lowering.importer.registry import importer
+from lowering.importer.scope import Scope, failure
+
+__all__: list[str] = []
+
+
+@importer("sdy.sharding_constraint")
+def sharding_constraint(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """What XLA makes of it: a call that gives its operand, with the sharding."""
+    if "sdy.sharding" in operation.attributes:
+        raise failure(operation, "it has a sharding besides the one that it is about")
+    found = xb.custom_call("Sharding", operands, operands[0].shape)
+    found.notes = noted(found.notes, sharding=str(operation.attributes["sharding"]))
+    return found

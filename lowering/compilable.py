@@ -39,6 +39,9 @@ _FOREIGN: Final = frozenset(
 _CONTROL: Final = frozenset(f"stablehlo.{name}" for name in ("while", "if", "case"))
 """Operations whose computations are of any kind."""
 
+_IN_PARTS: Final = frozenset(("sdy.manual_computation", "sdy.named_computation"))
+"""Operations of Shardy that hold a part of the program, with operations of all kinds."""
+
 _APPLYING: Final = _REDUCERS | _CONTROL | {"stablehlo.map", "stablehlo.sort"}
 """Operations that apply computations, as far as one of these may stand in another."""
 
@@ -250,7 +253,7 @@ def _region_around(operation: ir.Operation) -> str | None:
     """The op whose scalar computation an operation stands in, or None."""
     parent = operation.parent
     while parent is not None and parent.name != "func.func":
-        if parent.name not in _CONTROL:
+        if parent.name not in _CONTROL and parent.name not in _IN_PARTS:
             return str(parent.name)
         parent = parent.parent
     return None

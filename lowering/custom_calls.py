@@ -13,9 +13,10 @@ from jaxlib.mlir import ir
 from builder.errors import OperandError, shown
 from lowering import jaxlib_api
 from lowering.errors import CompileError, recorded_at
+from lowering.reading.bytecode_tables import words_in
 from lowering.types import attribute_text
 
-__all__ = ["check_registered", "is_read_by_xla", "register_custom_call_target"]
+__all__ = ["check_registered", "failing_calls", "is_read_by_xla", "register_custom_call_target"]
 
 _APIS: Final = {"untyped": 0, "typed": 1}
 
@@ -146,6 +147,12 @@ _UNTYPED: Final = re.compile(
 )
 
 
+def unregistered(report: str) -> str | None:
+    """The target of a custom call that XLA's report says is not registered; None if it doesn't."""
+    found = _TYPED.search(report) or _UNTYPED.search(report)
+    return None if found is None else found[1]
+
+
 def check_registered(report: str, computation: str, platform: str, module: ir.Operation) -> None:
     """Raises CompileError if XLA's report is that a custom call's target is not registered.
 
@@ -174,6 +181,10 @@ def check_registered(report: str, computation: str, platform: str, module: ir.Op
     if known:
         api = "API_VERSION_TYPED_FFI" if untyped else "API_VERSION_ORIGINAL"
         fix = f"say api_version={api!r} in custom_call"
+    elsewhere = [where for where, kept in _KEPT if kept == name and where != platform]
+    if elsewhere and not known:
+        reason += f", but for {elsewhere[0]}"
+        fix = f"compile for {elsewhere[0]!r}, or register a function for {platform!r} too"
     raise CompileError(
         f"compile: {computation}: custom_call of {name!r}{_place(module, name)}: {reason}\n"
         f"fix: {fix}",
@@ -197,3 +208,34 @@ def _place(module: ir.Operation, name: str) -> str:
 
     module.walk(note)
     return found[0].rstrip(",") if found else ""
+
+
+def failing_calls(module: ir.Operation, code: bytes, platform: str) -> tuple[str, ...]:
+    """The calls of functions registered here that can report an error, for messages.
+
+    Args:
+        module: the module's operation.
+        code: its bytecode, which tells sooner whether there is a custom call.
+        platform: "cpu", "gpu", "tpu".
+
+    Returns:
+        For each function and line the name, and where the call was recorded.
+    """
+    if b"custom_call\0" not in words_in(code):
+        return ()
+    found: dict[str, None] = {}
+
+    def note(operation: ir.Operation) -> ir.WalkResult:
+        if operation.name == "stablehlo.custom_call":
+            attributes = operation.attributes
+            name = attribute_text(attributes["call_target_name"])
+            # The document's form, which is meant where nothing is said, reports nothing.
+            reports = (
+                "api_version" in attributes and ir.IntegerAttr(attributes["api_version"]).value > 1
+            )
+            if reports and (platform, name) in _KEPT:
+                found[f"{shown(name)}{recorded_at(operation.location).rstrip(',')}"] = None
+        return ir.WalkResult.ADVANCE
+
+    module.walk(note)
+    return tuple(found)

@@ -26,6 +26,7 @@ from lowering import jaxlib_api
 from lowering.errors import CompileError
 from lowering.flattening import leaf_paths
 from lowering.pjrt import Target, sharding_of
+from lowering.reading.bytecode_tables import words_in
 from lowering.types import attribute_text
 
 __all__ = [
@@ -95,7 +96,7 @@ def asked_layouts(
             device can't have.
     """
     # Looked for in the bytes: a program may have thousands of arguments.
-    if LAYOUT_MODE.encode() not in code:
+    if LAYOUT_MODE.encode() not in words_in(code):
         return None
     (function,) = [one for one in module.regions[0].blocks[0].operations if _is_main(one)]
     asked = []

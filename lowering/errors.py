@@ -58,7 +58,7 @@ class LoweringError(_DetailedError, ValueError):
 class ModuleFileError(_DetailedError, ValueError):
     """A module can't be read from a file or from bytes, or not be written to a file.
 
-    `op` is "load" or "save".
+    An executable, likewise. `op` is "load", "save" or "load_executable".
 
     Attributes:
         path: the file, or None for bytes and text in memory.

@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import jax
 import numpy as np
@@ -41,7 +41,10 @@ __all__ = [
     "guarded",
     "python_callback",
     "raise_failure",
+    "shared_failure",
 ]
+
+R = TypeVar("R")
 
 PYTHON_CALL: Final = "xlabuilder.python_call"
 """The target of custom calls that stand for calls of Python functions."""
@@ -165,13 +168,27 @@ class SharedFailure:
         waits: how long the devices have waited for values that they read.
     """
 
-    __slots__ = ("calls", "error", "lock", "waits")
+    __slots__ = ("calls", "error", "lock", "running", "waits")
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
         self.calls = 0
         self.lock = threading.Lock()
+        self.running = threading.Lock()
         self.waits = Waits()
+
+    def carried(self, run: Callable[[], R]) -> R:
+        """What `run` gives, which runs the program to its end; raises what went wrong in it.
+
+        One run at a time, whose failure it is.
+        """
+        with self.running:
+            try:
+                return run()
+            finally:
+                failed = self.taken()
+                if failed is not None:
+                    raise failed from failed.__cause__
 
     def taken(self) -> BaseException | None:
         """What was raised, when a run has ended; it is forgotten then."""
@@ -223,6 +240,11 @@ class SharedCallback:
             np.zeros(s.dimensions, s.element_type.dtype) if isinstance(s, ArrayShape) else None
             for s in self.results
         )
+
+
+def shared_failure(callbacks: Sequence[Callable[..., Any]]) -> SharedFailure | None:
+    """What the callbacks of a program on several devices note their failures in, if it has any."""
+    return next((c.failure for c in callbacks if isinstance(c, SharedCallback)), None)
 
 
 def failure_of(error: BaseException) -> BaseException | None:

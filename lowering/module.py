@@ -52,6 +52,7 @@ __all__ = [
     "from_bytes",
     "load",
     "load_bytes",
+    "path_text",
     "read_file",
     "write_whole",
 ]
@@ -192,7 +193,7 @@ class StablehloModule:
             ...     lowering.load(path).program_shape
             (x: f32[2]) -> f32[2]
         """
-        name = _path_text(path, "save")
+        name = path_text(path, "save")
         if self.functions:
             called = self.functions[0]
             raise ModuleFileError(
@@ -263,7 +264,7 @@ def _parts(version: str) -> tuple[int, ...]:
     return tuple(int(p) for p in version.split("."))
 
 
-def _path_text(path: Any, op: str) -> str:
+def path_text(path: Any, op: str) -> str:
     """A path as text."""
     try:
         text = os.fspath(path)
@@ -417,7 +418,7 @@ def read_file(path: Any, op: str, look: Look) -> tuple[bytes, str]:
         ModuleFileError: it can't be read.
         OperandError: `path`, given to `op`, is no path.
     """
-    path = _path_text(path, op)
+    path = path_text(path, op)
     name = module_reader.named(path)
     descriptor = None
     try:

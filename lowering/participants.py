@@ -7,14 +7,17 @@ bounds of memory, or waits for them. So this is looked at before XLA sees the mo
 from __future__ import annotations
 
 import enum
+import math
 import re
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import sdy
 
 from builder.frozen import frozen
 from lowering.errors import CompileError, recorded_at
+from lowering.types import attribute_text
 
 __all__ = ["COLLECTIVES", "Mode", "Participants", "are_in", "check_participants", "participants"]
 
@@ -32,9 +35,9 @@ _IN_BYTES: Final = tuple(
 )
 
 
-def are_in(code: bytes) -> bool:
-    """Whether bytecode may hold operations across devices: a quick look."""
-    return any(name in code for name in _IN_BYTES)
+def are_in(words: bytes) -> bool:
+    """Whether operations across devices may be in bytecode with these words: a quick look."""
+    return any(name in words for name in _IN_BYTES)
 
 
 _HANDLE: Final = re.compile(r"handle = (\d+)")
@@ -89,7 +92,8 @@ def participants(operation: ir.Operation) -> Participants:
     name = operation.name.partition(".")[2]
     groups: tuple[tuple[int, ...], ...] = ()
     if "replica_groups" in attributes:
-        table = np.array(attributes["replica_groups"])
+        listed = attributes["replica_groups"]
+        table = np.array(listed) if isinstance(listed, ir.DenseElementsAttr) else _along(operation)
         groups = tuple(tuple(int(n) for n in row if n >= 0) for row in table)
     if channel <= 0:
         mode = Mode.REPLICAS
@@ -100,6 +104,38 @@ def participants(operation: ir.Operation) -> Participants:
     else:
         mode = Mode.REPLICAS_AND_PARTITIONS
     return Participants(mode, tuple(g for g in groups if g), channel)
+
+
+def _along(operation: ir.Operation) -> np.ndarray[Any, Any]:
+    """The groups of an operation along axes of a mesh: a row for each.
+
+    jax 0.12 says them so. Of parts of axes nothing is known: no rows.
+    """
+    text = str(operation.attributes["replica_groups"])
+    named = _MESH.search(text)
+    axes = _AXIS.findall(text)
+    module = operation
+    while module.parent is not None:
+        module = module.parent
+    for view in module.regions[0].blocks[0].operations:
+        one = view.operation
+        if one.name != "sdy.mesh" or named is None or "sub_axis_info" in text:
+            continue
+        if attribute_text(one.attributes["sym_name"]) != named[1]:
+            continue
+        mesh = sdy.MeshAttr(one.attributes["mesh"])
+        names = [sdy.MeshAxisAttr(axis).name for axis in mesh.axes]
+        sizes = [sdy.MeshAxisAttr(axis).size for axis in mesh.axes]
+        numbers = np.array(list(mesh.device_ids) or range(math.prod(sizes))).reshape(sizes)
+        inside = [names.index(axis) for axis in axes]
+        outside = [n for n in range(len(names)) if n not in inside]
+        count = math.prod(sizes[n] for n in inside)
+        return numbers.transpose(*outside, *inside).reshape(-1, count)
+    return np.zeros((0, 0), np.int64)
+
+
+_MESH: Final = re.compile(r"mesh(?:_name)? = @\"?([^\s,>\"]+)")
+_AXIS: Final = re.compile(r'axis_ref<name = "([^"]+)"')
 
 
 def check_participants(

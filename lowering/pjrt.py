@@ -11,25 +11,28 @@ from typing import Any, Final, TypeAlias
 
 import jax
 import numpy as np
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import Sharding, SingleDeviceSharding
 
-from builder import primitive_type as pt
 from builder.errors import OperandError, shown
-from builder.shape import ArrayShape, intern_array
+from builder.shape import ArrayShape
 from lowering import jaxlib_api
 from lowering.errors import ArgumentError, DeviceError
+from lowering.failures import is_out_of_memory, no_room
+from lowering.platforms import missing_platform
 
-__all__ = ["device", "device_put", "devices"]
+__all__ = ["device", "devices"]
 
 DeviceLike: TypeAlias = "str | jax.Device | None"
 """A jax.Device, "cpu", "gpu:1", or None for jax's default device."""
 
 
-def devices(platform: str | None = None) -> tuple[jax.Device, ...]:
-    """The devices of this process.
+def devices(platform: str | None = None, *, all_processes: bool = False) -> tuple[jax.Device, ...]:
+    """The devices of this process, or of all processes.
 
     Args:
         platform: "cpu", "gpu", "cuda", "tpu", ...; None for those that jax prefers.
+        all_processes: whether those of the other processes are among them, when several compute
+            together (`jax.distributed.initialize`); in all processes in the same order.
 
     Raises:
         DeviceError: there is no such platform here.
@@ -42,12 +45,24 @@ def devices(platform: str | None = None) -> tuple[jax.Device, ...]:
     if platform is not None and not isinstance(platform, str):
         raise DeviceError(f"devices: platform must be a name such as 'cpu', got {shown(platform)}")
     try:
+        if all_processes:
+            return tuple(jax.devices(platform))
         return tuple(jax.local_devices(backend=platform))
-    except RuntimeError as error:
-        raise DeviceError(
-            f"device: there is no platform {shown(platform)} here\nfix: use one of {_known()}",
-            detail=str(error),
-        ) from None
+    # An assertion of jax: none of the platforms that it is told to use has a device.
+    except (RuntimeError, AssertionError) as error:
+        raise missing_platform(platform, _known(), str(error)) from None
+
+
+def _elsewhere(op: str, one: jax.Device) -> DeviceError:
+    return DeviceError(
+        f"{op}: {one} belongs to process {one.process_index}, this is process "
+        f"{jax.process_index()}\nfix: use one of {_known()}"
+    )
+
+
+def is_local(one: jax.Device) -> bool:
+    """Whether a device is of this process; those that are not there are of every process."""
+    return bool(one.process_index == jax.process_index()) or jaxlib_api.is_absent(one)
 
 
 def _known() -> str:
@@ -57,7 +72,7 @@ def _known() -> str:
         try:
             for one in jax.local_devices(backend=platform):
                 found.setdefault(_device_text(one))
-        except RuntimeError:  # "cpu" may be left out of jax's platforms
+        except (RuntimeError, AssertionError):  # "cpu" may be left out of jax's platforms
             continue
     names = list(found)
     return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
@@ -88,13 +103,15 @@ def device(which: DeviceLike = None) -> jax.Device:
         configured: Any = jax.config
         which = configured.jax_default_device
         if which is None:
-            return jax.local_devices()[0]
+            return devices()[0]
     if isinstance(which, jax.Device):
-        if which.process_index != jax.process_index():
+        if jaxlib_api.is_absent(which):
             raise DeviceError(
-                f"device: {which} belongs to process {which.process_index}, this is process "
-                f"{jax.process_index()}\nfix: use one of {_known()}"
+                f"device: {which} is one of a topology, and not there\n"
+                f"fix: lowering.compile compiles for it; to have arrays there use one of {_known()}"
             )
+        if which.process_index != jax.process_index():
+            raise _elsewhere("device", which)
         return which
     if not isinstance(which, str):
         raise DeviceError(
@@ -122,6 +139,8 @@ def devices_for(
     listed: Sequence[DeviceLike] | None,
     num_replicas: int,
     num_partitions: int,
+    *,
+    op: str = "compile",
 ) -> list[jax.Device]:
     """The devices on which a program of so many replicas and partitions runs.
 
@@ -129,18 +148,27 @@ def devices_for(
         first: the first of them, if they are not `listed`.
         listed: all of them, or None.
         num_replicas, num_partitions: as `compile` was given them.
+        op: the function that was given them.
+
+    Returns:
+        The devices. Where several processes compute together those of others are among them if
+        they were listed, or if nothing was and so many are all that there are.
 
     Raises:
-        DeviceError: there are not enough, too many are listed, or they do not go together.
+        DeviceError: there are not enough, too many are listed, they do not go together, or none
+            is of this process.
         OperandError: a number is none, or less than 1.
     """
     for name, number in (("num_replicas", num_replicas), ("num_partitions", num_partitions)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise OperandError(
-                f"compile: {name} must be a whole number, 1 or more, got {shown(number)}",
-                op="compile",
+                f"{op}: {name} must be a whole number, 1 or more, got {shown(number)}",
+                op=op,
             )
     count = num_replicas * num_partitions
+    if isinstance(first, jax.Device) and listed is None and jaxlib_api.is_absent(first):
+        whole = jaxlib_api.devices_of_topology(first)
+        listed, first = whole[whole.index(first) :][:count], None
     if listed is None:
         if count == 1:
             return [device(first)]
@@ -149,39 +177,56 @@ def devices_for(
         found = there[there.index(start) :][:count]
         if len(found) == count:
             return found
+        everywhere: list[jax.Device] = jax.devices(start.platform)
+        if start is there[0] and len(everywhere) == count:
+            return everywhere
         after = f" from {_device_text(start)} on" if start is not there[0] else ""
         raise DeviceError(
-            f"compile: num_replicas={shown(num_replicas)} and "
+            f"{op}: num_replicas={shown(num_replicas)} and "
             f"num_partitions={shown(num_partitions)} need {shown(count)} devices, "
-            f"{start.platform} has {len(found)}{after}\n{_how_to_have_more(start, count)}",
-            op="compile",
+            f"{start.platform} has {len(found)}{after}"
+            + (
+                f" in this process, {len(everywhere)} in all"
+                if len(everywhere) > len(there)
+                else ""
+            )
+            + f"\n{_how_to_have_more(start, count)}",
+            op=op,
         )
     if first is not None:
-        raise DeviceError("compile: device and devices were both given\nfix: give one of them")
+        raise DeviceError(f"{op}: device and devices were both given\nfix: give one of them")
     if isinstance(listed, (str, jax.Device)) or not isinstance(listed, Sequence):
         raise DeviceError(
-            f"compile: devices must be a sequence of devices, got {shown(listed)}", op="compile"
+            f"{op}: devices must be a sequence of devices, got {shown(listed)}", op=op
         )
-    found = [device(one) for one in listed]
+    # Devices of others may take part, where some of this process do.
+    found = [one if isinstance(one, jax.Device) else device(one) for one in listed]
     if len(found) != count:
         raise DeviceError(
-            f"compile: num_replicas={shown(num_replicas)} and "
+            f"{op}: num_replicas={shown(num_replicas)} and "
             f"num_partitions={shown(num_partitions)} need {shown(count)} devices, "
             f"got {len(found)} in devices",
-            op="compile",
+            op=op,
         )
     if len(set(found)) != len(found):
-        raise DeviceError("compile: devices must be different ones, got one twice", op="compile")
+        raise DeviceError(f"{op}: devices must be different ones, got one twice", op=op)
     if len({one.client for one in found}) > 1:
         raise DeviceError(
-            f"compile: devices must be of one platform, got "
+            f"{op}: devices must be of one platform, got "
             f"{', '.join(sorted({one.platform for one in found}))}",
-            op="compile",
+            op=op,
         )
+    if not any(map(is_local, found)):
+        raise _elsewhere(op, found[0])
     return found
 
 
 def _how_to_have_more(one: jax.Device, count: int) -> str:
+    if jax.process_count() > 1:
+        return (
+            "fix: ask for as many as all processes have, or list them: "
+            "devices=lowering.devices(all_processes=True)[:n]"
+        )
     if one.platform != "cpu":
         return f"fix: ask for fewer, or for devices of another platform: {_known()}"
     return (
@@ -205,9 +250,11 @@ def sharding_of(one: jax.Device) -> SingleDeviceSharding:
 class Target:
     """Where the arrays of one shape go on one device, with all that is looked up only once.
 
+    `lowering.running.shards` has the same for arrays that are cut up over several.
+
     Attributes:
         shape: the array shape.
-        device: the device.
+        device: the device; of several the first that is of this process.
         sharding: the sharding that says so.
         aval: jax's description of shape and dtype.
         dtype, dimensions: of the NumPy arrays put there.
@@ -216,21 +263,45 @@ class Target:
 
     __slots__ = ("aval", "default", "device", "dimensions", "dtype", "shape", "sharding")
 
-    def __init__(self, shape: ArrayShape, sharding: SingleDeviceSharding) -> None:
+    def __init__(self, shape: ArrayShape, sharding: Sharding) -> None:
         self.shape: Final = shape
         self.sharding: Final = sharding
-        (self.device,) = sharding.device_set
+        self.device = self._first_device()
         self.dtype: Final = shape.element_type.dtype
         self.dimensions: Final = shape.dimensions
-        self.aval: Final[Any] = jax.core.ShapedArray(shape.dimensions, self.dtype)
-        self.default: Final = jaxlib_api.default_layout(self.device, self.dtype, self.dimensions)
+        self.aval: Final = self._described()
+        there = sharding.shard_shape(shape.dimensions)
+        self.default: Final = jaxlib_api.default_layout(self.device, self.dtype, there)
+
+    def _first_device(self) -> jax.Device:
+        (device,) = self.sharding.device_set
+        return device
+
+    def _described(self) -> Any:
+        return jax.core.ShapedArray(self.dimensions, self.dtype)
 
     def put(self, array: np.ndarray[Any, Any]) -> jax.Array:
-        """Copies a NumPy array of exactly this dtype and shape to the device."""
-        if not array.flags.c_contiguous:
-            array = np.array(array, order="C", copy=True)
-        result: jax.Array = jaxlib_api.put(array, self.aval, self.sharding, self.device)
+        """Copies a NumPy array of exactly this dtype and shape to the device.
+
+        Raises:
+            ExecutionError: there is not enough memory.
+        """
+        try:
+            result = self._put(array)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise no_room("device_put", self.dtype, self.dimensions, self.sharding, error) from None
         return result
+
+    def _put(self, array: np.ndarray[Any, Any]) -> jax.Array:
+        there: jax.Array = jaxlib_api.put(in_order(array), self.aval, self.sharding, self.device)
+        return there
+
+
+def in_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array, or a copy of it that lies in one piece in the order of its indices."""
+    return array if array.flags.c_contiguous else np.array(array, order="C", copy=True)
 
 
 def host_array(value: Any) -> np.ndarray[Any, Any] | None:
@@ -275,40 +346,3 @@ def read_array(op: str, value: Any) -> np.ndarray[Any, Any] | None:
             f"{op}: expected an array of this process, got a jax.Array on devices of others", op=op
         )
     return np.asarray(value)
-
-
-def device_put(value: Any, to: DeviceLike = None) -> jax.Array:
-    """Copies an array to a device, bit for bit, in the device's default memory layout.
-
-    Args:
-        value: a NumPy array or scalar, a jax.Array, or an object with ``__dlpack__``.
-        to: the device; None for jax's default device.
-
-    Returns:
-        A jax.Array of the same dtype and shape. Later writes to `value` do not reach it.
-
-    Raises:
-        ArgumentError: no array, or of a dtype that XLA has no type for.
-        DeviceError: there is no such device.
-
-    Example:
-        >>> import lowering, numpy as np
-        >>> lowering.device_put(np.array([1.0, 0.1])).dtype
-        dtype('float64')
-    """
-    target_device = device(to)
-    array = read_array("device_put", value)
-    if array is None:
-        masked = isinstance(value, np.ma.MaskedArray)
-        raise ArgumentError(
-            f"device_put: expected a NumPy array, a jax.Array or a dlpack object, "
-            f"got {type(value).__name__}\n"
-            f"fix: {'array.filled(value)' if masked else 'numpy.asarray(value, dtype)'}",
-            op="device_put",
-        )
-    try:
-        element_type = pt.from_dtype(array.dtype)
-    except ValueError as error:
-        raise ArgumentError(f"device_put: {error}", op="device_put") from None
-    shape = intern_array(element_type, array.shape)
-    return Target(shape, sharding_of(target_device)).put(array)

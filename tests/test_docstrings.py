@@ -39,7 +39,11 @@ def run_examples(name: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", [*module_names("builder"), *module_names("lowering")])
-def test_examples(name: str) -> None:
+def test_examples(
+    name: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is kept from one time to the next is not kept among the user's files.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp()))
     _, report = run_examples(name)
     assert not report, report
 

@@ -96,7 +96,7 @@ def _placed(computation: XlaComputation, arguments: list[Any], program: Executab
     """The arguments on the device, but for those whose memory a call takes."""
     import jax
 
-    from lowering.pjrt import device_put
+    from lowering.placing import device_put
 
     taken = {one.param_number for one in computation.aliases}
     taken |= {one.param_number for one in computation.donors}

@@ -15,7 +15,7 @@ from builder import primitive_type as pt
 from builder.shape import ArrayShape, intern_array
 from lowering.legalize.registry import REWRITES, Rewriter, Value, rewrite
 from lowering.legalize.words import Words, array_of, attributes_of
-from lowering.types import mlir_type
+from lowering.types import attribute_text, mlir_type
 
 INTERPRETER: Final = "interpreter"
 """The platform under which the rewrites for it are entered."""
@@ -78,6 +78,18 @@ class _Normalization:
 
     def replace(self, rewriter: Rewriter, operation: ir.Operation, values: Sequence[Value]) -> None:
         rewriter.replace(operation, [self.words.converted(v, self.narrow) for v in values])
+
+
+@rewrite("sdy.sharding_constraint", INTERPRETER)
+def sharding_constraint(rewriter: Rewriter, operation: ir.Operation) -> None:
+    # How an array lies on devices says nothing about its elements.
+    rewriter.replace(operation, list(operation.operands))
+
+
+@rewrite("stablehlo.custom_call", INTERPRETER)
+def custom_call(rewriter: Rewriter, operation: ir.Operation) -> None:
+    if attribute_text(operation.attributes["call_target_name"]) == "Sharding":
+        rewriter.replace(operation, list(operation.operands))
 
 
 @rewrite("stablehlo.batch_norm_inference", INTERPRETER)

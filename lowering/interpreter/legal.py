@@ -19,6 +19,7 @@ from lowering.interpreter.expanded import INTERPRETER
 from lowering.interpreter.probes import PROBED, barrier_name, probe_name
 from lowering.legalize.registry import REWRITES, Rewriter
 from lowering.module import StablehloModule
+from lowering.reading.bytecode_tables import words_in
 from lowering.types import shape_of_type
 
 __all__ = ["LACKING", "Interpretable", "interpretable", "lacks", "recorded"]
@@ -69,14 +70,16 @@ def interpretable(module: StablehloModule) -> Interpretable:
     operation = module.module.operation
     table = REWRITES[INTERPRETER]
     # Looked for in the bytes: walking over the operations takes longer.
-    if any(one.partition(".")[2].encode() + b"\0" in code for one in table):
+    words = words_in(code)
+    if any(one.partition(".")[2].encode() + b"\0" in words for one in table):
         operation = _rewritten(operation, name)
         code = jaxlib_api.bytecode(operation)
     _check(operation, name)
-    if PROBED.encode() in code:
+    if PROBED.encode() in words:
         operation = _with_lasting_probes(operation)
         code = jaxlib_api.bytecode(operation)
-    if b"chlo\0" in code or b"mhlo\0" in code:  # (it may be an attribute's: that costs time only)
+    words = words_in(code)
+    if b"chlo\0" in words or b"mhlo\0" in words:  # (it may be an attribute's: that costs time only)
         try:
             source = jaxlib_api.decomposed(operation)
         except ValueError as error:

@@ -29,9 +29,12 @@ from lowering.legalize import (
     reduction as reduction,
 )
 from lowering.legalize.agreement import compare_conditions
-from lowering.legalize.partitions import make_manual
+from lowering.legalize.partitions import complete_shardings, make_manual
 from lowering.legalize.registry import REWRITES, Rewriter
+from lowering.legalize.rows import give_rows
 from lowering.participants import are_in, check_participants
+from lowering.partitioning import Partitioning
+from lowering.reading.bytecode_tables import words_in
 
 __all__ = ["Legalized", "legalize"]
 
@@ -60,6 +63,8 @@ def legalize(
     *,
     devices: Sequence[Any] = (),
     functions: Sequence[PythonFunction] = (),
+    in_rows: bool = False,
+    partitioning: Partitioning | None = None,
 ) -> Legalized:
     """A module as `platform` can run it.
 
@@ -70,20 +75,23 @@ def legalize(
         num_replicas, num_partitions: on how many devices it is to run.
         devices: these devices, the partitions of replica 0, those of replica 1, and so on.
         functions: the Python functions that came along with the module.
+        in_rows: whether the results are given a leading dimension of size 1.
+        partitioning: how XLA is to cut it up; None if each partition has arrays of its own.
 
     Raises:
         CompileError: it can't be run there as it is.
     """
     code = jaxlib_api.bytecode(module)
     table = REWRITES.get(platform, {})
-    bounded = dynamic.has_bounded_sizes(module.operation, code)
     # Looked for in the bytes: walking over the operations costs a microsecond each.
-    across = are_in(code)
+    words = words_in(code)
+    bounded = dynamic.has_bounded_sizes(module.operation, words)
+    across = are_in(words)
     if across:
         check_participants(module.operation, name, num_replicas, num_partitions)
     in_parts = num_partitions > 1
     names = (one.partition(".")[2].encode() + b"\0" for one in table)
-    if not (bounded or in_parts) and not any(one in code for one in names):
+    if not (bounded or in_parts or in_rows) and not any(one in words for one in names):
         return Legalized(module.operation, code, ())
     copy = module.operation.clone()
     rewriter = Rewriter(name, platform, num_replicas, num_partitions, devices, functions)
@@ -99,10 +107,14 @@ def legalize(
         for operation in found:
             table[operation.name](rewriter, operation)
     if across and platform == "cpu" and num_replicas * num_partitions > 1:
-        compare_conditions(rewriter, copy.operation)
+        compare_conditions(rewriter, copy.operation, is_cut_up=partitioning is not None)
     if bounded:
         dynamic.legalize_bounded(rewriter, copy.operation)
-    if in_parts:
-        make_manual(rewriter, copy.operation)
+    if in_rows:
+        give_rows(copy.operation, name)
+    if partitioning is not None:
+        complete_shardings(copy.operation, partitioning)
+    elif in_parts:
+        make_manual(copy.operation)
     copy.operation.verify()
     return Legalized(copy.operation, jaxlib_api.bytecode(copy), rewriter.callbacks)

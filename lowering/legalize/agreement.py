@@ -14,8 +14,10 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from lowering.errors import recorded_at
+from lowering.legalize.partitions import is_manual, mark_manual
 from lowering.legalize.registry import Rewriter, Value
 from lowering.participants import COLLECTIVES
+from lowering.sharding_attributes import GSPMD
 
 __all__ = ["Disagreement", "compare_conditions"]
 
@@ -42,17 +44,23 @@ class Disagreement:
         raise RuntimeError(self.message)
 
 
-def compare_conditions(rewriter: Rewriter, module: ir.Operation) -> None:
+def compare_conditions(
+    rewriter: Rewriter, module: ir.Operation, *, is_cut_up: bool = False
+) -> None:
     """Has devices compare the conditions of branches and loops with collectives inside.
 
     Args:
         rewriter: of the module.
         module: is changed.
+        is_cut_up: whether XLA cuts the program up: all devices then have one condition, but where
+            each has its own arrays.
     """
     waiting, choosing = _look_through(module)
     for operation in choosing:
         inside = _collective_in(operation, waiting)
         if inside is None or _is_everywhere_the_same(operation):
+            continue
+        if is_cut_up and not _is_its_own(operation):
             continue
         kind = operation.name.partition(".")[2]
         disagreement = Disagreement(
@@ -71,6 +79,20 @@ def compare_conditions(rewriter: Rewriter, module: ir.Operation) -> None:
             if kind == "case":
                 condition = _in_range(operation, condition)
             operation.operands[0] = _agreed(rewriter, operation, condition, index)
+
+
+def _is_its_own(choosing: ir.Operation) -> bool:
+    """Whether in a program that XLA cuts up a condition may differ from device to device."""
+    return any(map(is_manual, _deciding(choosing)))
+
+
+def _deciding(choosing: ir.Operation) -> list[ir.Operation]:
+    """A branch or loop, and the operation that gives its condition if there is one."""
+    at = choosing
+    if choosing.name == "stablehlo.while":
+        at = choosing.regions[0].blocks[0].operations[-1].operation
+    owner = at.operands[0].owner
+    return [choosing] if isinstance(owner, ir.Block) else [choosing, owner.operation]
 
 
 def _look_through(module: ir.Operation) -> tuple[dict[str, str], list[ir.Operation]]:
@@ -190,11 +212,16 @@ def _copied(text: str, before: ir.Operation, argument: Value) -> Value:
     block = module.body.operations[0].regions[0].blocks[0]
     values: dict[Any, Value] = {block.arguments[0]: argument}
     ip = ir.InsertionPoint(before)
+    parent = before.parent
+    choosing = before if before.name in _CHOOSING or parent is None else parent.operation
+    is_marked = any(GSPMD in one.attributes for one in _deciding(choosing))
     for one in block.operations:
         old = one.operation
         if old.name == "func.return":
             return values[old.operands[0]]
         new = old.clone(ip=ip)
+        if is_marked:
+            mark_manual(new)
         _rename(new, old, values)
         values.update(zip(old.results, new.results, strict=True))
     raise AssertionError("a function without an end")

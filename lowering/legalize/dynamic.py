@@ -45,12 +45,12 @@ def bounded_dimensions(shapes: Iterable[Shape]) -> list[tuple[int, int]]:
     return found
 
 
-def has_bounded_sizes(module: ir.Operation, code: bytes) -> bool:
-    """Whether some size of a module is bounded; `code` is its bytecode.
+def has_bounded_sizes(module: ir.Operation, words: bytes) -> bool:
+    """Whether some size of a module is bounded; `words` are those in its bytecode.
 
     They come from the parameters and from `set_dimension_size`.
     """
-    if b"set_dimension_size\0" in code:
+    if b"set_dimension_size\0" in words:
         return True
     kind = _function_type(_main(module))
     return any(not _is_static(one) for one in (*kind.inputs, *kind.results))

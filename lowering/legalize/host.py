@@ -21,6 +21,7 @@ from lowering.host_calls import (
     python_callback,
 )
 from lowering.legalize.registry import STANDS_FOR, Rewriter, Value, refuse, rewrite
+from lowering.legalize.sharding import CHANGES, check_partitioned
 from lowering.rules.orders import layouts_text
 from lowering.types import attribute_text, shape_of_type
 
@@ -30,8 +31,24 @@ _CHANNELS: Final = {
     "recv": "xb.collective_permute sends from replica to replica; xb.infeed_with_token and "
     "xb.python_call receive from the host",
 }
+
+
+def _is_between_devices(operation: ir.Operation) -> bool:
+    return "is_host_transfer" not in operation.attributes or not bool(
+        ir.BoolAttr(operation.attributes["is_host_transfer"])
+    )
+
+
 for _name, _fix in _CHANNELS.items():
     refuse(f"stablehlo.{_name}", "cpu", reason="XLA has no code for it there", fix=_fix)
+    # XLA asks its client for a function that takes or brings the elements; jaxlib passes none on.
+    refuse(
+        f"stablehlo.{_name}",
+        *("gpu", "tpu"),
+        reason="jaxlib gives a client no way to the host's side of it",
+        fix="pass values as arguments and results",
+        unless=_is_between_devices,
+    )
 for _name in ("infeed", "outfeed"):
     refuse(
         f"stablehlo.{_name}",
@@ -85,8 +102,12 @@ def _outfeed(rewriter: Rewriter, operation: ir.Operation) -> None:
 
 @rewrite("stablehlo.custom_call", "cpu", "gpu", "tpu")
 def _python_call(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """A call of a Python function; other custom calls are said to be in rows."""
+    """A call of a Python function; other custom calls are said to be in rows, but for those that
+    XLA's partitioner knows."""
     target = attribute_text(operation.attributes["call_target_name"])
+    if target in CHANGES:
+        check_partitioned(rewriter, operation, target)
+        return
     if target != PYTHON_CALL:
         if target in jaxlib_api.registered_targets(rewriter.platform):
             _say_layouts(operation)

@@ -1,84 +1,118 @@
-"""Programs of several partitions, each of which has arrays of its own.
+"""Programs of several partitions: those of which each has arrays of its own, and those cut up.
 
-XLA's partitioner would cut the arrays of a program, or keep them the same everywhere. A program
-that speaks of partitions itself (by partition_id, or by operations across them) means something
-else: that every partition runs all of it on its own arrays. The partitioner calls that manual, and
-has to be told so of every operation.
+XLA's partitioner cuts the arrays of a program, or keeps them the same everywhere. A program that
+says nothing of it and speaks of partitions itself (by partition_id, or by operations across them)
+means something else: that every partition runs all of it on its own arrays. The partitioner calls
+that manual, and has to be told so of every operation.
+
+Of a program that says of something how it is cut up (`lowering.partitioning`) XLA works out the
+rest. Only at its entry nothing is left to XLA: it would take arguments cut up in a way that nobody
+asked for, another with each version.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from jaxlib.mlir import ir
 
-from lowering.errors import CompileError, recorded_at
-from lowering.legalize.registry import Rewriter
+from lowering.donations import ALIASING
+from lowering.partitioning import Partitioning, main_of
+from lowering.sharding_attributes import GSPMD, SHARDY
 
-__all__ = ["make_manual"]
+__all__ = ["complete_shardings", "is_manual", "make_manual", "mark_manual"]
 
 _MANUAL: Final = "{manual}"
-_SHARDING: Final = "mhlo.sharding"
+_ALL_MANUAL: Final = re.compile(r'"\{manual\}"|"\{(\{manual\}(, ?)?)+\}"')
 _WITHOUT: Final = ("func.func", "func.return", "stablehlo.return", "builtin.module")
 
 
-def make_manual(rewriter: Rewriter, module: ir.Operation) -> None:
-    """Says of everything in a module that each partition has its own.
+def make_manual(module: ir.Operation) -> None:
+    """Says of everything in a module without shardings that each partition has its own."""
+    mark_manual(module)
+    sharding = ir.StringAttr.get(_MANUAL, module.context)
+    main = main_of(module)
+    for key in ("arg_attrs", "res_attrs"):
+        entries = _entries(main, key)
+        for one in entries:
+            one[GSPMD] = sharding
+        _set_entries(main, key, entries)
 
-    Raises:
-        CompileError: it is said of something already how it is cut into partitions.
-    """
-    context = module.context
-    wrong: list[ir.Operation] = []
+
+def mark_manual(operation: ir.Operation) -> None:
+    """Says of an operation, and of what stands inside, that each partition has its own."""
     texts: dict[int, ir.Attribute] = {}
 
-    def sharding(count: int) -> ir.Attribute:
-        if count not in texts:
-            text = _MANUAL if count == 1 else "{" + ", ".join([_MANUAL] * count) + "}"
-            texts[count] = ir.StringAttr.get(text, context)
-        return texts[count]
-
-    def mark(operation: ir.Operation) -> ir.WalkResult:
-        if _SHARDING in operation.attributes:
-            wrong.append(operation)
-            return ir.WalkResult.INTERRUPT
-        if operation.name not in _WITHOUT and len(operation.results):
-            operation.attributes[_SHARDING] = sharding(len(operation.results))
+    def mark(one: ir.Operation) -> ir.WalkResult:
+        count = len(one.results)
+        if one.name not in _WITHOUT and count:
+            if count not in texts:
+                text = _MANUAL if count == 1 else "{" + ", ".join([_MANUAL] * count) + "}"
+                texts[count] = ir.StringAttr.get(text, one.context)
+            one.attributes[GSPMD] = texts[count]
         return ir.WalkResult.ADVANCE
 
-    module.walk(mark)
-    if wrong:
-        raise _is_cut(rewriter, recorded_at(wrong[0].location))
-    for function in module.regions[0].blocks[0].operations:
-        operation = function.operation
-        if operation.name != "func.func":
-            continue
-        is_entry = ir.StringAttr(operation.attributes["sym_name"]).value == "main"
-        kind = ir.FunctionType(ir.TypeAttr(operation.attributes["function_type"]).value)
-        counts = {"arg_attrs": len(kind.inputs), "res_attrs": len(kind.results)}
-        for name, count in counts.items():
-            given = (
-                list(ir.ArrayAttr(operation.attributes[name]))
-                if (name in operation.attributes)
-                else [ir.DictAttr.get({}, context)] * count
-            )
-            marked = []
-            for one in given:
-                fields = ir.DictAttr(one)
-                named = [fields[position] for position in range(len(fields))]
-                entries = {entry.name: entry.attr for entry in named}
-                if _SHARDING in entries:
-                    raise _is_cut(rewriter, "")
-                if is_entry:
-                    entries[_SHARDING] = sharding(1)
-                marked.append(ir.DictAttr.get(entries, context))
-            if marked:
-                operation.attributes[name] = ir.ArrayAttr.get(marked, context)
+    operation.walk(mark)
 
 
-def _is_cut(rewriter: Rewriter, where: str) -> CompileError:
-    return CompileError(
-        f"compile: {rewriter.name}: something{where} has a sharding, and with "
-        f"num_partitions={rewriter.num_partitions} every partition has arrays of its own\n"
-        f"fix: leave out the sharding, or num_partitions"
-    )
+def is_manual(operation: ir.Operation) -> bool:
+    """Whether of a program that is cut up each partition has its own of an operation.
+
+    In GSPMD's words only what is said of the operation itself is looked at.
+    """
+    if GSPMD in operation.attributes and _ALL_MANUAL.fullmatch(str(operation.attributes[GSPMD])):
+        return True
+    parent = operation.parent
+    while parent is not None and parent.name != "sdy.manual_computation":
+        parent = parent.parent
+    return parent is not None
+
+
+def complete_shardings(module: ir.Operation, partitioning: Partitioning) -> None:
+    """Says of each argument without a sharding that it is whole on every device.
+
+    A result that is written to the memory of an argument, and of which nothing is said, is cut up
+    as that one is: anywhere else it would not fit there.
+    """
+    main = main_of(module)
+    key = SHARDY if partitioning.is_shardy else GSPMD
+    kinds = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
+    arguments, results = _entries(main, "arg_attrs"), _entries(main, "res_attrs")
+    for entries, kind in zip(arguments, kinds, strict=True):
+        if key not in entries and isinstance(kind, ir.RankedTensorType):
+            entries[key] = _whole(kind.rank, module.context, is_shardy=partitioning.is_shardy)
+        if ALIASING in entries:
+            number = ir.IntegerAttr(entries[ALIASING]).value
+            results[number].setdefault(key, entries[key])
+    _set_entries(main, "arg_attrs", arguments)
+    _set_entries(main, "res_attrs", results)
+
+
+def _whole(rank: int, context: ir.Context, *, is_shardy: bool) -> ir.Attribute:
+    """The sharding of an array of so many dimensions that is whole on every device."""
+    if not is_shardy:
+        return ir.StringAttr.get("{replicated}", context)
+    dimensions = ", ".join(["{}"] * rank)
+    return ir.Attribute.parse(f"#sdy.sharding<mesh<[]>, [{dimensions}]>", context)
+
+
+def _entries(function: ir.Operation, key: str) -> list[dict[str, ir.Attribute]]:
+    """The attributes of all arguments ("arg_attrs") or results ("res_attrs") of a function."""
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    count = len(kind.inputs if key == "arg_attrs" else kind.results)
+    if key not in function.attributes:
+        return [{} for _ in range(count)]
+    found = []
+    for one in ir.ArrayAttr(function.attributes[key]):
+        fields = ir.DictAttr(one)
+        named = [fields[position] for position in range(len(fields))]
+        found.append({entry.name: entry.attr for entry in named})
+    return found
+
+
+def _set_entries(function: ir.Operation, key: str, entries: list[dict[str, ir.Attribute]]) -> None:
+    if entries:
+        context = function.context
+        listed = [ir.DictAttr.get(one, context) for one in entries]
+        function.attributes[key] = ir.ArrayAttr.get(listed, context)

@@ -15,6 +15,8 @@ from jaxlib.mlir import ir
 
 from builder.frozen import frozen
 from lowering.host_calls import PythonFunction, SharedFailure
+from lowering.legalize.partitions import is_manual, mark_manual
+from lowering.sharding_attributes import GSPMD
 
 __all__ = [
     "REFUSALS",
@@ -75,8 +77,12 @@ class Rewriter:
         before: ir.Operation,
         regions: int = 0,
     ) -> ir.Operation:
-        """Creates an operation before another one, at the same source line."""
-        return ir.Operation.create(
+        """Creates an operation before another one, at the same source line.
+
+        Where it is said of the other one that each partition has its own (of a program that XLA
+        cuts up), it is said of the new one too.
+        """
+        made = ir.Operation.create(
             name,
             results=list(results),
             operands=list(operands),
@@ -85,6 +91,9 @@ class Rewriter:
             loc=before.location,
             ip=ir.InsertionPoint(before),
         )
+        if GSPMD in before.attributes and is_manual(before):
+            mark_manual(made)
+        return made
 
     def replace(self, old: ir.Operation, values: Sequence[Value]) -> None:
         """Has the users of the results of `old` use these values, and erases it."""

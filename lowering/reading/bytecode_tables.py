@@ -27,6 +27,7 @@ __all__ = [
     "number_at",
     "sections_of",
     "strings_of",
+    "words_in",
 ]
 
 STRINGS: Final = 0
@@ -108,6 +109,19 @@ def sections_of(part: Callable[[int, int], bytes], length: int) -> list[Section]
     except (IndexError, ValueError):
         return None
     return found if at == length else None
+
+
+def words_in(code: bytes) -> bytes:
+    """The texts of a module's own bytecode, each with a zero behind: names of operations and of
+    attributes among them.
+
+    What is looked for in the whole is looked for in its constants too, which takes 0.1 s for each
+    word and GB.
+    """
+    for section in sections_of(lambda at, size: code[at : at + size], len(code)) or ():
+        if section.kind == STRINGS:
+            return code[section.begin : section.begin + section.size]
+    return code
 
 
 def number_at(data: bytes, at: int, end: int) -> tuple[int, int]:

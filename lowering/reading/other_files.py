@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["other_kind"]
+__all__ = ["EXECUTABLE_MAGIC", "other_kind"]
+
+EXECUTABLE_MAGIC: Final = b"\x89XLAEXE\n"
+"""What the files of `lowering.load_executable` begin with."""
 
 _BEGINNINGS: Final = (
+    (EXECUTABLE_MAGIC, "a compiled executable", "lowering.load_executable reads it"),
     (b"\x1f\x8b", "a gzip file", "unpack it: gunzip"),
     (b"BZh", "a bzip2 file", "unpack it: bunzip2"),
     (b"\xfd7zXZ\0", "an xz file", "unpack it: unxz"),

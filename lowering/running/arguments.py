@@ -8,7 +8,7 @@ before it executes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -36,8 +36,9 @@ from lowering.pjrt import Target, host_array
 from lowering.running import bounded
 from lowering.running.program import ProgramInfo
 
-__all__ = ["DELETED", "DELETED_FIX", "Arguments", "Leaf", "describe", "target_of"]
+__all__ = ["DELETED", "DELETED_FIX", "Arguments", "Leaf", "describe", "passed_shape", "target_of"]
 
+_JaxArray: Final = jaxlib_api.array_type
 _layout_of: Final = jaxlib_api.layout_of
 _TOKEN_SHAPE: Final = pt.pred[0]
 """What the runtime passes in place of a token: an array without elements."""
@@ -93,8 +94,12 @@ class Leaf:
 
 def target_of(leaf: ArrayShape | TokenShape, sharding: SingleDeviceSharding) -> Target:
     """Where the arrays go that are passed for a leaf, in their largest sizes."""
-    shape = leaf.at_bounds().with_layout(None) if isinstance(leaf, ArrayShape) else _TOKEN_SHAPE
-    return Target(shape, sharding)
+    return Target(passed_shape(leaf), sharding)
+
+
+def passed_shape(leaf: ArrayShape | TokenShape) -> ArrayShape:
+    """The shape of the arrays that are passed for a leaf."""
+    return leaf.at_bounds().with_layout(None) if isinstance(leaf, ArrayShape) else _TOKEN_SHAPE
 
 
 class Arguments:
@@ -111,7 +116,13 @@ class Arguments:
 
     __slots__ = ("donated", "leaves", "name", "place", "program_shape", "sharding")
 
-    def __init__(self, info: ProgramInfo, sharding: SingleDeviceSharding, place: str = "") -> None:
+    def __init__(
+        self,
+        info: ProgramInfo,
+        sharding: SingleDeviceSharding,
+        place: str = "",
+        targets: Sequence[Target] | None = None,
+    ) -> None:
         self.name: Final = info.name
         self.program_shape: Final = info.shape
         self.sharding: Final = sharding
@@ -122,14 +133,14 @@ class Arguments:
             zip(info.shape.parameters, info.shape.parameter_names, strict=True)
         ):
             for leaf, path in zip(leaves(parameter), leaf_paths(parameter), strict=True):
-                target = target_of(leaf, sharding)
+                target = target_of(leaf, sharding) if targets is None else targets[len(found)]
                 found.append(Leaf(leaf, target, number, parameter_name, path))
         for leaf_taken, layout in zip(found, info.layouts or (), strict=False):
             if isinstance(leaf_taken.shape, ArrayShape):
                 leaf_taken.take_in(layout)
         self.leaves: Final = tuple(found)
 
-    def in_order(self, args: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
+    def in_order(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> tuple[Any, ...]:
         """Arguments by position and by name, all by position."""
         names = self.program_shape.parameter_names
         if len(args) > len(names):
@@ -159,11 +170,11 @@ class Arguments:
             )
         return args + tuple(by_name[n] for n in names[len(args) :])
 
-    def check_given_once(self, arrays: Sequence[jax.Array]) -> None:
+    def check_given_once(self, arrays: Sequence[Any]) -> None:
         """Raises ArgumentError for an array that the call uses up, and is given again beside."""
         for number in sorted(self.donated):
             for other, array in enumerate(arrays):
-                if array is arrays[number] and other != number:
+                if array is arrays[number] and other != number and isinstance(array, jax.Array):
                     leaf, taken = self.leaves[other], self.leaves[number]
                     raise self.refused(
                         leaf,
@@ -231,6 +242,32 @@ class Arguments:
             for index in range(len(pairs) - 1, -1, -1):
                 stack.append((*pairs[index], f"{path}[{index}]"))
         return flat
+
+    def on_device(self, values: Sequence[Any], given: int) -> list[Any]:
+        """What the runtime is given for all leaves, of values of which some are not on the device.
+
+        Args:
+            values: one for each leaf, if there are as many as there should be.
+            given: how many arguments they are of, for messages.
+        """
+        if len(values) != len(self.leaves):
+            raise self.wrong_count(given)
+        return [
+            value if self.is_taken_as_it_is(value, leaf) else self.argument(value, leaf)
+            for value, leaf in zip(values, self.leaves, strict=True)
+        ]
+
+    def is_taken_as_it_is(self, value: Any, leaf: Leaf) -> bool:
+        """Whether `value` is an array that the runtime may be given for a leaf."""
+        return (
+            type(value) is _JaxArray
+            and value.aval == leaf.aval
+            # By identity first: comparing takes five times as long.
+            and ((where := value.sharding) is self.sharding or where == self.sharding)
+            and (
+                leaf.layout is None or (not value.is_deleted() and _layout_of(value) == leaf.layout)
+            )
+        )
 
     def argument(self, value: Any, leaf: Leaf) -> Any:
         """`value` as the jax.Array that the runtime is given for a leaf; or as a `Filled`."""
@@ -341,6 +378,15 @@ class Arguments:
             raise self.refused(leaf, describe(value), _conversion(value, target))
         if value.is_deleted():
             raise self.refused(leaf, DELETED, DELETED_FIX)
+        self.check_place(value, leaf)
+        if leaf.layout is not None and _layout_of(value) != leaf.layout:
+            return self._laid_out(value, leaf)
+        checked: jax.Array = value
+        return checked
+
+    def check_place(self, value: jax.Array, leaf: Leaf) -> None:
+        """Raises ArgumentError for an array that is somewhere else than the program takes it."""
+        target = leaf.target
         where = value.devices()
         if where != {target.device}:
             names = ", ".join(sorted(str(d) for d in where)[:4])
@@ -358,10 +404,6 @@ class Arguments:
                 "give numpy.asarray(array), or lowering.device_put(array, device)",
                 wanted=f"in memory of kind {self.sharding.memory_kind!r}",
             )
-        if leaf.layout is not None and _layout_of(value) != leaf.layout:
-            return self._laid_out(value, leaf)
-        checked: jax.Array = value
-        return checked
 
     def _numpy_fix(self, leaf: Leaf) -> str:
         return f"give a NumPy array: numpy.asarray(value, {pt.dtype_text(leaf.target.dtype)})"

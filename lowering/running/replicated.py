@@ -7,31 +7,31 @@ dies of wrong ones.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from builder.shape import TupleShape
+from builder.shape import ArrayShape, TupleShape, leaves
 from lowering import jaxlib_api
 from lowering.errors import ExecutionError
-from lowering.host_calls import SharedCallback
+from lowering.host_calls import raise_failure, shared_failure
 from lowering.legalize.agreement import Disagreement
-from lowering.pjrt import host_array, sharding_of
-from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, Leaf, describe
+from lowering.pjrt import host_array, is_local, sharding_of
+from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, Leaf, describe, target_of
+from lowering.running.failing import must_wait, raise_in_words
+from lowering.running.launching import LAUNCH
 from lowering.running.program import CompiledProgram, ProgramInfo
 from lowering.running.results import packer
+from lowering.running.rows import Rows, row_of, rows_on
 
 __all__ = ["ReplicatedExecutable"]
 
 _JaxArray: Final = jaxlib_api.array_type
 _layout_of: Final = jaxlib_api.layout_of
-
-_LAUNCH: Final = threading.Lock()
-"""Programs reach all devices in one order: of two that wait for each other none would end."""
 
 
 class ReplicatedExecutable(CompiledProgram):
@@ -48,12 +48,24 @@ class ReplicatedExecutable(CompiledProgram):
     and jax.Arrays, which in a list have to be on their devices already. For a tuple parameter give
     a list of N tuples, or one tuple whose elements are given in any of these ways.
 
-    The result is a list of N results, each as an `Executable` gives it, on its own device.
+    A jax.Array that is cut up into rows over these devices already, as ``jax.device_put(array,
+    executable.sharding)`` cuts it, is used where it is; one that lies elsewhere is copied.
+
+    The result is a list of N results, each as an `Executable` gives it, on its own device. Compiled
+    with ``results="sharded"`` it is one result, nested as the computation's root is, whose arrays
+    have a leading dimension of size N, cut up over the devices in the same way: it can be an
+    argument of the next call, or of any function of jax, and nothing is copied.
+
+    Where several processes compute together (`jax.distributed.initialize`), all of them call their
+    executables in the same order. A list then holds the values, and the results, for the devices
+    of this process alone, `local_devices`; arrays of rows have those of all devices.
 
     Attributes:
         name: the computation's name.
         program_shape: parameters and result, on each device.
         devices: the jax.Devices: the partitions of replica 0, those of replica 1, and so on.
+        local_devices: those of them that are of this process, in the same order.
+        sharding: the jax NamedSharding of arrays that hold a row for each device.
         num_replicas, num_partitions: how many there are of each.
 
     Example:
@@ -66,19 +78,26 @@ class ReplicatedExecutable(CompiledProgram):
         ...     run = lowering.compile(module, "cpu", num_replicas=2)
         ...     results = run(np.array([[1, 2.5], [3, 5.25]], np.float32))
         ...     assert [np.asarray(r).tolist() for r in results] == [[4.0, 7.75]] * 2
+        ...     run = lowering.compile(module, "cpu", num_replicas=2, results="sharded")
+        ...     once = run(np.array([[1, 2.5], [3, 5.25]], np.float32))
+        ...     assert np.asarray(run(once)).tolist() == [[8.0, 15.5]] * 2
     """
 
     __slots__ = (
         "_arguments",
-        "_calls_python",
         "_disagreements",
         "_execute",
         "_failure",
-        "_global",
+        "_in_rows",
+        "_numbers",
         "_pack",
-        "_running",
+        "_rows",
+        "_waits",
+        "_whole",
+        "local_devices",
         "num_partitions",
         "num_replicas",
+        "sharding",
     )
 
     def __init__(self, loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> None:
@@ -86,20 +105,42 @@ class ReplicatedExecutable(CompiledProgram):
         self.num_replicas = info.num_replicas
         self.num_partitions = info.num_partitions
         callbacks = info.callbacks
+        # Which of all devices are of this process: all of them, if there is but one.
+        self._numbers = [n for n, device in enumerate(self.devices) if is_local(device)]
+        self.local_devices = tuple(self.devices[n] for n in self._numbers)
         self._arguments = tuple(
-            Arguments(info, sharding_of(device), self._place(number))
-            for number, device in enumerate(self.devices)
+            Arguments(info, sharding_of(self.devices[number]), self._place(number))
+            for number in self._numbers
         )
-        # What is passed together. That the arrays differ is no business of jax's.
-        everywhere: Any = PartitionSpec
-        self._global = NamedSharding(Mesh(np.array(self.devices), ("device",)), everywhere())
-        self._execute = jaxlib_api.sharded_runner(loaded)
+        mesh = Mesh(np.array(self.devices), ("device",))
+        spec: Any = PartitionSpec
+        self.sharding = NamedSharding(mesh, spec("device"))
+        # What lists are passed as. That the arrays differ is no business of jax's.
+        self._whole = NamedSharding(mesh, spec())
+        count = len(self.devices)
+        self._rows = tuple(Rows(leaf, count) for leaf in self._arguments[0].leaves)
+        self._in_rows = info.in_rows
+        self._execute: Callable[[list[Any]], tuple[list[Any], Callable[[], None]]]
+        if info.in_rows:
+            self._execute = jaxlib_api.rows_runner(loaded, self._results(), self._whole)
+        else:
+            self._execute = jaxlib_api.sharded_runner(loaded)
         self._pack = packer(info.shape.result)
-        self._calls_python = bool(callbacks)
-        shared = [c.failure for c in callbacks if isinstance(c, SharedCallback)]
-        self._failure = shared[0] if shared else None
-        self._running = threading.Lock()
+        self._waits = must_wait(info, loaded, self.local_devices[0])
+        self._failure = shared_failure(callbacks)
         self._disagreements = [c for c in callbacks if isinstance(c, Disagreement)]
+
+    def _results(self) -> list[tuple[Any, Any, Sharding]]:
+        """Of each result a row, the whole, and how that lies; tokens have no rows."""
+        found: list[tuple[Any, Any, Sharding]] = []
+        for leaf in leaves(self.program_shape.result):
+            target = target_of(leaf, sharding_of(self.local_devices[0]))
+            if isinstance(leaf, ArrayShape):
+                whole = rows_on(target, len(self.devices))
+                found.append((rows_on(target, 1), whole, self.sharding))
+            else:
+                found.append((target.aval, target.aval, self._whole))
+        return found
 
     def _place(self, number: int) -> str:
         replica, partition = divmod(number, self.num_partitions)
@@ -109,7 +150,7 @@ class ReplicatedExecutable(CompiledProgram):
             return f" for partition {partition}"
         return f" for replica {replica}, partition {partition}"
 
-    def __call__(self, /, *args: Any, **by_name: Any) -> list[Any]:
+    def __call__(self, /, *args: Any, **by_name: Any) -> Any:
         """Executes the computation; see the class for what arguments may be.
 
         Raises:
@@ -117,47 +158,44 @@ class ReplicatedExecutable(CompiledProgram):
             ExecutionError: the devices go different ways around an operation across them; an
                 infeed was not fed, or a Python function failed.
         """
+        return self._go(self._take(args, by_name))
+
+    def _take(
+        self, args: tuple[Any, ...], by_name: Mapping[str, Any]
+    ) -> tuple[list[Any], list[list[jax.Array]]]:
         first = self._arguments[0]
         if by_name:
             args = first.in_order(args, by_name)
         if len(args) != len(self.program_shape.parameters):
             raise first.wrong_count(len(args))
-        columns = self._columns(args)
-        rows = [
-            [
-                self._argument(value, one, one.leaves[position])
-                for value, one in zip(values, self._arguments, strict=True)
-            ]
-            for position, values in enumerate(columns)
-        ]
+        return self._passed(args)
+
+    def _go(self, taken: tuple[list[Any], list[list[jax.Array]]]) -> Any:
+        first = self._arguments[0]
+        passed, columns = taken
         if first.donated:
-            for one, arrays in zip(self._arguments, zip(*rows, strict=True), strict=True):
+            for one, arrays in zip(self._arguments, zip(*columns, strict=True), strict=True):
                 one.check_given_once(arrays)
-        passed = [
-            jaxlib_api.assemble(leaf.target.aval, self._global, arrays)
-            for leaf, arrays in zip(first.leaves, rows, strict=True)
-        ]
         if self._failure is None:
             results = self._launch(passed)
         else:
-            # One run at a time, whose failure it is.
-            with self._running:
-                try:
-                    results = self._launch(passed)
-                finally:
-                    failed = self._failure.taken()
-                    if failed is not None:
-                        raise failed from failed.__cause__
+            results = self._failure.carried(lambda: self._launch(passed))
+        if self._in_rows:
+            return self._pack(results)
         return [
             self._pack([result[number] for result in results])
-            for number in range(len(self.devices))
+            for number in range(len(self.local_devices))
         ]
 
-    def _launch(self, passed: list[Any]) -> list[list[Any]]:
-        """Executes the program; waits for its end if Python functions are called."""
-        with _LAUNCH:
-            results, wait = self._execute(passed)
-        if self._calls_python:
+    def _launch(self, passed: list[Any]) -> list[Any]:
+        """Executes the program; waits for its end where a failure is to be expected."""
+        try:
+            with LAUNCH:
+                results, wait = self._execute(passed)
+        except RuntimeError as error:
+            self._raise_in_words(error)
+            raise
+        if self._waits:
             self._wait(wait)
         return results
 
@@ -170,7 +208,14 @@ class ReplicatedExecutable(CompiledProgram):
                 if one.noticed:
                     one.noticed = False
                     raise ExecutionError(one.message, op=one.op, detail=str(error)) from None
+            self._raise_in_words(error)
             raise
+
+    def _raise_in_words(self, error: RuntimeError) -> None:
+        raise_failure(error)
+        devices = self.local_devices
+        where = f"{devices[0]} to {devices[-1]}" if len(devices) > 1 else str(devices[0])
+        raise_in_words(error, self._info, self._loaded, where)
 
     def __repr__(self) -> str:
         return (
@@ -180,47 +225,84 @@ class ReplicatedExecutable(CompiledProgram):
 
     # Arguments
 
-    def _columns(self, args: Sequence[Any]) -> list[list[Any]]:
-        """For each leaf of the parameters the values for the devices."""
+    def _passed(self, args: Sequence[Any]) -> tuple[list[Any], list[list[Any]]]:
+        """For each leaf of the parameters what is passed, and what of it each device gets."""
+        passed: list[Any] = []
         columns: list[list[Any]] = []
-        count = len(self.devices)
+        count = len(self._arguments)
+        for value, leaf, rows in self._given(args):
+            if (
+                # Used as it is: 1 us instead of 30 to take 8 rows apart and put them together.
+                type(value) is _JaxArray
+                # Not by its aval, which holds a mesh too.
+                and value.shape == rows.dimensions
+                and value.dtype == rows.dtype
+                and (
+                    (where := value.sharding) is self.sharding
+                    or _is_same(where, self.sharding, value.ndim)
+                )
+                and not value.is_deleted()
+                and (rows.layout is None or _layout_of(value) == rows.layout)
+            ):
+                passed.append(value)
+                columns.append([value] * count)
+                continue
+            arrays = [
+                self._argument(one, arguments, arguments.leaves[len(passed)])
+                for one, arguments in zip(self._values(value, leaf), self._arguments, strict=True)
+            ]
+            passed.append(jaxlib_api.assemble(leaf.target.aval, self._whole, arrays))
+            columns.append(arrays)
+        return passed, columns
+
+    def _given(self, args: Sequence[Any]) -> Iterator[tuple[Any, Leaf, Rows]]:
+        """What was given for each leaf of the parameters."""
+        first = self._arguments[0]
+        position = 0
         for number, (argument, parameter) in enumerate(
             zip(args, self.program_shape.parameters, strict=True)
         ):
-            first = self._arguments[0]
+            given: list[Any]
             if not isinstance(parameter, TupleShape):
-                columns.append(self._values(argument, first.leaves[len(columns)]))
+                given = [argument]
             elif isinstance(argument, list):
                 name = self.program_shape.parameter_names[number]
-                if len(argument) != count:
+                if len(argument) != len(self._arguments):
                     raise self._wrong_length(number, name, "", argument)
-                rows = [
+                each = [
                     one.flattened_parameter(number, value)
                     for value, one in zip(argument, self._arguments, strict=True)
                 ]
-                columns.extend(map(list, zip(*rows, strict=True)))
+                given = list(map(list, zip(*each, strict=True)))
             else:
-                for value in first.flattened_parameter(number, argument):
-                    leaf = first.leaves[len(columns)]
+                given = first.flattened_parameter(number, argument)
+                for place, value in enumerate(given, position):
                     if isinstance(value, tuple):
                         # One for each device, or a part of the tuple that the parameter is? Lists
                         # are the one, tuples the other.
+                        leaf = first.leaves[place]
                         raise first.refused(leaf, describe(value), "give a list for the devices")
-                    columns.append(self._values(value, leaf))
-        return columns
+            for value in given:
+                yield value, first.leaves[position], self._rows[position]
+                position += 1
 
     def _values(self, value: Any, leaf: Leaf) -> list[Any]:
-        """The values for the devices, of what was given for one leaf."""
-        count = len(self.devices)
+        """The values for the devices of this process, of what was given for one leaf."""
+        count = len(self._arguments)
         if isinstance(value, (list, tuple)):
             if len(value) != count:
                 raise self._wrong_length(leaf.number, leaf.name, leaf.path, value)
             return list(value)
         if isinstance(value, jax.Array):
-            if type(value) is not _JaxArray or not value.is_fully_addressable:
-                return [value] * count  # tracers, keys, arrays of other processes: are refused
+            if type(value) is not _JaxArray:
+                return [value] * count  # tracers and keys: are refused
             if value.is_deleted():
                 raise self._arguments[0].refused(leaf, DELETED, DELETED_FIX)
+            there = self._on_devices(value, leaf)
+            if there is not None:
+                return there
+            if not value.is_fully_addressable:
+                raise self._out_of_reach(value, leaf)
             value = np.asarray(value)
         else:
             array = host_array(value)
@@ -229,24 +311,65 @@ class ReplicatedExecutable(CompiledProgram):
             value = array
         if value.shape == leaf.target.dimensions:
             return [value] * count
-        if value.ndim and value.shape[0] == count and value.shape[1:] == leaf.target.dimensions:
+        if self._has_rows(value, leaf):
             # Rows of a vector would be scalars without a shape of their own.
-            return [value[number, ...] for number in range(count)]
-        shape = leaf.target.shape
-        sizes = ",".join(map(str, (count, *shape.dimensions)))
-        raise self._arguments[0].error(
-            f"argument {leaf.number} ({leaf.name}){leaf.path} must be {shape} for all {count} "
-            f"devices, {shape.element_type}[{sizes}] with a row for each, or a list of {count}, "
-            f"got {describe(value)}",
+            return [value[number, ...] for number in self._numbers]
+        raise self._wrong_sizes(value, leaf)
+
+    def _has_rows(self, value: Any, leaf: Leaf) -> bool:
+        dimensions: tuple[int, ...] = value.shape
+        return dimensions == (len(self.devices), *leaf.target.dimensions)
+
+    def _on_devices(self, value: jax.Array, leaf: Leaf) -> list[Any] | None:
+        """A jax.Array's values for the devices, if each is on its device; None if not."""
+        if not self._has_rows(value, leaf) and value.shape != leaf.target.dimensions:
+            return None
+        shards = {shard.device: shard for shard in value.addressable_shards}
+        if not shards.keys() >= set(self.local_devices):
+            return None
+        local = [shards[device] for device in self.local_devices]
+        if value.shape == leaf.target.dimensions:
+            return [shard.data for shard in local] if value.is_fully_replicated else None
+        for shard, number in zip(local, self._numbers, strict=True):
+            if shard.data.shape[0] != 1 or (shard.index[0].start or 0) != number:
+                return None
+            if shard.data.shape[1:] != leaf.target.dimensions:
+                return None
+        return [row_of(shard.data) for shard in local]
+
+    def _out_of_reach(self, value: jax.Array, leaf: Leaf) -> Exception:
+        if not self._has_rows(value, leaf) and value.shape != leaf.target.dimensions:
+            return self._wrong_sizes(value, leaf)
+        return self._arguments[0].error(
+            f"argument {leaf.number} ({leaf.name}){leaf.path} must be cut up into rows over the "
+            f"executable's devices, got {describe(value)} cut up otherwise, with parts on devices "
+            f"of other processes\nfix: jax.device_put(array, executable.sharding)",
             leaf.number,
             leaf.name,
         )
 
-    def _wrong_length(self, number: int, name: str, path: str, value: Sequence[Any]) -> Exception:
+    def _wrong_sizes(self, value: Any, leaf: Leaf) -> Exception:
         count = len(self.devices)
+        shape = leaf.target.shape
+        sizes = ",".join(map(str, (count, *shape.dimensions)))
+        return self._arguments[0].error(
+            f"argument {leaf.number} ({leaf.name}){leaf.path} must be {shape} for all {count} "
+            f"devices, {shape.element_type}[{sizes}] with a row for each, or a list of "
+            f"{self._how_many()}, got {describe(value)}",
+            leaf.number,
+            leaf.name,
+        )
+
+    def _how_many(self) -> str:
+        local = len(self.local_devices)
+        return f"{local}" + (" for this process" if local < len(self.devices) else "")
+
+    def _wrong_length(self, number: int, name: str, path: str, value: Sequence[Any]) -> Exception:
+        count = len(self.local_devices)
+        here = " of this process" if count < len(self.devices) else ""
         return self._arguments[0].error(
             f"argument {number} ({name}){path} must be a list with a value for each of {count} "
-            f"devices, got a {type(value).__name__} of {len(value)}\n"
+            f"devices{here}, got a {type(value).__name__} of {len(value)}\n"
             f"fix: give {count} values, or one array for all",
             number,
             name,
@@ -263,3 +386,9 @@ class ReplicatedExecutable(CompiledProgram):
         ):
             return value
         return arguments.argument(value, leaf)
+
+
+@lru_cache(maxsize=1024)
+def _is_same(one: Sharding, other: Sharding, rank: int) -> bool:
+    """Whether arrays lie under one sharding as under another, whatever meshes are called."""
+    return one.memory_kind == other.memory_kind and one.is_equivalent_to(other, rank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, Final
 
 from builder.shape import ArrayShape, Shape, TokenShape, TupleShape
@@ -52,8 +53,7 @@ _TAKE: Final = -1
 _HIDE: Final = -2
 
 
-def _first(results: list[Any]) -> Any:
-    return results[0]
+_first: Final[Callable[[list[Any]], Any]] = itemgetter(0)
 
 
 def _nothing(_results: list[Any]) -> None:

@@ -183,6 +183,7 @@ MATRIX: dict[str, Case] = {
 MATRIX_SIZES = [((5, 4),), ((0, 0),), ((2, 3),), ((0, 3),), ((5, 1),), ((4, 4),), ((3, 0),)]
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_a_matrix() -> None:
     check(MATRIX, [(xb.f32[5, 4], 2)], MATRIX_SIZES)
 
@@ -307,10 +308,12 @@ VECTOR: dict[str, Case] = {
 }
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_a_vector() -> None:
     check(VECTOR, [(xb.f32[6], 1)], [((n,),) for n in (6, 2, 3, 5)])
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_an_empty_vector() -> None:
     cases = {n: c for n, c in VECTOR.items() if n.startswith(("pad", "windows", "dot", "split"))}
     check(cases, [(xb.f32[6], 1)], [((n,),) for n in (0, 1)])
@@ -379,6 +382,7 @@ def updated(x: Array, part: Array, *at: int) -> Array:
     return found
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_several_operands() -> None:
     shapes = [(xb.f32[5, 4], 2), (xb.f32[3, 3], 1), (xb.f32[5, 4], 0)]
     sizes = [((m, n), (k,), ()) for m, n, k in ((5, 4, 3), (3, 3, 1), (3, 4, 2), (4, 3, 0))]
@@ -399,6 +403,7 @@ def test_products() -> None:
     check(cases, shapes, [((n, m), (k, n), ()) for n, m, k in ((5, 4, 3), (2, 0, 3), (0, 3, 1))])
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_batches() -> None:
     """What has a batch and a matrix, of which each may be bounded."""
     matrix = np.array([[4, 2], [2, 8]], np.float32)
@@ -557,6 +562,7 @@ def steps_of(x: xb.XlaOp, draw: Callable[[Any], Any]) -> Step:
     return xb.collapse(x, [first, first + 1]), combined
 
 
+@pytest.mark.usefixtures("little_optimized")
 @settings(
     max_examples=40,
     deadline=None,

@@ -508,6 +508,7 @@ def running_sums(
     return b.build(sums_of(b, t, sizes, dimension, **options))
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scan_of_every_type(reverse: bool) -> None:
     rng = np.random.default_rng(5)

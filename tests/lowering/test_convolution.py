@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-import scipy.signal
+import scipy
 from hypothesis import given, settings, strategies as st
 from support import assert_same_bits, run, summable
 
@@ -164,6 +164,7 @@ def recorded(
     )
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_type(name: str) -> None:
     lhs, rhs, numbers, arguments = CONFIGURATIONS[name]
@@ -186,6 +187,7 @@ def preferred(t: xb.PrimitiveType) -> list[xb.PrimitiveType]:
     return list(dict.fromkeys([*wider[:1], *wider[-1:]]))
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_preferred_element_type() -> None:
     _, _, numbers, arguments = CONFIGURATIONS["feature groups"]
     b = xb.XlaBuilder("preferred")
@@ -289,6 +291,7 @@ def test_what_is_inferred_is_what_mlir_and_xla_infer(
     assert root[1] == str(y.shape)
 
 
+@pytest.mark.usefixtures("little_optimized")
 @settings(max_examples=30)
 @given(convolutions())
 def test_every_attribute(drawn: dict[str, Any]) -> None:

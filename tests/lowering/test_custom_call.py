@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import shutil
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -128,20 +126,12 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(pair, Pair,
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The functions above, compiled; those of both kinds are registered."""
-    compiler = shutil.which("g++")
-    assert compiler, "these tests compile C++: install g++"
     folder = tmp_path_factory.mktemp("library")
-    source, target = Path(folder, "functions.cc"), Path(folder, "functions.so")
-    source.write_text(SOURCE)
-    flags = ["-std=c++17", "-O0", "-shared", "-fPIC", f"-I{jax.ffi.include_dir()}"]
-    subprocess.run([compiler, *flags, str(source), "-o", str(target)], check=True)
-    found = ctypes.CDLL(str(target))
-    for name in ("myfunc", "two_results", "tuple_of_one", "returns_status", "gets_opaque"):
-        lowering.register_custom_call_target(name, getattr(found, name))
-    lowering.register_custom_call_target("scale", found.scale, api="typed")
-    for name in ("attributes", "pair"):
-        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(found, name)), platform="cpu")
-    return found
+    untyped = ("myfunc", "two_results", "tuple_of_one", "returns_status", "gets_opaque")
+    for names, api in ((untyped, "untyped"), (("scale", "attributes", "pair"), "typed")):
+        targets = {name: name for name in names}
+        built = lowering.ffi.build(SOURCE, targets, api=api, flags=["-O0"], folder=folder)
+    return ctypes.CDLL(built.path)
 
 
 # The document's form: void f(void* out, void** in).
@@ -693,6 +683,79 @@ def test_a_failed_program_can_be_called_again() -> None:
     with pytest.raises(lowering.ExecutionError, match="got None"):
         program()
     assert float(program()) == 1.0
+
+
+@pytest.mark.parametrize("where", [{}, {"num_replicas": 2}, {"num_partitions": 2}], ids=str)
+def test_faults_in_a_loop(where: dict[str, int]) -> None:
+    """Whatever goes wrong in the middle of a loop, on one or all devices, the next call works."""
+    fault: list[Any] = [None]
+
+    def function(number: np.ndarray, values: np.ndarray) -> Any:
+        if number == 1 and fault[0] is not None:
+            return fault[0](number, values)
+        return number, values * np.float32(2)
+
+    def body(state: xb.XlaOp) -> xb.XlaOp:
+        called = xb.python_call(function, [state[0], state[1]], "(s32[], f32[2])")
+        total = xb.all_reduce(called[1], xb.add)  # of the replicas
+        # Counted here: zeros, given after a failure on several devices, would not end the loop.
+        return xb.tuple(state[0] + 1, total + xb.convert_element_type(called[0], xb.f32) * 0.0)
+
+    b = xb.XlaBuilder("faults")
+    x = b.parameter(xb.f32[2])
+    root = xb.while_(lambda s: s[0] < 3, body, xb.tuple(b.constant(0, xb.s32), x))
+    program = lowering.compile(b.build(root), "cpu", **where)
+    ones = np.ones(2, np.float32)
+
+    def raises(number: np.ndarray, values: np.ndarray) -> Any:
+        raise LookupError("not there")
+
+    for wrong, message in (
+        (raises, "raised LookupError at "),
+        (lambda n, v: (n,), "must be a tuple of 2, (s32[], f32[2]), got a tuple of 1"),
+        (lambda n, v: (), "must be a tuple of 2, (s32[], f32[2]), got a tuple of 0"),
+        (lambda n, v: None, "must be a tuple of 2, (s32[], f32[2]), got None"),
+        (lambda n, v: (n, v, v), "must be a tuple of 2, (s32[], f32[2]), got a tuple of 3"),
+        (lambda n, v: (n, v[:1]), "element 1 of the result must be f32[2], got f32[1]"),
+        (lambda n, v: (n, v[None]), "element 1 of the result must be f32[2], got f32[1,2]"),
+        (lambda n, v: (n, v.astype(int)), "element 1 of the result must be f32[2], got s64[2]"),
+        (lambda n, v: (n + 0.5, v), "element 0 of the result must be s32[], got f64[]"),
+    ):
+        fault[0] = wrong
+        with pytest.raises(lowering.ExecutionError) as caught:
+            program(ones)
+        assert message in str(caught.value)
+        assert isinstance(caught.value.__cause__, LookupError) == (wrong is raises)
+        fault[0] = None
+        found = program(ones)
+        factor = 2 * where.get("num_replicas", 1)
+        for _, values in found if where else [found]:
+            assert np.asarray(values).tolist() == [factor**3] * 2
+
+
+def test_faults_where_arrays_are_cut_up() -> None:
+    fault: list[Any] = [None]
+
+    def function(values: np.ndarray) -> Any:
+        return -values if fault[0] is None else fault[0](values)
+
+    def raises(values: np.ndarray) -> Any:
+        raise LookupError("not there")
+
+    b = xb.XlaBuilder("cut")
+    x = xb.with_sharding(b.parameter(xb.f32[4]), "{devices=[2]<=[2]}")
+    root = xb.python_call(function, x, xb.f32[4])
+    program = lowering.compile(b.build(root), "cpu", num_partitions=2)
+    for wrong, message in (
+        (raises, "LookupError"),
+        (lambda v: v[:1], "must be f32[4], got f32[1]"),
+    ):
+        fault[0] = wrong
+        with pytest.raises(lowering.ExecutionError) as caught:
+            program(np.arange(4, dtype=np.float32))
+        assert message in str(caught.value)
+        fault[0] = None
+        assert np.asarray(program(np.arange(4, dtype=np.float32))).tolist() == [0, -1, -2, -3]
 
 
 def test_a_module_with_a_python_function_is_not_saved(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from support import run, stablehlo_of_text, trusted_module
 import builder as xb
 import lowering
 from lowering import jaxlib_api
+from lowering.compilable import check_compilable
 
 
 def operations(module: lowering.StablehloModule) -> list[str]:
@@ -146,6 +147,28 @@ def test_send_and_recv_do_not_run_on_a_cpu(name: str) -> None:
     assert "can't run on cpu: XLA has no code for it there\nfix: xb.collective_permute" in message
     assert ("xb.outfeed" if name.startswith("send") else "xb.infeed_with_token") in message
     assert caught.value.op == name
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+def test_other_platforms_lack_the_host_s_side_alone(platform: str) -> None:
+    b = xb.XlaBuilder("between")
+    xb.send(b.parameter(xb.f32[2]), 1)
+    b.recv(xb.f32[2], 2)
+    check_compilable(lowering.lower(b.build()).module.operation, "between", platform)
+    for name in ("send_to_host", "recv_from_host"):
+        b = xb.XlaBuilder("program")
+        if name == "send_to_host":
+            xb.send_to_host(b.parameter(xb.f32[2]), b.create_token(), xb.f32[2], 1)
+        else:
+            xb.recv_from_host(b.create_token(), xb.f32[2], 1)
+        module = lowering.lower(b.build()).module
+        with pytest.raises(lowering.CompileError) as caught:
+            check_compilable(module.operation, "program", platform)
+        assert (
+            f"can't run on {platform}: jaxlib gives a client no way to the host's side of it\n"
+            "fix: pass values as arguments and results"
+        ) in str(caught.value)
+        assert caught.value.op == name
 
 
 @pytest.mark.parametrize("opcode", ["send", "recv"])

@@ -205,6 +205,7 @@ def test_the_documents_slices() -> None:
     p.check()
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("half", [0, 1])
 def test_slices_of_every_type(half: int) -> None:
     p = Program("types")
@@ -219,6 +220,7 @@ def test_slices_of_every_type(half: int) -> None:
     p.check()
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_start_indices_of_every_type() -> None:
     """Also where the operand is larger than the largest index."""
     p = Program("indices")
@@ -309,6 +311,7 @@ def test_the_documents_gathers() -> None:
     p.check()
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("half", [0, 1])
 def test_gathers_of_every_type(half: int) -> None:
     p = Program("types")
@@ -348,6 +351,7 @@ def test_gathers_that_promise() -> None:
 # --- Scatter -------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("half", [0, 1])
 def test_scatters_of_every_type(half: int) -> None:
     """The last update of each place; no place has two."""
@@ -386,6 +390,7 @@ def test_scatters_that_compute(name: str) -> None:
     p.check()
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_scatter_indices_of_every_type() -> None:
     """Also where the operand is larger than the largest index, and with windows across its ends."""
     p = Program("indices")
@@ -565,6 +570,7 @@ class Case:
         return self.offsets, self.collapsed, *mapping
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("seed", range(3))
 def test_any_dimension_numbers(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -79,6 +79,7 @@ def negated(parameter: str, result: str, name: str = "negated") -> xb.XlaComputa
 # Orders
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("rank", range(5))
 def test_every_order_of_a_parameter_and_of_a_result(rank: int) -> None:
     """One program that takes an array in every order, and gives each back in every order."""
@@ -152,6 +153,7 @@ def test_empty_and_large_arrays(sizes: tuple[int, int]) -> None:
         assert_identical(np.asarray(run(given)), -np.asarray(given))
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_every_type() -> None:
     """One program that takes and gives arrays of all types, in columns and in rows."""
     b = xb.XlaBuilder("types")
@@ -823,6 +825,7 @@ def test_functions_of_nothing_in_two_orders() -> None:
             assert np.asarray(result).shape == sizes
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs(seed: int) -> None:
     """Parameters and results in random orders, some of them without elements."""

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.fft
-import scipy.linalg
+import scipy
 from support import parameter_like, run
 
 import builder as xb

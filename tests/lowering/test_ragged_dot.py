@@ -128,6 +128,7 @@ def parameters(b: xb.XlaBuilder, *arrays: Array) -> list[xb.XlaOp]:
     return [b.parameter(xb.array_shape(xb.as_primitive_type(a.dtype), a.shape)) for a in arrays]
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", ["rows", "inner", "batch"])
 def test_every_type(name: str) -> None:
     numbers, lhs, rhs, sizes = FORMS[name]
@@ -153,6 +154,7 @@ def test_a_type_without_zero() -> None:
     assert_same_bits(got, wanted(x, y, [1, 3], ROWS, xb.f8e8m0fnu))
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_forms_and_types_of_group_sizes() -> None:
     b = xb.XlaBuilder("forms")
     arguments, results, want = [], [], []
@@ -183,6 +185,7 @@ def test_sums_of_sizes_that_their_type_does_not_hold() -> None:
     assert_same_bits(long, wanted(x, y, [1, 299, 0], ROWS, xb.s32))
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_preferred_element_type() -> None:
     pairs = [
         *((xb.s2, xb.s32), (xb.u4, xb.u8), (xb.s8, xb.s32), (xb.f4e2m1fn, xb.f32)),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy
 from support import compiled_once, run
 
 import builder as xb
@@ -152,6 +152,7 @@ SHAPES: list[tuple[int, ...]] = [(), (7,), (2, 4), (3, 5), (5, 3), (3, 4, 5), (0
 WIDTHS = [xb.u2, xb.s4, xb.f8e4m3fn, xb.bf16, xb.f64]
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize(
     ("algorithm", "length"),
     [

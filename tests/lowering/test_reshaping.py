@@ -48,11 +48,13 @@ def check(
 SIZES = [(3, 4), (1, 67, 5), (0, 3)]
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("sizes", [*SIZES, ()])
 def test_broadcast(sizes: tuple[int, ...]) -> None:
     check(lambda x: xb.broadcast(x, [2, 3]), lambda x: np.broadcast_to(x, (2, 3, *sizes)), sizes)
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_broadcast_in_dim() -> None:
     check(
         lambda x: xb.broadcast_in_dim(x, [2, 3, 5, 4], [1, 3]),
@@ -84,6 +86,7 @@ def test_reshape_and_collapse(sizes: tuple[int, ...]) -> None:
     )
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("sizes", SIZES)
 def test_transpose_and_rev(sizes: tuple[int, ...]) -> None:
     order = [len(sizes) - 1, *range(len(sizes) - 1)]
@@ -92,6 +95,7 @@ def test_transpose_and_rev(sizes: tuple[int, ...]) -> None:
     check(lambda x: xb.rev(x, []), lambda x: x, sizes)
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_concatenate() -> None:
     for dimension, second in ((0, (2, 4)), (1, (3, 61)), (1, (3, 0))):
         check(
@@ -118,6 +122,7 @@ def padded(x: Array, value: Array, config: Sequence[tuple[int, int, int]]) -> Ar
     return result
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize(
     "config",
     [
@@ -145,6 +150,7 @@ def test_pad_of_nothing() -> None:
     check(lambda x, v: xb.pad(x, v, []), lambda x, v: x, (), ())
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize(
     ("start", "limit", "strides"),
     [
@@ -163,6 +169,7 @@ def test_slice_in_dim() -> None:
     check(lambda x: xb.slice_in_dim(x, 1, 6, 2, 1), lambda x: x[:, 1:6:2], (61, 7))
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_iota() -> None:
     types = [t for t in ALL_TYPES if t not in (xb.pred, xb.f8e8m0fnu)]
     for sizes, dimension in (((4, 3), 0), ((3, 4), 1), ((2, 0, 3), 2), ((1,), 0)):

@@ -70,6 +70,7 @@ def order(x: np.ndarray, axis: int = -1) -> np.ndarray:
     return np.argsort(keys(x), axis=axis, kind="stable")
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_every_type(t: PrimitiveType) -> None:
     """Alone and with their places, along both dimensions, by either comparator, in any bits."""
@@ -230,6 +231,7 @@ def test_of_bounded_size(size: int) -> None:
 # top_k.
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_top_k_of_every_type(t: PrimitiveType) -> None:
     x = any_values(t, 4 * 60).reshape(4, 60)
@@ -244,6 +246,7 @@ def test_top_k_of_every_type(t: PrimitiveType) -> None:
         assert_identical(places, want.astype(np.int32))
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize(
     ("shape", "k"), [((5,), 5), ((5,), 0), ((0,), 0), ((0, 3), 2), ((2, 3, 4), 3), ((2, 1), 1)]

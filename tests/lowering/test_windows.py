@@ -154,6 +154,7 @@ WINDOWS: list[tuple[Any, ...]] = [
 ]
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", REDUCERS)
 def test_reduce_window_of_every_type(name: str) -> None:
     function, reference, init, takes = REDUCERS[name]
@@ -384,6 +385,7 @@ SELECTIONS: list[tuple[Any, Any, Any]] = [
 ]
 
 
+@pytest.mark.usefixtures("little_optimized")
 def test_select_and_scatter_of_every_type() -> None:
     """Many elements are equal: the first of them in row-major order is the one."""
     cases = []
@@ -568,6 +570,7 @@ def test_windows_of_one_element_of_an_array_that_is_cut(
     assert_same_bits(np.asarray(found[1][1]), product)
 
 
+@pytest.mark.usefixtures("little_optimized")
 @settings(max_examples=25)
 @given(any_window())
 def test_any_select_and_scatter(drawn: tuple[Any, ...]) -> None:

@@ -16,7 +16,7 @@ def committed() -> Any:
 
 
 def test_the_outputs_are_those_of_a_run(committed: Any, tmp_path: Path) -> None:
-    notebook_checks.check_outputs(committed, tmp_path, 10)
+    notebook_checks.check_outputs(committed, tmp_path, 11)
 
 
 def test_it_was_run_from_top_to_bottom(committed: Any) -> None:

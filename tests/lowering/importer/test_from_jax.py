@@ -282,11 +282,13 @@ def check(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         assert ours.tobytes() == jaxs.tobytes(), (ours, jaxs)
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", SIMPLE)
 def test_functions(name: str) -> None:
     check(*SIMPLE[name])
 
 
+@pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_and_their_gradients(name: str) -> None:
     check(*NETWORKS[name])

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.linalg
+import scipy
 from imported import as_jax_has_it, of_text, returned
 from jax import lax
 

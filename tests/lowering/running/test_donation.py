@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -221,3 +222,115 @@ class TestRunning:
         new, total = lowering.compile(computation, "cpu")(state, aligned())
         assert state.is_deleted()
         assert (float(total), float(new[0])) == (SIZE, 0)
+
+
+def counting(**more: Any) -> xb.XlaComputation:
+    """The state grows by x; nothing says that its memory may be used."""
+    b = xb.XlaBuilder("counting")
+    state = b.parameter([xb.f32[SIZE], [xb.s32[2]]], "state")
+    x = b.parameter(xb.f32[SIZE], "x")
+    for name, shape in more.items():
+        b.parameter(shape, name)
+    total = xb.reduce(x, 0.0, xb.add, dimensions=[0])
+    return b.build(xb.tuple(xb.tuple(state[0] + x, xb.tuple(state[1][0] + 1)), total))
+
+
+@pytest.fixture(scope="module")
+def grown() -> lowering.StablehloModule:
+    return lowering.lower(counting())
+
+
+class TestByName:
+    def test_the_memory_is_used_again(
+        self, grown: lowering.StablehloModule, tmp_path: pathlib.Path
+    ) -> None:
+        path = tmp_path / "counting.stablehlo"
+        grown.save(path)
+        text = grown.text
+        for run in (
+            lowering.compile(grown, "cpu", donate=["state"]),
+            lowering.compile(lowering.load(path), "cpu", donate=0),
+        ):
+            state: Any = (lowering.device_put(aligned()), (lowering.device_put(np.int32([3, 4])),))
+            x = lowering.device_put(aligned())
+            for _ in range(2):
+                given = [state[0], state[1][0]]
+                places = [one.unsafe_buffer_pointer() for one in given]
+                state, total = run(state, x)
+                assert [state[0].unsafe_buffer_pointer(), state[1][0].unsafe_buffer_pointer()] == (
+                    places
+                )
+                assert all(one.is_deleted() for one in given)
+            np.testing.assert_array_equal(state[0], np.full(SIZE, 3))
+            np.testing.assert_array_equal(state[1][0], [5, 6])
+            assert float(total) == SIZE
+            assert not x.is_deleted()
+            with pytest.raises(lowering.ArgumentError, match=r"\(state\)\[0\].*been deleted"):
+                run((given[0], state[1]), x)
+            with pytest.raises(lowering.ArgumentError, match=r"\(x\).*as argument 0 \(state\)"):
+                run((x, state[1]), x)
+        assert grown.text == text
+
+    def test_arrays_of_numpy_stay_as_they_are(self, grown: lowering.StablehloModule) -> None:
+        run = lowering.compile(grown, "cpu", donate=["state"])
+        y, counts = aligned(), np.int32([3, 4])
+        run((y, (counts,)), aligned())
+        run((jax.device_put(y), (counts,)), aligned())
+        assert y.tolist() == [1] * SIZE
+        assert counts.tolist() == [3, 4]
+
+    def test_what_no_result_fits_stays(self) -> None:
+        b = xb.XlaBuilder("summing")
+        total = xb.reduce(b.parameter(xb.f32[SIZE], "x"), 0.0, xb.add, dimensions=[0])
+        run = lowering.compile(b.build(total), "cpu", donate="x")
+        x = lowering.device_put(aligned())
+        assert [float(run(x)) for _ in range(2)] == [SIZE] * 2
+
+    def test_on_several_devices(self, grown: lowering.StablehloModule) -> None:
+        devices = lowering.devices("cpu")[:2]
+        run = lowering.compile(grown, num_partitions=2, devices=devices, donate=["state"])
+        given = [lowering.device_put(aligned(), device) for device in devices]
+        counts = np.int32([3, 4])
+        results = run([(one, (counts,)) for one in given], aligned())
+        for (state, _), total in results:
+            np.testing.assert_array_equal(state, np.full(SIZE, 2))
+            assert float(total) == SIZE
+        assert [one.is_deleted() for one in given] == [True, True]
+        with pytest.raises(lowering.ArgumentError, match=r"for partition 0 .* deleted"):
+            run([(one, (counts,)) for one in given], aligned())
+
+    @pytest.mark.parametrize(
+        ("donate", "words"),
+        [
+            (
+                ["stat"],
+                "there is no parameter 'stat' in counting\nfix: the parameters are state, x",
+            ),
+            (["x", 1], r"parameter 1 \(x\) of counting is given twice"),
+            ([4], "a parameter's name or its number is expected, got 4"),
+            ([-1], "expected, got -1"),
+            ([True], "expected, got True"),
+            ([1.0], "expected, got 1.0"),
+            ({"state": 1}, r"must be a list of .*\nfix: donate=\['state'\]"),
+            (None, "must be a list of parameters' names or numbers, got None"),
+            (["few"], r"parameter 2 \(few\) f32\[<=3\] of counting, which has bounded sizes"),
+            (["after"], r"parameter 3 \(after\) token\[\] of counting, which has no memory"),
+        ],
+    )
+    def test_refusals(self, donate: Any, words: str) -> None:
+        with pytest.raises(xb.OperandError, match=words):
+            lowering.compile(counting(few="f32[<=3]", after="token[]"), "cpu", donate=donate)
+
+    def test_what_the_computation_gives_away_itself(self) -> None:
+        for name, path in (("x", ""), ("y", r"\[0\]")):
+            words = rf"\({name}\){path} of stepping is donated already, by the computation itself"
+            with pytest.raises(xb.OperandError, match=words):
+                lowering.compile(stepping(), "cpu", donate=[name])
+        module = lowering.load_bytes("""
+            func.func @main(%a: tensor<2xf32> {xlabuilder.name = "a"},
+                            %b: tensor<2xf32> {xlabuilder.name = "a"}) -> tensor<2xf32> {
+              %0 = stablehlo.add %a, %b : tensor<2xf32>
+              return %0 : tensor<2xf32>
+            }""")
+        with pytest.raises(xb.OperandError, match="'a' is the name of 2 parameters of main"):
+            lowering.compile(module, "cpu", donate=["a"])

@@ -489,21 +489,16 @@ def test_messages_name_the_partition() -> None:
         parts([x, x[:1]])
 
 
-def test_shardings_are_refused_with_partitions() -> None:
+def test_with_a_sharding_inside_partitions_share_the_whole() -> None:
+    """Then XLA cuts the program up: see test_partitioned."""
     b = xb.XlaBuilder("cut")
-    x = b.parameter(xb.f32[4])
+    x = b.parameter(xb.f32[4], "x")
     with b.sharding("{devices=[2]<=[2]}"):
         y = x + x
-    inside = b.build(y)
-    b = xb.XlaBuilder("cut")
-    with b.sharding("{replicated}"):
-        z = b.parameter(xb.f32[4])
-    for computation in (inside, b.build(z * z)):
-        with pytest.raises(CompileError) as caught:
-            lowering.compile(computation, "cpu", num_partitions=2)
-        assert "has a sharding, and with num_partitions=2 every partition has arrays" in str(
-            caught.value
-        )
+    # Arrays over all devices come out anyway.
+    run = lowering.compile(b.build(y), "cpu", num_partitions=2, results="sharded")
+    assert isinstance(run, lowering.PartitionedExecutable)
+    assert np.asarray(run(np.arange(4, dtype=np.float32))).tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
 # Branches and loops around operations across devices

@@ -1,0 +1,406 @@
+"""Files of executables: what XLA made of a program, to be run without compiling again.
+
+A file begins with eight bytes that no other kind begins with, the format's version, the length of
+the header and a checksum of all that follows: the header, which is JSON and says what the program
+is and what it was compiled with and for, and jaxlib's own bytes. Those are read by jaxlib alone,
+which dies of damaged ones; so nothing is given to it before the checksum and the header are right.
+
+What is in a file is machine code. The checksum is against accidents, not against malice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO, Final
+
+import jax
+
+from builder.errors import XlaError
+from builder.frozen import frozen
+from builder.shape import ProgramShape, parse_shape
+from lowering import jaxlib_api
+from lowering.custom_calls import unregistered
+from lowering.errors import CompileError, DeviceError, ModuleFileError
+from lowering.legalize.agreement import Disagreement
+from lowering.module import path_text, read_file, write_whole
+from lowering.partitioning import Partitioning
+from lowering.pjrt import DeviceLike, devices as devices_of, devices_for, is_local
+from lowering.reading.module_reader import named
+from lowering.reading.other_files import EXECUTABLE_MAGIC, other_kind
+from lowering.running.kinds import executable_of
+from lowering.running.program import ProgramInfo
+
+__all__ = ["Content", "load_executable", "packed", "save_executable", "unpacked"]
+
+_VERSION: Final = 1
+_PREFIX: Final = struct.Struct("<8sII")
+"""The magic bytes, the version, the length of the header. A checksum of all the rest follows."""
+
+_DIGEST: Final = 32
+
+
+@frozen
+class Content:
+    """What is in a file.
+
+    Attributes:
+        header: what is said of the program.
+        payload: jaxlib's bytes.
+    """
+
+    header: Mapping[str, Any]
+    payload: bytes
+
+
+def packed(
+    info: ProgramInfo | None, devices: Sequence[Any], payload: bytes, key: str = ""
+) -> list[bytes]:
+    """The content of a file, in pieces.
+
+    Args:
+        info: what is known of the program; None in the compilation cache, which is asked by those
+            who know it.
+        devices: those that it was compiled for.
+        payload: jaxlib's bytes.
+        key: its name in the compilation cache.
+    """
+    one = devices[0]
+    header = {
+        "jaxlib": jaxlib_api.jaxlib_version(),
+        "platform": one.platform,
+        # A topology's compiler says another version than the runtime that it compiles for.
+        "platform_version": None if jaxlib_api.is_absent(one) else jaxlib_api.platform_version(one),
+        "device_kind": one.device_kind,
+        "cpu_features": jaxlib_api.cpu_features(payload) if one.platform == "cpu" else (),
+        "payload_bytes": len(payload),
+        "key": key,
+        "program": None if info is None else _said_of(info),
+    }
+    head = json.dumps(header).encode()
+    prefix = _PREFIX.pack(EXECUTABLE_MAGIC, _VERSION, len(head))
+    return [prefix, _digest(prefix, head, payload), head, payload]
+
+
+def _digest(*pieces: bytes | memoryview) -> bytes:
+    # In two thirds of the time of SHA-256, where the machine has no instructions for that.
+    check = hashlib.blake2b(digest_size=_DIGEST)
+    for piece in pieces:
+        check.update(piece)
+    return check.digest()
+
+
+def _said_of(info: ProgramInfo) -> dict[str, Any]:
+    """What a header says of a program, for `_program`."""
+    shape, cut = info.shape, info.partitioning
+    return {
+        "name": info.name,
+        "parameters": [str(s) for s in shape.parameters],
+        "parameter_names": shape.parameter_names,
+        "result": str(shape.result),
+        "num_replicas": info.num_replicas,
+        "num_partitions": info.num_partitions,
+        "donated": sorted(info.donated),
+        "has_layouts": info.layouts is not None,
+        "handlers": info.handlers,
+        "in_rows": info.in_rows,
+        "partitioning": None if cut is None else dataclasses.asdict(cut),
+    }
+
+
+def unpacked(data: bytes) -> Content | str:
+    """What is in a file; or why it can't be read, and how to mend that."""
+    if not data.startswith(EXECUTABLE_MAGIC):
+        return _something_else(data)
+    again = "fix: copy it again, or save the executable again"
+    begin = _PREFIX.size + _DIGEST
+    if len(data) < begin:
+        return f"is truncated: it has {len(data)} bytes\n{again}"
+    _, version, length = _PREFIX.unpack_from(data)
+    if version != _VERSION:
+        return (
+            f"is of format {version}, and this version of the library reads format {_VERSION}\n"
+            f"fix: load it with the version that saved it, or save it again"
+        )
+    view = memoryview(data)
+    rest = view[begin:]
+    if _digest(view[: _PREFIX.size], rest) != view[_PREFIX.size : begin]:
+        return f"is truncated or damaged: its checksum does not fit its {len(data)} bytes\n{again}"
+    try:
+        header = json.loads(bytes(rest[:length]))
+        payload = bytes(rest[length:])
+        if not isinstance(header, dict) or len(payload) != header["payload_bytes"]:
+            raise ValueError
+    except (ValueError, KeyError, TypeError):
+        return f"has a header that can't be read\n{again}"
+    return Content(header, payload)
+
+
+def _something_else(data: bytes) -> str:
+    """What a file is that is no executable, and who reads it."""
+    if data.startswith(jaxlib_api.BYTECODE_MAGIC):
+        return (
+            "holds a module, which is not compiled yet\nfix: lowering.compile(lowering.load(path))"
+        )
+    kind = other_kind(data) if data else ("empty", None)
+    what = "is no executable" + (f", but {kind[0]}" if kind is not None else "")
+    return f"{what}\nfix: give a file that executable.save(path) wrote"
+
+
+def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence[Any]) -> None:
+    """Writes an executable to a file; see `CompiledProgram.save`."""
+    name = path_text(path, "save")
+
+    def refuse(reason: str, fix: str, detail: str = "") -> ModuleFileError:
+        return ModuleFileError(
+            f"{name}: {info.name} {reason}\nfix: {fix}", path=name, op="save", detail=detail
+        )
+
+    watching = [one for one in info.callbacks if isinstance(one, Disagreement)]
+    if watching and len(watching) == len(info.callbacks):
+        raise refuse(
+            f"has a {watching[0].op} with an operation across devices inside, about which the "
+            f"devices have to agree: Python looks whether they do, which a file can't hold",
+            "take the operations across devices out of the branch or loop",
+        )
+    if info.callbacks:
+        raise refuse(
+            "calls Python functions (or is fed by this process: infeed, outfeed), which a file "
+            "can't hold",
+            "let a registered function do it: xb.custom_call; or give and take the values as "
+            "arguments and results",
+        )
+    whole = "save the module instead, and compile it there: lowering.lower(computation).save(path)"
+    if not all(map(is_local, devices)):
+        raise refuse("runs on devices of several processes, each of which has but its part", whole)
+    if info.layouts is not None and jaxlib_api.parameter_layouts(loaded) is None:
+        raise refuse("takes tokens besides arrays in layouts that jaxlib then does not tell", whole)
+    try:
+        payload = jaxlib_api.serialized(loaded)
+    except ValueError as error:
+        raise refuse(
+            f"can't be written by {devices[0].platform}'s runtime", whole, str(error)
+        ) from None
+    write_whole(name, packed(info, devices, payload))
+
+
+def _look(file: BinaryIO, _size: int, name: str, path: str) -> None:
+    """Refuses what is no executable by its first bytes, before all of it is read."""
+    beginning = file.read(4096)
+    file.seek(0)
+    if not beginning.startswith(EXECUTABLE_MAGIC):
+        raise _refused(name, path, _something_else(beginning))
+
+
+def _refused(name: str, path: str, reason: str, detail: str = "") -> ModuleFileError:
+    return ModuleFileError(f"{name}: {reason}", path=path, op="load_executable", detail=detail)
+
+
+def load_executable(
+    path: str | os.PathLike[str],
+    device: DeviceLike = None,
+    *,
+    devices: Sequence[DeviceLike] | None = None,
+) -> Any:
+    """Reads an executable that `save` wrote. Nothing is compiled.
+
+    It runs where it was compiled for: on devices of the same kind, under the same versions of
+    jaxlib and of the platform's software, on a CPU that has all features that it was compiled for.
+    Functions that it calls by custom calls are registered before it is loaded. Load only what you
+    would run: a file holds machine code.
+
+    Args:
+        path: the file.
+        device: the device, or the first of several; None for jax's default device, or the first of
+            the platform that the file is for.
+        devices: all devices, in place of `device`, as for `lowering.compile`.
+
+    Returns:
+        What was saved: an Executable, or a ReplicatedExecutable.
+
+    Raises:
+        ModuleFileError: the file can't be read, is damaged or something else, or does not go with
+            the devices, jaxlib or the machine.
+        DeviceError: there are no such devices.
+        CompileError: a function that it calls is not registered.
+
+    Example:
+        >>> import builder as xb, lowering, numpy as np, pathlib, tempfile
+        >>> @xb.computation(xb.f32[2])
+        ... def double(x):
+        ...     return x + x
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "double.executable")
+        ...     lowering.compile(double, "cpu").save(path)
+        ...     again = lowering.load_executable(path)
+        >>> again(np.array([1, 2], np.float32))
+        Array([2., 4.], dtype=float32)
+    """
+    data, path = read_file(path, "load_executable", _look)
+    name = named(path)
+    content = unpacked(data)
+    if isinstance(content, str):
+        raise _refused(name, path, content)
+    if content.header.get("program", "") is None:
+        raise _refused(
+            name,
+            path,
+            "is an entry of the compilation cache, which does not say what arguments it takes\n"
+            "fix: give a file that executable.save(path) wrote",
+        )
+    try:
+        info = _program(content.header["program"])
+        wrong = _other_versions(content.header)
+        platform, kind = str(content.header["platform"]), str(content.header["device_kind"])
+    except (KeyError, TypeError, ValueError, AttributeError, XlaError) as error:
+        raise _refused(
+            name, path, "has a header that can't be read\nfix: save it again", repr(error)
+        ) from None
+    if wrong is not None:
+        raise _refused(name, path, wrong)
+    targets = _devices(name, path, platform, info, device, devices)
+    wrong = _other_devices(content.header, targets[0], platform, kind)
+    if wrong is not None:
+        raise _refused(name, path, wrong)
+    told = jaxlib_api.compile_options(
+        targets,
+        num_replicas=info.num_replicas,
+        num_partitions=info.num_partitions,
+        shardy=info.partitioning is not None and info.partitioning.is_shardy,
+    )
+    began = time.perf_counter()
+    try:
+        loaded = jaxlib_api.deserialize(targets, content.payload, told)
+    except ValueError as error:
+        missing = unregistered(str(error))
+        if missing is not None:
+            raise CompileError(
+                f"load_executable: {info.name} calls the custom call {missing!r}, and no function "
+                f"of that name is registered for {platform}\n"
+                f"fix: register it before loading, as before compiling: "
+                f"lowering.register_custom_call_target, or jax.ffi.register_ffi_target",
+                op="custom_call",
+                detail=str(error),
+            ) from None
+        reason = str(error).partition("\n")[0][:300]
+        raise _refused(
+            name,
+            path,
+            f"is refused by {platform}'s runtime: {reason}\nfix: compile and save it again here",
+            str(error),
+        ) from None
+    has_layouts = content.header["program"]["has_layouts"]
+    info = dataclasses.replace(
+        info,
+        layouts=jaxlib_api.parameter_layouts(loaded) if has_layouts else None,
+        compile_seconds=time.perf_counter() - began,
+    )
+    return executable_of(loaded, info, targets)
+
+
+def _program(program: Mapping[str, Any]) -> ProgramInfo:
+    """What the header says of the program."""
+    cut = program["partitioning"]
+    return ProgramInfo(
+        name=program["name"],
+        shape=ProgramShape(
+            [parse_shape(text) for text in program["parameters"]],
+            parse_shape(program["result"]),
+            program["parameter_names"],
+        ),
+        num_replicas=program["num_replicas"],
+        num_partitions=program["num_partitions"],
+        donated=frozenset(program["donated"]),
+        handlers=tuple(program["handlers"]),
+        in_rows=program["in_rows"],
+        partitioning=None if cut is None else _partitioning(cut),
+    )
+
+
+def _partitioning(cut: Mapping[str, Any]) -> Partitioning:
+    return Partitioning(
+        is_shardy=cut["is_shardy"],
+        axes=tuple((name, size) for name, size in cut["axes"]),
+        device_order=tuple(cut["device_order"]),
+        is_free=tuple(cut["is_free"]),
+    )
+
+
+_AGAIN: Final = "compile and save it again here"
+
+
+def _other_versions(header: Mapping[str, Any]) -> str | None:
+    """Why this jaxlib does not load what a header is of; None if it does."""
+    here = jaxlib_api.jaxlib_version()
+    if header["jaxlib"] == here:
+        return None
+    return (
+        f"was compiled with jaxlib {header['jaxlib']}, and here is jaxlib {here}\n"
+        f"fix: install jaxlib=={header['jaxlib']}, or {_AGAIN}"
+    )
+
+
+def _devices(
+    name: str,
+    path: str,
+    platform: str,
+    info: ProgramInfo,
+    device: DeviceLike,
+    devices: Sequence[DeviceLike] | None,
+) -> list[jax.Device]:
+    """The devices to load for."""
+    if device is None and devices is None:
+        try:
+            there = devices_of(platform)
+        except DeviceError as error:
+            raise _refused(
+                name,
+                path,
+                f"was compiled for {platform}, and there is no such platform here"
+                + str(error).partition("\n")[2].join(("\n", "")),
+                error.detail,
+            ) from None
+        configured: Any = jax.config
+        chosen = configured.jax_default_device
+        device = chosen if chosen in there else there[0]
+    return devices_for(
+        device, devices, info.num_replicas, info.num_partitions, op="load_executable"
+    )
+
+
+def _other_devices(
+    header: Mapping[str, Any], one: jax.Device, platform: str, kind: str
+) -> str | None:
+    """Why a program does not run on a device; None if it does."""
+    if jaxlib_api.is_absent(one):
+        return f"can't be loaded for {one}, which is not there\nfix: give a device that is"
+    if one.platform != platform:
+        return (
+            f"was compiled for {platform}, and {one} is of platform {one.platform}\n"
+            f"fix: give a device of {platform}, or compile and save it for {one.platform}"
+        )
+    if one.device_kind != kind:
+        return f"was compiled for {kind!r}, and {one} is {one.device_kind!r}\nfix: {_AGAIN}"
+    version, here = header["platform_version"], jaxlib_api.platform_version(one)
+    if version is not None and version != here:
+        return (
+            f"was compiled with another version of {platform}'s software: "
+            f"{' '.join(version.split())[:100]!r}, and here is {' '.join(here.split())[:100]!r}\n"
+            f"fix: install that version, or {_AGAIN}"
+        )
+    if platform == "cpu" and header["cpu_features"]:
+        known = jaxlib_api.host_cpu_features()
+        missing = [f for f in header["cpu_features"] if known and f not in known]
+        if missing:
+            return (
+                f"was compiled for a CPU that has {', '.join(missing[:8])}"
+                f"{', ...' if len(missing) > 8 else ''}, which this one has not\n"
+                f"fix: {_AGAIN}; or there for more CPUs, with XLA_FLAGS=--xla_cpu_max_isa=AVX2 "
+                f"in the environment"
+            )
+    return None

@@ -1,0 +1,34 @@
+"""Which executable a compiled program becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from lowering import jaxlib_api
+from lowering.running.executable import Executable
+from lowering.running.partitioned import PartitionedExecutable
+from lowering.running.program import ProgramInfo
+from lowering.running.replicated import ReplicatedExecutable
+from lowering.running.topology import UnloadedExecutable
+
+__all__ = ["executable_of"]
+
+
+def executable_of(loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> Any:
+    """What XLA made of a program, as what its caller gets.
+
+    Args:
+        loaded: jaxlib's LoadedExecutable; of devices that are not there its Executable.
+        info: what is known of the program.
+        devices: those that it was compiled for.
+    """
+    if jaxlib_api.is_absent(devices[0]):
+        return UnloadedExecutable(loaded, info, devices)
+    if info.partitioning is not None:
+        return PartitionedExecutable(loaded, info, devices)
+    if len(devices) == 1 and not info.in_rows:
+        return Executable(loaded, info, devices)
+    return ReplicatedExecutable(loaded, info, devices)

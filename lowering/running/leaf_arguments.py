@@ -1,0 +1,107 @@
+"""The arrays in the arguments of a jitted function: their shapes, and what is no array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from builder import primitive_type as pt
+from builder.errors import shown
+from builder.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array
+from lowering import jaxlib_api
+from lowering.pjrt import host_array
+from lowering.running.arguments import describe
+
+__all__ = ["complaint", "descriptions", "given_shape", "shape_of"]
+
+_JaxArray: Final = jaxlib_api.array_type
+_SHAPES: Final = (ArrayShape, TupleShape, TokenShape)
+_NUMBERS: Final = {bool: "bool_", int: "int32", float: "float32", complex: "complex64"}
+
+
+def descriptions(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """What tells arrays from others of another shape or type; None for what is no plain array."""
+    # Not by their shapes and dtypes: jax has one object for equal avals, which is compared by its
+    # address, and to ask for the two takes four times as long.
+    return tuple(
+        [
+            leaf.aval
+            if type(leaf) is _JaxArray
+            else (
+                (leaf.dtype, leaf.shape)
+                if type(leaf) is np.ndarray or isinstance(leaf, np.generic)
+                else None
+            )
+            for leaf in leaves
+        ]
+    )
+
+
+def shape_of(leaf: Any) -> ArrayShape | None:
+    """The shape of an array that an executable takes; None if it is none."""
+    if type(leaf) is _JaxArray or type(leaf) is np.ndarray:
+        return _array_shape(leaf)
+    if type(leaf) in _NUMBERS or isinstance(leaf, jax.Array):
+        return None
+    array = host_array(leaf)
+    return None if array is None else _array_shape(array)
+
+
+def given_shape(leaf: Any) -> Shape | None:
+    """What stands for an array as its shape; None if it is no shape."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return _array_shape(leaf)
+    return leaf if isinstance(leaf, _SHAPES) else None
+
+
+def _array_shape(array: Any) -> ArrayShape | None:
+    try:
+        return intern_array(pt.from_dtype(array.dtype), tuple(array.shape))
+    except ValueError:
+        return None
+
+
+def complaint(leaf: Any, name: str, *, is_whole: bool) -> tuple[str, str]:
+    """What has to be given in place of a leaf that is no array, and how to mend it.
+
+    Args:
+        leaf: what was given.
+        name: its place in the arguments.
+        is_whole: whether it is an argument, and not a part of one.
+    """
+    kept_out = ""
+    if is_whole:
+        kept_out = f"; or, if it does not change from call to call, static=[{name!r}]"
+    elif name.rpartition(".")[2].isidentifier():
+        kept_out = (
+            "; or register its class: jax.tree_util.register_dataclass(..., meta_fields=[...]) "
+            "takes what is no array"
+        )
+    if type(leaf) in _NUMBERS:
+        got = f"the Python number {shown(leaf)}, which has no element type"
+        return f"an array, got {got}", f"give one that has: {_with_type(leaf)}{kept_out}"
+    if isinstance(leaf, jax.core.Tracer):
+        where = "call it outside of jax.jit, jax.grad and other transformations"
+        return "an array, got a tracer of jax", where
+    if isinstance(leaf, np.ma.MaskedArray):
+        fix = "there are no masks in XLA; fill it: array.filled(value)"
+        return "an array, got a masked array", fix
+    if given_shape(leaf) is not None:
+        fix = "give an array; computation, lower and compile take shapes"
+        return f"an array, got the shape {leaf}", fix
+    fix = f"give a NumPy array or a jax.Array{kept_out}"
+    if isinstance(leaf, jax.Array):
+        fix = "give the numbers in it: jax.random.key_data(key)"
+    return f"an array of numbers, got {describe(leaf)}", fix
+
+
+def _with_type(number: Any) -> str:
+    """The number as one of NumPy, as it is written in Python."""
+    kind = _NUMBERS[type(number)]
+    if isinstance(number, int) and not -(2**31) <= number < 2**31:
+        kind = "int64" if -(2**63) <= number < 2**63 else "float64"
+    text = repr(number) if -1e300 < abs(number) < 1e300 else "value"
+    return f"numpy.{kind}({text})"

@@ -1,0 +1,202 @@
+"""Calls that jaxlib executes without Python: what is right once is right again, and only that."""
+
+import gc
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental.layout import Format, Layout
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import builder as xb
+import lowering
+from lowering import ArgumentError
+from tests.lowering.test_pjrt import aligned
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def sums(dtype=xb.f32, donate=None):
+    builder = xb.XlaBuilder("sums")
+    x, y = (builder.parameter(dtype[3, 4], name) for name in "xy")
+    if donate is not None:
+        builder.setup_alias((), donate, ())
+    return lowering.compile(builder.build(x + y), "cpu")
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Called with right arguments of all sorts already: these are taken directly."""
+    made = sums()
+    for _ in range(2):
+        for x in sorts():
+            for y in sorts():
+                assert np.array_equal(made(x, y), X + X)
+    return made
+
+
+def put(array=X):
+    return lowering.device_put(array, "cpu")
+
+
+def sorts():
+    """Right arguments: of the device, with and without a place of their own, of a mesh, NumPy's."""
+    mesh = Mesh(np.array([lowering.device("cpu")]), ("one",))
+    yield put()
+    yield jnp.asarray(X)
+    yield jax.device_put(X, NamedSharding(mesh, PartitionSpec("one")))
+    yield X
+    yield np.asfortranarray(X)
+
+
+def deleted():
+    array = put()
+    array.delete()
+    return array
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (deleted, "f32[3,4], got a jax.Array that has been deleted"),
+        (lambda: put(X.astype(np.int32)), "f32[3,4], got s32[3,4]"),
+        (lambda: put(X.T), "f32[3,4], got f32[4,3]"),
+        (lambda: X.astype(np.float64), "f32[3,4], got f64[3,4]"),
+        (lambda: X.astype(np.int32), "f32[3,4], got s32[3,4]"),
+        (lambda: X.T, "f32[3,4], got f32[4,3]"),
+        (lambda: np.ma.masked_array(X), "f32[3,4], got a masked array"),
+        (lambda: None, "f32[3,4], got None"),
+        (lambda: {1: X, "b": X}, "f32[3,4], got a dict"),
+        (lambda: (put(),), "f32[3,4], got a tuple"),
+        (lambda: object(), "f32[3,4], got an object"),
+        (lambda: 1.0, "f32[3,4], got the Python number 1.0"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_wrong_ones_after_right_ones(run, wrong, words):
+    for arguments in ((put(), wrong()), (wrong(), put()), (X, wrong()), (wrong(), X)):
+        for _ in range(2):
+            with pytest.raises(ArgumentError) as caught:
+                run(*arguments)
+            assert words in str(caught.value)
+    assert np.array_equal(run(put(), put()), X + X)
+
+
+def test_wrong_counts_after_right_ones(run):
+    for _ in range(2):
+        for arguments, words in (
+            ((put(),), "takes 2 arguments (x f32[3,4], y f32[3,4]), got 1"),
+            ((put(), put(), X), "got 3"),
+            ((X,), "got 1"),
+            (((put(), put()),), "got 1"),
+            ((), "got 0"),
+        ):
+            with pytest.raises(ArgumentError) as caught:
+                run(*arguments)
+            assert words in str(caught.value)
+        assert np.array_equal(run(put(), y=X), X + X)
+        with pytest.raises(ArgumentError, match="there is no parameter 'z'"):
+            run(put(), z=X)
+
+
+def test_other_devices_and_layouts(run):
+    turned = jax.device_put(put(), Format(Layout((1, 0)), put().sharding))
+    for _ in range(2):
+        assert np.array_equal(run(turned, put()), X + X)
+    if len(lowering.devices("cpu")) > 1:
+        with pytest.raises(ArgumentError, match=r"must be on .*, got one on"):
+            run(put(), lowering.device_put(X, "cpu:1"))
+
+
+def test_under_the_settings_of_jax(run):
+    for _ in range(2):
+        for x in sorts():
+            with jax.enable_x64(True):
+                assert np.array_equal(run(x, put()), X + X)
+            with jax.disable_jit():
+                assert np.array_equal(run(x, put()), X + X)
+    with pytest.raises(ArgumentError, match="got a tracer of jax"):
+        jax.jit(lambda x: run(x, put()))(X)
+
+    def traced(x):
+        assert np.array_equal(run(put(), X), X + X)
+        return x + run(put(), put())
+
+    assert np.array_equal(jax.jit(traced)(X), X * 3)
+    jax.clear_caches()
+    assert np.array_equal(run(put(), put()), X + X)
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_64_bits(flag):
+    run = sums(xb.f64)
+    exact = X.astype(np.float64) + 1e-12
+    with jax.enable_x64(flag):
+        for x in (exact, put(exact)) * 2:
+            result = run(x, exact)
+            assert result.dtype == np.float64
+            assert np.array_equal(result, exact + exact)
+        with pytest.raises(ArgumentError, match=r"must be f64\[3,4\], got f32\[3,4\]"):
+            run(X, exact)
+
+
+def test_numpy_memory_is_not_used_afterwards(run):
+    array = aligned(X)  # so that its memory could be the device's
+    for _ in range(3):
+        result = run(array, put())
+        array[:] = -1
+        assert np.array_equal(result, X + X)
+        array[:] = X
+
+
+@pytest.mark.parametrize("donated", [0, 1])
+def test_donated_ones(donated, capfd):
+    run = sums(donate=donated)
+    for _ in range(2):
+        given = [put(), put()]
+        assert np.array_equal(run(*given), X + X)
+        assert [one.is_deleted() for one in given] == [donated == 0, donated == 1]
+        with pytest.raises(ArgumentError, match="that has been deleted"):
+            run(*given)
+        both = put()
+        with pytest.raises(ArgumentError, match="whose memory the program takes over"):
+            run(both, both)
+        assert np.array_equal(run(X, X), X + X)
+    capfd.readouterr()  # jaxlib reports what it refuses
+
+
+def test_results_are_what_they_are_of_a_first_call():
+    for make in (lambda x: xb.tuple(x + x, x * x), lambda x: xb.tuple(x + x), lambda x: x + x):
+        builder = xb.XlaBuilder("several")
+        root = make(builder.parameter(xb.f32[3, 4], "x"))
+        run = lowering.compile(builder.build(root), "cpu")
+        first, *others = (run(put()) for _ in range(3))
+        for other in others:
+            assert type(other) is type(first)
+            for one, two in zip(jax.tree.leaves(other), jax.tree.leaves(first), strict=True):
+                assert np.array_equal(one, two)
+                assert (one.aval, one.sharding, one.committed) == (
+                    two.aval,
+                    two.sharding,
+                    two.committed,
+                )
+
+
+def test_executables_are_freed_without_the_collector():
+    gc.collect()
+    client = lowering.device("cpu").client
+    before = len(client.live_executables())
+    gc.disable()
+    try:
+        run = sums()
+        run(put(), put())
+        run(X, put())
+        assert len(client.live_executables()) == before + 1
+        gone = weakref.ref(run)
+        del run
+        assert gone() is None
+        assert len(client.live_executables()) == before
+    finally:
+        gc.enable()

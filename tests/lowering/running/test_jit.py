@@ -1,0 +1,608 @@
+"""lowering.jit: functions of XlaOps called with arrays, against NumPy and against jax.jit."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import threading
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from lowering import ArgumentError
+from lowering.running import jit_cache
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+ROW = np.float32([10, 20, 30])
+TWO = np.float32(2)
+
+Pair = namedtuple("Pair", "first second")
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    """A dataclass that is not registered, whose making is counted."""
+
+    weights: Any
+    inside: Any = None
+    made: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        raise AssertionError("is not made again")
+
+
+@dataclasses.dataclass(slots=True)
+class Plain:
+    a: Any
+    b: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Registered:
+    values: Any
+    kind: str = dataclasses.field(metadata={"static": True})
+
+
+def frozen(weights: Any, inside: Any) -> Frozen:
+    made = object.__new__(Frozen)
+    object.__setattr__(made, "weights", weights)
+    object.__setattr__(made, "inside", inside)
+    return made
+
+
+@pytest.fixture(scope="module")
+def added() -> lowering.JittedFunction:
+    return lowering.jit(lambda x, y: x + y, name="added")
+
+
+def refused(call: Callable[[], Any]) -> str:
+    with pytest.raises(ArgumentError) as caught:
+        call()
+    return str(caught.value)
+
+
+class TestTraining:
+    """A small network, its gradients by hand; jax's are by jax.grad."""
+
+    @staticmethod
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        hidden = jnp.maximum(x @ params["in"]["w"] + params["in"]["b"], 0)
+        return jnp.mean((hidden @ params["out"] - y) ** 2)
+
+    @staticmethod
+    def train_step(params: Any, x: Any, y: Any, *, rate: Any) -> Any:
+        w, b, out = params["in"]["w"], params["in"]["b"], params["out"]
+        before = xb.add(x @ w, b, broadcast_dimensions=[1])
+        hidden = xb.max(before, 0.0)
+        error = hidden @ out - y
+        d_error = error * (2.0 / 8)
+        d_before = xb.select(before > 0.0, d_error @ xb.transpose(out, [1, 0]), 0.0)
+        gradients = {
+            "in": {
+                "w": xb.transpose(x, [1, 0]) @ d_before,
+                "b": xb.reduce(d_before, 0.0, xb.add, dimensions=[0]),
+            },
+            "out": xb.transpose(hidden, [1, 0]) @ d_error,
+        }
+        moved = jax.tree_util.tree_map(lambda p, g: p - g * rate, params, gradients)
+        return moved, xb.reduce(error * error, 0.0, xb.add, dimensions=[0, 1]) / 8.0
+
+    def test_steps_with_donated_params_are_those_of_jax(self) -> None:
+        random = np.random.default_rng(0)
+        first = {
+            "in": {"w": random.standard_normal((3, 4)), "b": np.zeros(4)},
+            "out": random.standard_normal((4, 1)),
+        }
+        x, y = random.standard_normal((8, 3)), random.standard_normal((8, 1))
+        first, x, y = jax.tree_util.tree_map(np.float32, (first, x, y))
+        step = lowering.jit(self.train_step, donate=["params"])
+
+        @jax.jit
+        def by_jax(params: Any) -> Any:
+            loss, gradients = jax.value_and_grad(self.loss)(params, x, y)
+            return jax.tree_util.tree_map(lambda p, g: p - 0.1 * g, params, gradients), loss
+
+        params, theirs = first, first
+        for number in range(5):
+            given = params
+            params, loss = step(params, x, y, rate=np.float32(0.1))
+            theirs, expected = by_jax(theirs)
+            np.testing.assert_allclose(loss, expected, rtol=1e-5)
+            leaves = jax.tree_util.tree_leaves(given)
+            used_up = [isinstance(one, jax.Array) and one.is_deleted() for one in leaves]
+            assert used_up == [number > 0] * 3
+        for ours, other in zip(*map(jax.tree_util.tree_leaves, (params, theirs)), strict=True):
+            np.testing.assert_allclose(ours, other, rtol=1e-4, atol=1e-6)
+        assert isinstance(first["out"], np.ndarray)
+        assert np.all(first["in"]["b"] == 0)
+        assert step.cache_info()[:3] == (1, 1, 1)
+        with pytest.raises(RuntimeError, match="Array has been deleted"):
+            np.asarray(given["out"])
+        message = refused(lambda: step(given, x, y, rate=np.float32(0.1)))
+        assert "argument 1 (params['in']['w']) must be f32[3,4], got a jax.Array that ha" in message
+
+    def test_memory_is_used_again_and_given_once(self) -> None:
+        step = lowering.jit(lambda state, x: [one + x for one in state], donate=["state"])
+        state = [lowering.device_put(np.ones(64, np.float32)) for _ in range(2)]
+        places = [one.unsafe_buffer_pointer() for one in state]
+        x = lowering.device_put(np.ones(64, np.float32))
+        state = step(state, x)
+        assert [one.unsafe_buffer_pointer() for one in state] == places
+        assert not x.is_deleted()
+        message = refused(lambda: step([state[0], state[0]], x))
+        assert "argument 1 (state[1])" in message
+        assert "as argument 0 (state[0]) too" in message
+        assert not state[0].is_deleted()
+        # The computation says it, wherever it is compiled.
+        computation = step.computation(state, x)
+        assert computation.donors == ((0, ()), (1, ()))
+        assert step.lower(state, x).text.count("jax.buffer_donor = true") == 2
+
+
+class TestTrees:
+    def test_kinds(self) -> None:
+        def function(given: Any, more: Any) -> Any:
+            number, pair = given["list"]
+            assert isinstance(pair, Pair)
+            assert isinstance(more, Plain)
+            assert more.a.kind == "sum"
+            assert more.b.inside is None
+            total = number + pair.first + more.a.values["v"] + more.b.weights
+            inner = Plain(total, {"twice": total + total})
+            return frozen(inner, (Pair(pair.second, None), [])), Registered([total], "new")
+
+        tree = {"list": [np.float32(1), Pair(np.float32(2), np.int8([3]))], "none": None}
+        more = Plain(
+            Registered({"v": jnp.float32(4)}, "sum"), frozen(lowering.device_put(X[1, 2]), None)
+        )
+        jitted = lowering.jit(function)
+        for _ in range(2):
+            first, second = jitted(tree, more)
+            assert isinstance(first, Frozen)
+            assert not hasattr(first, "made")
+            assert isinstance(first.weights, Plain)
+            assert float(first.weights.a) == float(second.values[0]) == 1 + 2 + 4 + 5
+            assert float(first.weights.b["twice"]) == 24
+            pair, empty = first.inside
+            assert isinstance(pair, Pair)
+            assert pair.second is None
+            assert empty == []
+            assert np.asarray(pair.first).tolist() == [3]
+            assert second.kind == "new"
+        assert jitted.cache_info().recorded == 1
+        assert jitted.computation(tree, more).program_shape.parameter_names == (
+            "given['list'][0]",
+            "given['list'][1].first",
+            "given['list'][1].second",
+            "more.a.values['v']",
+            "more.b.weights",
+        )
+        # What is registered as a fact belongs to the structure.
+        more.a.kind = "product"
+        with pytest.raises(AssertionError):
+            jitted(tree, more)
+
+    def test_jax_nests_in_the_same_way(self) -> None:
+        def function(tree: Any) -> Any:
+            return {"b": (tree["x"], [tree["y"]]), "a": None, "c": tree["x"] + tree["x"]}
+
+        tree = {"y": X, "x": ROW}
+        ours, theirs = lowering.jit(function)(tree), jax.jit(function)(tree)
+        assert jax.tree_util.tree_structure(ours) == jax.tree_util.tree_structure(theirs)
+        jax.tree_util.tree_map(np.testing.assert_array_equal, ours, theirs)
+
+    def test_several_ops_of_a_tuple_op(self) -> None:
+        def counted(x: xb.XlaOp) -> Any:
+            start = (x.builder.constant(0, xb.s32), x)
+            return {"loop": xb.while_(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * 2.0), start)}
+
+        count, doubled = lowering.jit(counted)(ROW)["loop"]
+        assert int(count) == 3
+        np.testing.assert_array_equal(doubled, ROW * 8)
+
+    def test_wrong_ones(self, added: lowering.JittedFunction) -> None:
+        ring: list[Any] = []
+        ring.append(ring)
+        assert "argument y: it holds itself, or is" in refused(lambda: added(X, ring))
+        looped = Plain(X, None)
+        looped.b = looped
+        assert "argument x: it holds itself" in refused(lambda: added(looped, X))
+        assert "argument x: jax.tree_util can't" in refused(lambda: added({1: X, "a": X}, X))
+
+
+class TestArguments:
+    def test_one_entry_however_it_is_called(self) -> None:
+        def function(x: Any, y: Any = ROW, *rest: Any, scale: Any = TWO, **more: Any) -> Any:
+            total = xb.add(x, y, broadcast_dimensions=[1]) * scale
+            for one in (*rest, *more.values()):
+                total = total + one
+            return total
+
+        jitted = lowering.jit(function)
+        for result in (
+            jitted(X),
+            jitted(X, ROW),
+            jitted(x=X, y=ROW),
+            jitted(X, scale=TWO),
+            jitted(jnp.asarray(X), y=lowering.device_put(ROW), scale=jnp.float32(2)),
+        ):
+            np.testing.assert_array_equal(result, (X + ROW) * 2)
+        assert jitted.cache_info()[:3] == (1, 1, 1)
+        np.testing.assert_array_equal(jitted(X, ROW, X, a=X), (X + ROW) * 2 + X + X)
+        names = jitted.computation(X, ROW, X, a=X).program_shape.parameter_names
+        assert names == ("x", "y", "rest[0]", "scale", "more['a']")
+
+    def test_shapes_and_types_are_told_apart(self, added: lowering.JittedFunction) -> None:
+        added.cache_clear()
+        for dtype in (np.float64, np.int64, np.uint8):
+            x = np.array([1, 2], dtype)
+            result = added(x, x)
+            assert result.dtype == dtype
+            np.testing.assert_array_equal(result, x + x)
+        assert added.cache_info()[:3] == (3, 3, 3)
+        assert repr(added) == "<JittedFunction 'added', 3 computations>"
+        # The same in another byte order, as a scalar of NumPy, by dlpack.
+        swapped = np.array([1, 2], ">f8")
+        np.testing.assert_array_equal(added(swapped, swapped), [2.0, 4.0])
+        assert added.cache_info().recorded == 3
+        added.cache_clear()
+        assert added.cache_info()[:3] == (0, 0, 0)
+
+    def test_warm_calls_tell_them_apart_too(self, added: lowering.JittedFunction) -> None:
+        """jaxlib would take 64-bit arrays of NumPy for 32-bit ones, and share their memory."""
+        added.cache_clear()
+        wide, narrow = np.arange(4096.0), np.arange(4096, dtype=np.float32)
+        wide_there, narrow_there = map(lowering.device_put, (wide, narrow))
+        for _ in range(3):
+            for x in (narrow_there, wide, narrow, wide_there, wide.astype(">f8")):
+                mixed = narrow_there if x.dtype == np.float32 else wide_there
+                for y in (x, mixed):
+                    result = added(x, y)
+                    assert result.dtype == mixed.dtype
+                    np.testing.assert_array_equal(result, wide * 2)
+        changing = narrow.copy()
+        results = []
+        for number in range(5):
+            changing[:] = number
+            results.append(added(changing, narrow_there))
+        changing[:] = -1
+        for number, result in enumerate(results):
+            np.testing.assert_array_equal(result, narrow + number)
+        assert added.cache_info()[:3] == (2, 2, 2)
+        with jax.disable_jit():
+            np.testing.assert_array_equal(added(narrow, narrow_there), wide * 2)
+
+    def test_static_ones(self) -> None:
+        seen: list[Any] = []
+
+        @lowering.jit(static=["n", 2])
+        def repeated(x: Any, n: Any = 2, way: Any = ("add", 0.0)) -> Any:
+            seen.append((n, way))
+            return x * float(n) if way[0] == "mul" else x + float(n)
+
+        assert float(repeated(np.float32(3))) == 5
+        assert float(repeated(np.float32(3), n=2)) == 5
+        assert float(repeated(np.float32(3), 2, ("mul", 0.0))) == 6
+        assert len(seen) == 2
+        # Equal, but not the same.
+        for n, way in ((2.0, ("add", 0.0)), (2, ("add", -0.0)), (True, ("add", 0))):
+            repeated.computation(xb.f32[()], n, way)
+        assert len(seen) == 5
+        assert refused(lambda: repeated(np.float32(3), [2])).startswith(
+            "repeated: the static argument n must be hashable"
+        )
+        assert repeated.__name__ == "repeated"
+
+    def test_methods(self) -> None:
+        class Model:
+            @lowering.jit(static=["self"])
+            def twice(self, x: Any) -> Any:
+                return x + x
+
+        assert float(Model().twice(np.float32(3))) == 6
+
+    @pytest.mark.parametrize(
+        ("value", "words"),
+        [
+            (
+                0.5,
+                r"argument y must be an array, got the Python number 0.5, .*numpy.float32\(0.5\)",
+            ),
+            (True, r"numpy.bool_\(True\).*static=\['y'\]"),
+            (2**40, r"numpy.int64\(1099511627776\)"),
+            (float("inf"), r"numpy.float32\(value\)"),
+            (Plain(X, "text"), r"argument y.b must be .*register_dataclass"),
+            ({"k": 3}, r"argument y\['k'\] must be .*numpy.int32\(3\)$"),
+            ("text", r"an array of numbers, got a str.*static=\['y'\]"),
+            (xb.f32[2, 3], r"got the shape f32\[2,3\].*computation, lower and compile take shapes"),
+            (np.ma.masked_array(X), "a masked array.*fill it"),
+            (np.array(["a"]), "must be an array of numbers"),
+            (jax.random.key(0), r"jax.random.key_data\(key\)"),
+        ],
+    )
+    def test_no_arrays(self, added: lowering.JittedFunction, value: Any, words: str) -> None:
+        recorded = added.cache_info().recorded
+        message = refused(lambda: added(X, value)).replace("\n", " ")
+        assert re.search(words, message), message
+        assert added.cache_info().recorded == recorded
+
+    def test_tracers_of_jax(self, added: lowering.JittedFunction) -> None:
+        added(X, X)
+        with pytest.raises(
+            ArgumentError, match=r"argument x must be an array, got a tracer of jax"
+        ):
+            jax.jit(lambda x: added(x, x))(X)
+
+    def test_arguments_that_it_does_not_take(self, added: lowering.JittedFunction) -> None:
+        for args, by_name, words in (
+            ((X,), {}, "missing a required argument: 'y'"),
+            ((X, X, X), {}, "too many positional arguments"),
+            ((X,), {"x": X}, "multiple values for argument 'x'"),
+            ((X, X), {"z": X}, "unexpected keyword argument 'z'"),
+        ):
+            message = refused(lambda args=args, by_name=by_name: added(*args, **by_name))
+            assert words in message
+            assert "fix: its arguments are (x, y)" in message
+
+
+class TestRecording:
+    def test_lines_are_those_of_the_function(self) -> None:
+        def wrong(x: Any, y: Any) -> Any:
+            return xb.dot(x, y)  # here
+
+        with pytest.raises(xb.ShapeInferenceError) as caught:
+            lowering.jit(wrong)(X, X)
+        line = wrong.__code__.co_firstlineno + 1
+        assert caught.value.location == f"{__file__}:{line}"
+
+    @pytest.mark.parametrize(
+        ("function", "words"),
+        [
+            (lambda x: None, "must return XlaOps, got None"),
+            (lambda x: {"a": [x, 2.0]}, r"the result\['a'\]\[1\] of f must be an XlaOp, got 2.0"),
+            (lambda x: np.ones(2), r"constant\(value\), where x is an argument"),
+            (lambda x: Plain(x, "text"), r"the result.b of f must be an XlaOp, got 'text'"),
+        ],
+    )
+    def test_results_that_are_none(self, function: Callable[[Any], Any], words: str) -> None:
+        with pytest.raises(xb.OperandError, match=words):
+            lowering.jit(function, name="f")(X)
+
+    def test_values_of_another_computation(self) -> None:
+        other = xb.XlaBuilder().parameter(xb.f32[2, 3])
+        with pytest.raises(
+            xb.BuilderError, match="the function of jit can't use values of another"
+        ):
+            lowering.jit(lambda x: x + other)(X)
+        with pytest.raises(xb.BuilderError, match="belongs to builder"):
+            lowering.jit(lambda x: other)(X)
+
+    def test_an_error_is_not_kept(self) -> None:
+        fails = [True]
+
+        def function(x: Any) -> Any:
+            if fails:
+                raise KeyError("mine")
+            return x + x
+
+        jitted = lowering.jit(function)
+        with pytest.raises(KeyError, match="mine"):
+            jitted(X)
+        fails.clear()
+        np.testing.assert_array_equal(jitted(X), X + X)
+
+    @pytest.mark.parametrize(
+        ("make", "words"),
+        [
+            (lambda: lowering.jit(3), "expected a function, got 3"),
+            (lambda: lowering.jit(xb.computation(xb.f32[2])(xb.neg)), "lowering.compile"),
+            (lambda: lowering.jit(lambda x: x, donate=["y"]), "donate: there is no parameter 'y'"),
+            (lambda: lowering.jit(lambda x: x, donate="x", static="x"), "static and donated"),
+            (lambda: lowering.jit(lambda x: x, static=[0, "x"]), "static: parameter 0 .* twice"),
+            (lambda: lowering.jit(lambda *x: x, static=["x"]), "any number of arguments"),
+            (lambda: lowering.jit(lambda x: x, static=1.5), "must be a list of parameters' names"),
+            (lambda: lowering.jit(lambda x: x, name="a b"), "name must be an identifier"),
+            (lambda: lowering.jit(lambda x: x, options={"speed": 9}), "there is no option speed"),
+            (lambda: lowering.jit(type), "does not say which arguments"),
+        ],
+    )
+    def test_no_functions(self, make: Callable[[], Any], words: str) -> None:
+        with pytest.raises(xb.OperandError, match=words):
+            make()
+
+
+class TestAheadOfTime:
+    def test_shapes_stand_for_arrays(self) -> None:
+        jitted = lowering.jit(lambda p: {"s": p["a"] + p["b"]}, name="summed")
+        shapes = {"a": xb.f32[2, 3], "b": jax.ShapeDtypeStruct((2, 3), np.float32)}
+        computation = jitted.computation(shapes)
+        assert str(computation.program_shape) == (
+            "(p['a']: f32[2,3], p['b']: f32[2,3]) -> f32[2,3]"
+        )
+        assert jitted.lower(shapes).name == "summed"
+        run = jitted.compile(shapes)
+        np.testing.assert_array_equal(run(X, X), X + X)
+        np.testing.assert_array_equal(jitted({"a": X, "b": X})["s"], X + X)
+        assert jitted.cache_info()[:3] == (1, 1, 1)
+
+    def test_shapes_that_no_array_has(self) -> None:
+        jitted = lowering.jit(lambda x, y: x + y[0])
+        run = jitted.compile(xb.f32["<=4"], xb.tuple_shape([xb.f32[()]]))
+        assert np.asarray(run(ROW[:2], (np.float32(1),))).tolist() == [11, 21]
+        donating = lowering.jit(lambda x, y: x + y, donate=["x"])
+        with pytest.raises(xb.ShapeInferenceError, match="only the memory of an array of fixed"):
+            donating.computation(xb.f32["<=4"], xb.f32[()])
+
+
+class TestNested:
+    def test_a_call_is_recorded(self) -> None:
+        recorded: list[int] = []
+
+        @lowering.jit(donate=["x"])
+        def inner(x: Any, scale: Any) -> Any:
+            recorded.append(1)
+            return {"y": x * scale, "x": x}
+
+        @lowering.jit
+        def outer(x: Any) -> Any:
+            once = inner(x, np.float32(3))
+            twice = inner(once["y"], x.builder.constant(np.float32(2)))
+            return once["x"] + twice["y"]
+
+        np.testing.assert_array_equal(outer(ROW), ROW + ROW * 6)
+        computation = outer.computation(ROW)
+        calls = [op for op in computation.ops if op.opcode == "call"]
+        assert len({id(op.attributes["to_apply"]) for op in calls}) == len(recorded) == 1
+        # What was recorded for it is the same for arrays.
+        np.testing.assert_array_equal(inner(ROW, np.float32(3))["y"], ROW * 3)
+        assert len(recorded) == 1
+
+    def test_it_may_use_values_around_it(self) -> None:
+        @lowering.jit
+        def outer(x: Any, y: Any) -> Any:
+            inner = lowering.jit(lambda v: v * y)
+            factors = iter([x.builder.constant(2.0, xb.f32), x.builder.constant(3.0, xb.f32)])
+            scaled = lowering.jit(lambda v: v * next(factors))
+            return inner(x), scaled(x), scaled(x)
+
+        results = outer(ROW, ROW)
+        for result, factor in zip(results, (ROW, 2, 3), strict=True):
+            np.testing.assert_array_equal(result, ROW * factor)
+
+    def test_inside_loops_and_reducers(self) -> None:
+        plus = lowering.jit(lambda a, b: a + b)
+        body = lowering.jit(lambda s: (s[0] + 1, s[1] * 2.0))
+
+        @lowering.jit
+        def outer(x: Any) -> Any:
+            total = xb.reduce(x, 0.0, plus, dimensions=[0])
+            start = (x.builder.constant(0, xb.s32), total)
+            return xb.while_(lambda s: s[0] < 3, body, start)[1]
+
+        assert float(outer(ROW)) == 60 * 8
+
+    def test_with_arrays_it_runs_at_once(self) -> None:
+        inner = lowering.jit(lambda v: v + v)
+
+        @lowering.jit
+        def outer(x: Any) -> Any:
+            return x + x.builder.constant(np.asarray(inner(ROW)))
+
+        np.testing.assert_array_equal(outer(ROW), ROW * 3)
+
+    def test_refusals(self) -> None:
+        @lowering.jit
+        def endless(x: Any) -> Any:
+            return endless(x)
+
+        with pytest.raises(
+            xb.BuilderError, match="endless calls itself with arguments of the same"
+        ):
+            endless(X)
+
+        inner = lowering.jit(lambda x, y: x + y, name="inner")
+        for value, words in (
+            (2.0, "the Python number 2.0"),
+            (jnp.ones(3), r"the jax.Array f32.3."),
+        ):
+            outer = lowering.jit(functools.partial(lambda y, x: inner(x, y), value), name="outer")
+            with pytest.raises(ArgumentError, match=f"argument y must be .*{words}"):
+                outer(ROW)
+
+    def test_a_jitted_function_is_a_function(self) -> None:
+        inner = lowering.jit(lambda x: x + x, name="inner")
+        outer = lowering.jit(inner, name="outer")
+        np.testing.assert_array_equal(outer(ROW), ROW * 2)
+        assert (inner.name, outer.name) == ("inner", "outer")
+        assert outer.function is inner
+
+    def test_a_static_argument_may_count_down(self) -> None:
+        @lowering.jit(static=["n"])
+        def power(x: Any, n: int) -> Any:
+            return x if n == 1 else x * power(x, n - 1)
+
+        np.testing.assert_array_equal(power(ROW, 3), ROW**3)
+
+
+class TestDevices:
+    def test_committed_arrays_decide(self) -> None:
+        first, second = lowering.devices("cpu")[:2]
+        jitted = lowering.jit(lambda x, y: x + y)
+        here, there = (lowering.device_put(X, one) for one in (first, second))
+        free = jnp.asarray(X)
+        for _ in range(2):
+            for args, device in (
+                ((X, X), first),
+                ((there, X), second),
+                ((free, there), second),
+                ((free, free), first),
+                ((here, free), first),
+                ((there, there), second),
+            ):
+                result = jitted(*args)
+                assert result.devices() == {device}
+                np.testing.assert_array_equal(result, X + X)
+        assert jitted.cache_info()[:3] == (1, 2, 1)
+        message = refused(lambda: jitted(here, there))
+        assert f"different devices, got\n  x on {first}\n  y on {second}\nfix: " in message
+        with jax.default_device(second):
+            assert jitted(X, X).devices() == {second}
+            assert jitted(free, free).devices() == {second}
+        mesh = jax.sharding.Mesh(np.array([first, second]), "d")
+        everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+        message = refused(lambda: jitted(jax.device_put(X, everywhere), X))
+        assert "argument x must be on one device, got one on 2" in message
+
+    def test_the_device_asked_for(self) -> None:
+        first, second = lowering.devices("cpu")[:2]
+        jitted = lowering.jit(lambda x: x + x, device="cpu:1")
+        for x in (X, lowering.device_put(X, second), jnp.asarray(X)):
+            assert jitted(x).devices() == {second}
+        message = refused(lambda: jitted(lowering.device_put(X, first)))
+        assert f"argument 0 (x) must be on {second}, got one on {first}" in message
+        with pytest.raises(lowering.DeviceError, match="there is no platform"):
+            lowering.jit(lambda x: x, device="abacus")(X)
+
+
+class TestKeeping:
+    def test_threads_record_and_compile_once(self) -> None:
+        recorded: list[int] = []
+        begun = threading.Barrier(4)
+
+        def function(x: Any) -> Any:
+            recorded.append(1)
+            return x * 2.0
+
+        jitted = lowering.jit(function)
+        results: list[Any] = []
+
+        def work() -> None:
+            begun.wait(timeout=60)
+            results.append(np.asarray(jitted(X)))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(timeout=60)
+        assert [one.tolist() for one in results] == [(X * 2).tolist()] * 4
+        assert len(recorded) == 1
+        assert jitted.cache_info()[:3] == (1, 1, 1)
+
+    def test_the_oldest_goes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(jit_cache, "MOST_KEPT", 2)
+        jitted = lowering.jit(lambda x: x + x)
+        for size in (1, 2, 1, 3, 1):
+            jitted.computation(xb.f32[size])
+        assert jitted.cache_info() == (3, 0, 2, 2)
+        jitted.computation(xb.f32[2])
+        assert jitted.cache_info() == (4, 0, 2, 2)

@@ -1,0 +1,475 @@
+"""Programs that XLA cuts up over devices: whole arrays in shards, checked before they run."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+import builder as xb
+import lowering
+from lowering import ArgumentError, CompileError, ExecutionError
+
+N = 8
+ROWS = xb.Mesh({"data": 2, "model": 4})
+RNG = np.random.default_rng(8)
+
+
+def devices() -> tuple[jax.Device, ...]:
+    return lowering.devices("cpu")
+
+
+def compiled(text: str | xb.XlaComputation, **options: Any) -> lowering.PartitionedExecutable:
+    module = lowering.load_bytes(text) if isinstance(text, str) else text
+    found = lowering.compile(module, **{"num_partitions": N, **options})
+    assert isinstance(found, lowering.PartitionedExecutable)
+    return found
+
+
+def array(*sizes: int) -> Any:
+    return RNG.normal(size=sizes).astype(np.float32)
+
+
+def matmul(left: Any, right: Any, **options: Any) -> lowering.PartitionedExecutable:
+    """x @ y and y, with shardings of x and y."""
+    b = xb.XlaBuilder("matmul")
+    x = b.parameter(xb.f32[4, 8], "x", sharding=left)
+    y = b.parameter(xb.f32[8, 8], "y", sharding=right)
+    return compiled(b.build(xb.tuple(xb.dot(x, y), y)), **options)
+
+
+@cache
+def with_tiles() -> lowering.PartitionedExecutable:
+    return matmul(
+        "{devices=[2,1,4]<=[8] last_tile_dim_replicate}",
+        "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}",
+    )
+
+
+@cache
+def with_axes() -> lowering.PartitionedExecutable:
+    return matmul(ROWS.sharding("data"), ROWS.sharding(None, "model"))
+
+
+@pytest.mark.parametrize("make", [with_tiles, with_axes])
+def test_a_matrix_product_is_cut_in_two_ways(make: Any) -> None:
+    """2x4: against NumPy, and against jax.jit with the same shardings, shard by shard."""
+    run = make()
+    names = run.parameter_shardings["x"].mesh.axis_names
+    mesh = Mesh(np.array(devices()).reshape(2, 4), names)
+    rows, columns = NamedSharding(mesh, P(names[0])), NamedSharding(mesh, P(None, names[1]))
+    assert run.parameter_shardings == {"x": rows, "y": columns}
+    x, y = array(4, 8), array(8, 8)
+    expected = jax.jit(jnp.matmul, in_shardings=(rows, columns))(x, y)
+    product, right = run(x, y)
+    assert product.sharding == expected.sharding == NamedSharding(mesh, P(*names))
+    assert (right.sharding, run.result_shardings) == (columns, (product.sharding, columns))
+    np.testing.assert_allclose(np.asarray(product), x @ y, rtol=1e-5, atol=1e-6)
+    for ours, theirs in zip(product.addressable_shards, expected.addressable_shards, strict=True):
+        assert (ours.device, ours.index) == (theirs.device, theirs.index)
+        np.testing.assert_allclose(ours.data, theirs.data, rtol=1e-5, atol=1e-6)
+    # Arrays that are cut up as the program takes them are used as they are, however that is said.
+    again, same = run(jax.device_put(x, rows), y=right)
+    np.testing.assert_array_equal(again, product)
+    assert same.sharding == columns
+    other = NamedSharding(Mesh(np.array(devices()).reshape(2, 2, 2), ("a", "b", "c")), P("a"))
+    np.testing.assert_array_equal(run(jax.device_put(x, other), right)[0], product)
+    # Results are jax's arrays like any others.
+    assert float(jax.jit(jnp.sum)(product)) == pytest.approx(float((x @ y).sum()), rel=1e-4)
+
+
+def test_devices_in_another_order() -> None:
+    order = [3, 1, 0, 2, 7, 6, 5, 4]
+    listed = [devices()[n] for n in order]
+    run = matmul(ROWS.sharding("data"), ROWS.sharding(None, "model"), devices=listed)
+    assert run.devices == tuple(listed)
+    x, y = array(4, 8), array(8, 8)
+    product, _ = run(x, y)
+    np.testing.assert_allclose(np.asarray(product), x @ y, rtol=1e-5, atol=1e-6)
+    first = product.addressable_shards[0]
+    assert (first.device.id, first.index) == (3, (slice(0, 2), slice(0, 2)))
+    straight = jax.device_put(x, with_axes().parameter_shardings["x"])
+    with pytest.raises(ArgumentError, match=r"of devices 3, 1, 0, 2, .*got one .*devices 0, 1, 2"):
+        run(straight, y)
+
+
+@pytest.mark.parametrize(
+    ("head", "sharding"),
+    [
+        ("", 'mhlo.sharding = "{devices=[2,4]0,3,1,2,7,6,5,4}"'),
+        (
+            'sdy.mesh @mesh = <["x"=2, "y"=4], device_ids=[0, 3, 1, 2, 7, 6, 5, 4]>',
+            'sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {"y"}]>',
+        ),
+    ],
+)
+def test_parts_dealt_out_in_another_order(head: str, sharding: str) -> None:
+    """Of each part it is said which device has it; 64-bit elements stay exact."""
+    run = compiled(
+        f"""{head}
+func.func @main(%x: tensor<4x8xf64> {{{sharding}, tf.aliasing_output = 0 : i32}}, %s: tensor<i64>)
+    -> (tensor<4x8xf64>, tensor<i64>) {{
+  %0 = stablehlo.add %x, %x : tensor<4x8xf64>
+  return %0, %s : tensor<4x8xf64>, tensor<i64>
+}}"""
+    )
+    x = RNG.normal(size=(4, 8))
+    result, number = run(x, 2**60 + 1)
+    np.testing.assert_array_equal(np.asarray(result), 2 * x)
+    assert int(number) == 2**60 + 1
+    assert [one.id for one in result.sharding.mesh.devices.flat] == [0, 3, 1, 2, 7, 6, 5, 4]
+    shards = {one.device.id: one.index for one in result.addressable_shards}
+    assert shards[7] == (slice(2, 4), slice(0, 2))
+    given = lowering.device_put(x, devices()[0])
+    with pytest.raises(ArgumentError, match="must be cut up"):
+        run(given, 1)
+    np.testing.assert_array_equal(np.asarray(run(result, 1)[0]), 4 * x)
+    assert result.is_deleted()
+
+
+@pytest.mark.parametrize("shardy", [False, True])
+def test_a_training_step(shardy: bool) -> None:
+    """Rows of examples over "data", hidden units over "model": as NumPy computes it; donated."""
+    b = xb.XlaBuilder("step")
+    along = [ROWS.sharding("data"), ROWS.sharding(None, "model"), ROWS.sharding("model")]
+    data, across, down = along if shardy else [one.at_rank(2).tiling for one in along]
+    x = b.parameter(xb.f32[8, 4], "x", sharding=data)
+    target = b.parameter(xb.f32[8, 2], "target", sharding=data)
+    w1 = b.parameter(xb.f32[4, 8], "w1", sharding=across)
+    w2 = b.parameter(xb.f32[8, 2], "w2", sharding=down)
+    hidden = xb.tanh(xb.dot(x, w1))
+    error = xb.dot(hidden, w2) - target
+    back = xb.dot_general(error, w2, xb.DotDimensionNumbers([1], [1]))
+    back = xb.with_sharding(
+        back * (1 - hidden * hidden),
+        ROWS.sharding("data", "model") if shardy else ROWS.sharding("data", "model").tiling,
+    )
+    first = xb.dot_general(x, back, xb.DotDimensionNumbers([0], [0]))
+    second = xb.dot_general(hidden, error, xb.DotDimensionNumbers([0], [0]))
+    rate = b.constant(np.float32(0.1))
+    root = xb.tuple(
+        xb.tuple(w1 - rate * first, w2 - rate * second),
+        xb.reduce(error * error, np.float32(0), xb.add, [0, 1]),
+    )
+    b.setup_alias((0, 0), 2)
+    b.setup_alias((0, 1), 3)
+    step = compiled(b.build(root))
+    xs, targets, a, c = array(8, 4), array(8, 2), array(4, 8), array(8, 2)
+    weights: Any = (a, c)
+    for _ in range(3):
+        before = weights
+        (weights, loss) = step(xs, targets, *weights)
+        h = np.tanh(xs @ a)
+        e = h @ c - targets
+        assert float(loss) == pytest.approx(float((e * e).sum()), rel=1e-4)
+        a, c = (
+            a - np.float32(0.1) * (xs.T @ ((e @ c.T) * (1 - h * h))),
+            c - np.float32(0.1) * (h.T @ e),
+        )
+    np.testing.assert_allclose(np.asarray(weights[0]), a, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(weights[1]), c, rtol=1e-4, atol=1e-5)
+    assert weights[0].sharding == step.parameter_shardings["w1"]
+    assert [one.is_deleted() for one in before] == [True, True]
+    with pytest.raises(ArgumentError, match="has been deleted"):
+        step(xs, targets, *before)
+
+
+def test_what_has_no_sharding() -> None:
+    """Parameters are whole on every device; of results XLA says; results may be of any nesting."""
+    run = compiled(
+        """
+func.func @main(%x: tensor<8x3xf64>, %t: !stablehlo.token, %n: tensor<i64>)
+    -> (tensor<8x3xf64>, !stablehlo.token, tensor<8x3xf64>) {
+  %0 = stablehlo.convert %n : (tensor<i64>) -> tensor<f64>
+  %1 = stablehlo.broadcast_in_dim %0, dims = [] : (tensor<f64>) -> tensor<8x3xf64>
+  %2 = stablehlo.add %x, %1 {mhlo.sharding = "{devices=[8,1]<=[8]}"} : tensor<8x3xf64>
+  return %2, %t, %1 : tensor<8x3xf64>, !stablehlo.token, tensor<8x3xf64>
+}"""
+    )
+    assert all(one is None or one.is_fully_replicated for one in run.parameter_shardings.values())
+    x = RNG.normal(size=(8, 3))
+    total, token, number = run(np.asfortranarray(x), None, 3)
+    assert (token, total.sharding) == (None, run.result_shardings[0])
+    assert run.result_shardings[0].spec == P("d0")
+    np.testing.assert_array_equal(np.asarray(total), x + 3)
+    np.testing.assert_array_equal(np.asarray(number), np.full((8, 3), 3.0))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (lambda x: x[:2], r"must be f32\[4,8\], got f32\[2,8\]"),
+        (lambda x: x.T, r"got f32\[8,4\]\nfix: .*transpose"),
+        (lambda x: x.astype(np.float64), r"got f64\[4,8\]"),
+        (lambda x: x.tolist(), "got a list"),
+        (lambda x: None, "got None"),
+        (lambda x: 1.0, "got the Python number 1.0"),
+        (lambda x: [x] * N, "got a list"),
+        (lambda x: jnp.asarray(x), "got one whole on .*\nfix: jax.device_put"),
+        (lambda x: jax.device_put(x, devices()[3]), "got one whole on"),
+        (
+            lambda x: jax.device_put(x, with_axes().result_shardings[0]),
+            r"must be cut up as P\('data',?\).*got one cut up as P\('data', 'model'\)",
+        ),
+        (
+            lambda x: jax.device_put(x, NamedSharding(Mesh(np.array(devices()), ("d",)), P())),
+            "got one whole on each of devices 0, 1, 2, 3, 4, 5, 6, 7",
+        ),
+        (
+            lambda x: jax.device_put(x, NamedSharding(Mesh(np.array(devices()[:2]), "d"), P("d"))),
+            "got one cut up as .* of devices 0, 1",
+        ),
+        (lambda x: deleted(jax.device_put(x, with_axes().parameter_shardings["x"])), "deleted"),
+    ],
+)
+def test_wrong_arguments(value: Any, message: str) -> None:
+    x, y = array(4, 8), array(8, 8)
+    for _ in range(2):  # what was refused is refused again
+        with pytest.raises(ArgumentError, match=message):
+            with_axes()(value(x), y)
+    np.testing.assert_allclose(np.asarray(with_axes()(x, y)[0]), x @ y, rtol=1e-5, atol=1e-6)
+
+
+def deleted(one: jax.Array) -> jax.Array:
+    one.delete()
+    return one
+
+
+def test_wrong_counts_and_names() -> None:
+    run, x = with_axes(), array(4, 8)
+    with pytest.raises(ArgumentError, match="takes 2 arguments"):
+        run(x)
+    with pytest.raises(ArgumentError, match="there is no parameter 'z'"):
+        run(x, z=x)
+    with pytest.raises(ArgumentError, match="a tracer of jax"):
+        jax.jit(run)(x, array(8, 8))
+
+
+def test_an_array_given_twice_is_not_donated() -> None:
+    """jaxlib would die of it."""
+    b = xb.XlaBuilder("given")
+    cut = "{devices=[8]<=[8]}"
+    x, y = (b.parameter(xb.f32[8], name, sharding=cut) for name in "xy")
+    b.setup_alias((), 0)
+    run = compiled(b.build(x + y))
+    one = run(np.ones(8, np.float32), np.ones(8, np.float32))
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match=r"given as argument 0 \(x\) too"):
+            run(one, one)
+    two = jax.device_put(np.ones(8, np.float32), run.parameter_shardings["y"])
+    np.testing.assert_array_equal(run(one, two), np.full(8, 3.0))
+    assert [one.is_deleted(), two.is_deleted()] == [True, False]
+
+
+def test_collectives_in_tiles() -> None:
+    """Each partition with a part of its own: numbers of partitions, sums in groups, broadcasts."""
+    b = xb.XlaBuilder("manual")
+    cut = "{devices=[8]<=[8]}"
+    x = b.parameter(xb.f32[8], "x", sharding=cut)
+    part = xb.spmd_full_to_shard_shape(x, cut)
+    with b.sharding("{manual}"):
+        part = part + xb.convert(b.partition_id(), xb.f32)
+        groups, channel = [[0, 1, 2, 3], [4, 5, 6, 7]], xb.ChannelHandle(1, 1)
+        summed = xb.all_reduce(part, xb.add, groups, channel_id=channel, use_global_device_ids=True)
+    whole = xb.spmd_shard_to_full_shape(summed, xb.f32[8], cut)
+    run = compiled(b.build(whole))
+    values = array(8)
+    expected = (values + np.arange(8)).reshape(2, 4).sum(1).repeat(4)
+    np.testing.assert_allclose(np.asarray(run(values)), expected, rtol=1e-5)
+
+
+_MANUAL = """
+sdy.mesh @mesh = <["x"=2, "y"=4]>
+func.func @main(%x: tensor<4x8xf32>, %first: tensor<i32>) -> tensor<4x8xf32> {
+  %r = sdy.manual_computation(%x, %first)
+      in_shardings=[<@mesh, [{"x"}, {"y"}]>, <@mesh, []>] out_shardings=[<@mesh, [{"x"}, {"y"}]>]
+      manual_axes={"x", "y"} (%v0: tensor<2x2xf32>, %f: tensor<i32>) {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %limit = stablehlo.constant dense<9> : tensor<i32>
+    %p = stablehlo.partition_id : tensor<ui32>
+    %own = stablehlo.convert %p : (tensor<ui32>) -> tensor<i32>
+    %off = stablehlo.multiply %own, %f : tensor<i32>
+    %start = stablehlo.add %off, %one : tensor<i32>
+    %w:2 = stablehlo.while(%i = %start, %v = %v0) : tensor<i32>, tensor<2x2xf32> cond {
+      %c = stablehlo.compare LT, %i, %limit : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %c : tensor<i1>
+    } do {
+      %next = stablehlo.add %i, %limit : tensor<i32>
+      %s = "stablehlo.all_reduce"(%v) ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %c = stablehlo.add %a, %b : tensor<f32>
+        stablehlo.return %c : tensor<f32>
+      }) {replica_groups = dense<[[0, 4], [1, 5], [2, 6], [3, 7]]> : tensor<4x2xi64>,
+          channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,
+          use_global_device_ids} : (tensor<2x2xf32>) -> tensor<2x2xf32>
+      stablehlo.return %next, %s : tensor<i32>, tensor<2x2xf32>
+    }
+    %out = "stablehlo.collective_broadcast"(%w#1) {
+      replica_groups = dense<[[3, 1, 2, 0], [4, 5, 6, 7]]> : tensor<2x4xi64>,
+      channel_handle = #stablehlo.channel_handle<handle = 2, type = 1>
+    } : (tensor<2x2xf32>) -> tensor<2x2xf32>
+    sdy.return %out : tensor<2x2xf32>
+  } : (tensor<4x8xf32>, tensor<i32>) -> tensor<4x8xf32>
+  return %r : tensor<4x8xf32>
+}"""
+
+
+def test_collectives_over_a_mesh() -> None:
+    """In a part of the program where each has its own; devices that part ways are stopped."""
+    run = compiled(_MANUAL)
+    x = array(4, 8)
+    result = np.asarray(run(x, 0))
+    halves = x[:2] + x[2:]  # over "x"; then of each row of devices one part for all
+    expected = np.vstack([np.tile(halves[:, 6:], 4), np.tile(halves[:, :2], 4)])
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+    with pytest.raises(ExecutionError, match=r"while.* goes different ways on different devices"):
+        run(x, 9)
+    np.testing.assert_array_equal(np.asarray(run(x, 0)), result)
+
+
+def test_a_program_of_jax() -> None:
+    mesh = Mesh(np.array(devices()).reshape(2, 4), ("a", "b"))
+
+    def spread(x: Any, y: Any) -> Any:
+        part = jax.shard_map(
+            lambda p: jax.lax.psum(p, "a"), mesh=mesh, in_specs=P("a", "b"), out_specs=P(None, "b")
+        )(x)
+        return jax.lax.with_sharding_constraint(part @ y, NamedSharding(mesh, P("b")))
+
+    rows = NamedSharding(mesh, P("a"))
+    lowered = jax.jit(spread, in_shardings=(rows, None)).lower(
+        jax.ShapeDtypeStruct((8, 8), np.float32), jax.ShapeDtypeStruct((8, 2), np.float32)
+    )
+    run = compiled(lowered.as_text())
+    x, y = array(8, 8), array(8, 2)
+    result = run(jax.device_put(x, rows), y)
+    np.testing.assert_allclose(np.asarray(result), (x[:4] + x[4:]) @ y, rtol=1e-5, atol=1e-6)
+    assert result.sharding.mesh.axis_names == ("a", "b")
+
+
+def test_a_layout_and_a_mesh_of_part_axes() -> None:
+    """Half of an axis is none of the mesh's: the array gets a mesh of its own."""
+    run = compiled(
+        """
+sdy.mesh @mesh = <["x"=2, "y"=4]>
+func.func @main(%x: tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"y":(1)2}, {}]>,
+                                     mhlo.layout_mode = "{0,1}"})
+    -> (tensor<4x8xf32> {mhlo.layout_mode = "{0,1}"}) {
+  %0 = stablehlo.negate %x : tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}"""
+    )
+    x = array(4, 8)
+    there = run.parameter_shardings["arg0"]
+    assert there.shard_shape((4, 8)) == (2, 8)
+    places = there.devices_indices_map((4, 8))
+    assert [places[one][0].start for one in devices()] == [0, 0, 2, 2] * 2
+    for given in (x, jax.device_put(x, there)):
+        result = run(given)
+        np.testing.assert_array_equal(np.asarray(result), -x)
+        assert result.format.layout.major_to_minor == (1, 0)
+    np.testing.assert_array_equal(np.asarray(compiled_nothing()(np.zeros(8, np.float32))), [])
+
+
+def compiled_nothing() -> lowering.PartitionedExecutable:
+    return compiled(
+        'func.func @main(%x: tensor<8xf32> {mhlo.sharding = "{devices=[8]<=[8]}"}) { return }'
+    )
+
+
+def said(argument: str, result: str = "", head: str = "", shape: str = "5x8xf32") -> str:
+    entered, left = (f" {{{one}}}" if one else "" for one in (argument, result))
+    return f"""{head}
+func.func @main(%x: tensor<{shape}>{entered}) -> (tensor<{shape}>{left}) {{
+  %0 = stablehlo.add %x, %x : tensor<{shape}>
+  return %0 : tensor<{shape}>
+}}"""
+
+
+def tiles(text: str) -> str:
+    return f'mhlo.sharding = "{text}"'
+
+
+def axes(text: str) -> str:
+    return f"sdy.sharding = #sdy.sharding<@mesh, {text}>"
+
+
+MESH = 'sdy.mesh @mesh = <["x"=2, "y"=4]>'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            said(tiles("{devices=[2,4]<=[8]}")),
+            r"dimension 0 of parameter arg0 of main can't be cut into 2 .*\nfix: pad it to 6",
+        ),
+        (said("", tiles("{devices=[2,4]<=[8]}")), "dimension 0 of the result of main can't be cut"),
+        (
+            said(axes('[{"x"}, {"y"}]'), "", MESH),
+            r"dimension 0 of parameter arg0 .*\nfix: pad it to 6",
+        ),
+        (said("", axes('[{"y"}, {}]'), MESH), "dimension 0 of the result .* 4 shards"),
+        (said(tiles("{devices=[1,8]<=[9]}")), "has a sharding that can't be read"),
+        (said(tiles("{devices=[1,8]0,1,2}")), "has a sharding that can't be read"),
+        (said(tiles("whole")), "has a sharding that can't be read"),
+        (said(tiles("{devices=[1,4]<=[4]}")), r"is over 4 devices.*\nfix: .*num_partitions=4"),
+        (said("", "", MESH.replace("4", "8")), None),
+        (
+            said(axes('[{}, {"y"}]'), "", MESH.replace("4", "8")),
+            r"the mesh is over 16 devices.*\nfix: .*num_partitions=16",
+        ),
+        (said(tiles("{devices=[8]<=[8]}")), "is of 1 dimensions, got"),
+        (said(tiles("{manual}")), "leave out all shardings"),
+        (said("", tiles("{maximal device=3}")), "is {maximal device=3}, and arrays"),
+        (said(tiles("{devices=[1,4,2]<=[8] last_tile_dims={manual}}")), "arrays enter and leave"),
+        (
+            said(axes('[{}, {"y"}]'), tiles("{replicated}"), MESH),
+            "has shardings of two kinds, mhlo.sharding and sdy.sharding",
+        ),
+        (
+            said(
+                tiles("{devices=[1,8]<=[8]}") + ", tf.aliasing_output = 0 : i32",
+                tiles("{replicated}"),
+            ),
+            r"the result of main is written to the memory of parameter arg0.*\nfix: ",
+        ),
+    ],
+)
+def test_shardings_that_are_refused(text: str, message: str | None) -> None:
+    if message is None:  # a mesh that nothing names says nothing
+        assert isinstance(
+            lowering.compile(lowering.load_bytes(text), num_partitions=2),
+            lowering.ReplicatedExecutable,
+        )
+        return
+    with pytest.raises(CompileError, match=message):
+        compiled(text)
+
+
+def test_replicas_are_refused() -> None:
+    text = said(tiles("{devices=[1,4]<=[4]}"))
+    with pytest.raises(CompileError, match=r"runs on one replica.*\nfix: .*num_partitions=8"):
+        compiled(text, num_partitions=4, num_replicas=2)
+
+
+def test_calls_of_python() -> None:
+    """A function gets whole arrays, on each device; what it raises is raised."""
+    b = xb.XlaBuilder("calling")
+    x = b.parameter(xb.f32[8], "x", sharding="{devices=[8]<=[8]}")
+
+    def flipped(values: Any) -> Any:
+        if values[0] < 0:
+            raise KeyError("negative")
+        return values[::-1].copy()
+
+    run = compiled(b.build(xb.python_call(flipped, [x], xb.f32[8])))
+    np.testing.assert_array_equal(run(np.arange(8, dtype=np.float32)), np.arange(8)[::-1])
+    with pytest.raises(ExecutionError, match="negative"):
+        run(np.full(8, -1, np.float32))
+    np.testing.assert_array_equal(run(np.arange(8, dtype=np.float32)), np.arange(8)[::-1])

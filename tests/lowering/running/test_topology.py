@@ -1,0 +1,140 @@
+"""Devices that are not there: what is compiled for them, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from lowering import DeviceError, ModuleFileError, UnloadedExecutable, jaxlib_api
+
+
+@xb.computation(xb.f32[128, 128])
+def product(x: xb.XlaOp) -> xb.XlaOp:
+    return xb.exp(xb.dot(x, x))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "words"),
+    [
+        (("cpu", "2"), {}, "jaxlib compiles for no other CPU than .*\nfix: .*xla_cpu_max_isa"),
+        (("abacus", "2"), {}, "there is no compiler for platform 'abacus'\nfix: use one of tpu, g"),
+        (("tpu", " "), {}, "a topology has a name, got ' '\nfix: .* such as \"v5e:2x2\""),
+        (("gpu", ""), {}, "a topology has a name, got ''\nfix: .* such as \"1x1x8\""),
+        (("tpu", "v5e:2x2"), {"target_config": "x"}, "a TPU has no target_config"),
+        (("gpu", "1x1x8"), {"target_config": "/none/h100"}, "target_config: '/none/h100' can't b"),
+        (("gpu", "1x1x8"), {"target_config": 3}, "target_config: 3 can't be read"),
+    ],
+)
+def test_refused(arguments: Any, more: Any, words: str) -> None:
+    with pytest.raises(DeviceError, match=f"^topology: {words}"):
+        lowering.topology(*arguments, **more)
+
+
+def test_not_strings() -> None:
+    with pytest.raises(xb.OperandError, match="topology: platform must be a string, got None"):
+        lowering.topology(None, "v5e:2x2")  # type: ignore[arg-type]  # what is refused
+    with pytest.raises(xb.OperandError, match="topology: name must be a string, got 3"):
+        lowering.topology("tpu", 3)  # type: ignore[arg-type]  # what is refused
+
+
+@pytest.mark.parametrize(
+    ("platform", "report", "words"),
+    [
+        ("tpu", NotImplementedError("x"), 'not installed, or .*\nfix: pip install "xlabuilder.tpu'),
+        ("tpu", ValueError("JAX TPU support not installed;"), "for tpu is not installed\nfix: "),
+        ("tpu", ValueError("INVALID_ARGUMENT: no such TPU"), "knows no 'name': no such TPU\nfix: "),
+        ("gpu", ValueError("FAILED: No visible GPU"), "no GPU here .*: No.*\nfix: give target_"),
+    ],
+)
+def test_what_plugins_say(
+    monkeypatch: pytest.MonkeyPatch, platform: str, report: Exception, words: str
+) -> None:
+    def refusing(*_: Any) -> Any:
+        raise report
+
+    monkeypatch.setattr(jaxlib_api, "topology_devices", refusing)
+    with pytest.raises(DeviceError, match=words) as caught:
+        lowering.topology(platform, "name")
+    assert caught.value.detail == str(report)
+
+
+def test_a_plugin_that_there_is_not() -> None:
+    with pytest.raises((NotImplementedError, ValueError), match="abacus"):
+        jaxlib_api.topology_devices("abacus", "1x1x1", {})
+
+
+def test_a_program_that_can_not_be_called() -> None:
+    there = lowering.compile(product, "cpu")
+    absent = UnloadedExecutable(there._loaded, there._info, there.devices)
+    assert absent.hlo_text() == there.hlo_text()
+    assert repr(absent) == f"<UnloadedExecutable 'product' {there.program_shape} for 1 'cpu'>"
+    with pytest.raises(DeviceError, match="product: is compiled for 'cpu', which is not there, "):
+        absent(np.eye(128, dtype=np.float32))
+
+
+def test_devices_that_are_there_are_no_topology() -> None:
+    assert not any(map(jaxlib_api.is_absent, lowering.devices("cpu")))
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None,
+    reason="libtpu, the compiler of TPUs, is not installed",
+)
+class TestTpu:
+    """What is compiled by libtpu where there is no TPU."""
+
+    def test_one_device(self, tmp_path: Path) -> None:
+        topology = lowering.topology("tpu", "v5e:2x2")
+        assert (topology.platform, topology.device_kind) == ("tpu", "TPU v5 lite")
+        assert len(topology.devices) == 4
+        texts = []
+        for options in ({}, {"default_precision": "highest"}):
+            executable = lowering.compile(product, topology.devices[1], options=options)
+            assert isinstance(executable, UnloadedExecutable)
+            assert executable.devices == (topology.devices[1],)
+            texts.append(executable.hlo_text())
+        # In tiles of 8 rows and 128 columns, as its registers are.
+        assert "f32[128,128]{1,0:T(8,128)}" in texts[0]
+        assert "operand_precision={highest,highest}" not in texts[0]
+        assert "operand_precision={highest,highest}" in texts[1]
+        assert executable.memory().arguments == executable.memory().results == 128 * 128 * 4
+        assert executable.cost()["flops"] >= 2 * 128**3
+        with pytest.raises(DeviceError, match="which is not there, and can't be called\nfix: save"):
+            executable.profile(np.eye(128, dtype=np.float32))
+        path = tmp_path / "product"
+        executable.save(path)
+        for where, words in (
+            ({"device": topology.devices[0]}, "can't be loaded for .*, which is not there"),
+            ({"device": "cpu"}, "was compiled for tpu, and cpu:0 is of platform cpu"),
+        ):
+            with pytest.raises(ModuleFileError, match=words):
+                lowering.load_executable(path, **where)
+        with pytest.raises(xb.OperandError, match="there is no option xla_tpu_nonsense"):
+            lowering.compile(product, topology.devices[0], options={"xla_tpu_nonsense": True})
+
+    def test_several_devices(self) -> None:
+        @xb.computation(xb.f32[2])
+        def total(x: xb.XlaOp) -> xb.XlaOp:
+            return xb.all_reduce(x, xb.add)
+
+        topology = lowering.topology("tpu", "v5e:4x4")
+        assert {device.process_index for device in topology.devices} == {0, 1, 2, 3}
+        executable = lowering.compile(total, num_replicas=16, devices=topology.devices)
+        assert "all-reduce" in executable.hlo_text()
+        executable = lowering.compile(total, topology.devices[4], num_replicas=2)
+        assert executable.devices == topology.devices[4:6]
+
+    def test_arrays_are_not_put_there(self) -> None:
+        (one, *_) = lowering.topology("tpu", "v5e:2x2").devices
+        with pytest.raises(DeviceError, match="is one of a topology, and not there\nfix: "):
+            lowering.device_put(np.ones(3), one)
+
+    def test_names_that_there_are_not(self) -> None:
+        with pytest.raises(DeviceError, match="the compiler for tpu knows no 'v99:2x2': "):
+            lowering.topology("tpu", "v99:2x2")

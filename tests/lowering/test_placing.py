@@ -1,0 +1,169 @@
+"""Arrays put on devices: cut up as a sharding says, moved, and never read on the host meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental.layout import Format, Layout
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+
+import builder as xb
+import lowering
+from lowering import jaxlib_api
+from lowering.errors import ArgumentError, DeviceError, XlaError
+
+
+def mesh() -> Mesh:
+    return Mesh(np.array(lowering.devices("cpu")[:8]).reshape(2, 4), ("x", "y"))
+
+
+def spec(*names: Any) -> Any:
+    made: Any = PartitionSpec
+    return NamedSharding(mesh(), made(*names))
+
+
+@pytest.mark.parametrize(
+    ("names", "flag"),
+    [(("x", "y"), False), ((None, "x"), False), ((), False), ((("y", "x"),), True)],
+)
+def test_cut_up_as_jax_does_it(names: tuple[Any, ...], flag: bool) -> None:
+    with jax.enable_x64(flag):
+        for array in (
+            np.arange(64, dtype=np.int64).reshape(8, 8) + 2**40,
+            np.arange(64).reshape(8, 8).astype(xb.bf16.dtype)[::-1],
+        ):
+            sharding = spec(*names)
+            there = lowering.device_put(array, sharding)
+            assert there.dtype == array.dtype
+            assert there.sharding == sharding
+            assert np.asarray(there).tobytes() == array.tobytes()
+            indices = sharding.addressable_devices_indices_map(array.shape)
+            for shard in there.addressable_shards:
+                wanted = array[indices[shard.device]]
+                assert np.asarray(shard.data).tobytes() == wanted.tobytes()
+            # From there to one device, and from one device to there.
+            alone = lowering.device_put(there, "cpu:3")
+            assert alone.devices() == {lowering.device("cpu:3")}
+            again = lowering.device_put(alone, sharding)
+            for one in (alone, again):
+                assert one.dtype == array.dtype
+                assert np.asarray(one).tobytes() == array.tobytes()
+
+
+def test_a_sharding_of_one_device_is_that_device() -> None:
+    one = lowering.device("cpu:2")
+    there = lowering.device_put(np.arange(3), SingleDeviceSharding(one))
+    assert there.devices() == {one}
+    assert there.dtype == np.int64
+
+
+def test_a_copy_in_the_usual_layout() -> None:
+    """Also of an array in another layout, which jax.device_put would keep."""
+    first = lowering.device("cpu")
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    turned = jax.device_put(array, Format(Layout((1, 0)), SingleDeviceSharding(first)))
+    for to in ("cpu:0", "cpu:1"):
+        there = lowering.device_put(turned, to)
+        usual = jaxlib_api.default_layout(first, array.dtype, array.shape)
+        assert jaxlib_api.layout_of(there) == usual
+        assert np.asarray(there).tolist() == array.tolist()
+    there = lowering.device_put(lowering.device_put(array, "cpu"), "cpu")
+    copied = lowering.device_put(there, "cpu")
+    assert copied.unsafe_buffer_pointer() != there.unsafe_buffer_pointer()
+    there.delete()
+    assert np.asarray(copied).tolist() == array.tolist()
+
+
+def test_nothing_is_read_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """jax's transfer guards do not watch a CPU: every way out of a jax.Array is closed here."""
+    b = xb.XlaBuilder("stays")
+    x, y = b.parameter(xb.f64[2]), b.parameter(xb.f64[2])
+    computation = b.build(xb.tuple(x + y, x))
+    program = lowering.compile(computation, "cpu:1")
+    twice = lowering.compile(computation, "cpu", num_replicas=2)
+    values = np.array([0.1, 0.2])
+
+    def closed(function: Any) -> Any:
+        def read(value: Any, *arguments: Any, **more: Any) -> Any:
+            if isinstance(value, jax.Array):
+                raise AssertionError("the array is read on the host")
+            return function(value, *arguments, **more)
+
+        return read
+
+    with monkeypatch.context() as watched:
+        # NumPy reads arrays on a CPU as buffers, without asking for a method of theirs.
+        for name in ("array", "asarray", "from_dlpack"):
+            watched.setattr(np, name, closed(getattr(np, name)))
+        for name in ("__array__", "_value", "__dlpack__"):
+            there_is = getattr(jaxlib_api.array_type, name)
+            way_out = property(closed(None)) if name == "_value" else closed(there_is)
+            watched.setattr(jaxlib_api.array_type, name, way_out)
+        there = lowering.device_put(values, "cpu")
+        moved = lowering.device_put(there, "cpu:1")
+        cut = lowering.device_put(moved, spec("x"))
+        result = moved
+        for _ in range(3):
+            result, same = program(result, moved)
+        pairs = twice([there, moved], [there, moved])
+        with pytest.raises(AssertionError, match="read on the host"):
+            np.asarray(there)
+    assert result.devices() == {lowering.device("cpu:1")}
+    assert np.asarray(result).tolist() == (values * 4).tolist()
+    assert np.asarray(same).tolist() == (values + values + values).tolist()
+    assert np.asarray(cut).tolist() == values.tolist()
+    assert [np.asarray(p[0]).tolist() for p in pairs] == [(values * 2).tolist()] * 2
+
+
+@pytest.mark.parametrize(
+    ("value", "to", "message"),
+    [
+        (np.ones((3, 4)), lambda: spec("x"), "an array of the sizes (3, 4) can't be cut as Named"),
+        (np.ones(4), lambda: spec("x", "y"), "an array of the sizes (4,) can't be cut as Named"),
+        (np.ones(()), lambda: spec("x"), "an array of the sizes () can't be cut as Named"),
+        (
+            [1],
+            lambda: spec("x"),
+            "expected a NumPy array, a jax.Array or a dlpack object, got list",
+        ),
+        (np.array(["a"]), lambda: spec("x"), "NumPy dtype str32 has no primitive type in XLA"),
+        (np.ones(4), lambda: PartitionSpec("x"), "to must be a device or a sharding, got P"),
+        (np.ones(4), lambda: mesh(), "to must be a device or a sharding, got Mesh("),
+        (
+            np.ones(4),
+            lambda: NamedSharding(mesh().abstract_mesh, spec("x").spec),
+            "the sharding is of a mesh without devices: Named",
+        ),
+        (
+            np.ones(4),
+            lambda: spec(PartitionSpec.UNCONSTRAINED),
+            "the sharding leaves a dimension open: N",
+        ),
+        (
+            np.ones(4),
+            lambda: spec("x").with_memory_kind("pinned_host"),
+            "to must be in the devices' own memory (device), got memory of kind 'pinned_host'",
+        ),
+    ],
+)
+def test_what_can_not_be_put(value: Any, to: Any, message: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        lowering.device_put(value, to())
+    assert str(caught.value).startswith(f"device_put: {message}")
+    assert caught.value.op == "device_put"
+
+
+def test_arrays_of_jax_that_can_not_be_put() -> None:
+    with pytest.raises(ArgumentError, match=r"device_put: .*\nfix: for random keys, jax.random"):
+        lowering.device_put(jax.random.key(0))
+    with pytest.raises(ArgumentError, match="device_put: expected an array, got a tracer of jax"):
+        jax.jit(lowering.device_put)(np.ones(2))
+    uneven = jax.device_put(np.ones(3, np.float32), lowering.device("cpu"))
+    with pytest.raises(ArgumentError, match="device_put: an array of the sizes"):
+        lowering.device_put(uneven, spec("x"))
+    with pytest.raises(DeviceError, match=r"expected a jax\.Device or a name such as"):
+        lowering.device_put(uneven, 3)
+    assert issubclass(ArgumentError, XlaError)

@@ -1,0 +1,104 @@
+"""Platforms that are not there: why, and what brings them."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import pytest
+
+import builder as xb
+import lowering
+from lowering import platforms
+from lowering.platforms import missing_platform
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def message(
+    monkeypatch: pytest.MonkeyPatch,
+    platform: str | None,
+    *,
+    chosen: str | None = None,
+    installed: tuple[str, ...] = (),
+    known: str = "cpu:0",
+    report: str = "",
+) -> str:
+    config = SimpleNamespace(config=SimpleNamespace(jax_platforms=chosen))
+    monkeypatch.setattr(platforms, "jax", config)
+    monkeypatch.setattr(platforms.importlib.util, "find_spec", lambda name: name in installed)
+    return str(missing_platform(platform, known, report))
+
+
+@pytest.mark.parametrize(
+    ("platform", "what", "extra"),
+    [
+        ("gpu", "GPUs of NVIDIA", '"xlabuilder[cuda13]" (cuda12 for drivers before 580)'),
+        ("cuda", "GPUs of NVIDIA", '"xlabuilder[cuda13]" (cuda12 for drivers before 580)'),
+        ("rocm", "GPUs of AMD", '"xlabuilder[rocm7-local]"'),
+        ("tpu", "TPUs", '"xlabuilder[tpu]"'),
+    ],
+)
+def test_the_extra_that_brings_it(
+    monkeypatch: pytest.MonkeyPatch, platform: str, what: str, extra: str
+) -> None:
+    assert message(monkeypatch, platform) == (
+        f"device: there is no platform {platform!r} here: the plugin for {what} is not installed\n"
+        f"fix: pip install {extra}, or use one of cpu:0"
+    )
+
+
+def test_extras_have_jax_s_names() -> None:
+    project = tomllib.loads(Path(ROOT, "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    (jax_range,) = (one.removeprefix("jax") for one in project["dependencies"] if "jax>" in one)
+    for name, _, _ in platforms._BRINGS.values():
+        assert extras[name] == [f"jax[{name}]{jax_range}"]
+    assert extras["cuda12"] == [f"jax[cuda12]{jax_range}"]
+
+
+def test_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert message(monkeypatch, "gpu", chosen="cpu").splitlines() == [
+        "device: there is no platform 'gpu' here: jax is told to use cpu alone",
+        "fix: JAX_PLATFORMS=cuda,cpu, or use one of cpu:0",
+    ]
+    monkeypatch.delenv("JAX_PLATFORMS")
+    assert "fix: jax_platforms=tpu,cpu, or" in message(monkeypatch, "tpu", chosen="cpu")
+    found = message(monkeypatch, "cuda", installed=("jax_cuda12_plugin",))
+    assert "the plugin for GPUs of NVIDIA is installed, and finds none\nfix: see the" in found
+    # The plugin is asked for, and is what is missing.
+    assert "is not installed" in message(monkeypatch, "gpu", chosen="cuda,cpu")
+    assert message(monkeypatch, "abacus").endswith("'abacus' here\nfix: use one of cpu:0")
+    alone = message(monkeypatch, None, chosen="tpu", known="", report="No libtpu. (set JAX_PL")
+    assert alone == (
+        "device: jax can't start on the platforms that it is told to use, tpu: No libtpu. (set "
+        'JAX_PL\nfix: pip install "xlabuilder[tpu]", or take JAX_PLATFORMS out of the environment'
+    )
+
+
+@pytest.mark.parametrize("kind", [AssertionError, RuntimeError])
+def test_where_jax_can_not_start(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An assertion of its own is what it says where it is told to use cuda alone, and has none."""
+
+    def none(**more: Any) -> Any:
+        raise kind
+
+    monkeypatch.setattr(jax, "local_devices", none)
+    with pytest.raises(lowering.DeviceError, match="jax can't start"):
+        lowering.device()
+    with pytest.raises(lowering.DeviceError, match="jax can't start"):
+        lowering.device("gpu:1")
+    computation = xb.computation(xb.f32[2])(lambda x: x + x)
+    with pytest.raises(lowering.DeviceError, match="jax can't start"):
+        lowering.compile(computation)
+
+
+def test_jax_s_default_device() -> None:
+    third = lowering.device("cpu:2")
+    with jax.default_device(third):
+        assert lowering.device() is third
+        assert lowering.device_put(jax.numpy.ones(2)).devices() == {third}

@@ -6,6 +6,7 @@
 #   JOBS=...           how many processes share the tests; 0 runs them in one
 #   PYTEST_ARGS=...    more arguments for pytest, such as PYTEST_ARGS="-k while -x"
 #   FUZZ_ARGS=...      arguments for tests/fuzz, such as FUZZ_ARGS="--seconds 60 --samples FOLDER"
+#   STRESS_ARGS=...    arguments for tests/stress, such as STRESS_ARGS="--seconds 10 --calls 10000"
 #   BENCH_ARGS=...     arguments for the benchmarks, such as BENCH_ARGS="chain lstm --json FILE"
 
 PYTHON =
@@ -13,6 +14,7 @@ PYTHON_NEWEST =
 JOBS = 2
 PYTEST_ARGS =
 FUZZ_ARGS =
+STRESS_ARGS =
 BENCH_ARGS = all
 
 # Programs are run as modules of the interpreter, not as scripts from bin/: the scripts have the
@@ -31,7 +33,7 @@ VERSIONS = import sys, jax, jaxlib, numpy; print("Python %d.%d.%d" % sys.version
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-newest fuzz lint format types bench bench-check docs platforms clean moved
+.PHONY: help demo test test-newest test-gpu fuzz stress lint format types bench bench-check docs platforms clean moved
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -47,8 +49,15 @@ test-newest: $(STAMP_NEWEST) ## run the tests on the newest Python and jax
 	@$(VENV_NEWEST) -c '$(VERSIONS)'
 	@$(VENV_NEWEST) $(PYTEST)
 
+test-gpu: $(STAMP) ## run the tests of a GPU, or of the device named XLABUILDER_TEST_DEVICE
+	@$(VENV) -c '$(VERSIONS)'
+	@$(VENV) -m pytest -m gpu tests/gpu $(PYTEST_ARGS)
+
 fuzz: $(STAMP) ## read damaged files for ten minutes; keeps those that are not borne
 	@$(VENV) -m tests.fuzz $(FUZZ_ARGS)
+
+stress: $(STAMP) ## call and compile in many threads, call a million times, interrupt; takes minutes
+	@$(VENV) -m tests.stress $(STRESS_ARGS)
 
 lint: $(STAMP) ## check style and formatting
 	@$(VENV) -m ruff check .
@@ -61,7 +70,7 @@ format: $(STAMP) ## repair what `make lint` finds, as far as ruff can
 types: $(STAMP) ## check the annotations
 	@$(VENV) -m mypy
 
-bench: $(STAMP) ## measure how fast graphs are built, and the imports; takes minutes
+bench: $(STAMP) ## measure how fast graphs are built and called, and the imports; takes minutes
 	@$(VENV) -m benchmarks $(BENCH_ARGS)
 
 bench-check: $(STAMP) ## fail where building became slower beside the others than it was

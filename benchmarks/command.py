@@ -28,7 +28,7 @@ __all__ = ["main"]
 
 # What needs jax is imported when it is measured: --help and a wrong name are answered at once.
 
-PARTS: Final = ("graphs", "scaling", "end_to_end", "imports", "packing")
+PARTS: Final = ("graphs", "scaling", "end_to_end", "imports", "packing", "dispatch")
 SCALED: Final = "chain"
 
 _DESCRIPTION: Final = f"""\
@@ -40,6 +40,7 @@ NAME is a graph ({", ".join(GRAPHS)}) or a group:
   end_to_end  from the first op to the first result
   imports     import builder, import lowering
   packing     arrays packed into the buffers of layouts, beside one copy
+  dispatch    calls of compiled computations, beside jax.jit's
   all         everything
 
 Two more commands: `check` compares ratios with benchmarks/ratios.json, `report FILE` writes
@@ -65,6 +66,8 @@ class _Pace:
         self.compile_seconds = 1.0 if quick else 30.0
         self.import_rounds = 3 if quick else 11
         self.packing_seconds = 1.0 if quick else 5.0
+        self.dispatch_rounds = 5 if quick else 25
+        self.dispatch_seconds = 0.5 if quick else 5.0
 
     def size(self, graph: Graph) -> int:
         """How large a graph is measured that stands alone."""
@@ -205,6 +208,22 @@ def _run(options: argparse.Namespace, peer: PeerProcess | None) -> dict[str, Any
                 elements, rounds=rounds, seconds=pace.packing_seconds, tell=tell
             )
             done()
+        if "dispatch" in names:
+            from benchmarks.dispatch import COUNTS, measure_dispatch
+
+            figures["dispatch"] = measure_dispatch(
+                [(options.size, options.size)] if options.size else COUNTS,
+                rounds=options.rounds or pace.dispatch_rounds,
+                seconds=pace.dispatch_seconds,
+                tell=tell,
+            )
+            done()
+        if names & {"end_to_end", "dispatch"}:
+            from benchmarks.machine import accelerator
+
+            device = accelerator()
+            if device is not None:
+                figures["machine"]["device"] = device
     return figures
 
 
@@ -242,6 +261,7 @@ def _print(figures: dict[str, Any]) -> None:
     machine, versions = figures["machine"], figures["versions"]
     console.print(
         f"{machine['processor']}, {machine['cores']} cores; "
+        + (f"{machine['device']}; " if "device" in machine else "")
         + ", ".join(f"{name} {version}" for name, version in versions.items())
         + f"; medians of up to {figures['rounds']} rounds",
         highlight=False,

@@ -17,6 +17,9 @@
                     "modules", with --modules: milliseconds and names of those that take longest
     packing         a list: "shape", "elements"; "ms": spreads of "pack", "unpack", "copy" and
                     "fresh" (a copy of the array to one that is there, and to a new one); "ratios"
+    dispatch        a list: "arguments" and "results" (how many), "kind" (of arguments); "us": the
+                    spreads of a call's microseconds for "ours", "jax" and perhaps "lowering.jit";
+                    "ratios"
 
 A part that was not measured is not there. A spread is "median", "low" and "high" (the quartiles),
 "least" and "rounds". Times are divided by "ops", whoever took them, so that all are comparable.
@@ -178,6 +181,7 @@ _FIGURES: Final = {
         "cores": (int,),
         "memory_bytes": (int, type(None)),
         "system": (str,),
+        "device?": (str,),
     },
     "versions": {"*": (str,)},
     "peer": (dict, type(None)),
@@ -204,6 +208,15 @@ _FIGURES: Final = {
             "elements": (int,),
             "ms": dict.fromkeys(("pack", "unpack", "copy", "fresh"), _SPREAD),
             "ratios": {"*": _NUMBER},
+        }
+    ],
+    "dispatch?": [
+        {
+            "arguments": (int,),
+            "results": (int,),
+            "kind": (str,),
+            "us": {"ours": _SPREAD, "jax": _SPREAD, "*": _SPREAD},
+            "ratios": {"ours/jax": _NUMBER, "*": _NUMBER},
         }
     ],
 }

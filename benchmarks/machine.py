@@ -9,7 +9,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-__all__ = ["machine", "today", "versions"]
+__all__ = ["accelerator", "machine", "today", "versions"]
 
 
 def _processor() -> str:
@@ -43,6 +43,14 @@ def machine() -> dict[str, Any]:
         "memory_bytes": _memory_bytes(),
         "system": f"{platform.system()} {platform.machine()}",
     }
+
+
+def accelerator() -> str | None:
+    """The kind of jax's default device, such as "NVIDIA H100"; None for a CPU."""
+    import lowering
+
+    device = lowering.device()
+    return None if device.platform == "cpu" else str(device.device_kind)
 
 
 def versions() -> dict[str, str]:

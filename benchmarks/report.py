@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from benchmarks import budget, out_of_reach
 from benchmarks.figures import need_writable, replace, write_figures
+from benchmarks.gpus import gpu_section
 from benchmarks.plots import write_plots
 from benchmarks.tables import PARTS, budget_tables, markdown, missing_table
 
@@ -132,6 +133,16 @@ What `layout.pack` and `layout.unpack` take for an array, beside one `numpy.copy
 bytes, to an array that is there and to a new one, whose pages the system has to give first. Those
 two make a new one as well. All are of one thread.
 """,
+    "dispatch": """\
+## Calls
+
+What passes before a call comes back, in microseconds: `ours` of what `lowering.compile` gives,
+`lowering.jit` of the function that it was given, and `jax.jit` of the same function. The programs
+add arrays of 4x4 floats; all that is checked (number, sizes, types, device, layout) is checked. The
+arguments are arrays of the device, or NumPy arrays, which have to be copied there: ours copies them
+before the call comes back, so that the caller may write to them, and jax need not. Rows on several
+devices are replicas with sharded results, beside `jax.shard_map` under jit.
+""",
 }
 
 _BUDGET: Final = """\
@@ -238,8 +249,8 @@ def _shared(figures: dict[str, Any]) -> str:
     return f" ({said})" if said else ""
 
 
-def report_text(figures: dict[str, Any]) -> str:
-    """The page."""
+def report_text(figures: dict[str, Any], docs: Path = DOCS) -> str:
+    """The page; the figures of GPUs are those in the folder `performance` of `docs`."""
     from benchmarks.contenders import LARGE_BYTES
     from benchmarks.guard import ALLOWED_LOSS
 
@@ -262,6 +273,7 @@ def report_text(figures: dict[str, Any]) -> str:
         if part == "end_to_end":
             parts.append(_compiled(figures))
         sections.append("\n".join(parts))
+    sections.append(gpu_section(docs / "performance"))
     missing = missing_table(figures)
     if missing.rows:
         sections.append("## Not measured\n\n" + markdown(missing))
@@ -274,7 +286,7 @@ def report_text(figures: dict[str, Any]) -> str:
 def write_report(figures: dict[str, Any], docs: Path) -> None:
     """Writes performance.md, and into the folder `performance` beside it the plots and figures."""
     # All that can fail comes first: figures that can't be told replace nothing.
-    text = report_text(figures)
+    text = report_text(figures, docs)
     write_plots(figures, docs / "performance")
     page = docs / "performance.md"
     need_writable(page)

@@ -236,12 +236,26 @@ def _packing_tables(figures: Mapping[str, Any]) -> list[Table]:
     return [table]
 
 
+def _dispatch_tables(figures: Mapping[str, Any]) -> list[Table]:
+    columns = ["arguments", "", "ours", "lowering.jit", "jax.jit"]
+    columns += ["ours / jax", "lowering.jit / jax"]
+    table = Table("A call, us", columns, words=2)
+    for entry in figures["dispatch"]:
+        us, ratios = entry["us"], entry["ratios"]
+        cells = [_cell(us, who) for who in ("ours", "lowering.jit", "jax")]
+        compared = [_times(ratios, name) for name in ("ours/jax", "lowering.jit/jax")]
+        counts = f"{entry['arguments']} in, {entry['results']} out"
+        table.rows.append([counts, entry["kind"], *cells, *compared])
+    return [table]
+
+
 PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
     "graphs": _graph_tables,
     "scaling": _scaling_tables,
     "end_to_end": _end_to_end_tables,
     "imports": _import_tables,
     "packing": _packing_tables,
+    "dispatch": _dispatch_tables,
 }
 """The tables of each part of the figures."""
 

@@ -284,6 +284,29 @@ def test_packing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert f"| packed in at most 3 times a copy | {verdict}" in page
 
 
+def test_dispatch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "figures.json"
+    words = ["dispatch", "--size", "2", "--rounds", "1", "--quick"]
+    assert main([*words, "--json", str(file)]) == 0
+    figures = read_figures(file)
+    entries = {entry["kind"]: entry for entry in figures["dispatch"]}
+    entry = entries["device"]
+    assert (entry["arguments"], entry["results"]) == (2, 2)
+    assert entry["us"].keys() == {"ours", "lowering.jit", "jax"} == entries["NumPy"]["us"].keys()
+    assert all(spread_is_whole(us, 1) for us in entry["us"].values())
+    ours, theirs = (entry["us"][name]["median"] for name in ("ours", "jax"))
+    assert entry["ratios"]["ours/jax"] == pytest.approx(ours / theirs, rel=1e-2)
+    assert "2 in, 2 out" in capsys.readouterr().out
+
+    entry["us"]["jax"] |= {"low": 10.0, "median": 11.0, "high": 12.0}
+    for low, verdict in ((11.5, "met"), (12.5, "NOT met")):
+        entry["us"]["ours"] |= {"low": low, "median": 13.0}
+        page = report_text(figures)
+        assert "## Calls" in page
+        held = next(line for line in page.splitlines() if "no longer than jax.jit's" in line)
+        assert held.endswith(f"| {verdict} |")
+
+
 def test_the_module_runs_as_a_program() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--help"],
@@ -293,7 +316,15 @@ def test_the_module_runs_as_a_program() -> None:
         text=True,
         check=True,
     )
-    for name in (*GRAPHS, "scaling", "end_to_end", "imports", "packing", "--peer-python"):
+    for name in (
+        *GRAPHS,
+        "scaling",
+        "end_to_end",
+        "imports",
+        "packing",
+        "dispatch",
+        "--peer-python",
+    ):
         assert name in done.stdout
 
 

@@ -1,0 +1,174 @@
+"""What is asked of running programs for as long as one likes: threads, many calls, interrupts."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+
+
+def affine(number: int) -> xb.XlaComputation:
+    """x * number + y, a program of its own for each number."""
+    builder = xb.XlaBuilder(f"affine_{number}")
+    x, y = (builder.parameter(xb.f32[8, 4], name) for name in "xy")
+    return builder.build(x * builder.constant(np.float32(number)) + y)
+
+
+def call_and_compile(threads: int, seconds: float) -> Counter[str]:
+    """Compiles and calls in several threads, and compares with NumPy; how often what was done.
+
+    Each thread compiles programs of its own, calls them and one that all have together, now with
+    NumPy arrays, now with arrays of the device, now with wrong ones.
+    """
+    together = lowering.compile(affine(3))
+    counted: Counter[str] = Counter()
+    failures: list[BaseException] = []
+    lock = threading.Lock()
+    end = time.monotonic() + seconds
+
+    def work(own: int) -> None:
+        done: Counter[str] = Counter()
+        generator = np.random.default_rng(own)
+        try:
+            while time.monotonic() < end and not failures:
+                number = own + threads * (1 + done["compiled"] % 100)
+                run = lowering.compile(affine(number))
+                done["compiled"] += 1
+                for _ in range(10):
+                    x, y = generator.integers(0, 100, (2, 8, 4)).astype(np.float32)
+                    there = lowering.device_put(x)
+                    for called, factor in ((run, number), (together, 3)):
+                        for given in (x, there):
+                            result = called(given, y)
+                            # The caller may write to what was given.
+                            before, y = y, y.copy()
+                            before[:] = -1
+                            assert np.array_equal(result, x * factor + y)
+                            done["called"] += 1
+                    with pytest.raises(lowering.ArgumentError, match=r"f32\[8,4\], got f32\[3\]"):
+                        together(there, np.zeros(3, np.float32))
+                    done["refused"] += 1
+        except BaseException as error:
+            failures.append(error)
+        with lock:
+            counted.update(done)
+
+    workers = [threading.Thread(target=work, args=(own,)) for own in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if failures:
+        raise failures[0]
+    return counted
+
+
+def growth_of_calls(count: int) -> int:
+    """By how many bytes the process grows in so many calls, of all sorts, after a tenth of them."""
+    run = lowering.compile(affine(3))
+    both = lowering.compile(affine(5))
+    x, y = (np.full((8, 4), number, np.float32) for number in (2, 7))
+    state = lowering.device_put(x)
+    uncommitted = jax.device_put(y)
+
+    def calls(how_many: int) -> None:
+        result = state
+        for number in range(how_many // 5):
+            result = run(state, state)
+            result = run(x, result)
+            result = both(result, y=uncommitted)
+            result = both(x, y)
+            if number % 100 == 0:
+                with contextlib.suppress(lowering.ArgumentError):
+                    run(x, None)
+            result = run(result, uncommitted)
+        jax.block_until_ready(result)
+
+    calls(count // 10)
+    before = _resident()
+    calls(count)
+    return _resident() - before
+
+
+def growth_of_executables(count: int) -> int:
+    """By how many bytes the process grows when programs are compiled, called and dropped."""
+    x = np.ones((8, 4), np.float32)
+    there = lowering.device_put(x)
+
+    def compile_some(how_many: int) -> None:
+        for _ in range(how_many):
+            run = lowering.compile(affine(3))
+            run(x, there)
+            run(there, there)
+
+    compile_some(max(count // 10, 8))
+    before = _resident()
+    compile_some(count)
+    return _resident() - before
+
+
+def _resident() -> int:
+    """The bytes of memory that the process has."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def interrupted(work: Callable[[], Any], after: float) -> float:
+    """Does `work` over and over until it is interrupted, as by Ctrl-C; the seconds that it took.
+
+    Args:
+        work: is interrupted wherever it is then.
+        after: when it is interrupted, in seconds.
+    """
+    raised: list[float] = []
+
+    def interrupt(*_: Any) -> None:
+        raised.append(time.monotonic())
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    began = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, after)
+    try:
+        while not raised:
+            work()
+    except KeyboardInterrupt:
+        return time.monotonic() - began
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    raise AssertionError("the interrupt was swallowed")
+
+
+def products(count: int) -> xb.XlaComputation:
+    """A program that takes its time: as many products of matrices of 300x300."""
+    builder = xb.XlaBuilder("products")
+    x = builder.parameter(xb.f32[300, 300], "x")
+    power = x
+    for _ in range(count):
+        power = xb.dot(power, x)
+    return builder.build(power)
+
+
+def waves(count: int) -> xb.XlaComputation:
+    """A program that XLA takes its time for."""
+    builder = xb.XlaBuilder("waves")
+    wave = builder.parameter(xb.f32[64], "x")
+    for _ in range(count):
+        wave = xb.sin(wave) * xb.rev(wave, [0])
+    return builder.build(wave)

@@ -32,11 +32,13 @@ from builder.unique_names import UniqueNames
 from lowering import jaxlib_api
 from lowering.donations import ALIASING, DONOR
 from lowering.errors import LoweringError, ModuleFileError
+from lowering.frontend_shardings import read_shardings
 from lowering.importer.importing import to_computation
 from lowering.importer.refinement import main_of
 from lowering.importer.tables import decoded, place_of
 from lowering.jaxlib_api import BYTECODE_MAGIC, UnreadableModuleError
 from lowering.module import Buffer, StablehloModule, read_file
+from lowering.reading.bytecode_tables import words_in
 from lowering.reading.first_look import BEGINNING, LARGE, whole_characters
 from lowering.reading.helper_process import HelperError, in_helper
 
@@ -121,6 +123,8 @@ def from_hlo(source: str | Buffer | os.PathLike[str]) -> XlaComputation:
         raise ModuleFileError(
             f"{name}: not HLO: it gives away the memory of an argument that is not there", path=path
         ) from None
+    if b"xla.sdy.sharding\0" in words_in(code):
+        read_shardings(module, parameters)
     attributes = module.operation.attributes
     for key in [key for key in attributes if key.startswith("mhlo.")]:
         del attributes[key]  # as XLA has them of every module

@@ -182,6 +182,10 @@ def _wrong(
                 f"lowering.compile(computation, num_replicas={needed}), or as many replicas and "
                 f"partitions as make {needed} devices"
             )
+        elif needed == num_replicas * num_partitions and num_partitions > 1:
+            fix = "use_global_device_ids=True, if these are numbers of devices"
+            if one.mode is Mode.REPLICAS:
+                fix = f"channel_id=1, {fix}"
         else:
             fix = f"lowering.compile(computation, num_replicas={needed})"
         return CompileError(

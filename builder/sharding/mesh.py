@@ -39,7 +39,7 @@ class Mesh:
     Raises:
         ShapeInferenceError: a name that HLO and MLIR don't take, or that is there twice; a size
             that is not 1 or more; devices that are not the numbers from 0 on.
-        OperandError: no axes.
+        OperandError: axes that are not names with sizes.
 
     Example:
         >>> import builder as xb
@@ -129,9 +129,11 @@ def _axes(given: Any) -> tuple[tuple[str, int], ...]:
         pairs = [(name, size) for name, size in dict(given).items()]
         listed = len(given)
     except (TypeError, ValueError):
+        fix = "for instance xb.Mesh({'data': 2, 'model': 4})"
+        if hasattr(given, "axis_names"):  # jax's
+            fix = "xb.Mesh(mesh.shape)"
         raise OperandError(
-            f"Mesh: axes must be a mapping of names to sizes, got {shown(given)}\n"
-            f"fix: for instance xb.Mesh({{'data': 2, 'model': 4}})",
+            f"Mesh: axes must be a mapping of names to sizes, got {shown(given)}\nfix: {fix}",
             op="Mesh",
         ) from None
     if len(pairs) != listed:

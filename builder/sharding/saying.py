@@ -82,6 +82,8 @@ def need_sharding(op: str, given: Any, name: str = "sharding") -> ShardingLike:
         fix = _FIX_TEXT
         if isinstance(given, Mesh):
             fix = "fix: say which of its axes cut which dimension: mesh.sharding('x', None)"
+        elif hasattr(given, "spec") and hasattr(given, "mesh"):  # jax's, of which nothing is known
+            fix = "fix: xb.Mesh(sharding.mesh.shape).sharding(*sharding.spec)"
         raise OperandError(
             f"{op}: {name} must be the text of a tiling or an xb.MeshSharding, "
             f"got {shown(given)}\n{fix}",

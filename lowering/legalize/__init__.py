@@ -15,10 +15,12 @@ from jaxlib.mlir import ir
 
 from builder.frozen import frozen
 from lowering import jaxlib_api
+from lowering.frontend_shardings import check_meshes
 from lowering.host_calls import PythonFunction
 from lowering.legalize import (
     collectives as collectives,
     contraction as contraction,
+    convolution as convolution,
     dynamic as dynamic,
     elementwise as elementwise,
     host as host,
@@ -27,9 +29,17 @@ from lowering.legalize import (
     normalization as normalization,
     random as random,
     reduction as reduction,
+    sorting as sorting,
 )
 from lowering.legalize.agreement import compare_conditions
-from lowering.legalize.partitions import complete_shardings, make_manual
+from lowering.legalize.branches import part_branches
+from lowering.legalize.ownership import check_parts
+from lowering.legalize.partitions import (
+    complete_shardings,
+    drop_shardings,
+    has_shardings,
+    make_manual,
+)
 from lowering.legalize.registry import REWRITES, Rewriter
 from lowering.legalize.rows import give_rows
 from lowering.participants import are_in, check_participants
@@ -85,13 +95,20 @@ def legalize(
     table = REWRITES.get(platform, {})
     # Looked for in the bytes: walking over the operations costs a microsecond each.
     words = words_in(code)
+    check_meshes(words, name)
     bounded = dynamic.has_bounded_sizes(module.operation, words)
     across = are_in(words)
     if across:
         check_participants(module.operation, name, num_replicas, num_partitions)
+    if partitioning is not None and (across or b"SPMDFullToShardShape" in words):
+        check_parts(module.operation, name)
     in_parts = num_partitions > 1
+    # Elsewhere XLA takes no notice of them.
+    is_sharded = not in_parts and platform == "tpu" and has_shardings(words)
     names = (one.partition(".")[2].encode() + b"\0" for one in table)
-    if not (bounded or in_parts or in_rows) and not any(one in words for one in names):
+    if not (bounded or in_parts or in_rows or is_sharded) and not any(
+        one in words for one in names
+    ):
         return Legalized(module.operation, code, ())
     copy = module.operation.clone()
     rewriter = Rewriter(name, platform, num_replicas, num_partitions, devices, functions)
@@ -107,14 +124,17 @@ def legalize(
         for operation in found:
             table[operation.name](rewriter, operation)
     if across and platform == "cpu" and num_replicas * num_partitions > 1:
-        compare_conditions(rewriter, copy.operation, is_cut_up=partitioning is not None)
+        compare_conditions(rewriter, copy.operation, partitioning)
     if bounded:
         dynamic.legalize_bounded(rewriter, copy.operation)
     if in_rows:
         give_rows(copy.operation, name)
     if partitioning is not None:
+        part_branches(copy.operation)
         complete_shardings(copy.operation, partitioning)
     elif in_parts:
         make_manual(copy.operation)
+    elif is_sharded:
+        drop_shardings(copy.operation)
     copy.operation.verify()
     return Legalized(copy.operation, jaxlib_api.bytecode(copy), rewriter.callbacks)

@@ -14,10 +14,11 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from lowering.errors import recorded_at
+from lowering.legalize.ownership import ownership
 from lowering.legalize.partitions import is_manual, mark_manual
 from lowering.legalize.registry import Rewriter, Value
 from lowering.participants import COLLECTIVES
-from lowering.sharding_attributes import GSPMD
+from lowering.partitioning import Partitioning
 
 __all__ = ["Disagreement", "compare_conditions"]
 
@@ -45,23 +46,29 @@ class Disagreement:
 
 
 def compare_conditions(
-    rewriter: Rewriter, module: ir.Operation, *, is_cut_up: bool = False
+    rewriter: Rewriter, module: ir.Operation, partitioning: Partitioning | None = None
 ) -> None:
     """Has devices compare the conditions of branches and loops with collectives inside.
 
     Args:
         rewriter: of the module.
         module: is changed.
-        is_cut_up: whether XLA cuts the program up: all devices then have one condition, but where
-            each has its own arrays.
+        partitioning: how XLA cuts it up, if it does: all devices then have one condition, but
+            where each has its own arrays.
     """
     waiting, choosing = _look_through(module)
+    own: set[Any] | None = None
     for operation in choosing:
         inside = _collective_in(operation, waiting)
         if inside is None or _is_everywhere_the_same(operation):
             continue
-        if is_cut_up and not _is_its_own(operation):
-            continue
+        marked = False
+        if partitioning is not None:
+            if own is None:
+                own = ownership(module).own
+            if not _is_its_own(operation, own) or _is_in_part(operation, partitioning):
+                continue
+            marked = not partitioning.is_shardy
         kind = operation.name.partition(".")[2]
         disagreement = Disagreement(
             kind,
@@ -73,26 +80,35 @@ def compare_conditions(
         index = rewriter.add_callback(disagreement)
         if kind == "while":
             end = operation.regions[0].blocks[0].operations[-1].operation
-            end.operands[0] = _agreed(rewriter, end, end.operands[0], index)
+            end.operands[0] = _agreed(rewriter, end, end.operands[0], index, marked)
         else:
             condition = operation.operands[0]
             if kind == "case":
-                condition = _in_range(operation, condition)
-            operation.operands[0] = _agreed(rewriter, operation, condition, index)
+                condition = _in_range(operation, condition, marked)
+            operation.operands[0] = _agreed(rewriter, operation, condition, index, marked)
 
 
-def _is_its_own(choosing: ir.Operation) -> bool:
+def _is_its_own(choosing: ir.Operation, own: set[Any]) -> bool:
     """Whether in a program that XLA cuts up a condition may differ from device to device."""
-    return any(map(is_manual, _deciding(choosing)))
-
-
-def _deciding(choosing: ir.Operation) -> list[ir.Operation]:
-    """A branch or loop, and the operation that gives its condition if there is one."""
     at = choosing
     if choosing.name == "stablehlo.while":
         at = choosing.regions[0].blocks[0].operations[-1].operation
-    owner = at.operands[0].owner
-    return [choosing] if isinstance(owner, ir.Block) else [choosing, owner.operation]
+    return at.operands[0] in own or is_manual(choosing)
+
+
+def _is_in_part(choosing: ir.Operation, partitioning: Partitioning) -> bool:
+    """Whether each device has its own along some axes of the mesh alone.
+
+    XLA cuts up the rest there, and has no code for a call of Python that it may cut up.
+    """
+    manual = ""
+    parent = choosing.parent
+    while parent is not None:
+        if parent.name == "sdy.manual_computation":
+            manual += str(parent.attributes["manual_axes"])
+        parent = parent.parent
+    axes = [f'"{name}"' for name, size in partitioning.axes if size > 1]
+    return bool(manual) and not all(axis in manual for axis in axes)
 
 
 def _look_through(module: ir.Operation) -> tuple[dict[str, str], list[ir.Operation]]:
@@ -147,7 +163,7 @@ def _function_of(operation: ir.Operation) -> str:
     return "" if parent is None else ir.StringAttr(parent.attributes["sym_name"]).value
 
 
-def _in_range(operation: ir.Operation, number: Value) -> Value:
+def _in_range(operation: ir.Operation, number: Value, marked: bool) -> Value:
     """The number of a branch as one of those there are: any other means the last."""
     count = len(operation.regions)
     return _copied(
@@ -162,6 +178,7 @@ func.func @in_range(%number: tensor<i32>) -> tensor<i32> {{
 """,
         operation,
         number,
+        marked,
     )
 
 
@@ -196,31 +213,33 @@ func.func @agreed(%condition: tensor<{type}>) -> tensor<{type}> {{
 """
 
 
-def _agreed(rewriter: Rewriter, before: ir.Operation, condition: Value, index: int) -> Value:
+def _agreed(
+    rewriter: Rewriter, before: ir.Operation, condition: Value, index: int, marked: bool
+) -> Value:
     """The condition, after a comparison with those of the other devices."""
     channel = ""
     if rewriter.num_partitions > 1:
         channel = ", channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>"
     element = str(ir.RankedTensorType(condition.type).element_type)
     text = _TEXT.format(type=element, channel=channel, index=index)
-    return _copied(text, before, condition)
+    return _copied(text, before, condition, marked)
 
 
-def _copied(text: str, before: ir.Operation, argument: Value) -> Value:
-    """Copies the body of a function in front of an operation; gives what it returns."""
+def _copied(text: str, before: ir.Operation, argument: Value, marked: bool) -> Value:
+    """Copies the body of a function in front of an operation; gives what it returns.
+
+    Where XLA cuts the program up by GSPMD, it is marked: each partition has its own of it.
+    """
     module = ir.Module.parse(text, before.context)  # which holds what is taken of it
     block = module.body.operations[0].regions[0].blocks[0]
     values: dict[Any, Value] = {block.arguments[0]: argument}
     ip = ir.InsertionPoint(before)
-    parent = before.parent
-    choosing = before if before.name in _CHOOSING or parent is None else parent.operation
-    is_marked = any(GSPMD in one.attributes for one in _deciding(choosing))
     for one in block.operations:
         old = one.operation
         if old.name == "func.return":
             return values[old.operands[0]]
         new = old.clone(ip=ip)
-        if is_marked:
+        if marked:
             mark_manual(new)
         _rename(new, old, values)
         values.update(zip(old.results, new.results, strict=True))

@@ -19,9 +19,17 @@ from jaxlib.mlir import ir
 
 from lowering.donations import ALIASING
 from lowering.partitioning import Partitioning, main_of
-from lowering.sharding_attributes import GSPMD, SHARDY
+from lowering.sharding_attributes import GSPMD, SHARDINGS, SHARDY
+from lowering.types import attribute_text
 
-__all__ = ["complete_shardings", "is_manual", "make_manual", "mark_manual"]
+__all__ = [
+    "complete_shardings",
+    "drop_shardings",
+    "has_shardings",
+    "is_manual",
+    "make_manual",
+    "mark_manual",
+]
 
 _MANUAL: Final = "{manual}"
 _ALL_MANUAL: Final = re.compile(r'"\{manual\}"|"\{(\{manual\}(, ?)?)+\}"')
@@ -54,6 +62,44 @@ def mark_manual(operation: ir.Operation) -> None:
         return ir.WalkResult.ADVANCE
 
     operation.walk(mark)
+
+
+def has_shardings(words: bytes) -> bool:
+    """Whether there may be shardings in a module of which these are the texts."""
+    return b"sharding" in words
+
+
+def drop_shardings(module: ir.Operation) -> None:
+    """Takes out what a program for one partition says of its shardings, which means nothing there.
+
+    A TPU's compiler lays arguments and results out as their shards would be all the same, in other
+    tiles than arrays on the device have, or fails of it. What stands in a manual computation of
+    Shardy's is left to XLA.
+    """
+    found: list[ir.Operation] = []
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        for name in SHARDINGS:
+            if name in operation.attributes:
+                del operation.attributes[name]
+        if operation.name == "func.func":
+            for key in ("arg_attrs", "res_attrs"):
+                entries = _entries(operation, key)
+                kept = [{k: v for k, v in one.items() if k not in SHARDINGS} for one in entries]
+                if kept != entries:
+                    _set_entries(operation, key, kept)
+        elif operation.name == "sdy.sharding_constraint" or (
+            operation.name == "stablehlo.custom_call"
+            and attribute_text(operation.attributes["call_target_name"]) == "Sharding"
+        ):
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.walk(visit)
+    for operation in found:
+        for result, operand in zip(operation.results, operation.operands, strict=True):
+            result.replace_all_uses_with(operand)
+        operation.erase()
 
 
 def is_manual(operation: ir.Operation) -> bool:

@@ -18,6 +18,7 @@ from lowering.custom_calls import check_registered, failing_calls
 from lowering.donations import donated_arguments
 from lowering.entry_layouts import asked_layouts, parameter_layouts
 from lowering.errors import CompileError
+from lowering.frontend_shardings import with_shardings
 from lowering.legalize import legalize
 from lowering.module import StablehloModule
 from lowering.partitioning import read_partitioning
@@ -148,6 +149,8 @@ def compile(
     _check_bounded(computation.name, shape, has_rows=results == "sharded" or len(targets) > 1)
     module = with_donors(computation.module, computation.name, shape, donate)
     module = with_precision(module, checked.default_precision)
+    if num_partitions > 1:
+        module = with_shardings(module, shape.parameters)
     partitioning = read_partitioning(
         module.operation, computation.name, shape, num_replicas, num_partitions
     )

@@ -105,6 +105,14 @@ def test_meshes_that_are_refused() -> None:
         xb.OperandError, "Mesh: axes must be a mapping of names to sizes, got 3", lambda: xb.Mesh(3)
     )
     say(xb.OperandError, "Mesh: axes must be", lambda: xb.Mesh("ab"))
+    jaxs = jax.sharding.AbstractMesh((2, 4), ("data", "model"))
+    say(xb.OperandError, "fix: xb.Mesh(mesh.shape)", lambda: xb.Mesh(jaxs))
+    assert xb.Mesh(jaxs.shape) == MESH
+    named = NamedSharding(jaxs, PartitionSpec("data", None))
+    said = "fix: xb.Mesh(sharding.mesh.shape).sharding(*sharding.spec)"
+    x = xb.XlaBuilder().parameter("f32[8,4]")
+    say(xb.OperandError, said, lambda: xb.with_sharding(x, named))
+    assert xb.Mesh(named.mesh.shape).sharding(*named.spec) == MESH.sharding("data", None)
     say(xb.OperandError, "Mesh: the name of an axis must be a string", lambda: xb.Mesh({1: 2}))
     say(xb.ShapeInferenceError, "got 'a b'", lambda: xb.Mesh({"a b": 2}))
     say(xb.ShapeInferenceError, "got '@'", lambda: xb.Mesh({"a": 2}, name="@"))

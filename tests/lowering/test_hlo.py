@@ -28,7 +28,6 @@ WRITTEN_OTHERWISE = {
     "broadcast_in_dim": "HLO's broadcasts no dimension of size 1: a reshape takes it away before",
     "spmd_full_to_shard_shape": "the sharding of HLO's root is that of the result, too",
     "spmd_shard_to_full_shape": "the sharding of HLO's root is that of the result, too",
-    "with_sharding": "Shardy's words are frontend attributes there, and stay such",
 }
 
 
@@ -41,6 +40,52 @@ def test_what_an_example_records_comes_back(name):
         assert again.program_shape == computation.program_shape
         codes = [lowering.lower(one).bytecode for one in (computation, again)]
         assert _same_program(*codes) or name in WRITTEN_OTHERWISE
+
+
+SHARDED = """HloModule sharded, frontend_attributes={MESHES}
+
+ENTRY main {
+  x = f32[2,4] parameter(0), frontend_attributes={xla.sdy.sharding="SHARDING",stage="1"}
+  ROOT y = f32[2,4] add(x, x)
+}
+"""
+SHARDY = '#sdy.sharding<@mesh, [{\\"data\\"}, {}]>'
+SHARDY_MESHES = 'xla.sdy.meshes="{mesh = #sdy.mesh<[\\"data\\"=2]>}"'
+
+
+@pytest.mark.usefixtures("converted_here")
+def test_shardings_of_shardy():
+    text = SHARDED.replace("MESHES", SHARDY_MESHES).replace("SHARDING", SHARDY)
+    computation = lowering.from_hlo(text)
+    (x,) = computation.parameters
+    assert x.sharding == '#sdy.sharding<@mesh, [{"data"}, {}]>'
+    assert dict(x.frontend_attributes) == {"stage": "1"}
+    # What XLA reads of our text is what it reads of the original.
+    headers = [
+        re.search(r"xla.sdy.meshes=.*", jaxlib_api.parsed_hlo_text(one))
+        for one in (text, str(computation))
+    ]
+    assert headers[0] is not None
+    assert headers[1] is not None
+    assert headers[0][0] == headers[1][0]
+    assert SHARDY in jaxlib_api.parsed_hlo_text(str(computation))
+    run = lowering.compile(computation, "cpu", num_partitions=2)
+    assert run.parameter_shardings["x"].shard_shape((2, 4)) == (1, 4)
+
+
+@pytest.mark.usefixtures("converted_here")
+@pytest.mark.parametrize(
+    ("meshes", "sharding", "reason"),
+    [
+        ("", SHARDY, "unknown mesh: @mesh"),
+        (SHARDY_MESHES, SHARDY.replace("@mesh", "@other"), "unknown mesh: @other"),
+        (SHARDY_MESHES, "#sdy.sharding<@mesh, [[>", "unbalanced"),
+    ],
+)
+def test_shardings_of_shardy_that_fit_nothing(meshes, sharding, reason):
+    text = SHARDED.replace("MESHES", meshes).replace("SHARDING", sharding)
+    with pytest.raises(LoweringError, match=reason):
+        lowering.from_hlo(text)
 
 
 @pytest.mark.usefixtures("converted_here")

@@ -12,6 +12,7 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
+from builder import primitive_type as pt
 from builder.shape import ArrayShape
 from lowering.errors import CompileError, LoweringError, recorded_at
 from lowering.legalize.registry import REFUSALS, STANDS_FOR
@@ -44,6 +45,8 @@ _IN_PARTS: Final = frozenset(("sdy.manual_computation", "sdy.named_computation")
 
 _APPLYING: Final = _REDUCERS | _CONTROL | {"stablehlo.map", "stablehlo.sort"}
 """Operations that apply computations, as far as one of these may stand in another."""
+
+_TWO_BITS: Final = (pt.s2, pt.u2)
 
 _MOST_BYTES: Final = 2**48
 """An array of this size fits no machine; of some larger sizes XLA's compiler aborts."""
@@ -93,8 +96,9 @@ class _Walker:
 
     def visit(self, operation: ir.Operation) -> ir.WalkResult:
         name = operation.name
-        refusal = self.refusals.get(name)
-        if refusal is not None and not (refusal.unless and refusal.unless(operation)):
+        for refusal in self.refusals.get(name, ()):
+            if refusal.unless and refusal.unless(operation):
+                continue
             spoken = _spoken(operation)
             self.fail(
                 f"{spoken}{recorded_at(operation.location)} can't run on {self.platform}: "
@@ -148,7 +152,15 @@ class _Walker:
             shape = shape_of_type(mlir_type)
         except LoweringError:
             return  # no type of XLA's: whatever it is, it is refused elsewhere
-        if not isinstance(shape, ArrayShape) or not shape.is_bounded:
+        if not isinstance(shape, ArrayShape):
+            return
+        if self.platform == "tpu" and shape.element_type in _TWO_BITS:
+            self.fail(
+                f"{what} is of {shape}: a TPU holds elements of two bits in few shapes, and XLA's "
+                f"compiler may die of others",
+                f"use {'s' if shape.element_type is pt.s2 else 'u'}8 in their place",
+            )
+        if not shape.is_bounded:
             return
         size = shape.element_count * shape.element_type.byte_width
         if size > _MOST_BYTES:

@@ -139,10 +139,12 @@ def is_read_by_xla(name: str) -> bool:
     return name in _READ_BY_XLA or name.startswith(_DIALECTS)
 
 
-# XLA's report about a custom call that nobody has registered, for typed and untyped ones.
+# XLA's report about a custom call that nobody has registered, for typed and untyped ones; a TPU's
+# has one for all.
 _TYPED: Final = re.compile(r"No FFI handler registered for (.*?) on a platform", re.DOTALL)
 _UNTYPED: Final = re.compile(
-    r"No registered implementation for (?:untyped )?custom call to (.*?) for (?:platform )?\w+",
+    r"(?:No registered implementation for (?:untyped )?custom call to|Custom emitter for) (.*?) "
+    r"(?:for (?:platform )?\w+|not found)",
     re.DOTALL,
 )
 

@@ -251,6 +251,8 @@ def parameter_layouts(layouts: EntryLayouts, loaded: Any) -> list[Any]:
                 raise _refused(layouts, one, "jaxlib does not tell which one XLA has made of it")
             continue
         made = layout_from(jaxlib_api.layout_text(found[one.position]))
+        if not wanted.tiles:  # an order alone: in which tiles, the platform says
+            wanted = wanted.replace(tiles=made.tiles)
         if not is_same(one.shape, wanted, made):
             raise _refused(layouts, one, f"XLA makes {made} of it")
     if taken is not None:

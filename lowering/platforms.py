@@ -42,7 +42,9 @@ def missing_platform(platform: str | None, known: str, report: str) -> DeviceErr
         reason = f"jax can't start: {first}"
         if chosen:
             reason = f"jax can't start on the platforms that it is told to use, {chosen}: {first}"
-        fix = f"{_install(chosen or '')}take JAX_PLATFORMS out of the environment"
+        fix = "see the error's `detail`"
+        if chosen:
+            fix = f"{_install(chosen)}take JAX_PLATFORMS out of the environment"
         return _error(reason, fix, report)
     asked = f"there is no platform {shown(platform)} here"
     found = _BRINGS.get(platform)

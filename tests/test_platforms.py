@@ -21,6 +21,19 @@ def test_every_operation_is_measured() -> None:
             assert set(answers) == set(xb.OPERATIONS), f"{platform}, {version}: make platforms"
 
 
+def test_what_was_not_compiled_was_refused_in_words() -> None:
+    """For devices that were not there; XLA's own reports, and dead processes, are not noted."""
+    found = [platform for platform in tool.record() if platform.startswith(tool.COMPILED)]
+    assert found == ["compiled gpu", "compiled tpu"]
+    for platform in found:
+        where = platform.removeprefix(tool.COMPILED).strip()
+        words = (f"can't run on {where}: ", f"is registered for {where}")
+        for answers in tool.record()[platform].values():
+            refused = [answer for answer in answers.values() if answer != tool.COMPILED]
+            assert 0 < len(refused) < 15
+            assert all(any(one in answer for one in words) for answer in refused)
+
+
 def test_what_is_noted_of_the_cpu_is_so() -> None:
     """Every example is compiled and executed, in a process that has eight devices."""
     # How fast the machine code is makes no difference to whether there is any: see the fixture

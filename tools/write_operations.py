@@ -40,6 +40,10 @@ refuses stands in its docstring: `help(xb.{example})`.
   `docs/platforms.json`. What a platform can't run is recorded, inferred, lowered and verified like
   all others, and refused by name where it is compiled; the notes below the tables say why.
 
+- **Compiles for**: the platforms for which the example was compiled where there was none of them,
+  for eight devices of `lowering.topology`: *tpu* is a TPU v5e, for libtpu's compiler; *gpu* an
+  NVIDIA H100, for jax's CUDA 12 plugin. None of it was executed, so it says nothing of results.
+
 What of XLA's `xla_builder.h` is here, and what is not and why, stands at the end.
 """
 
@@ -106,18 +110,22 @@ def stablehlo_text(opcode: str) -> str:
 Platforms = dict[str, dict[str, dict[str, str]]]
 
 
+_COMPILED = "compiled"
+
+
 def platforms_text(name: str, platforms: Platforms) -> str:
-    """Where an operation's example ran, as Markdown."""
+    """Where an operation's example ran, or for what it was compiled, as Markdown."""
     found = []
-    for platform, versions in platforms.items():
+    for key, versions in platforms.items():
+        platform = key.removeprefix(_COMPILED).strip()
         answers = {v: ops[name] for v, ops in versions.items() if name in ops}
-        ran = [v for v, answer in answers.items() if answer == "ran"]
+        ran = [v for v, answer in answers.items() if answer in ("ran", _COMPILED)]
         if ran and len(ran) == len(answers):
             found.append(platform)
         elif ran:
             found.append(f"{platform} (jaxlib {', '.join(ran)})")
         elif answers:
-            found.append(f"*refused on {platform}*")
+            found.append(f"*refused {'on' if platform == key else 'for'} {platform}*")
     return ", ".join(found) or "*(not measured)*"
 
 
@@ -128,10 +136,13 @@ def refusals(platforms: Platforms) -> list[str]:
         said: dict[str, list[str]] = {}
         for version, ops in versions.items():
             for name, answer in ops.items():
-                if answer != "ran":
+                if answer not in ("ran", _COMPILED):
                     said.setdefault(f"`{name}`: {answer}", []).append(version)
         listed = ", ".join(versions)
-        lines.append(f"On {platform}, measured with jaxlib {listed}:\n")
+        where_to = f"On {platform}"
+        if platform.startswith(_COMPILED):
+            where_to = f"Compiled for {platform.removeprefix(_COMPILED).strip()}, not executed"
+        lines.append(f"{where_to}, measured with jaxlib {listed}:\n")
         lines += [
             f"- {text}" + ("" if len(where) == len(versions) else f" (jaxlib {', '.join(where)})")
             for text, where in sorted(said.items())
@@ -172,6 +183,10 @@ def document() -> str:
     import lowering  # noqa: F401  (enters the lowering rules)
 
     platforms = record()
+    ran, compiled = (
+        {p: found for p, found in platforms.items() if p.startswith(_COMPILED) == is_compiled}
+        for is_compiled in (False, True)
+    )
 
     families: dict[str, list[xb.OpInfo]] = {}
     for info in xb.OPERATIONS.values():
@@ -180,8 +195,8 @@ def document() -> str:
     for family in sorted(families):
         lines += [
             f"## {family}\n",
-            "| Operation | Opcode | C++ | Described under | StableHLO | Ran on |",
-            "| --- | --- | --- | --- | --- | --- |",
+            "| Operation | Opcode | C++ | Described under | StableHLO | Ran on | Compiles for |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
         ]
         for info in sorted(families[family], key=lambda one: one.name):
             cells = (
@@ -190,7 +205,8 @@ def document() -> str:
                 f"`{info.cpp_name}`",
                 info.section,
                 stablehlo_text(info.opcode),
-                platforms_text(info.name, platforms),
+                platforms_text(info.name, ran),
+                platforms_text(info.name, compiled),
             )
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")

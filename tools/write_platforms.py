@@ -3,6 +3,11 @@
     python tools/write_platforms.py            adds this machine's platforms to docs/platforms.json
     python tools/write_platforms.py --measure  prints what was found, as JSON, and writes nothing;
                                                a platform may follow, to measure that one alone
+    python tools/write_platforms.py --compile tpu
+    python tools/write_platforms.py --compile gpu FILE
+                                               adds what is compiled for devices that are not there:
+                                               by libtpu for a TPU v5e; by jax's CUDA plugin for the
+                                               GPU that FILE describes (see lowering.topology)
 
 The examples are those of the docstrings: what they record is lowered, compiled and executed, with
 arguments of ones. A platform that another machine has is added by running this there; what is
@@ -21,12 +26,17 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TARGET: Final = ROOT / "docs" / "platforms.json"
 RAN: Final = "ran"
+COMPILED: Final = "compiled"
+"""What is noted of a platform that was compiled for; and the first word of its name."""
+_TOPOLOGIES: Final = {"gpu": "1x1x8", "tpu": "v5e:2x4"}
+"""By platform the eight devices that are compiled for."""
 FAULT: Final = "a fault: "
 _SECONDS: Final = 300
 """How long an example may take before it counts as one that hangs."""
@@ -117,6 +127,20 @@ def run(computation: Any, platform: str) -> None:
     lowering.clear_transfers()
 
 
+def compile_alone(computation: Any, platform: str, described: str | None) -> None:
+    """Compiles a computation for as many devices as it asks for, which are not there."""
+    import lowering
+
+    devices = lowering.topology(platform, _TOPOLOGIES[platform], target_config=described).devices
+    replicas, partitions = replicas_of(computation), partitions_of(computation)
+    lowering.compile(
+        computation,
+        num_replicas=replicas,
+        num_partitions=partitions,
+        devices=devices[: replicas * partitions],
+    )
+
+
 def call_of_a_registered_function() -> Any:
     """A custom_call of a function that is there, as that of the docstring is not."""
     import ctypes
@@ -135,8 +159,8 @@ def call_of_a_registered_function() -> Any:
     return b.build(xb.custom_call("xlabuilder_add_one", b.parameter(xb.f32[()]), xb.f32[()]))
 
 
-def measure_one(info: Any, platform: str) -> str:
-    """ "ran", or why not: the first line of the error."""
+def measure_one(info: Any, platform: str, described: str | None = None) -> str:
+    """ "ran" or "compiled", or why not: the first line of the error."""
     from builder.errors import XlaError
 
     try:
@@ -145,30 +169,46 @@ def measure_one(info: Any, platform: str) -> str:
             return RAN
         for computation in computations_of_example(info):
             if any(op.opcode == info.opcode for op in computation.ops):
-                run(computation, platform)
+                if platform.startswith(COMPILED):
+                    compile_alone(computation, platform.removeprefix(COMPILED).strip(), described)
+                else:
+                    run(computation, platform)
     except XlaError as error:
         first = str(error).splitlines()[0].removeprefix("compile: computation: ")
         return re.sub(r", recorded at [^:]*:\d+,?", "", first)
     except Exception as error:  # no error of the library's: a fault, which is not to be noted
         return f"{FAULT}{type(error).__name__}: {error}"
-    return RAN
+    return COMPILED if platform.startswith(COMPILED) else RAN
 
 
-def work(platform: str) -> None:
+def work(platform: str, described: str | None) -> None:
     """Reads names of operations from stdin, a line each; writes a line of JSON for each."""
     import builder as xb
 
+    if platform.startswith(COMPILED):
+        import jax
+
+        jax.config.update("jax_platforms", "cpu")  # nothing runs there
     for line in sys.stdin:
         name = line.strip()
-        print(json.dumps([name, measure_one(xb.OPERATIONS[name], platform)]), flush=True)
+        answer = measure_one(xb.OPERATIONS[name], platform, described)
+        print(json.dumps([name, answer]), flush=True)
 
 
-def measure(platform: str) -> dict[str, str]:
-    """Of each operation whether its example ran, measured in a process that may die."""
+def measure(
+    platform: str, described: str | None = None, *, without: Collection[str] = ()
+) -> dict[str, str]:
+    """Of each operation whether its example ran, measured in a process that may die.
+
+    Args:
+        platform: "cpu", "gpu", "tpu"; or "compiled gpu", "compiled tpu", to compile alone.
+        described: of "compiled gpu" the file that describes it.
+        without: operations that are left out.
+    """
     import builder as xb
 
     found: dict[str, str] = {}
-    waiting = list(xb.OPERATIONS)
+    waiting = [name for name in xb.OPERATIONS if name not in without]
     environment = dict(os.environ)
     if platform == "cpu":
         flags = environment.get("XLA_FLAGS", "")
@@ -176,7 +216,7 @@ def measure(platform: str) -> dict[str, str]:
     while waiting:
         try:
             done = subprocess.run(
-                [sys.executable, __file__, "--work", platform],
+                [sys.executable, __file__, "--work", platform, *([described] if described else [])],
                 input="\n".join(waiting) + "\n",
                 capture_output=True,
                 text=True,
@@ -231,14 +271,23 @@ def record() -> dict[str, dict[str, dict[str, str]]]:
 def main() -> None:
     sys.path.insert(0, str(ROOT))
     if "--work" in sys.argv:
-        work(sys.argv[-1])
+        platform, *more = sys.argv[sys.argv.index("--work") + 1 :]
+        work(platform, more[0] if more else None)
         return
     if "--measure" in sys.argv:
         chosen = sys.argv[sys.argv.index("--measure") + 1 :]
         print(json.dumps(measured(chosen or platforms_here())))
         return
     kept = record()
-    for platform, versions in measured(platforms_here()).items():
+    if "--compile" in sys.argv:
+        import jaxlib
+
+        platform, *more = sys.argv[sys.argv.index("--compile") + 1 :]
+        name = f"{COMPILED} {platform}"
+        found = {name: {jaxlib.__version__: measure(name, more[0] if more else None)}}
+    else:
+        found = measured(platforms_here())
+    for platform, versions in found.items():
         kept.setdefault(platform, {}).update(versions)
     text = json.dumps({p: dict(sorted(kept[p].items())) for p in sorted(kept)}, indent=1)
     TARGET.write_text(text + "\n", encoding="utf-8")

@@ -448,3 +448,45 @@ def _sort(words: _Sizes, operation: ir.Operation) -> None:
         same.results[number].set_type(operand.type)
         found.append(words.fixed(same.results[number], missing[number]))
     words.rewriter.replace(operation, found)
+
+
+@_bounded("while")
+def _loop(words: _Sizes, operation: ir.Operation) -> None:
+    """With a number beside the one array: XLA's compiler dies of a state that is no tuple.
+
+    It would find that a number is of no use, but for a barrier in the body, and as the condition
+    looks at it: as long as it is 0, which it stays, the loop goes on.
+    """
+    operands = list(operation.operands)
+    if len(operands) > 1:
+        return
+    beside = words.integer(0)
+    made = words.rewriter.create(
+        operation.name,
+        [operands[0].type, beside.type],
+        [operands[0], beside],
+        before=operation,
+        regions=2,
+    )
+    ends: list[tuple[_Sizes, Value, Value]] = []
+    for region, old in zip(made.regions, operation.regions, strict=True):
+        old.blocks[0].append_to(region)
+        block = region.blocks[0]
+        last = list(block.operations)[-1].operation
+        number = block.add_argument(beside.type, operation.location)
+        ends.append((_Sizes(words.rewriter, last), last.operands[0], number))
+    (there, goes_on, number), (body, value, same) = ends
+    goes_on = there(
+        "and",
+        array_of(goes_on),
+        [goes_on, there.compared("EQ", number, there.integer(0))],
+    )
+    for inside, values in (
+        (there, [goes_on]),
+        (body, [value, body("optimization_barrier", _SIZE, [same])]),
+    ):
+        last = inside.before
+        ip = ir.InsertionPoint(last)
+        ir.Operation.create(last.name, operands=values, loc=last.location, ip=ip)
+        last.erase()
+    words.rewriter.replace(operation, [made.results[0]])

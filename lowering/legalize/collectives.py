@@ -1,9 +1,9 @@
-"""Operations across devices that XLA's CPU backend lacks, or gets wrong.
+"""Operations across devices that XLA's backends lack, or get wrong.
 
-It has no collective_broadcast; it reduces with add, mul, min and max, and preds with and and or,
-and nothing else; arrays of 2-bit elements it gathers wrong, or dies of; in small floats it changes
-NaNs. The rewrites here use what it does have: gathering, and sums of bits of which all but one are
-zero.
+That of a CPU has no collective_broadcast (a TPU's neither); it reduces with add, mul, min and max,
+and preds with and and or, and nothing else (a GPU's neither); arrays of 2-bit elements it gathers
+wrong, or dies of; in small floats it changes NaNs. The rewrites here use what it
+does have: gathering, and sums of bits of which all but one are zero.
 
 Several operands of one operation are taken one by one, as XLA's partitioner needs it.
 """
@@ -20,6 +20,15 @@ from lowering.legalize.registry import Rewriter, Value, rewrite
 from lowering.participants import Mode, Participants, participants
 
 _REDUCES: Final = ("add", "multiply", "maximum", "minimum")
+
+
+@rewrite("stablehlo.all_gather", "gpu")
+@rewrite("stablehlo.all_to_all", "gpu")
+@rewrite("stablehlo.collective_permute", "gpu")
+def moved_in_bytes(rewriter: Rewriter, operation: ir.Operation) -> None:
+    """A GPU's library moves no elements of two bits."""
+    if any(_is_of_two_bits(operand.type) for operand in operation.operands):
+        _one_by_one(rewriter, operation, _carried)
 
 
 @rewrite("stablehlo.all_gather", "cpu")
@@ -52,18 +61,31 @@ def exchanged(rewriter: Rewriter, operation: ir.Operation) -> None:
     rewriter.replace(operation, results)
 
 
-@rewrite("stablehlo.all_reduce", "cpu")
+@rewrite("stablehlo.all_reduce", "cpu", "gpu")
 def all_reduce(rewriter: Rewriter, operation: ir.Operation) -> None:
+    """Of other reducers than XLA knows, of which a GPU's compiler dies."""
     if _is_reduced_by_xla(operation):
-        if len(operation.operands) > 1:
+        if len(operation.operands) > 1 and rewriter.platform == "cpu":
             _one_by_one(rewriter, operation, _alone)
         return
     _one_by_one(rewriter, operation, _folded)
 
 
-@rewrite("stablehlo.reduce_scatter", "cpu")
+@rewrite("stablehlo.all_reduce", "tpu")
+def all_reduce_of_halves(rewriter: Rewriter, operation: ir.Operation) -> None:
+    """A TPU holds elements of 64 bits as two of 32, of which it only adds."""
+    if any(_is_in_halves(o.type) for o in operation.operands) and not _is_added(operation):
+        _one_by_one(rewriter, operation, _folded)
+
+
+@rewrite("stablehlo.reduce_scatter", "cpu", "gpu", "tpu")
 def reduce_scatter(rewriter: Rewriter, operation: ir.Operation) -> None:
-    if _is_reduced_by_xla(operation):
+    if rewriter.platform == "tpu":
+        # There elements of 64 bits are two of 32; of floats not even the sum is there.
+        kind = operation.operands[0].type
+        if not _is_in_halves(kind) or (_is_integral(kind) and _is_added(operation)):
+            return
+    elif _is_reduced_by_xla(operation):
         return
     make = _Maker(rewriter, operation)
     operand = operation.operands[0]
@@ -96,7 +118,7 @@ def reduce_scatter(rewriter: Rewriter, operation: ir.Operation) -> None:
     )
 
 
-@rewrite("stablehlo.collective_broadcast", "cpu")
+@rewrite("stablehlo.collective_broadcast", "cpu", "tpu")
 def collective_broadcast(rewriter: Rewriter, operation: ir.Operation) -> None:
     """The sum of the sources' bits and of zeros."""
     make = _Maker(rewriter, operation)
@@ -272,7 +294,7 @@ def _one_group_size(rewriter: Rewriter, operation: ir.Operation) -> int:
 
 
 def _is_reduced_by_xla(operation: ir.Operation) -> bool:
-    """Whether the reducer is one that XLA's CPU backend knows."""
+    """Whether the reducer is one that XLA's backends know, of elements that they know too."""
     block = operation.regions[0].blocks[0]
     operations = list(block.operations)
     if len(operations) != 2:
@@ -287,6 +309,22 @@ def _is_reduced_by_xla(operation: ir.Operation) -> bool:
         and end.operands[0] == body.result
         and not _is_of_two_bits(block.arguments[0].type)
     )
+
+
+def _is_added(operation: ir.Operation) -> bool:
+    """Whether the reducer is an addition."""
+    first = operation.regions[0].blocks[0].operations[0].operation
+    return first.name == "stablehlo.add" and _is_reduced_by_xla(operation)
+
+
+def _is_in_halves(mlir_type: ir.Type) -> bool:
+    """Whether a TPU holds elements in several parts."""
+    element = str(ir.RankedTensorType(mlir_type).element_type)
+    return element in ("i64", "ui64", "f64") or element.startswith("complex")
+
+
+def _is_integral(mlir_type: ir.Type) -> bool:
+    return str(ir.RankedTensorType(mlir_type).element_type) in ("i64", "ui64")
 
 
 def _attributes(operation: ir.Operation, *, all_of_them: bool = False) -> dict[str, ir.Attribute]:

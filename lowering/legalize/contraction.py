@@ -332,6 +332,7 @@ refuse(
     "stablehlo.convolution",
     "cpu",
     "gpu",
+    "tpu",
     reason="the window's sizes, or those of a batch that is cut into groups, are known only when "
     "it runs, and XLA has no convolution of such sizes",
     fix="pad to fixed sizes; a kernel padded with zeros gives the same sums",
@@ -339,7 +340,22 @@ refuse(
 )
 
 
-@rewrite("stablehlo.convolution", "cpu", "gpu")
+def _is_not_of_long_integers(operation: ir.Operation) -> bool:
+    types = {array_of(value).element_type for value in operation.operands}
+    return not types & {pt.s64, pt.u64}
+
+
+for _name in ("stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution"):
+    refuse(
+        _name,
+        "tpu",
+        reason="XLA multiplies there no integers of 64 bits in dot products and convolutions",
+        fix="convert to s32, or to f64, with xb.convert_element_type",
+        unless=_is_not_of_long_integers,
+    )
+
+
+@rewrite("stablehlo.convolution", "cpu", "tpu")
 def bounded_convolution(rewriter: Rewriter, operation: ir.Operation) -> None:
     """Of the largest sizes, with zeros for what is not there, as for padding."""
     bounded = sorted(_bounded_labels(operation)[0])

@@ -39,6 +39,18 @@ def _is_between_devices(operation: ir.Operation) -> bool:
     )
 
 
+def _is_to_the_host(operation: ir.Operation) -> bool:
+    return not _is_between_devices(operation)
+
+
+def _says_who_or_is_to_the_host(operation: ir.Operation) -> bool:
+    """Whether it says which device sends to which, or is refused for another reason."""
+    pairs, words = "source_target_pairs", "mhlo.frontend_attributes"
+    attributes = operation.attributes
+    said = pairs in attributes or (words in attributes and pairs in str(attributes[words]))
+    return said or _is_to_the_host(operation)
+
+
 for _name, _fix in _CHANNELS.items():
     refuse(f"stablehlo.{_name}", "cpu", reason="XLA has no code for it there", fix=_fix)
     # XLA asks its client for a function that takes or brings the elements; jaxlib passes none on.
@@ -48,6 +60,21 @@ for _name, _fix in _CHANNELS.items():
         reason="jaxlib gives a client no way to the host's side of it",
         fix="pass values as arguments and results",
         unless=_is_between_devices,
+    )
+    _fix = "xb.collective_permute sends from replica to replica"
+    refuse(
+        f"stablehlo.{_name}",
+        "gpu",
+        reason="XLA wants to know which device sends to which, which it does not say",
+        fix=_fix,
+        unless=_says_who_or_is_to_the_host,
+    )
+    refuse(
+        f"stablehlo.{_name}",
+        "tpu",
+        reason="XLA's compiler dies of it there",
+        fix=_fix,
+        unless=_is_to_the_host,
     )
 for _name in ("infeed", "outfeed"):
     refuse(

@@ -14,7 +14,7 @@ from lowering.legalize.registry import Rewriter, Value, refuse, rewrite
 from lowering.legalize.words import Words, array_of, attributes_of
 
 
-@rewrite("stablehlo.cholesky", "cpu")
+@rewrite("stablehlo.cholesky", "cpu", "gpu", "tpu")
 def cholesky(rewriter: Rewriter, operation: ir.Operation) -> None:
     (a,) = operation.operands
     if not array_of(a).is_bounded:
@@ -25,7 +25,7 @@ def cholesky(rewriter: Rewriter, operation: ir.Operation) -> None:
     _of_matrices(rewriter, operation, words, [_filled_up(words, a, size, columns or size, True)])
 
 
-@rewrite("stablehlo.triangular_solve", "cpu")
+@rewrite("stablehlo.triangular_solve", "cpu", "gpu", "tpu")
 def triangular_solve(rewriter: Rewriter, operation: ir.Operation) -> None:
     a, b = operation.operands
     if not (array_of(a).is_bounded and array_of(b).is_bounded):
@@ -93,7 +93,7 @@ def _filled_up(
     return words("select", shape, [kept, whole, filling])
 
 
-@rewrite("stablehlo.fft", "cpu")
+@rewrite("stablehlo.fft", "cpu", "gpu")
 def fft(rewriter: Rewriter, operation: ir.Operation) -> None:
     """In fixed sizes: XLA can't compile bounded ones, though each transform is one by itself."""
     operand, result = operation.operands[0], array_of(operation.results[0])
@@ -122,4 +122,18 @@ refuse(
     fix="give those sizes as fft_length; to transform a part, or more than there is, cut it out "
     "with xb.slice or fill it up with xb.pad",
     unless=_has_its_lengths,
+)
+
+
+def _is_not_of_f64(operation: ir.Operation) -> bool:
+    values = (*operation.operands, *operation.results)
+    return all(array_of(value).element_type not in (pt.f64, pt.c128) for value in values)
+
+
+refuse(
+    "stablehlo.fft",
+    "tpu",
+    reason="XLA has Fourier transforms of f32 and c64 alone there",
+    fix="convert to c64, or f32, with xb.convert_element_type",
+    unless=_is_not_of_f64,
 )

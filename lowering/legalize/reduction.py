@@ -1,12 +1,12 @@
-"""Windows that end the process in XLA's compiler."""
+"""Windows that end the process in XLA's compiler, or that a platform has no code for."""
 
 from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from builder.shape import intern_array
+from builder.shape import ArrayShape, intern_array
 from lowering.legalize.registry import Rewriter, rewrite
-from lowering.legalize.words import array_of
+from lowering.legalize.words import Words, array_of, attributes_of
 from lowering.types import mlir_type
 
 
@@ -66,3 +66,44 @@ def cut_window(rewriter: Rewriter, operation: ir.Operation) -> None:
         new.operands[number] = cut.result
     del new.attributes["padding"]
     rewriter.replace(operation, list(new.results))
+
+
+@rewrite("stablehlo.select_and_scatter", "tpu")
+def deepened(rewriter: Rewriter, operation: ir.Operation) -> None:
+    """With two dimensions at least that no window goes along: of size 1, put behind the others.
+
+    A TPU holds the last two dimensions of an array in tiles, and has no code for windows in them.
+    """
+    operand, source, initial = operation.operands
+    rank = array_of(operand).rank
+    sizes = _numbers(operation, "window_dimensions") or [1] * rank
+    strides = _numbers(operation, "window_strides") or [1] * rank
+    windows = zip(sizes, strides, strict=True)
+    lacking = 2 - sum(size == stride == 1 for size, stride in windows)
+    if lacking <= 0 or not (array_of(operand).is_static and array_of(source).is_static):
+        return
+    ones = [1] * lacking
+    words = Words(rewriter, operation)
+
+    def deep(shape: ArrayShape) -> ArrayShape:
+        return intern_array(shape.element_type, (*shape.dimensions, *ones))
+
+    padding = _padding(operation) or [0] * (2 * rank)
+    pairs = [padding[at : at + 2] for at in range(0, len(padding), 2)] + [[0, 0]] * lacking
+    attributes = attributes_of(operation) | {
+        "window_dimensions": ir.DenseI64ArrayAttr.get([*sizes, *ones]),
+        "window_strides": ir.DenseI64ArrayAttr.get([*strides, *ones]),
+        "padding": words.parsed(f"dense<{pairs}> : tensor<{len(pairs)}x2xi64>"),
+    }
+    arrays = [words("reshape", deep(array_of(v)), [v]) for v in (operand, source)]
+    made = rewriter.create(
+        operation.name,
+        [arrays[0].type],
+        [*arrays, initial],
+        attributes,
+        before=operation,
+        regions=2,
+    )
+    for target, region in zip(made.regions, operation.regions, strict=True):
+        region.blocks[0].append_to(target)
+    rewriter.replace(operation, [words("reshape", array_of(operand), [made.result])])

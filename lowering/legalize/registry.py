@@ -127,8 +127,8 @@ class Refusal:
 REWRITES: Final[dict[str, dict[str, Rewrite]]] = {}
 """By platform and operation name."""
 
-REFUSALS: Final[dict[str, dict[str, Refusal]]] = {}
-"""By platform and operation name."""
+REFUSALS: Final[dict[str, dict[str, list[Refusal]]]] = {}
+"""By platform and operation name; of several the first that holds is said."""
 
 
 def rewrite(name: str, *platforms: str) -> Callable[[Rewrite], Rewrite]:
@@ -149,6 +149,7 @@ def refuse(
     fix: str,
     unless: Callable[[ir.Operation], bool] | None = None,
 ) -> None:
-    """Enters the operation `name` as one that these platforms can't run."""
+    """Enters the operation `name` as one that these platforms can't run, for this reason too."""
     for platform in platforms:
-        REFUSALS.setdefault(platform, {})[name] = Refusal(reason, fix, unless)
+        table = REFUSALS.setdefault(platform, {})
+        table.setdefault(name, []).append(Refusal(reason, fix, unless))

@@ -146,6 +146,14 @@ def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax
         first = re.sub(r"^(?:[A-Z_]+: )+", "", report.strip().partition("\n")[0])[:300]
         if "JAX TPU support not installed" in report:
             raise _error(f"the compiler for {platform} is not installed", brings, report) from None
+        if platform == "tpu" and "lockfile" in report:
+            raise _error(
+                "another process on this machine is using the compiler for tpu, and it lets in one "
+                "at a time",
+                "wait for its end; or, where none of them uses a TPU, put "
+                "ALLOW_MULTIPLE_LIBTPU_LOAD=1 into the environment of each",
+                report,
+            ) from None
         if platform != "tpu" and "target_config" not in settings:
             raise _error(
                 f"there is no GPU here that {shown(name)} could be made of: {first}",

@@ -6,12 +6,16 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+import jaxlib
 import numpy as np
 import pytest
+from scripts import load_script
 
 import builder as xb
 import lowering
 from lowering import DeviceError, ModuleFileError, UnloadedExecutable, jaxlib_api
+
+tool = load_script("tools/write_platforms.py")
 
 
 @xb.computation(xb.f32[128, 128])
@@ -49,6 +53,11 @@ def test_not_strings() -> None:
         ("tpu", NotImplementedError("x"), 'not installed, or .*\nfix: pip install "xlabuilder.tpu'),
         ("tpu", ValueError("JAX TPU support not installed;"), "for tpu is not installed\nfix: "),
         ("tpu", ValueError("INVALID_ARGUMENT: no such TPU"), "knows no 'name': no such TPU\nfix: "),
+        (
+            "tpu",
+            ValueError("run rm /tmp/x_lockfile"),
+            "another process .*\nfix: wait for .*MULTIPLE",
+        ),
         ("gpu", ValueError("FAILED: No visible GPU"), "no GPU here .*: No.*\nfix: give target_"),
     ],
 )
@@ -88,6 +97,11 @@ def test_devices_that_are_there_are_no_topology() -> None:
 )
 class TestTpu:
     """What is compiled by libtpu where there is no TPU."""
+
+    @pytest.fixture(autouse=True)
+    def beside_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Else libtpu lets in one process at a time, and the tests run in several."""
+        monkeypatch.setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 
     def test_one_device(self, tmp_path: Path) -> None:
         topology = lowering.topology("tpu", "v5e:2x2")
@@ -138,3 +152,46 @@ class TestTpu:
     def test_names_that_there_are_not(self) -> None:
         with pytest.raises(DeviceError, match="the compiler for tpu knows no 'v99:2x2': "):
             lowering.topology("tpu", "v99:2x2")
+
+    def test_an_order_alone_is_asked_for_in_the_tiles_that_the_device_has(self) -> None:
+        (one, *_) = lowering.topology("tpu", "v5e:2x2").devices
+        b = xb.XlaBuilder("columns")
+        x = b.parameter(xb.f32[16, 256].with_layout([0, 1]), "x")
+        text = lowering.compile(b.build(xb.exp(x)), one).hlo_text()
+        assert "(f32[16,256]{0,1:T(8,128)})->" in text
+
+    def test_shardings_mean_nothing_on_one_device(self) -> None:
+        """Laid out as shards would be, the argument would be in tiles of one row."""
+        (one, *_) = lowering.topology("tpu", "v5e:2x2").devices
+        for rows in ("{devices=[2,1]<=[2]}", xb.Mesh({"data": 2}).sharding("data", None)):
+            b = xb.XlaBuilder("sharded")
+            x = xb.with_sharding(xb.exp(b.parameter(xb.f32[2, 3], "x", sharding=rows)), rows)
+            text = lowering.compile(b.build(x), one).hlo_text()
+            assert "{(f32[2,3]{1,0:T(2,128)})->f32[2,3]{1,0:T(2,128)}}" in text
+
+    def test_what_it_has_not_is_said_in_other_words_or_refused(self) -> None:
+        devices = lowering.topology("tpu", "v5e:2x2").devices
+
+        def of(function: Any, *shapes: Any) -> xb.XlaComputation:
+            b = xb.XlaBuilder("lacking")
+            return b.build(function(*(b.parameter(shape) for shape in shapes)))
+
+        reduced = of(lambda x: xb.reduce_scatter(x, xb.add, 0, 4), xb.f64[8])
+        lowering.compile(reduced, num_replicas=4, devices=devices)
+        for function, shapes, words in (
+            (lambda x: xb.dot(x, x), [xb.s64[4, 4]], "no integers of 64 bits in dot products"),
+            (lambda x: xb.fft(x, "FFT", [4]), [xb.c128[4]], "of f32 and c64 alone there"),
+            (lambda x: xb.rev(x, [0]), [xb.s2[4]], "holds elements of two bits in few shapes"),
+            (lambda x: xb.reduce_precision(x, 5, 9), [xb.f64[4]], "none of f64 there"),
+        ):
+            with pytest.raises(lowering.CompileError, match=f"{words}.*\nfix: "):
+                lowering.compile(of(function, *shapes), devices[0])
+
+    def test_every_example_is_compiled_or_refused_in_words(self) -> None:
+        """A walk over the operations in a process of its own, which may die of one."""
+        slow = {"conv_with_general_padding", "conv_with_general_dimensions"}  # half of its time
+        noted = tool.record()["compiled tpu"]
+        noted = noted.get(jaxlib.__version__, noted[max(noted)])
+        found = tool.measure("compiled tpu", without=slow)
+        assert found == {name: noted[name] for name in found}
+        assert len(found) == len(xb.OPERATIONS) - len(slow)

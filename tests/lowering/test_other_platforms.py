@@ -1,0 +1,75 @@
+"""What GPUs and TPUs lack, said in other words: the words give on a CPU what is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import builder as xb
+import lowering
+from builder.primitive_type import PrimitiveType
+from lowering.legalize import legalize
+from lowering.legalize.registry import REWRITES
+
+
+def said_as_for(monkeypatch: pytest.MonkeyPatch, platform: str, name: str) -> None:
+    """From now on a CPU's programs say an operation as those of another platform do."""
+    monkeypatch.setitem(REWRITES["cpu"], name, REWRITES[platform][name])
+
+
+def convolved(x: Any, kernel: Any) -> Any:
+    """A convolution of (batch, feature, place) with windows of two places, by hand."""
+    rows = range(x.shape[2] - 1)
+    found = [[x[:, :, n] @ kernel[:, :, 0].T + x[:, :, n + 1] @ kernel[:, :, 1].T] for n in rows]
+    return np.moveaxis(np.concatenate(found), 0, 2)
+
+
+@pytest.mark.parametrize("t", [xb.s4, xb.u64, xb.c64, xb.f8e3m4], ids=str)
+def test_convolutions_of_a_gpu(monkeypatch: pytest.MonkeyPatch, t: PrimitiveType) -> None:
+    said_as_for(monkeypatch, "gpu", "stablehlo.convolution")
+    b = xb.XlaBuilder("convolved")
+    shapes = (2, 3, 4), (5, 3, 2)
+    x, kernel = (b.parameter(xb.array_shape(t, sizes)) for sizes in shapes)
+    program = lowering.compile(b.build(xb.conv(x, kernel, [1], "VALID")))
+    random = np.random.default_rng(1)
+    if not t.is_integral:
+        parts = [random.integers(-3, 3, (2, *sizes)) / 2 for sizes in shapes]
+        given = [(a + 1j * b if t.is_complex else a).astype(t.dtype) for a, b in parts]
+        wide = np.complex128 if t.is_complex else np.float64
+        want = convolved(*(one.astype(wide) for one in given)).astype(t.dtype)
+        assert np.array_equal(np.asarray(program(*given)), want)
+        return
+    drawn = [
+        random.integers(t.min, t.max, sizes, endpoint=True, dtype=np.uint64 if t is xb.u64 else int)
+        for sizes in shapes
+    ]
+    want = convolved(*(one.astype(object) for one in drawn)) % 2**t.bits
+    found = np.asarray(program(*(one.astype(t.dtype) for one in drawn)))
+    wide = found.astype(np.uint64 if t is xb.u64 else np.int64).astype(object)
+    assert np.array_equal(wide % 2**t.bits, want)
+
+
+def test_windows_in_the_last_dimensions_of_a_tpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = xb.XlaBuilder("scattered")
+    x, source = b.parameter(xb.f32[4, 6]), b.parameter(xb.f32[2, 2])
+    chosen = xb.select_and_scatter(x, xb.ge, [2, 3], [2, 3], xb.Padding.VALID, source, 1.0, xb.add)
+    computation = b.build(chosen)
+    random = np.random.default_rng(2)
+    given = [random.permutation(24).reshape(4, 6), random.permutation(4).reshape(2, 2)]
+    given = [one.astype(np.float32) for one in given]
+    want = np.asarray(lowering.compile(computation)(*given))
+    said = legalize(lowering.lower(computation).module, "scattered", "tpu").operation
+    assert "tensor<4x6x1x1xf32>" in str(said)
+    said_as_for(monkeypatch, "tpu", "stablehlo.select_and_scatter")
+    assert np.array_equal(np.asarray(lowering.compile(computation)(*given)), want)
+
+
+def test_a_loop_over_one_array_of_bounded_size() -> None:
+    """XLA's compiler dies of a state that is no tuple, on every platform."""
+    b = xb.XlaBuilder("doubled")
+    x = b.parameter(xb.parse_shape("f32[<=6]"))
+    total = xb.while_(lambda s: xb.lt(xb.reduce(s, 0.0, xb.add, [0]), 100.0), lambda s: s + s, x)
+    program = lowering.compile(b.build(total))
+    assert np.array_equal(np.asarray(program(np.ones(3, np.float32))), [64, 64, 64])

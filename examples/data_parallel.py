@@ -73,6 +73,10 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=8, help="1, 2, 4, 8, 16 or 32")
     parser.add_argument("--epochs", type=int, default=10)
     options = parser.parse_args()
+    if options.replicas < 1 or digits.BATCH % options.replicas:
+        parser.error(f"--replicas must divide the {digits.BATCH} images of a minibatch")
+    if options.epochs < 1:
+        parser.error("--epochs must be 1 or more")
     jax.config.update("jax_num_cpu_devices", options.replicas)  # before jax is first used
 
     train = lowering.compile(

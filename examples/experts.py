@@ -78,6 +78,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--devices", type=int, default=8)
     options = parser.parse_args()
+    if options.devices < 1:
+        parser.error("--devices must be 1 or more")
     jax.config.update("jax_num_cpu_devices", options.devices)  # before jax is first used
     found, wanted = run(options.devices)
     print(f"{wanted.shape[0] * wanted.shape[1]} tokens to {options.devices} experts and back")

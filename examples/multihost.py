@@ -35,7 +35,18 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cpu-devices", type=int, default=2, help="as how many a CPU counts")
     parser.add_argument("--patience", type=int, default=30, help="seconds to wait for the dead")
     parser.add_argument("--steps", type=int, default=90)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    said = [options.coordinator, options.processes, options.process]
+    # Without the coordinator, say, each process would train alone, and nobody would notice.
+    if any(one is not None for one in said) and None in said:
+        parser.error("--coordinator, --processes and --process are given together, or none of them")
+    if options.coordinator is not None and ":" not in options.coordinator:
+        parser.error(f"--coordinator must be HOST:PORT, got {options.coordinator}")
+    if options.coordinator is not None and not 0 <= options.process < options.processes:
+        parser.error("--process must be 0 or more, and less than --processes")
+    if options.cpu_devices < 1:
+        parser.error("--cpu-devices must be 1 or more")
+    return options
 
 
 def connect(options: argparse.Namespace) -> None:
@@ -48,6 +59,8 @@ def connect(options: argparse.Namespace) -> None:
             options.process,
             # If a process dies, the others end with an error after so long at the latest.
             heartbeat_timeout_seconds=options.patience,
+            # So too if one ends with an error of its own, and waits for the others to end as well.
+            shutdown_timeout_seconds=options.patience,
         )
     except ValueError:
         if options.coordinator is not None:

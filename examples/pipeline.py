@@ -76,6 +76,10 @@ def main() -> None:
     parser.add_argument("--stages", type=int, default=8)
     parser.add_argument("--microbatches", type=int, default=12)
     options = parser.parse_args()
+    if options.stages < 2:
+        parser.error("--stages must be 2 or more: one alone is no pipeline")
+    if options.microbatches < 1:
+        parser.error("--microbatches must be 1 or more")
     jax.config.update("jax_num_cpu_devices", options.stages)  # before jax is first used
     found, wanted = run(options.stages, options.microbatches)
     ticks = options.microbatches + options.stages - 1

@@ -171,17 +171,25 @@ class Arguments:
         return args + tuple(by_name[n] for n in names[len(args) :])
 
     def check_given_once(self, arrays: Sequence[Any]) -> None:
-        """Raises ArgumentError for an array that the call uses up, and is given again beside."""
-        for number in sorted(self.donated):
-            for other, array in enumerate(arrays):
-                if array is arrays[number] and other != number and isinstance(array, jax.Array):
-                    leaf, taken = self.leaves[other], self.leaves[number]
-                    raise self.refused(
-                        leaf,
-                        f"the array that is given as argument {taken.number} ({taken.name})"
-                        f"{taken.path} too, whose memory the program takes over",
-                        "give a copy of it: array.copy()",
-                    )
+        """Raises ArgumentError for an array that the call uses up, and is given again beside.
+
+        Its memory is what counts: jax.device_put may give another array of the same.
+        """
+        seen: dict[int, int] = {}
+        for number, array in enumerate(arrays):
+            if type(array) is not _JaxArray:
+                continue
+            other = seen.setdefault(jaxlib_api.memory_of(array), number)
+            if other != number and not self.donated.isdisjoint((other, number)):
+                if other not in self.donated:
+                    other, number = number, other
+                taken, leaf = self.leaves[other], self.leaves[number]
+                raise self.refused(
+                    leaf,
+                    f"the array that is given as argument {taken.number} ({taken.name})"
+                    f"{taken.path} too, whose memory the program takes over",
+                    "give a copy of it: array.copy()",
+                )
 
     def error(
         self, message: str, argument: int | None = None, name: str | None = None

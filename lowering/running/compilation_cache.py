@@ -178,16 +178,16 @@ def use_compilation_cache(
     """
     if max_bytes is not None:
         try:
-            if isinstance(max_bytes, bool):
-                raise TypeError
-            max_bytes = operator.index(max_bytes)
+            number = -1 if isinstance(max_bytes, bool) else operator.index(max_bytes)
         except TypeError:
-            max_bytes = -1
-        if max_bytes < 0:
+            number = -1
+        if number < 0:
             raise OperandError(
-                "use_compilation_cache: max_bytes must be a whole number, 0 or more, or None",
+                f"use_compilation_cache: max_bytes must be a whole number, 0 or more, or None, "
+                f"got {shown(max_bytes)}\nfix: max_bytes=1 << 30 for 1 GiB",
                 op="use_compilation_cache",
             )
+        max_bytes = number
     made = None
     if folder is not None:
         text = path_text(folder, "use_compilation_cache")

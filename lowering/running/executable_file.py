@@ -254,9 +254,10 @@ def load_executable(
             "fix: give a file that executable.save(path) wrote",
         )
     try:
+        _check_types(content.header)
         info = _program(content.header["program"])
         wrong = _other_versions(content.header)
-        platform, kind = str(content.header["platform"]), str(content.header["device_kind"])
+        platform, kind = content.header["platform"], content.header["device_kind"]
     except (KeyError, TypeError, ValueError, AttributeError, XlaError) as error:
         raise _refused(
             name, path, "has a header that can't be read\nfix: save it again", repr(error)
@@ -301,6 +302,22 @@ def load_executable(
         compile_seconds=time.perf_counter() - began,
     )
     return executable_of(loaded, info, targets)
+
+
+def _check_types(header: Mapping[str, Any]) -> None:
+    """Raises KeyError or TypeError if something is not said of a program, or in another type."""
+    program = header["program"]
+    texts = [header[name] for name in ("jaxlib", "platform", "device_kind")]
+    texts += [header["platform_version"] or "", program["name"]]
+    texts += [*header["cpu_features"], *program["parameter_names"], *program["handlers"]]
+    numbers = [program["num_replicas"], program["num_partitions"], *program["donated"]]
+    if not all(isinstance(one, str) for one in texts):
+        raise TypeError("a text")
+    # Of these one or more; True is none.
+    if not all(type(one) is int and one >= 0 for one in numbers) or 0 in numbers[:2]:
+        raise TypeError("a number")
+    if not all(isinstance(program[name], bool) for name in ("has_layouts", "in_rows")):
+        raise TypeError("true or false")
 
 
 def _program(program: Mapping[str, Any]) -> ProgramInfo:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import jax
+import numpy as np
 
 from builder.inspection.sheets import bytes_text
 from lowering import jaxlib_api
@@ -20,7 +22,7 @@ from lowering.errors import ExecutionError
 from lowering.failures import asked_for, is_out_of_memory, plain_report
 from lowering.running.program import ProgramInfo
 
-__all__ = ["must_wait", "raise_in_words"]
+__all__ = ["check_numbers", "may_lack_memory", "must_wait", "raise_in_words"]
 
 
 def must_wait(info: ProgramInfo, loaded: Any, device: jax.Device) -> bool:
@@ -33,6 +35,18 @@ def must_wait(info: ProgramInfo, loaded: Any, device: jax.Device) -> bool:
         return True
     needed = _memory(loaded)
     return sum(needed.values()) > _memory_of(device)
+
+
+def may_lack_memory(loaded: Any) -> bool:
+    """Whether a program takes so much memory that the host may not have it to give.
+
+    There is always some for the others: what they fail of is not said in words, which saves them
+    0.9 us a call. A program that takes more is busy for longer than that a hundred times.
+    """
+    return sum(_memory(loaded).values()) > _LITTLE_MEMORY
+
+
+_LITTLE_MEMORY: Final = 1 << 20
 
 
 def _memory(loaded: Any) -> dict[str, int]:
@@ -57,6 +71,25 @@ def _memory_of(device: jax.Device) -> float:
         return float(one.memory_stats()["bytes_limit"])
     except (KeyError, RuntimeError, TypeError, NotImplementedError):
         return float("inf")
+
+
+def check_numbers(name: str, results: Sequence[jax.Array]) -> None:
+    """Raises FloatingPointError of a NaN or an infinity, where jax's flags ask for it.
+
+    As jax itself does of the calls that jaxlib executes alone.
+
+    Args:
+        name: of the program.
+        results: what it gave.
+    """
+    # The flags themselves: by way of jax.config they take 2 us a call, so 0.1.
+    nans, infs = jax.debug_nans.value, jax.debug_infs.value
+    if not nans and not infs:
+        return
+    for is_asked, test, what in ((nans, np.isnan, "nan"), (infs, np.isinf, "inf")):
+        for array in results if is_asked else ():
+            if jax.numpy.issubdtype(array.dtype, np.inexact) and test(np.asarray(array)).any():
+                raise FloatingPointError(f"invalid value ({what}) encountered in {name}")
 
 
 def raise_in_words(
@@ -86,7 +119,7 @@ def raise_in_words(
     if info.handlers and not re.search("deleted|donated", report):
         whose = " or ".join(info.handlers)
         fix = ""
-        if "attributes" in report or "decode" in report:
+        if re.search("attributes|decode|Wrong number of", report):
             fix = (
                 "\nfix: give the attributes, operands and results of the handler's binding, of its "
                 "very types: numpy.float32(2.5) for a float, 2.5 for a double, 2 for an int64_t"

@@ -42,6 +42,8 @@ from lowering.running.trees import TreeError, flatten, leaf_names, leaf_path, op
 __all__ = ["JittedFunction", "jit"]
 
 _JaxArray: Final = jaxlib_api.array_type
+_CHANGED_BY_JAX: Final = frozenset(map(np.dtype, ("f8", "i8", "u8", "c16")))
+"""Of these types jaxlib makes others, of 32 bits, where jax's x64 flag is off."""
 
 
 class JittedFunction:
@@ -94,30 +96,60 @@ class JittedFunction:
             self._explain(error, args, by_name)
             raise
 
-    def _answer(self, /, *args: Any, **by_name: Any) -> tuple[Any, Any]:
-        """A call that jaxlib does not know yet; the result, and what lets it know the next."""
-        static: tuple[Any, ...] = ()
-        key: tuple[Any, ...] = ()
-        if by_name or len(args) != self._count:
+    def _answer(
+        self, static: tuple[Any, ...], key: tuple[Any, ...], /, *args: Any, **by_name: Any
+    ) -> tuple[Any, Any]:
+        """A call that jaxlib does not know yet; the result, and what lets it know the next.
+
+        Args:
+            static, key: as `Signature.bound` gives them, if there are static arguments; then it has
+                bound the others too.
+            args, by_name: the other arguments.
+        """
+        if by_name or (len(args) != self._count and not self._signature.has_static):
             args, static, key = self._signature.bound(args, by_name)
+        nested: Any = args
         try:
             leaves, tree = flatten(args)
+        except (TypeError, ValueError, RecursionError, SystemError):
+            nested, leaves, tree = self._opened(args)  # raises, and says why
+        arrays = _kept_arrays(leaves)
+        if arrays is leaves:
+            return self._found(nested, leaves, tree, static, key)
+        if arrays is None:  # there are dataclasses, or something that is no plain array
+            nested, leaves, tree = self._opened(args)
+            arrays = _kept_arrays(leaves)
+            if arrays is None:
+                return self._found(nested, leaves, tree, static, key)[0], None
+        call = self._kept.callers.get((key, tree)) or self._flat_caller(static, key, tree)
+        return call(*arrays), None
+
+    def _found(
+        self,
+        nested: Any,
+        leaves: list[Any],
+        tree: Any,
+        static: tuple[Any, ...],
+        key: tuple[Any, ...],
+    ) -> tuple[Any, Any]:
+        """`_answer` to arguments that were taken apart."""
+        try:
             entry = self._kept.quick[tree, key, descriptions(leaves)]
         except (KeyError, TypeError, ValueError, RecursionError, SystemError):
-            return self._run_new(args, static, key)
+            return self._run_new(nested, leaves, tree, static, key)
         executable = entry.executable
         if executable is None or not (
             self._device is not None
             or executable.device is find_device(None)
             or any(type(leaf) is _JaxArray and leaf.committed for leaf in leaves)
         ):
-            return self._run(entry, args, leaves)
+            return self._run(entry, nested, leaves)
         # It runs there, if all arguments lie there: on the device that was asked for, on the
         # default one, or where at least one is committed to, which then decides.
         try:
             return _executed(entry, executable, leaves)
         except ArgumentError:
-            return self._run(entry, args, leaves)
+            return self._run(entry, nested, leaves)
 
     def _explain(self, error: Exception, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> None:
         """Raises an error in words, if it is known what jaxlib means by its own."""
@@ -194,17 +226,58 @@ class JittedFunction:
 
     def _caller(self) -> Callable[..., Any]:
         """What is called: a function of jaxlib's, which asks `_answer` for what it doesn't know."""
-        if self._signature.has_static:  # which jaxlib would compare by ==, that is 1 with True
-            return lambda *args, **by_name: self._answer(*args, **by_name)[0]
-        return jaxlib_api.tree_caller(self.name, MOST_KEPT, self._answer)
+        if self._signature.has_static:
+            return self._call_with_static
+        return self._asking((), ())
+
+    def _asking(self, static: tuple[Any, ...], key: tuple[Any, ...]) -> Callable[..., Any]:
+        answer = functools.partial(self._answer, static, key)
+        return jaxlib_api.tree_caller(self.name, MOST_KEPT, answer)
+
+    def _call_with_static(self, /, *args: Any, **by_name: Any) -> Any:
+        """A call with static arguments: there is a function of jaxlib's for each set of them.
+
+        jaxlib would compare them by ==, that is 1 with True. A call takes 18 us so, and 36
+        where its entry is looked for in Python.
+        """
+        dynamic, static, key = self._signature.bound(args, by_name)
+        call = self._kept.callers.get(key)
+        if call is None:
+            call = self._kept.caller(key, lambda: self._asking(static, key))
+        return call(*dynamic)
+
+    def _flat_caller(
+        self, static: tuple[Any, ...], key: tuple[Any, ...], tree: Any
+    ) -> Callable[..., Any]:
+        """A function of jaxlib's of the arrays in arguments of one structure.
+
+        It has the calls that jaxlib can't take apart itself, as there are dataclasses, and those
+        with NumPy arrays. These it takes to the device on the way to executing: a call with two
+        takes 32 us, and 35 where its entry is looked for; jax.jit takes 19. But it may use their
+        memory while the program runs, and makes 32 bits of 64 where jax's x64 flag is off. So it is
+        given copies, and none of 64 bits: `_kept_arrays`.
+        """
+
+        def answer(*arrays: Any) -> tuple[Any, Any]:
+            nested, leaves, same = self._opened(tree.unflatten(arrays))
+            return self._found(nested, leaves, same, static, key)
+
+        return self._kept.caller(
+            (key, tree), lambda: jaxlib_api.tree_caller(self.name, MOST_KEPT, answer)
+        )
 
     # Running
 
     def _run_new(
-        self, args: tuple[Any, ...], static: tuple[Any, ...], key: tuple[Any, ...]
+        self,
+        nested: Any,
+        leaves: list[Any],
+        tree: Any,
+        static: tuple[Any, ...],
+        key: tuple[Any, ...],
     ) -> tuple[Any, Any]:
-        """`_answer` to a call of which nothing is found at once."""
-        nested, leaves, tree = self._opened(args)
+        """`_found`, where nothing is."""
+        nested, leaves, tree = self._opened(nested)  # raises if it can't be compared
         if any(type(leaf) is XlaOp for leaf in leaves):
             return self._apply(nested, leaves, tree, static, key), None
         shapes = self._shapes(nested, leaves)
@@ -212,7 +285,7 @@ class JittedFunction:
         self._kept.recording(entry, lambda: self._record(nested, tree, shapes, static))
         answer = self._run(entry, nested, leaves)
         found = tree, key, descriptions(leaves)
-        if nested is args and None not in found[2]:
+        if None not in found[2]:
             self._kept.find_quickly(found, (tree, key, shapes), entry)
         return answer
 
@@ -472,56 +545,34 @@ def _executed(entry: Entry, executable: Executable, leaves: Sequence[Any]) -> tu
     """The result of a program; and what tells jaxlib how, if it can do it alone the next time."""
     recording = entry.recording
     assert recording is not None  # it is recorded first
-    if not all(type(leaf) is _JaxArray for leaf in leaves):
-        call = _from_host(entry, executable)
-        copies = None if call is None else _copies(leaves)
-        if call is None or copies is None:
-            return recording.nested(executable(*leaves)), None
-        return call(*copies), None
     result, right = executable.run_and_tell(leaves)
-    data = executable.call_data(recording.results) if right else None
+    data = None
+    if right:
+        from_host = not all(type(leaf) is _JaxArray for leaf in leaves)
+        data = executable.call_data(recording.results, from_host=from_host)
     return recording.nested(result), data
 
 
-def _from_host(entry: Entry, executable: Executable) -> Callable[..., Any] | None:
-    """What runs a program with NumPy arrays among its arguments, which it may use as they are.
+def _kept_arrays(leaves: list[Any]) -> list[Any] | None:
+    """Arrays, those of NumPy copied: the caller may write to them while the program runs.
 
-    jaxlib takes them to the device on the way to executing: 115 us, and not 135, for a call with 20
-    jax.Arrays and a NumPy array. None if the program can't be run so.
+    `leaves` itself if there are none of NumPy; None if there is something else among them, or what
+    jaxlib would convert.
     """
-    found = entry.from_host.get(executable)
-    if found is not None or executable in entry.from_host:
-        return found
-    recording = entry.recording
-    assert recording is not None  # it is recorded first
-    data = executable.call_data(recording.results, from_host=True)
-    made: Callable[..., Any] | None = None
-    if data is not None:
-
-        def answer(*leaves: Any) -> tuple[Any, Any]:
-            result, right = executable.run_and_tell(leaves)
-            return recording.nested(result), data if right else None
-
-        made = jaxlib_api.tree_caller(executable.name, _KINDS_OF_ARRAYS, answer)
-    entry.from_host[executable] = made
-    return made
-
-
-_KINDS_OF_ARRAYS: Final = 16
-"""Arrays of the same sizes and types may be NumPy's or jax's, committed or not."""
-
-
-def _copies(leaves: Sequence[Any]) -> list[Any] | None:
-    """Arrays, those of NumPy copied: the caller may write to them while the program runs."""
-    copies = []
+    arrays = []
+    is_same = True
     for leaf in leaves:
         if type(leaf) is _JaxArray:
-            copies.append(leaf)
-        elif type(leaf) is np.ndarray and leaf.dtype.isnative:
-            copies.append(leaf.copy())
+            arrays.append(leaf)
+            continue
+        is_same = False
+        if type(leaf) is np.ndarray and leaf.dtype not in _CHANGED_BY_JAX and leaf.dtype.isnative:
+            arrays.append(leaf.copy())
+        elif isinstance(leaf, np.generic) and leaf.dtype not in _CHANGED_BY_JAX:
+            arrays.append(np.asarray(leaf))
         else:
             return None
-    return copies
+    return leaves if is_same else arrays
 
 
 @overload
@@ -618,7 +669,10 @@ def jit(
             fix = "lowering.compile(computation) compiles it"
         raise OperandError(f"jit: expected a function, got {shown(function)}\nfix: {fix}", op="jit")
     if name is None:
-        own = getattr(function, "__name__", "")
+        inner = function
+        while isinstance(inner, functools.partial):
+            inner = inner.func
+        own = getattr(inner, "__name__", "")
         name = own if isinstance(own, str) and own.isidentifier() else "jitted"
     elif not isinstance(name, str) or not name.isidentifier():
         raise OperandError(

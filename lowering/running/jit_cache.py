@@ -1,9 +1,10 @@
 """What a jitted function keeps: what it recorded for its arguments, and what XLA made of it.
 
-It is found in three steps. jaxlib knows calls with jax.Arrays, as it does for jax.jit, and executes
-their programs by itself (`jaxlib_api.tree_caller`). Others are found by the structure of their
-arguments and descriptions of the arrays. Where nothing is found, the arguments are looked at one by
-one, which takes several times as long and says what is wrong with them, for their shapes.
+It is found in three steps. jaxlib knows calls with jax.Arrays, and with copies of NumPy's, as it
+does for jax.jit, and executes their programs by itself (`jaxlib_api.tree_caller`); for each set of
+static values there is such a function. Others are found by the structure of their arguments and
+descriptions of the arrays. Where nothing is found, the arguments are looked at one by one, which
+takes several times as long and says what is wrong with them, for their shapes.
 """
 
 from __future__ import annotations
@@ -68,17 +69,15 @@ class Entry:
         recording: once it was recorded.
         executables: by device.
         executable: the one called last.
-        from_host: for executables what calls them with NumPy arrays, if they can be called so.
     """
 
-    __slots__ = ("executable", "executables", "from_host", "lock", "recording")
+    __slots__ = ("executable", "executables", "lock", "recording")
 
     def __init__(self) -> None:
         self.lock: Final = threading.Lock()
         self.recording: Recording | None = None
         self.executables: Final[dict[jax.Device, Executable]] = {}
         self.executable: Executable | None = None
-        self.from_host: Final[dict[Executable, Callable[..., Any] | None]] = {}
 
 
 class _Busy(threading.local):
@@ -114,13 +113,16 @@ class Kept:
     Attributes:
         name: the function's, for messages.
         quick: entries by what a call looks for first.
+        callers: functions of jaxlib's, which know executables: by the key of static values, or by
+            that and the structure of the arguments.
     """
 
-    __slots__ = ("_compiled", "_entries", "_lock", "_recorded", "name", "quick")
+    __slots__ = ("_compiled", "_entries", "_lock", "_recorded", "callers", "name", "quick")
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
         self.quick: Final[dict[Any, Entry]] = {}
+        self.callers: Final[dict[Any, Callable[..., Any]]] = {}
         self._entries: Final[dict[Any, Entry]] = {}
         self._lock: Final = threading.Lock()
         self._recorded = 0
@@ -134,6 +136,7 @@ class Kept:
         with self._lock:
             self._entries.clear()
             self.quick.clear()
+            self.callers.clear()
             self._recorded = self._compiled = 0
 
     def find_quickly(self, found: Any, key: Any, entry: Entry) -> None:
@@ -145,6 +148,15 @@ class Kept:
             if self._entries.get(key) is entry:
                 self.quick[found] = entry
 
+    def caller(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+        """The function of jaxlib's for a key; made if there is none."""
+        with self._lock:
+            if len(self.callers) >= 4 * MOST_KEPT:  # of calls that were refused, or of XlaOps
+                self.callers.clear()
+            if key not in self.callers:
+                self.callers[key] = make()
+            return self.callers[key]
+
     def entry(self, key: Any) -> Entry:
         """The entry for a key, which becomes the youngest."""
         with self._lock:
@@ -153,6 +165,7 @@ class Kept:
             if len(self._entries) > MOST_KEPT:
                 del self._entries[next(iter(self._entries))]
                 self.quick.clear()
+                self.callers.clear()
             return entry
 
     def recording(self, entry: Entry, make: Callable[[], tuple[Recording, bool]]) -> Recording:

@@ -118,7 +118,7 @@ def _unknown(name: str, value: Any) -> OperandError:
             f"the options are {_LEVEL}, {_PRECISION} and XLA's flags of the platform's compiler, "
             f"which begin with xla_"
         )
-    text = shown(name).strip("'\"")
+    text = shown(name).strip("'\"") or "''"
     return _error(f"there is no option {text}, got {text}={shown(value)}", fix)
 
 

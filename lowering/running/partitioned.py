@@ -186,7 +186,7 @@ class PartitionedExecutable(CompiledProgram):
         return arrays
 
     def _go(self, arrays: Any) -> Any:
-        if self._arguments.donated and len({*map(id, arrays)}) < len(arrays):
+        if self._arguments.donated:
             self._arguments.check_given_once(arrays)
         try:
             if self._failure is None:
@@ -289,7 +289,7 @@ class _PartByPart:
         given: Sequence[ShardedTarget],
         devices: Sequence[jax.Device],
     ) -> None:
-        self._execute = jaxlib_api.sharded_runner(loaded)
+        self._execute = jaxlib_api.sharded_runner(loaded, wait=True)
         self._local = [device for device in devices if is_local(device)]
         spec: Any = PartitionSpec
         self._whole = NamedSharding(Mesh(np.array(devices), ("device",)), spec())
@@ -346,15 +346,18 @@ def _check(info: ProgramInfo, shapes: Sequence[ArrayShape], tilings: Sequence[Ti
     places += [f"the result{path}" for path in leaf_paths(info.shape.result)]
     for place, shape, tiling in zip(places, shapes, tilings, strict=True):
         reason = ""
+        fix = "say how it is cut up: with a sharding of its own"
         counts = counts_of(tiling)
         if counts is None:
+            if tiling.kind == "manual":
+                fix = "put the parts together: xb.spmd_shard_to_full_shape(x, full_shape, tiling)"
             reason = "which no array that enters or leaves a program can have"
         elif any(size % n for size, n in zip(shape.dimensions, counts, strict=False)):
             reason = "whose shards are not all of one size"
         if reason:
             raise CompileError(
                 f"compile: {place} of {info.name}, {shape}, has got the sharding {tiling.text}, "
-                f"{reason}\nfix: say how it is cut up: with a sharding of its own",
+                f"{reason}\nfix: {fix}",
                 shapes={place: shape},
             )
 

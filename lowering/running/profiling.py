@@ -75,7 +75,12 @@ def profiled(
     """
     wait: Any = jax.block_until_ready
     began = time.perf_counter()
-    taken = wait(take(args, by_name))
+    taken = take(args, by_name)
+    try:
+        wait(taken)
+    except RuntimeError:
+        go(taken)  # says in words what is wrong: an array was deleted
+        raise
     transferred = time.perf_counter()
     result = wait(go(taken))
     ran = time.perf_counter()

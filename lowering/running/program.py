@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import jax
 
+from builder.errors import OperandError
 from builder.frozen import frozen
 from builder.shape import ProgramShape
 from lowering import jaxlib_api
@@ -202,6 +203,20 @@ class CompiledProgram:
             (Array([2., 2.], dtype=float32), True)
         """
         return profiled(self._info.compile_seconds, self._take, self._go, args, by_name)
+
+    def __copy__(self) -> Self:
+        return self  # nothing in it changes
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise OperandError(
+            f"pickle: executable {self.name} can't be pickled\n"
+            f"fix: executable.save(path) and lowering.load_executable(path); or pickle the "
+            f"module: lowering.lower(computation).bytecode()",
+            op="pickle",
+        )
 
     def _take(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Any:
         """What `_go` is given: the arguments, looked at, on the devices."""

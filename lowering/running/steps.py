@@ -17,7 +17,7 @@ from lowering.legalize.dynamic import bounded_dimensions
 from lowering.pjrt import sharding_of
 from lowering.running import bounded
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, target_of
-from lowering.running.failing import must_wait, raise_in_words
+from lowering.running.failing import check_numbers, must_wait, raise_in_words
 from lowering.running.program import ProgramInfo
 from lowering.running.results import packer
 
@@ -91,10 +91,12 @@ class Steps:
     def ran(self, arrays: list[Any]) -> list[Any]:
         """The results, as they come."""
         try:
-            return self.run(arrays)
+            results = self.run(arrays)
         except (RuntimeError, ValueError) as error:
             self.explain(error, arrays)
             raise
+        check_numbers(self.info.name, results)
+        return results
 
     def explain(self, error: RuntimeError | ValueError, values: Sequence[Any]) -> None:
         """Raises an error in words, if it is known what jaxlib means by its own.
@@ -183,7 +185,10 @@ def _copies(args: tuple[Any, ...], dtypes: Sequence[Any]) -> list[Any] | None:
     copies = []
     for value, dtype in zip(args, dtypes):  # noqa: B905 (a wrong number is refused later)
         if type(value) is np.ndarray and value.dtype == dtype:
-            copies.append(value.copy())
+            try:
+                copies.append(value.copy())
+            except MemoryError:  # of which putting it on the device tells in words
+                return None
         elif type(value) is _JaxArray:
             copies.append(value)
         else:

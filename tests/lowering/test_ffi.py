@@ -133,10 +133,10 @@ def test_handlers_in_cpp(library: lowering.ffi.FfiLibrary) -> None:
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_what_a_handler_reports(library: lowering.ffi.FfiLibrary, replicas: int) -> None:
-    def program(name: str, **attributes: Any) -> Any:
+    def program(name: str, operands: int = 1, **attributes: Any) -> Any:
         b = xb.XlaBuilder(name)
         x = b.parameter(xb.f32[1])
-        computation = b.build(library.scale(x, xb.f32[1], **attributes))
+        computation = b.build(library.scale([x] * operands, xb.f32[1], **attributes))
         return lowering.compile(computation, "cpu", num_replicas=replicas)
 
     def fails(name: str, **attributes: Any) -> lowering.ExecutionError:
@@ -153,6 +153,8 @@ def test_what_a_handler_reports(library: lowering.ffi.FfiLibrary, replicas: int)
     wrong = str(fails("wrong", alpha=2.5))
     assert "expected F32 but got F64" in wrong
     assert "fix: give the attributes, operands and results of the handler's binding" in wrong
+    many = str(fails("many", operands=2, alpha=np.float32(3)))
+    assert "expected 1 but got 2\nfix: give the attributes, operands and results" in many
     right = program("right", alpha=np.float32(3))(np.ones(1, np.float32))
     assert [np.asarray(r).tolist() for r in (right if replicas > 1 else [right])] == (
         [[3.0]] * replicas

@@ -235,7 +235,7 @@ class TestArguments:
             (("a\0b",), {}, "a folder has a name, got"),
             (("a",), {"max_bytes": -1}, "max_bytes must be a whole number, 0 or more, or None"),
             (("a",), {"max_bytes": True}, "max_bytes must be a whole number"),
-            (("a",), {"max_bytes": "1G"}, "max_bytes must be a whole number"),
+            (("a",), {"max_bytes": "1G"}, "max_bytes must be a whole .* got '1G'\nfix: "),
         ],
     )
     def test_refused(self, arguments: Any, more: Any, words: str) -> None:

@@ -1,6 +1,8 @@
 """Calls that jaxlib executes without Python: what is right once is right again, and only that."""
 
+import copy
 import gc
+import pickle
 import weakref
 
 import jax
@@ -117,6 +119,8 @@ def test_under_the_settings_of_jax(run):
                 assert np.array_equal(run(x, put()), X + X)
             with jax.disable_jit():
                 assert np.array_equal(run(x, put()), X + X)
+                turned = jax.device_put(put(), Format(Layout((1, 0)), put().sharding))
+                assert np.array_equal(run(turned, x), X + X)
     with pytest.raises(ArgumentError, match="got a tracer of jax"):
         jax.jit(lambda x: run(x, put()))(X)
 
@@ -127,6 +131,22 @@ def test_under_the_settings_of_jax(run):
     assert np.array_equal(jax.jit(traced)(X), X * 3)
     jax.clear_caches()
     assert np.array_equal(run(put(), put()), X + X)
+
+
+def test_numbers_that_jax_looks_for(run):
+    twice = lowering.jit(lambda x: x + x, name="twice")
+    for value, flag, word in (
+        (np.nan, jax.debug_nans, "nan"),
+        (np.inf, jax.debug_infs, "inf"),
+    ):
+        wrong = np.full_like(X, value)
+        for call, name in ((lambda x: run(x, X), "sums"), (twice, "twice")):
+            for x in (put(wrong), put(wrong), wrong, wrong):
+                assert np.array_equal(call(x), wrong, equal_nan=True)
+                with flag(True):
+                    with pytest.raises(FloatingPointError, match=rf"\({word}\) .* in {name}\b"):
+                        call(x)
+                    assert np.all(np.isfinite(call(put())))
 
 
 @pytest.mark.parametrize("flag", [False, True])
@@ -182,6 +202,13 @@ def test_results_are_what_they_are_of_a_first_call():
                     two.sharding,
                     two.committed,
                 )
+
+
+def test_executables_are_copied_and_pickled(run):
+    assert copy.deepcopy({"run": run})["run"] is run
+    assert copy.copy(run) is run
+    with pytest.raises(xb.OperandError, match=r"(?s)sums can't be pickled.*fix: executable\.save"):
+        pickle.dumps(run)
 
 
 def test_executables_are_freed_without_the_collector():

@@ -215,6 +215,20 @@ class TestRefusedFiles:
             ({"program": None}, "is an entry of the compilation cache"),
         ):
             refused(path, forged(saved, **changes), words)
+        # Something is said in another type, or not at all.
+        header = unpacked(saved).header  # type: ignore[union-attr]
+        wrong: list[dict[str, Any]] = [
+            {"platform_version": 3},
+            {"cpu_features": 3},
+            {"cpu_features": [3]},
+            *[
+                {"program": header["program"] | one}
+                for one in ({"name": 3}, {"num_replicas": "1"}, {"num_partitions": 0})
+            ],
+            {"program": {k: v for k, v in header["program"].items() if k != "has_layouts"}},
+        ]
+        for changes in wrong:
+            refused(path, forged(saved, **changes), "has a header that can't be read\nfix: ")
         path.write_bytes(forged(saved, platform="gpu"))
         with pytest.raises(ModuleFileError, match="compiled for gpu, and cpu:1 is of platform cpu"):
             lowering.load_executable(path, "cpu:1")
@@ -223,6 +237,14 @@ class TestRefusedFiles:
         # A CPU that lacks something.
         monkeypatch.setattr(jaxlib_api, "host_cpu_features", lambda: ("sse2",))
         refused(path, saved, "was compiled for a CPU that has .*, which this one has not\nfix:")
+
+    def test_features_are_found_behind_constants(self, saved: bytes) -> None:
+        features = jaxlib_api.cpu_features(saved)
+        assert features
+        assert features == jaxlib_api.host_cpu_features()
+        # A run of dashes must not be looked at from each of them on: a megabyte would take hours.
+        for text in (b"-" * (1 << 20), b"-a" * (1 << 19), b"+a," * 5, b",+a" * 5 + b","):
+            assert jaxlib_api.cpu_features(text + b"\0" + saved) == features
 
     def test_what_the_runtime_refuses(self, tmp_path: Path) -> None:
         executable = lowering.compile(twice, "cpu")

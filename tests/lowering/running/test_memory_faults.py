@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -49,6 +51,31 @@ def test_a_program_that_needs_too_much(make: Any, needs: str, replicas: int) -> 
         found = small(1.5 if replicas == 1 else np.float32(1.5))
         for one in found if replicas > 1 else [found]:
             assert np.asarray(one)[0] == 1.5
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts pages as Linux does")
+def test_memory_that_is_gone_since_the_last_call() -> None:
+    """What jaxlib executes by itself then, and raises an error of its own of."""
+    large = lowering.compile(results(1 << 24), "cpu")
+    x = lowering.device_put(np.float32(1.5))
+    for _ in range(2):
+        assert large(x)[-1] == 1.5
+    given = np.zeros(1 << 24, np.float32)  # its pages are not there before they are written to
+    b = xb.XlaBuilder("first")
+    x_large = b.parameter(xb.f32[1 << 24], "x")
+    first = lowering.compile(b.build(xb.slice(x_large, [0], [1], [1])), "cpu")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (has + (16 << 20), before[1]))
+    try:
+        with pytest.raises(lowering.ExecutionError, match=r"results: out of memory on .*: 64 MiB"):
+            large(x)
+        with pytest.raises(lowering.ExecutionError, match=r"no memory for f32\[16777216\]"):
+            first(given)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert large(x)[0] == 1.5
+    assert first(given) == 0
 
 
 def test_an_array_that_is_too_large() -> None:

@@ -261,6 +261,12 @@ def test_an_array_given_twice_is_not_donated() -> None:
     for _ in range(2):
         with pytest.raises(ArgumentError, match=r"given as argument 0 \(x\) too"):
             run(one, one)
+    # Another array of the same memory.
+    mesh = jax.sharding.Mesh(np.array(run.devices), ("other",))
+    spec = jax.sharding.PartitionSpec("other")
+    same = jax.device_put(one, jax.sharding.NamedSharding(mesh, spec))
+    with pytest.raises(ArgumentError, match=r"given as argument 0 \(x\) too"):
+        run(one, same)
     two = jax.device_put(np.ones(8, np.float32), run.parameter_shardings["y"])
     np.testing.assert_array_equal(run(one, two), np.full(8, 3.0))
     assert [one.is_deleted(), two.is_deleted()] == [True, False]
@@ -281,6 +287,108 @@ def test_collectives_in_tiles() -> None:
     values = array(8)
     expected = (values + np.arange(8)).reshape(2, 4).sum(1).repeat(4)
     np.testing.assert_allclose(np.asarray(run(values)), expected, rtol=1e-5)
+
+
+def in_parts(inside: Any) -> xb.XlaComputation:
+    """What each of 8 devices does with its part of f32[8,2], and a whole f32[1,2]."""
+    b = xb.XlaBuilder("parts")
+    cut = "{devices=[8,1]<=[8]}"
+    x = b.parameter(xb.f32[8, 2], "x", sharding=cut)
+    y = b.parameter(xb.f32[1, 2], "y")
+    part = inside(xb.spmd_full_to_shard_shape(x, cut), y)
+    return b.build(xb.spmd_shard_to_full_shape(part, xb.f32[8, 2], cut))
+
+
+def test_devices_that_part_ways_in_tiles() -> None:
+    """It is found out from where a condition comes that it differs, whoever does not say so."""
+
+    def positive(one: xb.XlaOp) -> xb.XlaOp:
+        return xb.reduce(one, one.builder.constant(np.float32(0)), xb.add, [0, 1]) > 0
+
+    def chosen(part: xb.XlaOp) -> xb.XlaOp:
+        def total(one: xb.XlaOp) -> xb.XlaOp:
+            return xb.all_reduce(one, xb.add, channel_id=1)
+
+        return xb.conditional(positive(part), part, total, part, lambda one: one)
+
+    def loop(part: xb.XlaOp, whole: xb.XlaOp) -> xb.XlaOp:
+        def ended(state: Any) -> Any:
+            return xb.all_reduce(state[0], xb.add, channel_id=2) * 0.0 - state[1], state[1]
+
+        own = xb.convert(part.builder.partition_id(), xb.f32)
+        first = xb.call(chosen, part) + own
+        whole = xb.spmd_full_to_shard_shape(whole, "{replicated}")
+        return xb.while_(lambda s: positive(s[0]), ended, (first, whole))[0]
+
+    run = compiled(in_parts(loop))
+    ones, whole = np.ones((8, 2), np.float32), np.full((1, 2), 7, np.float32)
+    mixed = ones * np.where(np.arange(8) == 3, -1, 1).astype(np.float32)[:, None]
+    for kind, values in (("if", mixed), ("while", -ones)):
+        with pytest.raises(ExecutionError, match=f"{kind}, .* goes different ways"):
+            run(values, whole)
+    np.testing.assert_array_equal(run(ones, whole), -7 * ones)
+    np.testing.assert_array_equal(run(-50 * ones, whole), np.arange(8)[:, None] - 50 * ones)
+
+
+@pytest.mark.parametrize("words", ["mesh", "tilings"])
+def test_branches_that_lie_in_different_ways(words: str) -> None:
+    """XLA fails of them if nothing stands behind what is said of the results."""
+
+    def said(one: xb.XlaOp, *axes: Any) -> xb.XlaOp:
+        sharding = ROWS.sharding(*axes).at_rank(2)
+        return xb.with_sharding(one, sharding if words == "mesh" else sharding.tiling)
+
+    b = xb.XlaBuilder("branches")
+    x, which = b.parameter(xb.f32[4, 8], "x"), b.parameter(xb.s32[()], "which")
+    branches = [
+        lambda v: xb.tuple(v, said(v + 1.0, "data", "model")),
+        lambda v: xb.tuple(said(v, "model"), said(v * 2.0, None, "data")),
+        lambda v: xb.tuple(v, -v),
+    ]
+    pair = xb.conditional(which, branches, [x] * 3)
+    alone = xb.conditional(
+        which > 0, x, lambda v: said(v + 3.0, None, "model"), x, lambda v: said(v, "model")
+    )
+    run = compiled(b.build(xb.tuple(pair[0], pair[1], alone)))
+    values = array(4, 8)
+    for number, second in enumerate((values + 1, values * 2, -values)):
+        found = run(values, number)
+        last = values + 3 if number else values
+        for one, wanted in zip(found, (values, second, last), strict=True):
+            np.testing.assert_array_equal(one, wanted)
+
+
+def test_operations_across_partitions_on_whole_arrays() -> None:
+    """XLA dies of one among the parts, and elsewhere gives what depends on how it cut arrays."""
+
+    def among_parts(part: xb.XlaOp, whole: xb.XlaOp) -> xb.XlaOp:
+        return part + xb.exp(xb.all_reduce(xb.exp(whole), xb.add, channel_id=1))
+
+    def among_rounds(part: xb.XlaOp, whole: xb.XlaOp) -> xb.XlaOp:
+        def grown(state: Any) -> Any:
+            return state[0] * whole, state[1] + 1
+
+        zero = part.builder.constant(np.int32(0))
+        return xb.while_(lambda state: state[1] < 3, grown, (part, zero))[0]
+
+    with pytest.raises(
+        CompileError, match=r"mul.*inside of a loop or a branch.*\nfix: .*'{replicated}'"
+    ):
+        compiled(in_parts(among_rounds))
+    b = xb.XlaBuilder("cut")
+    x = b.parameter(xb.f32[8], "x", sharding=ROWS.sharding("model"))
+    ring = [(number, (number + 1) % N) for number in range(N)]
+    alone = b.build(xb.collective_permute(x * 2.0, ring, channel_id=1))
+    for one in (in_parts(among_parts), alone):
+        with pytest.raises(CompileError, match=r"operand is a whole array.*\nfix: .*spmd_full_to_"):
+            compiled(one)
+    with pytest.raises(CompileError, match=r"has groups of 8 .*\nfix: use_global_device_ids=True"):
+        compiled(in_parts(lambda p, _: xb.all_reduce(p, xb.add, [[*range(N)]], channel_id=1)))
+    b = xb.XlaBuilder("left")
+    x = b.parameter(xb.f32[8], "x")
+    left = b.build(xb.spmd_full_to_shard_shape(x, "{devices=[8]<=[8]}"))
+    with pytest.raises(CompileError, match=r"sharding {manual}.*\nfix: .*spmd_shard_to_full_shape"):
+        compiled(left)
 
 
 _MANUAL = """
@@ -330,6 +438,31 @@ def test_collectives_over_a_mesh() -> None:
     with pytest.raises(ExecutionError, match=r"while.* goes different ways on different devices"):
         run(x, 9)
     np.testing.assert_array_equal(np.asarray(run(x, 0)), result)
+
+
+def test_a_loop_over_some_axes_of_a_mesh() -> None:
+    """Each has its own along one axis, and XLA cuts up along the other."""
+    mesh = Mesh(np.array(devices()).reshape(2, 4), ("x", "y"))
+
+    def summed(part: Any, rounds: Any) -> Any:
+        def step(state: Any) -> Any:
+            return jax.lax.psum(state[0], "x") * 0.25, state[1] + 1
+
+        return jax.lax.while_loop(lambda state: state[1] < rounds, step, (part, 0))[0]
+
+    mapped = jax.shard_map(
+        summed,
+        mesh=mesh,
+        in_specs=(P("x"), P()),
+        out_specs=P("x"),
+        axis_names={"x"},
+        check_vma=False,
+    )
+    run = compiled(jax.jit(mapped).lower(array(4, 2), 2).as_text())
+    x = array(4, 2)
+    # Two rounds: (a + b) / 4, and the sum of two of them by 4.
+    expected = np.vstack([(x[:2] + x[2:]) / 8] * 2)
+    np.testing.assert_allclose(run(x, np.int32(2)), expected, rtol=1e-6)
 
 
 def test_a_program_of_jax() -> None:

@@ -49,6 +49,12 @@ def test_profile_of_a_call(run, operands):
     assert run.profile(x, y).compile == profile.compile
     with pytest.raises(ArgumentError, match=r"argument 1 \(y\) must be f32\[300,300\], got f32\[3"):
         run.profile(x, x[:, 1])
+    gone = lowering.device_put(x)
+    gone.delete()
+    with pytest.raises(
+        ArgumentError, match=r"argument 0 \(x\) .* a jax.Array that has been deleted"
+    ):
+        run.profile(gone, y)
     with pytest.raises(AttributeError):
         profile.run = 0.0
 

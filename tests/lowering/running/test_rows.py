@@ -263,6 +263,28 @@ def test_arrays_that_are_used_up(increment: Any) -> None:
             increment(*arguments)
 
 
+def test_one_memory_under_several_names(increment: Any) -> None:
+    """Arrays that jax makes of others' memory: jaxlib 0.10 would die of them."""
+    x = spread(ROWS, increment.sharding)
+    same = spread(x, over(np.array(devices()), "a"))
+    assert same is not x
+    assert pointers(same) == pointers(x)
+    each = list(np.zeros((4, 2)))
+    there = list(map(lowering.device_put, each, increment.devices))
+    whole = jax.make_array_from_single_device_arrays((2,), over(np.array(devices())), there)
+    for pair in ((x, same), (same, x), (there, whole), (there, [*there[:3], there[3]])):
+        with pytest.raises(ArgumentError, match=r"argument 1 \(y\) for replica 0 .* 0 \(x\) too"):
+            increment(*pair)
+    # On one device of four.
+    other = list(map(lowering.device_put, each, increment.devices))
+    with pytest.raises(ArgumentError, match=r"argument 1 \(y\) for replica 3 .* 0 \(x\) too"):
+        increment(there, [*other[:3], there[3]])
+    # Nothing was used up by all that.
+    np.testing.assert_array_equal(increment(x, other), ROWS)
+    assert x.is_deleted()
+    assert same.is_deleted()
+
+
 def test_programs_that_have_no_rows() -> None:
     b = xb.XlaBuilder("laid_out")
     x = b.parameter(xb.f32[2, 3], "x")

@@ -982,7 +982,7 @@ def tree_caller(
     call: Callable[..., Any] = _jax.pjit(
         name, called_plainly, missed, [], [], name, registry, _unexpected, cache
     )
-    call._fun = _Named(name)  # type: ignore[attr-defined]
+    call._fun = _Named(name)  # type: ignore[attr-defined]  # a function of jaxlib
     return call
 
 
@@ -1026,7 +1026,7 @@ def direct_caller(
     call: Callable[..., Any] = _jax.pjit(
         name, called_plainly, missed, [], [], name, _ONLY_LEAVES, _unexpected, cache
     )
-    call._fun = _Named(name)  # type: ignore[attr-defined]
+    call._fun = _Named(name)  # type: ignore[attr-defined]  # a function of jaxlib
     return call
 
 

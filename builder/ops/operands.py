@@ -41,7 +41,7 @@ def need_op(op: str, name: str, value: Any) -> XlaOp:
     if type(value) is XlaOp:
         return value
     hint = ""
-    if isinstance(value, (*_NUMBERS, np.ndarray, list)):
+    if isinstance(value, (*_NUMBERS, list)) or hasattr(value, "__array__"):
         hint = "\nfix: record it with builder.constant(value), for instance x.builder.constant(...)"
     elif isinstance(value, tuple):
         hint = "\nfix: gather several ops into one with xb.tuple(...)"

@@ -436,9 +436,12 @@ def describe(value: Any) -> str:
     if hasattr(value, "dtype") and isinstance(getattr(value, "shape", None), tuple):
         sizes = ",".join(str(s) for s in value.shape)
         try:
-            return f"{pt.from_dtype(value.dtype)}[{sizes}]"
+            found = f"{pt.from_dtype(value.dtype)}[{sizes}]"
         except ValueError:
             return f"an array {value.dtype}[{sizes}]"
+        # What has sizes need not have elements: a jax.ShapeDtypeStruct has none.
+        has_elements = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+        return found if has_elements else f"a {type(value).__name__} of {found}"
     if value is None:
         return "None"
     if isinstance(value, XlaOp):

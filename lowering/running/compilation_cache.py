@@ -23,6 +23,7 @@ import contextlib
 import hashlib
 import operator
 import os
+import sys
 import threading
 import time
 import warnings
@@ -32,6 +33,7 @@ from typing import Any, Final
 
 import jax
 
+from builder.caller import caller_frame
 from builder.errors import OperandError, shown
 from lowering import jaxlib_api
 from lowering.errors import ModuleFileError
@@ -132,11 +134,17 @@ class _Cache:
         """Says once that the cache can't be used."""
         if not self.has_warned:
             self.has_warned = True
-            warnings.warn(
+            # At the line that compiles something, however far up.
+            frame = caller_frame(sys._getframe())
+            file, line = (
+                ("<unknown>", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+            )
+            warnings.warn_explicit(
                 f"the compilation cache {self.folder} can't be used, programs are compiled each "
                 f"time: {reason}",
                 RuntimeWarning,
-                stacklevel=2,
+                file,
+                line,
             )
 
 

@@ -82,6 +82,13 @@ def parameter(shape: Any) -> xb.XlaOp:
     return xb.XlaBuilder().parameter(shape)
 
 
+class HasElements:
+    """An array of another library."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.ones(2, np.float32)
+
+
 class TestUnary:
     @pytest.mark.parametrize("name", UNARY)
     def test_types(self, name: str) -> None:
@@ -302,7 +309,7 @@ class TestOperators:
         with pytest.raises(xb.ShapeInferenceError, match="one element type, got f32, f64"):
             x + np.float64(1)
 
-    @pytest.mark.parametrize("array", [np.ones(2, np.float32), [1.0, 2.0]])
+    @pytest.mark.parametrize("array", [np.ones(2, np.float32), [1.0, 2.0], HasElements()])
     def test_arrays_are_recorded_by_name(self, array: Any) -> None:
         x = parameter(xb.f32[2])
         for call in (lambda: x + array, lambda: array + x):

@@ -181,8 +181,11 @@ class TestFolder:
         (tmp_path / "file").write_bytes(b"")
         lowering.use_compilation_cache(tmp_path / "file" / "cache")
         try:
-            with pytest.warns(RuntimeWarning, match="can't be used, programs are .*: Not a direc"):
+            with pytest.warns(
+                RuntimeWarning, match="can't be used, programs are .*: Not a direc"
+            ) as caught:
                 assert np.array_equal(lowering.compile(adding(), "cpu")(X), X + 1)
+            assert caught[0].filename == __file__
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 assert np.array_equal(lowering.compile(adding(), "cpu")(X), X + 1)

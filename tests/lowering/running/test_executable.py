@@ -256,6 +256,8 @@ def test_wrong_shapes_and_types(affine):
     assert message(lowering.device_put(W.astype(np.float64))).startswith("f64[3]\nfix: convert it")
     assert message(lowering.device_put(np.zeros(4, np.float32))) == f"f32[4]{sizes_fix}"
     assert message(Exported(W.astype(np.int8))).startswith("s8[3]")
+    struct = jax.ShapeDtypeStruct((3,), np.float32)
+    assert message(struct).startswith("a ShapeDtypeStruct of f32[3]\nfix: give a NumPy array")
     kind_fix = (
         "\nfix: give an array of numbers: numpy.asarray(values, numpy.float32), of sizes (3,)"
     )

@@ -216,7 +216,7 @@ class TestRefusedFiles:
         ):
             refused(path, forged(saved, **changes), words)
         # Something is said in another type, or not at all.
-        header = unpacked(saved).header  # type: ignore[union-attr]
+        header = unpacked(saved).header  # type: ignore[union-attr]  # it can be read
         wrong: list[dict[str, Any]] = [
             {"platform_version": 3},
             {"cpu_features": 3},

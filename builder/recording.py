@@ -88,8 +88,12 @@ def append(
     shape: Shape,
     operands: tuple[XlaOp, ...] = (),
     attributes: Mapping[str, Any] = NO_ATTRIBUTES,
+    depth: int = 1,
 ) -> XlaOp:
-    """Appends an op to this very builder; for ops without operands and for the library itself."""
+    """Appends an op to this very builder; for ops without operands and for the library itself.
+
+    `depth` is that of `record`.
+    """
     op = _new(XlaOp)
     op.opcode = opcode
     op.shape = shape
@@ -100,7 +104,7 @@ def append(
     op.notes = notes if notes is None else notes_around(builder, opcode, shape, notes)
     ops = builder.ops
     op.id = len(ops)
-    frame: FrameType | None = _getframe(1)
+    frame: FrameType | None = _getframe(depth)
     while frame is not None:
         code = frame.f_code
         if not INSIDE[code.co_filename]:

@@ -310,9 +310,11 @@ class XlaBuilder:
         Operation Semantics: Constant (XlaBuilder's ConstantLiteral, ConstantR0, ConstantR1, ...).
         """
         shape, attributes = constant_plan(value, element_type)
-        target = self.innermost()
-        target.check_open("constant")
-        return append(target, "constant", shape, (), attributes)
+        target = self
+        if not self.is_open:
+            target = self.innermost()
+            target.check_open("constant")
+        return append(target, "constant", shape, (), attributes, 2)
 
     def iota(self, shape: Any, iota_dimension: int | None = None) -> XlaOp:
         """An array that counts up from 0 along one dimension.

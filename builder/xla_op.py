@@ -97,13 +97,13 @@ class Notes(NamedTuple):
     others: Mapping[str, str] | None = None
 
 
-_NO_NOTES: Final = Notes(None, None, None)
+NO_NOTES: Final = Notes(None, None, None)
 
 
 def noted(notes: Notes | None, **changes: Any) -> Notes | None:
     """The notes with some of them changed; None where nothing is noted."""
-    changed = (notes or _NO_NOTES)._replace(**changes)
-    return None if changed == _NO_NOTES else changed
+    changed = (notes or NO_NOTES)._replace(**changes)
+    return None if changed == NO_NOTES else changed
 
 
 _POSITIONS: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}

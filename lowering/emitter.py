@@ -25,6 +25,7 @@ from builder.constant import repeats_one
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
 from builder.sharding.texts import joined, leaf_texts, per_value
+from builder.workarounds import counts_from_negative_zero
 from builder.xla_op import NO_ATTRIBUTES, XlaOp, resolve_position
 from lowering.bytecode import (
     HAS_ATTRIBUTES,
@@ -43,6 +44,7 @@ from lowering.errors import LoweringError
 from lowering.flattening import flatten, unflatten
 from lowering.host_calls import PythonFunction
 from lowering.mlir_attributes import (
+    ARGUMENT_NAME,
     Attribute,
     DenseElements,
     dense_elements,
@@ -98,19 +100,9 @@ class _Definition(NamedTuple):
     flags: int
 
 
-class LargeConstant(NamedTuple):
-    """A constant that MLIR has still to be given the elements of.
-
-    Attributes:
-        position: the number of the operation in its function's block.
-        array: the elements.
-        shape: their shape.
-    """
-
-    position: int
-    array: np.ndarray[Any, Any]
-    shape: ArrayShape
-
+LargeConstant = tuple[int, np.ndarray[Any, Any], ArrayShape]
+"""A constant that MLIR has still to be given the elements of: the number of the operation in its
+function's block, the elements, and their shape."""
 
 _LARGE_BYTES: Final = 4096
 
@@ -152,6 +144,23 @@ def _unnested(parts: _Parts) -> Iterator[bytes]:
             waiting.pop()
 
 
+class _ConstantsAlike(NamedTuple):
+    """Constants of one shape that one line records, without notes: what they have in common.
+
+    Attributes:
+        before, after: what stands around the value of each.
+        before_elements: what stands before their elements where these are said here.
+        unfilled: the whole operation, where MLIR is given the elements later.
+        may_count: whether they are vectors of other than whole numbers, some of which have a rule.
+    """
+
+    before: bytes
+    after: bytes
+    before_elements: tuple[bytes, Reference]
+    unfilled: bytes
+    may_count: bool
+
+
 class _Applying(NamedTuple):
     """An operation that applies computations: how it begins, and what it applies."""
 
@@ -171,11 +180,11 @@ class Emitter:
     """
 
     __slots__ = (
-        "_applied",
         "_applying",
-        "_around_constants",
+        "_begins",
+        "_constants",
+        "_constants_alike",
         "_definitions",
-        "_heads",
         "_kept",
         "_large",
         "_location",
@@ -220,10 +229,10 @@ class Emitter:
         self._kept: list[XlaComputation] = []
         self._translated: dict[int, Reference] = {}
         self._locations: dict[tuple[int, int], Reference] = {}
-        self._heads: dict[Any, bytes] = {}
-        self._applied: dict[Any, _Applying] = {}
+        self._begins: dict[Any, bytes | _Applying] = {}
         self._applying: dict[Any, _Applying] = {}
-        self._around_constants: dict[Any, tuple[bytes, bytes, bytes]] = {}
+        self._constants: dict[Any, bytes] = {}
+        self._constants_alike: dict[Any, _ConstantsAlike] = {}
         self._types: dict[Shape, tuple[Reference, ...]] = {}
 
     def types(self, shape: Shape) -> tuple[Reference, ...]:
@@ -310,64 +319,91 @@ class Emitter:
 
     def location(self, op: XlaOp) -> Reference:
         """Where the op was recorded, and its name if it has one."""
-        code = op.code
-        place = self._unknown_location
-        if code is not None:
-            # By identity: hashing a code object would hash its constants.
-            key = (id(code), op.lasti)
-            found = self._locations.get(key)
-            if found is None:
-                line, column = resolve_position(code, op.lasti)
-                found = self.writer.file_location(encodable(code.co_filename), line, column)
-                self._locations[key] = found
-            place = found
+        place = self._line(op)
         if op.name is None:
             return place
         return self.writer.name_location(encodable(str(op.name)), place)
 
+    def _line(self, op: XlaOp) -> Reference:
+        """Where the op was recorded."""
+        code = op.code
+        if code is None:
+            return self._unknown_location
+        # By identity: hashing a code object would hash its constants.
+        key = (id(code), op.lasti)
+        found = self._locations.get(key)
+        if found is None:
+            line, column = resolve_position(code, op.lasti)
+            found = self.writer.file_location(encodable(code.co_filename), line, column)
+            self._locations[key] = found
+        return found
+
+    def named_argument(self, parameter: XlaOp) -> tuple[Reference, Reference]:
+        """The attributes and the location of an argument that has nothing but a name.
+
+        Networks have a thousand of them: 4 us each, and 9 us by way of a mapping.
+        """
+        writer = self.writer
+        name = writer.text(encodable(str(parameter.name)))
+        return writer.only(ARGUMENT_NAME, name), writer.located(name, self._line(parameter))
+
     def emit_ops(self, computation: XlaComputation, arguments: Sequence[Value]) -> Value:
         """Emits the ops of a computation here; gives the value of its root."""
         self._kept.append(computation)
-        pieces, numbers, heads, places = self._pieces, self._numbers, self._heads, self._places
+        pieces, numbers, places = self._pieces, self._numbers, self._places.get
+        begins, constants = self._begins.get, self._constants.get
         append = pieces.append
         values: list[Value] = []  # by the numbers of the ops
         count = 0
         for op in computation.ops:
             operands = op.operands
+            source = None
+            if operands:
+                source = operands[0].shape
+            elif op.opcode == "constant" and op.notes is None:
+                said = op.attributes
+                # Numbers share theirs where they are equal; arrays have their own, in a dict.
+                whole = None if type(said) is dict else constants((id(said), id(op.code), op.lasti))
+                if whole is None:
+                    self._operation_count += count
+                    count = 0
+                    whole = self._constant(op)
+                if whole:
+                    append(whole)
+                    values.append(next(numbers))
+                    count += 1
+                    continue
+            elif op.opcode == "parameter":
+                values.append(arguments[op.attributes["number"]])
+                continue
             # Nine ops out of ten are one operation each, and those that a line of a program
             # records begin alike, up to the operands: that is put together once. So an op takes
             # 0.8 us here, and not 2.5 us as where it begins like no other.
-            source = operands[0].shape if operands else None
             code, attributes = id(op.code), id(op.attributes)
             key = (op.shape, attributes, code, op.lasti, op.opcode, source, len(operands))
-            head = heads.get(key)
-            if head is not None and op.notes is None:
-                append(head)
+            begun = begins(key)
+            if begun is None or op.notes is not None:
+                self._operation_count += count
+                count = 0
+                given = [values[operand.id] for operand in operands]
+                values.append(self._emit_anew(op, key, given))
+                continue
+            if isinstance(begun, bytes):
+                append(begun)
                 for operand in operands:
                     append(values[operand.id])
-                values.append(next(numbers))
-                count += 1
-                continue
-            applied = self._applied.get(key)
-            if applied is not None and op.notes is None:
-                # As above, for the many reductions of a program; saves 3 us of 5.
-                begin, computations = applied
+            else:
+                # For the many reductions of a program; saves 3 us of 5.
+                begin, computations = begun
                 append(begin)
                 for operand in operands:
                     append(values[operand.id])
                 append(reference(len(computations) << 1))
                 for one in computations:
-                    place = places.get(one)
+                    place = places(one)
                     append(self._place_of(one) if place is None else place)
-                values.append(next(numbers))
-                count += 1
-            elif op.opcode == "parameter":
-                values.append(arguments[op.attributes["number"]])
-            else:
-                self._operation_count += count
-                count = 0
-                given = [values[operand.id] for operand in operands]
-                values.append(self._emit_anew(op, key, given))
+            values.append(next(numbers))
+            count += 1
         self._operation_count += count
         return values[computation.root.id]
 
@@ -382,72 +418,81 @@ class Emitter:
             is_large = array.nbytes >= _LARGE_BYTES and not repeats_one(array)
             if self._large is not None and is_large:
                 return self._emit_large_constant(op, self._large)
-            if op.notes is None:
-                return self._emit_constant(op, key)
         if opcode in APPLIED:
             return self._emit_applying(op, key, operands)
         head = self._begun(op, name, HAS_OPERANDS if operands else 0)
         if operands:
             head += reference(len(operands))
         if op.notes is None:
-            self._heads[key] = head
+            self._begins[key] = head
         self._pieces.append(head)
         self._pieces += operands
         self._operation_count += 1
         return next(self._numbers)
 
-    def _emit_constant(self, op: XlaOp, key: Any) -> Value:
-        """Emits a constant without notes, of which there may be thousands that have nothing in
-        common but their shapes: in 3 us, and not 12 us as another op that is the first of its kind.
+    def _constant(self, op: XlaOp) -> bytes:
+        """The whole of a constant without notes; nothing where a rule takes it.
+
+        There may be thousands that have nothing in common but their shapes: each takes 1.5 us, and
+        would take 12 us as another op that is the first of its kind.
         """
-        shape = op.shape
-        assert isinstance(shape, ArrayShape)  # inference has said so
-        before, after, head = self._around_constant(op, shape)
-        said = self._translated.get(key[1])
+        shape: Any = op.shape  # of an array: inference has said so
+        attributes = op.attributes
+        of_kind = shape, id(op.code), op.lasti
+        alike = self._constants_alike.get(of_kind)
+        if alike is None:
+            alike = self._constants_alike[of_kind] = self._alike(op, shape)
+        array = attributes["value"]
+        if alike.may_count and array.item(0) == 0 and counts_from_negative_zero(array):
+            return b""
+        size = array.nbytes
+        if size >= _LARGE_BYTES and self._large is not None and not repeats_one(array):
+            # In bytecode the elements would be copied once more, which takes as long as MLIR's
+            # own copy.
+            self._large.append((self._operation_count, array, shape))
+            self.writer.constant_bytes += size
+            return alike.unfilled
+        is_shared = type(attributes) is not dict
+        said = self._translated.get(id(attributes)) if is_shared else None
         if said is None:
-            array = op.attributes["value"]
-            if 0 < array.nbytes < SMALL_BYTES and not repeats_one(array):
-                said = self.writer.value_of_elements(head, array)
+            if 0 < size < SMALL_BYTES and (0 not in array.strides or not repeats_one(array)):
+                said = self.writer.value_of_elements(alike.before_elements, array)
             else:
                 said = self.writer.value(dense_elements(array, shape))
-            self._translated[key[1]] = said
-        whole = self._heads[key] = before + said + after
-        self._pieces.append(whole)
-        self._operation_count += 1
-        return next(self._numbers)
+        whole = alike.before + said + alike.after
+        if is_shared:
+            self._translated[id(attributes)] = said
+            self._constants[id(attributes), id(op.code), op.lasti] = whole
+        return whole
+
+    def _alike(self, op: XlaOp, shape: ArrayShape) -> _ConstantsAlike:
+        """What constants have in common with this one if they are of its shape and its line."""
+        size = op.attributes["value"].nbytes
+        self._location = self.location(op)
+        head = self._head("stablehlo.constant", (), b"", HAS_ATTRIBUTES | HAS_RESULTS)
+        after = reference(1) + b"".join(self.types(shape))
+        unfilled = b""
+        if size >= _LARGE_BYTES:
+            unfilled = head + self.writer.value(_zeros(shape)) + after
+        return _ConstantsAlike(
+            before=head,
+            after=after,
+            before_elements=self.writer.before_elements(shape, size),
+            unfilled=unfilled,
+            may_count=shape.rank == 1 and size > 0 and not shape.element_type.is_integral,
+        )
 
     def _emit_large_constant(self, op: XlaOp, large: list[LargeConstant]) -> Value:
-        """Emits a constant whose elements MLIR is given when it has read the module.
-
-        In bytecode they would be copied once more, which takes as long as MLIR's own copy.
-        """
+        """Emits a constant with notes whose elements MLIR is given when it has read the module."""
         shape, array = op.shape, op.attributes["value"]
         assert isinstance(shape, ArrayShape)  # inference has said so
-        large.append(LargeConstant(self._operation_count, array, shape))
+        large.append((self._operation_count, array, shape))
         self.writer.constant_bytes += array.nbytes
-        if op.notes is None:
-            before, after, _ = self._around_constant(op, shape)
-            whole = before + self.writer.value(_zeros(shape)) + after
-        else:
-            self._location = self.location(op)
-            said = self.writer.dictionary({"value": _zeros(shape), **self.annotations(op)})
-            whole = self._head("stablehlo.constant", self.types(shape), said, 0)
-        self._pieces.append(whole)
+        self._location = self.location(op)
+        said = self.writer.dictionary({"value": _zeros(shape), **self.annotations(op)})
+        self._pieces.append(self._head("stablehlo.constant", self.types(shape), said, 0))
         self._operation_count += 1
         return next(self._numbers)
-
-    def _around_constant(self, op: XlaOp, shape: ArrayShape) -> tuple[bytes, bytes, bytes]:
-        """What stands before and after the value of a constant without notes, and before its
-        elements where all are said."""
-        of_kind = shape, id(op.code), op.lasti
-        around = self._around_constants.get(of_kind)
-        if around is None:
-            self._location = self.location(op)
-            head = self._head("stablehlo.constant", (), b"", HAS_ATTRIBUTES | HAS_RESULTS)
-            elements = self.writer.before_elements(shape, op.attributes["value"].nbytes)
-            around = head, reference(1) + b"".join(self.types(shape)), elements
-            self._around_constants[of_kind] = around
-        return around
 
     def _begun(self, op: XlaOp, name: str, flags: int) -> bytes:
         """The operation that an op becomes as it stands in the tables, up to its operands."""
@@ -475,7 +520,7 @@ class Emitter:
                 if shape.is_array and False not in [o.shape.is_array for o in op.operands]:
                     # Of ops that are alike all operands are arrays if those of one are.
                     whole = _Applying(head + reference(len(operands)), begun.computations)
-                    self._applied[key] = whole
+                    self._begins[key] = whole
                 else:
                     self._applying[key] = begun
         pieces = self._pieces

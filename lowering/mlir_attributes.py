@@ -16,6 +16,7 @@ from builder.shape import ArrayShape
 from lowering.types import type_text
 
 __all__ = [
+    "ARGUMENT_NAME",
     "UNIT",
     "Attribute",
     "DenseElements",
@@ -50,6 +51,9 @@ class DenseElements:
 Attribute = str | DenseElements | tuple[int, ...] | bytes
 """MLIR text, the elements of an array, the numbers of an `i64_array`, or the reference to what is
 in a module's tables already."""
+
+ARGUMENT_NAME: Final = "xlabuilder.name"
+"""The attribute of an argument that is the name of the parameter."""
 
 UNIT: Final = "unit"
 """An attribute that says something by being there."""

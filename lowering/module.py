@@ -41,6 +41,7 @@ from lowering.entry_layouts import LAYOUT_MODE
 from lowering.errors import LoweringError, ModuleFileError, VersionError
 from lowering.flattening import leaf_paths
 from lowering.host_calls import PythonFunction
+from lowering.mlir_attributes import ARGUMENT_NAME
 from lowering.reading import module_reader
 from lowering.reading.exported import module_inside
 from lowering.reading.first_look import look_at_beginning
@@ -586,7 +587,7 @@ def _per_value(
     if key in function.attributes:
         for index, entry in enumerate(ir.ArrayAttr(function.attributes[key])):
             values = ir.DictAttr(entry)
-            for attribute, into in (("xlabuilder.name", names), (LAYOUT_MODE, layouts)):
+            for attribute, into in ((ARGUMENT_NAME, names), (LAYOUT_MODE, layouts)):
                 if attribute in values:
                     # What no Python class is for (a location) can't even be taken out.
                     with contextlib.suppress(TypeError):

@@ -13,6 +13,7 @@ import threading
 
 import numpy as np
 import pytest
+from jaxlib.mlir import ir
 
 import builder as xb
 import lowering
@@ -379,6 +380,28 @@ def test_a_module_is_printed_in_several_threads_at_once():
     finally:
         sys.setswitchinterval(interval)
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "affine.for %i = 0 to 2 { }",
+        "%c = arith.constant 1 : i32",
+        "%c = complex.create %x, %x : complex<f32>",
+        "gpu.barrier",
+        "%c = llvm.mlir.constant(1 : i32) : i32",
+        "%c = shape.const_size 2",
+        "%c = vector.broadcast %x : f32 to vector<2xf32>",
+    ],
+)
+def test_a_context_reads_the_operations_of_every_dialect(operation):
+    """Most dialects are loaded when they are named for the first time."""
+    module = ir.Module.parse(
+        f"func.func @f(%x: f32) {{ {operation} return }}", jaxlib_api.new_context()
+    )
+    assert module.operation.verify()
+    again = ir.Module.parse(jaxlib_api.bytecode(module), jaxlib_api.new_context())
+    assert str(again) == str(module)
 
 
 def test_the_checksum_stays_out_of_the_module(affine, monkeypatch):

@@ -25,6 +25,7 @@ import builder as xb
 import lowering
 from benchmarks.graphs import GRAPHS, Graph, lstm, resnet50, transformer
 from benchmarks.languages import ours
+from builder.computation import APPLYING
 from examples import recorded_by_example
 
 EXAMPLES: Final = int(os.environ.get("HYPOTHESIS_EXAMPLES", "50"))
@@ -138,6 +139,8 @@ def check(computation: xb.XlaComputation) -> str | None:
     """Lowers and imports a computation; gives the difference, if an op is `IN_OTHER_WORDS`."""
     module = lowering.lower(computation)
     again = lowering.to_computation(module)
+    for one in (computation, again):
+        assert {op.opcode for op in one.ops if op.called_computations} <= APPLYING
     difference = same(computation, again)
     if difference is not None:
         assert unexplained(computation, again, difference) is None

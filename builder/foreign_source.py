@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import sub
 from types import CodeType
 from typing import Final
 
@@ -52,23 +53,23 @@ def _entry(step: int, column: int) -> bytes:
     return b"%c%b%b%b%b" % (_ONE_INSTRUCTION, line, end_line, _varint(column), _varint(column + 1))
 
 
-def code_of_places(file: str, places: Sequence[tuple[int, int]], function: str) -> CodeType:
+def code_of_places(
+    file: str, lines: Sequence[int], columns: Sequence[int], function: str
+) -> CodeType:
     """A code object whose instructions, `WIDTH` apart, stand in these places one after another.
 
     Args:
         file: the name of the file.
-        places: lines and columns, counted from 1; at least one place.
+        lines, columns: of each place, counted from 1; at least one.
         function: the name of the function that the lines are in.
 
     Python: Objects/locations.md.
     """
-    first = last = places[0][0]
-    table = []
-    for line, column in places:
-        table.append(_entry(line - last, column))
-        last = line
+    first = lines[0]
+    # A loop that runs in C, in a third of the time.
+    table = map(_entry, map(sub, lines, (first, *lines)), columns)
     return _EMPTY.replace(
-        co_code=_INSTRUCTION * len(places),
+        co_code=_INSTRUCTION * len(lines),
         co_filename=file,
         co_firstlineno=first,
         co_name=function,
@@ -80,4 +81,4 @@ def code_of_places(file: str, places: Sequence[tuple[int, int]], function: str) 
 @lru_cache(maxsize=4096)
 def code_at(file: str, line: int, column: int, function: str) -> CodeType:
     """A code object whose instruction at offset 0 stands in this place; see `code_of_places`."""
-    return code_of_places(file, [(line, column)], function)
+    return code_of_places(file, (line,), (column,), function)

@@ -184,6 +184,7 @@ def _recorded(module: StablehloModule, outline: Outline, may_refine: bool) -> Xl
         for name, function, body, holders in _in_order(outline, module.module):
             tables.function = name
             _refuse_unknown(outline, holders)
+            tables.find_places((body, *(one for _, _, inner in holders for one in inner)))
             regions.record(holders)
             if name == "main":
                 return _entry(regions, module, function, body)
@@ -345,20 +346,22 @@ def _entry(
     shape = module.program_shape
     said = argument_attributes(function, "arg_attrs", len(body.arguments))
     known: list[frozenset[str]] = []
-    arguments = iter(range(body.argument_count))
     for name, parameter in zip(_names(module, scope, body), shape.parameters, strict=True):
         begin = len(scope.builder.ops)
         whole = scope.builder.parameter(parameter, name)
-        inside = [(leaf, next(arguments)) for leaf in opened(whole)]
-        scope.values.update(enumerate((leaf for leaf, _ in inside), len(scope.values)))
+        inside = list(opened(whole))
+        first = len(known)
+        scope.values.update(enumerate(inside, first))
         if inside:
-            scope.placed(begin, scope.tables.argument_place(body, inside[0][1]))
+            scope.placed(begin, scope.tables.argument_place(body, first))
             # What was noted on a parameter was noted on each of its leaves, or for each of them.
-            of_leaves = said[len(known) : len(known) + len(inside)]
-            noted = [{n: one[n] for n in one if n in _NOTED} for one in of_leaves]
-            shared = of_all_leaves(noted)
+            of_leaves = said[first : first + len(inside)]
+            shared: dict[str, Any] | None = {}
+            if not all(map(_NOTED.isdisjoint, of_leaves)):
+                noted = [{n: one[n] for n in one if n in _NOTED} for one in of_leaves]
+                shared = of_all_leaves(noted)
             known += [frozenset() if shared is None else _NOTED] * len(inside)
-            if shared is not None:
+            if shared:
                 _annotate_parameter(scope, function, whole, shared)
     returned = scope.record(body)
     _set_up_donations(scope, function, shape, said)

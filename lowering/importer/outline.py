@@ -11,10 +11,10 @@ since version 3; the version written here is 6.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Hashable, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -22,10 +22,17 @@ from jaxlib.mlir import ir
 from lowering.importer.bodies import Body, Holder
 from lowering.reading.bytecode_tables import dialects_and_operations, strings_of
 
-__all__ = ["Outline"]
+__all__ = ["WITH_OWN_REGIONS", "Outline"]
 
 _VERSION: Final = 6
 _STRINGS, _DIALECTS, _ATTRIBUTES, _OFFSETS, _IR, _RESOURCES = range(6)
+
+WITH_OWN_REGIONS: Final = frozenset(("stablehlo.case", "stablehlo.if", "stablehlo.while"))
+"""Operations of which each has computations of its own, with the locations that these have, unless
+regions agree in the locations too. Of the others one computation stands for all that are alike."""
+
+_MOST_MASKS: Final = 16
+"""So many ways in which locations lie in regions of one length are looked through."""
 
 _HAS_ATTRIBUTES: Final = 0x01
 _HAS_RESULTS: Final = 0x02
@@ -42,8 +49,9 @@ _FILE_LOCATION: Final = 0x17
 _NAME_LOCATION: Final = 0x1D
 _UNKNOWN_LOCATION: Final = 0x1F
 
-_OF_ONE_BYTE: Final = bytes(range(1, 256, 2))
-"""The numbers that one byte holds, as they are written."""
+_IS_ODD: Final = bytes(n & 1 for n in range(256))
+_HALVES: Final = bytes(n >> 1 for n in range(256))
+"""For `bytes.translate`: a number that one byte holds is written as an odd one, twice as large."""
 
 _WIDTHS: Final = np.array([8, *((n & -n).bit_length() for n in range(1, 256))], np.uint64)
 """Of a number that begins with this byte, how many bytes it has. (Of 9 is none of a location's.)"""
@@ -66,8 +74,8 @@ def _number(data: bytes | bytearray, at: int) -> tuple[int, int]:
     return int.from_bytes(data[at : at + width], "little") >> width, at + width
 
 
-def _read_sizes(data: bytes | bytearray, at: int) -> tuple[list[int], list[int]]:
-    """The sizes of the attributes, and the numbers of their dialects.
+def _read_sizes(data: bytes | bytearray, at: int) -> tuple[list[int], list[tuple[int, int]]]:
+    """The sizes of the attributes; and of each group the number of its dialect, and its size.
 
     They stand in groups of one dialect each. Sizes are doubled; and one is added where an attribute
     is encoded as its dialect has it, and isn't text.
@@ -75,20 +83,24 @@ def _read_sizes(data: bytes | bytearray, at: int) -> tuple[list[int], list[int]]
     wanted, at = _number(data, at)
     _, at = _number(data, at)  # how many types there are
     sizes: list[int] = []
-    dialects: list[int] = []
+    groups: list[tuple[int, int]] = []
+    is_odd = data.translate(_IS_ODD)
     while len(sizes) < wanted:
         dialect, at = _number(data, at)
         count, at = _number(data, at)
-        dialects += [dialect] * count
-        some = data[at : at + count]
-        if not some.translate(None, _OF_ONE_BYTE):  # as where each operation has a location
-            sizes += [byte >> 1 for byte in some]
-            at += count
-            continue
-        for _ in range(count):
-            said, at = _number(data, at)
-            sizes.append(said)
-    return sizes, dialects
+        groups.append((dialect, count))
+        end = len(sizes) + count
+        while len(sizes) < end:
+            # Many small ones at once, as where each operation has a location.
+            last = at + end - len(sizes)
+            larger = is_odd.find(0, at, last)
+            stop = last if larger < 0 else larger
+            sizes += data[at:stop].translate(_HALVES)
+            at = stop
+            if at < last:
+                said, at = _number(data, at)
+                sizes.append(said)
+    return sizes, groups
 
 
 class _Written:
@@ -104,7 +116,7 @@ class _Written:
         self.data = bytearray()
         self.gaps: list[tuple[int, int]] = []
         self.sections: dict[int, tuple[int, int]] = {}
-        self._at = 0  # in what was written
+        self._left_out = 0
         self._end = 0  # of the last section that is known
         self._kind = -1
         self._ends: list[int] = []  # of the attributes, in their section
@@ -114,10 +126,14 @@ class _Written:
             self.find_sections()
             if self._at + len(piece) <= self._end and self._are_elements(len(piece)):
                 self.gaps.append((len(self.data), len(piece)))
-                self._at += len(piece)
+                self._left_out += len(piece)
                 return
         self.data += piece
-        self._at += len(piece)
+
+    @property
+    def _at(self) -> int:
+        """How much was written."""
+        return len(self.data) + self._left_out
 
     def _are_elements(self, size: int) -> bool:
         """Whether what is written next, of so many bytes, is nothing but elements.
@@ -136,7 +152,7 @@ class _Written:
     def find_sections(self) -> None:
         """Goes on to the section that is being written."""
         data = self.data
-        left_out = self._at - len(data)
+        left_out = self._left_out
         if not self._end:
             _, at = _number(data, 4)
             self._end = data.index(0, at) + 1
@@ -180,8 +196,11 @@ class Outline:
         self._builtin_dialect = dialects.index(b"builtin")
         self._starts: list[int] = []
         self._files: dict[int, bytes | None] = {}
-        self._lines: dict[int, tuple[int, int, int]] = {}
-        self.body, self.holders = _read(self._data, self._sections[_IR][0])
+        # Of each attribute that is a place: the number of its file, its line, its column; of others
+        # the first is -1.
+        self._places: list[list[int]] = []
+        apart = {kind for kind, name in enumerate(self.names) if name in WITH_OWN_REGIONS}
+        self.body, self.holders = _read(self._data, self._sections[_IR][0], apart)
         self.body.stands_for(module.body)
 
     def close(self) -> None:
@@ -203,13 +222,29 @@ class Outline:
                 return None
         if at >= 0 and data[at] == _UNKNOWN_LOCATION:
             return b"", 0, 0, name
-        if location not in self._lines:
-            return None
-        said, line, column = self._lines[location]
-        if said not in self._files:
-            self._files[said] = self._text(said)
-        file = self._files[said]
+        said, line, column = (each[location] for each in self._places)
+        file = self._file(said)
         return None if file is None else (file, line, column, name)
+
+    def places(self, locations: Sequence[int]) -> tuple[bytes, list[int], list[int]] | None:
+        """The file, the lines and the columns of locations that have no names; None unless all of
+        them are such, and of one file.
+
+        It takes 0.1 us for each, and `place` 0.7.
+        """
+        if not self._starts:
+            self._read_starts()
+        files, lines, columns = (list(map(each.__getitem__, locations)) for each in self._places)
+        file = self._file(files[0]) if len(set(files)) == 1 else None
+        return None if file is None else (file, lines, columns)
+
+    def _file(self, attribute: int) -> bytes | None:
+        """The name of a file; None if there is none."""
+        if attribute < 0:
+            return None
+        if attribute not in self._files:
+            self._files[attribute] = self._text(attribute)
+        return self._files[attribute]
 
     def _text(self, attribute: int) -> bytes | None:
         """The text of an attribute; None of one that is none."""
@@ -223,37 +258,38 @@ class Outline:
         """Where each attribute begins; -1 for one that is text, or not the builtin dialect's, or so
         large that a part of it may not be there.
         """
-        sizes, dialects = _read_sizes(self._data, self._sections[_OFFSETS][0])
-        begins = accumulate((said >> 1 for said in sizes), initial=self._sections[_ATTRIBUTES][0])
-        before = [0, *accumulate(size for _, size in self._gaps)]
-        places = [at + gone for (at, _), gone in zip(self._gaps, before, strict=False)]
-        builtin = self._builtin_dialect
-        self._starts = [
-            at - before[bisect_left(places, at)]
-            if said & 1 and dialect == builtin and said >> 1 < _LARGE_PIECE
-            else -1
-            for at, said, dialect in zip(begins, sizes, dialects, strict=False)
-        ]
-        self._read_lines()
+        said, groups = _read_sizes(self._data, self._sections[_OFFSETS][0])
+        encoded = np.array(said, np.int64)
+        sizes = encoded >> 1
+        begins = np.cumsum(sizes) - sizes + self._sections[_ATTRIBUTES][0]
+        gone = np.cumsum([0, *(size for _, size in self._gaps)])
+        gaps = np.array([at for at, _ in self._gaps], np.int64) + gone[:-1]
+        of_groups = np.array([dialect == self._builtin_dialect for dialect, _ in groups], np.bool_)
+        is_builtin = np.repeat(of_groups, [count for _, count in groups])
+        is_known = (encoded & 1 == 1) & is_builtin & (sizes < _LARGE_PIECE)
+        starts = np.where(is_known, begins - gone[np.searchsorted(gaps, begins)], -1)
+        self._starts = starts.tolist()
+        self._read_places(starts)
         return self._starts
 
-    def _read_lines(self) -> None:
+    def _read_places(self, starts: np.ndarray[Any, Any]) -> None:
         """Enters the file, line and column of locations that have these.
 
         All at once, in a fifth of the time that it takes one by one.
         """
         # Of each byte the 8 that begin with it, as one number.
         words = np.ndarray(len(self._data), "<u8", self._data + bytes(8), strides=(1,))
-        starts = np.array(self._starts)
-        numbers = np.flatnonzero((starts >= 0) & (words[starts] & 0xFF == _FILE_LOCATION))
+        is_place = (starts >= 0) & (words[starts] & 0xFF == _FILE_LOCATION)
+        numbers = np.flatnonzero(is_place)
         at = starts[numbers] + 1
-        said = []
+        self._places = []
         for _ in range(3):
             word = words[at]
             width = _WIDTHS[word & 0xFF]
-            said.append(((word & _BITS[width]) >> width).tolist())
+            said = np.full(len(starts), -1)
+            said[numbers] = (word & _BITS[width]) >> width
+            self._places.append(said.tolist())
             at += width.astype(np.intp)
-        self._lines = dict(zip(numbers.tolist(), zip(*said, strict=True), strict=True))
 
 
 class _Frame:
@@ -266,13 +302,13 @@ class _Frame:
         first: the number of the first value of its regions.
         regions: how many of them are still to be read.
         blocks: how many blocks are, of the region that is being read.
-        key: what operations with regions that are alike have in common.
+        key: what operations with regions that are alike have in common; None if there may be none.
         inner: the bodies of its regions.
     """
 
     __slots__ = ("blocks", "body", "first", "head", "inner", "key", "left", "regions")
 
-    def __init__(self, body: Body, left: int, head: _Head, said: int, key: Hashable) -> None:
+    def __init__(self, body: Body, left: int, head: _Head, said: int, key: _Key | None) -> None:
         self.body = body
         self.left = left
         self.head = head
@@ -286,12 +322,17 @@ class _Frame:
 _Head = tuple[int, int, int, int, Sequence[int], Sequence[int]]
 """An entry but for its bodies."""
 
+_Key = tuple[int, tuple[int, ...], tuple[int, ...], bytes]
+"""The number of an operation's name, those of the types of its results and its operands, and the
+bytes of its regions."""
 
-def _read(data: bytes, at: int) -> tuple[Body, dict[int, list[Holder]]]:
+
+def _read(data: bytes, at: int, apart: Collection[int]) -> tuple[Body, dict[int, list[Holder]]]:
     """The body of the module, and by their positions the holders inside its functions.
 
     Args:
         at: where the IR section begins: with a block whose one operation is the module.
+        apart: the numbers of `WITH_OWN_REGIONS`.
     """
     body = Body(0, 0, None)
     left, at = _read_block_head(data, at, body)
@@ -300,7 +341,10 @@ def _read(data: bytes, at: int) -> tuple[Body, dict[int, list[Holder]]]:
     holders: dict[int, list[Holder]] = {}
     inside: list[Holder] = []
     # Of a function: regions that use nothing from outside and consist of the same bytes are one.
-    alike: dict[Hashable, tuple[Body, ...]] = {}
+    # And those that differ in their locations only, as in a text.
+    alike: dict[_Key, tuple[Body, ...]] = {}
+    # By the bits that say all else, and what these are.
+    located: dict[Hashable, dict[int, dict[int, tuple[Body, ...]]]] = {}
     while True:
         # Most numbers are of one byte, and those of values and locations of two or three. Reading
         # these here halves the time.
@@ -376,13 +420,19 @@ def _read(data: bytes, at: int) -> tuple[Body, dict[int, list[Holder]]]:
                 if has & _HAS_REGIONS:
                     head = (kind, location, attributes, properties, results, operands)
                     said, at = _number(data, at)
-                    key = None
+                    key: _Key | None = None
                     if said & 1:
                         size, at = _number(data, at + 1)
                         if len(frames) > 1:
                             of_operands = tuple(map(body.type_of, operands))
-                            key = kind, tuple(results), of_operands, data[at : at + size]
+                            code = data[at : at + size]
+                            key = kind, tuple(results), of_operands, code
                             known = alike.get(key)
+                            if known is None and kind not in apart:
+                                # It saves 4 us a region to see here that it is a known one.
+                                number = int.from_bytes(code, "little")
+                                for mask, same in located.get((*key[:3], size), {}).items():
+                                    known = known or same.get(number & mask)
                             if known is not None:
                                 entries.append((*head, known))
                                 at += size
@@ -421,6 +471,8 @@ def _read(data: bytes, at: int) -> tuple[Body, dict[int, list[Holder]]]:
                 one.find_captures()
             if frame.key is not None:
                 alike[frame.key] = inner
+                if frame.head[0] not in apart:
+                    _keep_without_locations(located, frame.key, inner)
             body, left = frame.body, frame.left
             inside.append((body, len(body.entries), inner))
             body.entries.append((*frame.head, inner))
@@ -429,6 +481,7 @@ def _read(data: bytes, at: int) -> tuple[Body, dict[int, list[Holder]]]:
                 holders[len(body.entries) - 1] = inside
                 inside = []
                 alike.clear()
+                located.clear()
             if left:
                 break
         entries, types = body.entries, body.types
@@ -442,6 +495,68 @@ def _numbers(data: bytes, at: int) -> tuple[list[int], int]:
         number, at = _number(data, at)
         found.append(number)
     return found, at
+
+
+def _keep_without_locations(
+    located: dict[Hashable, dict[int, dict[int, tuple[Body, ...]]]],
+    key: _Key,
+    inner: tuple[Body, ...],
+) -> None:
+    """Enters the bodies of regions to be found again where locations are others."""
+    *others, code = key
+    mask = _without_locations(code)
+    if mask is not None:
+        masks = located.setdefault((*others, len(code)), {})
+        if mask in masks or len(masks) < _MOST_MASKS:
+            number = int.from_bytes(code, "little")
+            masks.setdefault(mask, {}).setdefault(number & mask, inner)
+
+
+def _without_locations(code: bytes) -> int | None:
+    """The bits of regions that say all but their locations, the lowest byte first.
+
+    Where two differ in other bits only, they are the same but for locations. (Of a location the
+    bits are among these that say how many bytes it has.)
+
+    None where a region has more than one block, or regions inside.
+    """
+    mask = bytearray(b"\xff" * len(code))
+
+    def behind_location(at: int) -> int:
+        _, end = _number(code, at)
+        mask[at:end] = bytes(end - at)
+        mask[at] = min((1 << end - at) - 1, 0xFF)
+        return end
+
+    at = 0
+    while at < len(code):
+        blocks, at = _number(code, at)
+        _, at = _number(code, at)  # how many values there are
+        said, at = _number(code, at)
+        if blocks != 1:
+            return None
+        if said & 1:
+            count, at = _number(code, at)
+            for _ in range(count):
+                kind, at = _number(code, at)
+                if kind & 1:
+                    at = behind_location(at)
+            if code[at]:
+                return None
+            at += 1
+        for _ in range(said >> 1):
+            _, at = _number(code, at)
+            has = code[at]
+            if has & _HAS_MORE:
+                return None
+            at = behind_location(at + 1)
+            for part in (_HAS_ATTRIBUTES, _HAS_PROPERTIES):
+                if has & part:
+                    _, at = _number(code, at)
+            for part in (_HAS_RESULTS, _HAS_OPERANDS):
+                if has & part:
+                    _, at = _numbers(code, at)
+    return int.from_bytes(mask, "little")
 
 
 def _read_block_head(data: bytes, at: int, body: Body) -> tuple[int, int]:

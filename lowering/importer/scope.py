@@ -28,6 +28,7 @@ from lowering.sharding_attributes import SHARDINGS
 __all__ = ["Scope", "closed", "failure", "opened", "unknown"]
 
 _new: Final = object.__new__
+_shape_of: Final[Callable[[XlaOp], Shape]] = operator.attrgetter("shape")
 
 _PARTS: Final = frozenset(("tuple", "get_tuple_element"))
 """Opcodes of which nothing is there in StableHLO: what is noted on them would be lost."""
@@ -164,16 +165,18 @@ class Scope:
         ops, notes, places = builder.ops, builder.current_notes, tables.numbered_places
         alike, made, applied = tables.alike, tables.made, self.applied
         number = body.first + body.argument_count
+        value_of = values.__getitem__
         for position, entry in enumerate(body.entries[:-1]):
             kind, location, attributes, properties, types, numbers, inner = entry
-            operands = [values[value] for value in numbers]
+            # Here and below `map` goes without a frame of Python's, in two thirds of the time.
+            operands = tuple(map(value_of, numbers))
             begin = len(ops)
             key: tuple[Any, ...] | None = None
             if alike[kind] and attributes < 0 and len(types) == 1:
                 # Of 10,000 operations some dozens differ in more than the values of their operands.
                 # To append the others as shape inference has found the first of their kind takes
                 # 1 us, and to go through the public op again 2 to 10.
-                key = kind, properties, types[0], *[op.shape for op in operands]
+                key = kind, properties, types[0], *map(_shape_of, operands)
                 if inner:
                     key = *key, *[applied[one] for one in inner]
                 known = made.get(key)
@@ -181,7 +184,7 @@ class Scope:
                     # As `recording.append`: written out, since a call more costs a tenth.
                     op = _new(XlaOp)
                     op.opcode, op.shape, op.attributes = known
-                    op.operands = tuple(operands)
+                    op.operands = operands
                     op.builder = builder
                     op.notes = notes
                     op.id = begin
@@ -193,7 +196,7 @@ class Scope:
                     values[number] = op
                     number += 1
                     continue
-            found = self._import(body, position, operands)
+            found = self._import(body, position, [*operands])
             if key is not None:
                 self._keep(key, begin, found[0], operands)
             values.update((number + n, one) for n, one in enumerate(found) if one is not None)

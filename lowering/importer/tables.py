@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 from types import CodeType
 from typing import Any, Final, TypeVar
 
@@ -171,6 +172,14 @@ class Tables:
             self.numbered_places[number] = found
         return found
 
+    def find_places(self, bodies: Iterable[Body]) -> None:
+        """Finds the places of the operations in the bodies of one function, as far as that can be
+        done for many at once. By themselves small bodies take four times as long.
+        """
+        numbers = [entry[1] for body in bodies for entry in body.entries]
+        for begin in range(0, len(numbers), MOST_PLACES):
+            self._find_places(numbers[begin : begin + MOST_PLACES])
+
     def _find_places(self, numbers: Iterable[int]) -> None:
         """Finds what locations say, as far as the outline knows and as they are of one file.
 
@@ -180,9 +189,19 @@ class Tables:
         known, outline = self.numbered_places, self.outline
         file = b""
         together: dict[int, tuple[int, int, bytes | None]] = {}
-        for number in numbers:
-            if number in known or number in together:
-                continue
+        new = list(dict.fromkeys(numbers))
+        if not known.keys().isdisjoint(new):
+            new = [number for number in new if number not in known]
+        plain = outline.places(new)
+        if plain is not None:
+            # As in a text without names, where it takes a third of the time.
+            file, lines, columns = plain
+            if 1 <= min(lines) <= max(lines) <= _LAST_LINE and min(columns) >= 1:
+                code = code_of_places(_read(file), lines, columns, self.function)
+                offsets = range(0, WIDTH * len(new), WIDTH)
+                known.update(zip(new, zip(repeat(code), offsets, repeat(None)), strict=False))
+                return
+        for number in new:
             said = outline.place(number)
             if said is None:
                 continue
@@ -195,8 +214,9 @@ class Tables:
             file = of_file
             together[number] = min(line, _LAST_LINE), max(column, 1), name
         if together:
-            places = [(line, column) for line, column, _ in together.values()]
-            code = code_of_places(_read(file), places, self.function)
+            lines = [line for line, _, _ in together.values()]
+            columns = [column for _, column, _ in together.values()]
+            code = code_of_places(_read(file), lines, columns, self.function)
             for index, (number, (_, _, name)) in enumerate(together.items()):
                 known[number] = code, index * WIDTH, None if name is None else _read(name)
 

@@ -25,7 +25,7 @@ from lowering.jaxlib_api import BYTECODE_MAGIC, UnreadableModuleError
 from lowering.reading.bytecode_tables import Tables, sections_of
 from lowering.reading.helper_process import HelperError, in_helper
 from lowering.reading.large_elements import put_back, set_apart
-from lowering.reading.operation_names import operation_names
+from lowering.reading.operation_names import operation_names, words_before_dots
 from lowering.reading.other_files import other_kind
 from lowering.reading.text_limits import Excess, risk, too_much
 from lowering.types import attribute_text
@@ -195,7 +195,7 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
         module = _read_here(source, name, path)
     if CHECKSUM_ATTRIBUTE in module.operation.attributes:
         del module.operation.attributes[CHECKSUM_ATTRIBUTE]
-    if isinstance(source, str) or not _is_harmless(source):
+    if not _is_harmless(source, module.context):
         _check_operations(module, name, path)
     return module
 
@@ -203,7 +203,9 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
 def _read_here(source: str | bytes, name: str, path: str | None) -> ir.Module:
     """The module in text or bytecode that this process can be trusted with."""
     try:
-        return jaxlib_api.read_module(jaxlib_api.new_context(), source)
+        # Of text MLIR loads what it names; of bytecode not the dialects of attributes.
+        context = jaxlib_api.new_context(loads_all=isinstance(source, bytes))
+        return jaxlib_api.read_module(context, source)
     except UnreadableModuleError as error:
         raise _refused(
             name, path, source, error.reason, error.line, error.column, error.detail
@@ -375,14 +377,34 @@ _CALLING: Final = {
 }
 """Operations that name functions, and the attribute in which they do."""
 
+_IN_CALLING: Final = ("call", "composite")
+"""Words of which one is in each of these operations."""
 
-def _is_harmless(source: bytes) -> bool:
-    """Whether the names in bytecode show that `_check_operations` will find nothing.
 
-    It saves asking MLIR for each operation, which takes 1 us.
+def _is_harmless(source: str | bytes, context: ir.Context) -> bool:
+    """Whether the names in bytecode or text show that `_check_operations` will find nothing.
+
+    It saves asking MLIR for each operation, which takes 1 us. In text it takes 0.4 us to look for
+    the words that calls are written with, and for those before dots: dialects that aren't ours.
     """
-    names = operation_names(source)
-    return names is not None and all(map(_is_plain, names))
+    if isinstance(source, bytes):
+        names = operation_names(source)
+        return names is not None and all(map(_is_plain, names))
+    if any(word in source for word in _IN_CALLING):
+        return False
+    words = words_before_dots(source)
+    return words is not None and not any(
+        word not in _DIALECTS and _is_dialect(word, context) for word in words
+    )
+
+
+def _is_dialect(name: str, context: ir.Context) -> bool:
+    """Whether MLIR knows a dialect of this name. Operations of others it refuses."""
+    try:
+        context.get_dialect_descriptor(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_plain(operation: str) -> bool:

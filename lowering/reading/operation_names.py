@@ -1,6 +1,9 @@
-"""The names of the operations that a module in bytecode holds, without asking MLIR."""
+"""What operations a module holds, in bytecode or in text, without asking MLIR."""
 
 from __future__ import annotations
+
+import re
+from typing import Final
 
 from lowering.jaxlib_api import BYTECODE_MAGIC
 from lowering.reading.bytecode_tables import (
@@ -13,7 +16,15 @@ from lowering.reading.bytecode_tables import (
     strings_of,
 )
 
-__all__ = ["operation_names"]
+__all__ = ["operation_names", "words_before_dots"]
+
+_LONGEST: Final = 12
+"""Longer than the names of all dialects that StableHLO modules consist of."""
+
+_MOST: Final = 4096
+"""Numbers have dots too: of a text with many there is nothing to be gained."""
+
+_LAST_WORD: Final = r"(?a:\w*$)"
 
 
 def operation_names(data: bytes) -> set[str] | None:
@@ -31,3 +42,22 @@ def operation_names(data: bytes) -> set[str] | None:
         return set(dialects_and_operations(data, *places[DIALECTS], strings)[1])
     except (IndexError, KeyError, UnicodeDecodeError):
         return None
+
+
+def words_before_dots(text: str) -> set[str] | None:
+    """The words that stand before the dots of MLIR text, or the ends of these words.
+
+    The dialect of an operation stands before a dot, whether the name is in quotes or not. The name
+    alone may stand where that is inside an operation of the same dialect, or inside a function if
+    it is one of `func`, or of `builtin`.
+
+    None where that does not help: where quotes hold something escaped, words are long, or there are
+    very many.
+    """
+    if "\\" in text:
+        return None
+    before = {piece[-_LONGEST:] for piece in text.split(".")[:-1]}
+    if len(before) > _MOST:
+        return None
+    words = {found[0] for one in before if (found := re.search(_LAST_WORD, one)) is not None}
+    return None if any(len(word) == _LONGEST for word in words) else words

@@ -30,8 +30,8 @@ _OTHERS: Final = bytes(set(range(256)) - set(b"".join(_PAIRS)))
 
 _BRACKET: Final = r'->|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|([][(){}<>])'
 _MANY_DIMENSIONS: Final = r"<(?:[0-9?]+x){1000}"
-_LONG_LINE: Final = 2000
-"""A line of a thousand dimensions is longer."""
+_LONG_PIECE: Final = r"<[0-9?x]{2000}"
+"""What a thousand dimensions begin with. It is looked for in a third of the time."""
 _LONG_AFFINE: Final = rf"\baffine_(?:map|set)\s*<(?:[^>]|(?<=-)>){{{_MAX_AFFINE}}}"
 _NAMED: Final = r"[#!][A-Za-z_][\w.$-]*"
 
@@ -68,9 +68,8 @@ def too_much(text: str) -> Excess | None:
             f"brackets are nested {deepest} deep, at most {MAX_NESTING} can be read",
             "save it as bytecode, .mlirbc or .stablehlo, where there is no such limit",
         )
-    # The rest is looked for only where it can be: that takes a hundredth of the time of the above.
-    lines = text.split("\n")
-    if max(map(len, lines)) > _LONG_LINE:
+    # The rest is looked for only where it can be: that takes a third of the time of the above.
+    if re.search(_LONG_PIECE, text) is not None:
         many = re.search(_MANY_DIMENSIONS, text)
         if many is not None:
             fix = "give arrays fewer dimensions"
@@ -80,7 +79,7 @@ def too_much(text: str) -> Excess | None:
         if long is not None:
             reason = f"an affine map is longer than {_MAX_AFFINE} characters"
             return _at(text, long.start(), reason, "leave it out; StableHLO has no use for one")
-    return _expansion(lines)
+    return _expansion(text)
 
 
 def risk(text: str) -> Excess | None:
@@ -120,7 +119,8 @@ def _may_be_deep(text: str) -> bool:
     """
     if '"' in text:
         text = re.sub(_STRING, " ", text)
-    brackets = text.encode().replace(b"->", b"").translate(None, _OTHERS)
+    # (By as many blanks: replacing with what is shorter takes twice the time.)
+    brackets = text.encode().replace(b"->", b"  ").translate(None, _OTHERS)
     depth = deepest = taken_out = 0
     for pair in _PAIRS * 3:
         brackets = brackets.replace(pair, b"")
@@ -158,13 +158,20 @@ def _where_deep(text: str) -> int:
     return 0
 
 
-def _expansion(lines: list[str]) -> Excess | None:
+_FEWEST_NAMING: Final = 20
+"""So many lines that name two others at least are needed to say something that is too long."""
+
+
+def _expansion(text: str) -> Excess | None:
     """A name of an attribute or a type that stands for too much, by names of names.
 
     Each of forty lines may name the one before twice: then the last stands for 2**40 of the first.
     """
+    if text.count("#") + text.count("!") < 3 * _FEWEST_NAMING:  # to look at the lines takes longer
+        return None
+    lines = text.split("\n")
     names = [(n, line) for n, line in enumerate(lines) if line.startswith(("#", "!"))]
-    if sum(line.count("#") + line.count("!") > 2 for _, line in names) < 20:
+    if sum(line.count("#") + line.count("!") > 2 for _, line in names) < _FEWEST_NAMING:
         return None
     sizes: dict[str, int] = {}
     for number, line in names:

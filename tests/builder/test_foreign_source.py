@@ -17,7 +17,8 @@ PLACES = [(1, 1), (1, 62), (1, 63), (40, 64), (39, 65), (LAST_LINE, 5000), (1, 2
 @pytest.mark.parametrize("count", [1, 2, len(PLACES)])
 def test_each_instruction_stands_in_its_place(count: int) -> None:
     places = PLACES[-count:]
-    code = code_of_places("f.mlir", places, "main")
+    lines, columns = zip(*places, strict=True)
+    code = code_of_places("f.mlir", lines, columns, "main")
     positions = list(code.co_positions())
     assert [(line, column) for line, _, column, _ in positions] == [(n, c - 1) for n, c in places]
     assert [resolve_position(code, number * WIDTH) for number in range(count)] == places
@@ -25,8 +26,7 @@ def test_each_instruction_stands_in_its_place(count: int) -> None:
 
 
 def test_lines_one_after_another() -> None:
-    places = [(1000 + number, 4) for number in range(MOST_PLACES)]
-    code = code_of_places("f.mlir", places, "main")
+    code = code_of_places("f.mlir", range(1000, 1000 + MOST_PLACES), [4] * MOST_PLACES, "main")
     lines = [line for line, *_ in code.co_positions()]
     assert all(line is not None and after == line + 1 for line, after in pairwise(lines))
     assert len(lines) == MOST_PLACES

@@ -10,6 +10,7 @@ from jaxlib.mlir import ir
 
 import builder as xb
 import lowering
+from lowering.importer import outline
 from lowering.importer.bodies import Body
 from lowering.importer.outline import Outline
 
@@ -62,11 +63,26 @@ def long(constant: int = 0) -> lowering.StablehloModule:
     return lowering.lower(b.build(xb.neg(x)))
 
 
+PLACES = """
+func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = stablehlo.constant dense<[[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 4, 5, 6, 7, 8, 9]]>
+      : tensor<2x9xi64> loc("a.py":1000:2)
+  %1 = stablehlo.constant dense<[1, 2, 3]> : tensor<3xi64> loc("a.py":70000:300)
+  %2 = stablehlo.add %x, %x : tensor<2xf32> loc("a.py":8:1)
+  %3 = stablehlo.add %x, %x : tensor<2xf32> loc("b.py":8:1)
+  %4 = stablehlo.add %x, %x : tensor<2xf32> loc("named"("a.py":9:1))
+  %5 = stablehlo.add %x, %x : tensor<2xf32> loc(unknown)
+  %6 = stablehlo.add %x, %x : tensor<2xf32> loc(callsite("f"("a.py":10:1) at "g"("a.py":11:1)))
+  return %6 : tensor<2xf32> loc("a.py":0:0)
+}
+"""
+
 MODULES = {
     "loops": lambda: lowering.load_bytes(LOOPS),
     "alike": alike,
     "long": long,
     "constant": lambda: long(100_000),
+    "text": lambda: lowering.load_bytes(long(30).text),
 }
 
 
@@ -140,6 +156,120 @@ def test_regions_that_are_alike_are_one() -> None:
     assert len(regions) == 5
     assert all(one is regions[0] for one in regions)
     assert len(outline.holders[0]) == 1
+
+
+def entry_of(text: str) -> Body:
+    """What the last function of a text consists of."""
+    body: Body = Outline(lowering.load_bytes(text).module).body.entries[-1][6][0]
+    return body
+
+
+def sums(*lines: str) -> str:
+    """For each of these lines a sum whose region has it."""
+    applied = [
+        f"""
+  %r{number} = "stablehlo.reduce"(%x, %zero) ({{
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    {line}
+    stablehlo.return %c : tensor<f32>
+  }}) {{dimensions = array<i64: 0>}} : (tensor<4xf32>, tensor<f32>) -> tensor<f32>"""
+        for number, line in enumerate(lines)
+    ]
+    return f"""
+func.func @main(%x: tensor<4xf32>) -> tensor<f32> {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>{"".join(applied)}
+  return %r0 : tensor<f32>
+}}"""
+
+
+ADD = "%c = stablehlo.add %a, %b : tensor<f32>"
+
+
+def test_regions_of_a_text_that_differ_in_their_lines_only_are_one() -> None:
+    # Enough of them for locations of one, of two and of three bytes.
+    main = entry_of("\n" * 5 + sums(*[ADD] * 6000))
+    lines = {entry[6][0].entries[0][1] for entry in main.entries if entry[6]}
+    regions = {entry[6] for entry in main.entries if entry[6]}
+    assert len(regions) == len(lines) <= 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "%c = stablehlo.subtract %a, %b : tensor<f32>",
+        "%c = stablehlo.add %b, %a : tensor<f32>",
+        "%c = stablehlo.add %a, %a : tensor<f32>",
+        "%c = stablehlo.add %a, %b {k.v = 1 : i32} : tensor<f32>",
+        "%d = stablehlo.add %b, %b : tensor<f32>\n" + ADD,
+        '%c = "stablehlo.add"(%a, %zero) : (tensor<f32>, tensor<f32>) -> tensor<f32>',
+    ],
+    ids=["name", "order", "operand", "attribute", "two", "outside"],
+)
+def test_regions_that_differ_in_more_are_not_one(other: str) -> None:
+    main = entry_of(sums(ADD, other, ADD, other))
+    first, second, third, fourth = (entry[6] for entry in main.entries if entry[6])
+    assert first is third
+    assert second is not first
+    assert fourth is not first
+
+
+def every(text: str) -> list[object]:
+    """All that is known of the ops of the computation in a text, and of those that it applies."""
+    computation = lowering.to_computation(lowering.load_bytes(text))
+    return [
+        (one.name, one.to_hlo_text(), [(op.name, op.source, op.sharding) for op in one.ops])
+        for one in (computation, *computation.called_computations())
+    ]
+
+
+@pytest.mark.parametrize("text", [LOOPS, sums(ADD, ADD, ADD), PLACES, alike().text])
+def test_computations_are_those_of_regions_read_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    found = every(text)
+    monkeypatch.setattr(outline, "_without_locations", lambda code: None)
+    monkeypatch.setattr(Outline, "places", lambda self, locations: None)
+    assert every(text) == found
+
+
+def test_places_of_many_are_those_of_each() -> None:
+    found = Outline(lowering.load_bytes(PLACES).module)
+    (main,) = found.body.entries[0][6]
+    first, second, third, other, named, unknown, called, last = (one[1] for one in main.entries)
+    wanted = b"a.py", [1000, 70000, 8, 0], [2, 300, 1, 0]
+    assert found.places([first, second, third, last]) == wanted
+    assert [found.place(one) for one in (second, other)] == [
+        (b"a.py", 70000, 300, None),
+        (b"b.py", 8, 1, None),
+    ]
+    assert found.place(named) == (b"a.py", 9, 1, b"named")
+    assert found.place(unknown) == (b"", 0, 0, None)
+    assert found.place(called) is None
+    for odd in (other, named, unknown, called):
+        assert found.places([first, odd]) is None
+    assert found.places([]) is None
+
+
+@pytest.mark.parametrize("order", ["as they stand", "backwards", "any", "a few"])
+def test_operations_are_found_in_any_order(order: str) -> None:
+    count = 700
+    lines = (f"  %{n + 1} = stablehlo.add %{n}, %{n} : tensor<f32>\n" for n in range(count - 1))
+    module = lowering.load_bytes(
+        f"func.func @main(%0: tensor<f32>) -> tensor<f32> {{\n{''.join(lines)}"
+        f"  return %{count - 1} : tensor<f32>\n}}"
+    ).module
+    (main,) = Outline(module).body.entries[0][6]
+    wanted = list(module.body.operations[0].regions[0].blocks[0].operations)
+    positions = {
+        "as they stand": range(count),
+        "backwards": range(count - 1, -1, -1),
+        "any": np.random.default_rng(0).permutation(count).tolist(),
+        "a few": [600, 3, 650, 3, 699],
+    }[order]
+    for position in positions:
+        found = main.operation(position)
+        assert found == wanted[position].operation
+        assert main.operation(position) is found
 
 
 def test_a_large_constant_is_not_kept() -> None:

@@ -7,7 +7,8 @@ from jaxlib.mlir import ir
 
 import lowering
 from lowering import jaxlib_api
-from lowering.reading.operation_names import operation_names
+from lowering.reading import module_reader
+from lowering.reading.operation_names import operation_names, words_before_dots
 
 TEXT = """
 func.func private @f(%x: tensor<2xf32>) -> tensor<2xf32> {
@@ -84,3 +85,70 @@ def test_what_they_show_is_refused_in_bytecode_too() -> None:
     )
     with pytest.raises(lowering.ModuleFileError, match=r"math\.erf is no operation of StableHLO"):
         lowering.load_bytes(bytecode(other))
+
+
+UNARY = "(tensor<2xf32>) -> tensor<2xf32>"
+
+PLAIN = """
+func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "stablehlo.add"(%x, %x) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %1 = chlo.erf %0 {jax.v = 1.5 : f32} : tensor<2xf32> -> tensor<2xf32>
+  return %1 : tensor<2xf32>
+}
+"""
+
+
+def test_the_words_before_dots_of_a_text() -> None:
+    assert words_before_dots(PLAIN) == {"func", "stablehlo", "chlo", "jax", "1"}
+    dialects = {name.partition(".")[0] for name in walked(bytecode(TEXT))}
+    assert words_before_dots(TEXT) == dialects - {"builtin"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        'loc("a\\n.py":1:1)',
+        "// a_module_of_many_letters.py",
+        "// " + "".join(f"{n}.0, " for n in range(5000)),
+    ],
+    ids=["escaped", "long", "many"],
+)
+def test_of_some_texts_they_are_not_known(more: str) -> None:
+    assert words_before_dots(PLAIN + more) is None
+
+
+def test_a_plain_text_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walk(*_: object) -> None:
+        raise AssertionError("walked")
+
+    monkeypatch.setattr(module_reader, "_check_operations", walk)
+    lowering.load_bytes(PLAIN)
+    with pytest.raises(AssertionError, match="walked"):
+        lowering.load_bytes(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("operation", "refused"),
+    [
+        ("math.erf %x : tensor<2xf32>", r"math\.erf is no operation"),
+        ('"math.erf"(%x) : ' + UNARY, r"math\.erf is no operation"),
+        ('"ma\\74h.erf"(%x) : ' + UNARY, r"math\.erf is no operation"),
+        (f"call @main(%x) : {UNARY}", "no recursion: @main -> @main"),
+        (f'"func.c\\61ll"(%x) {{callee = @main}} : {UNARY}', "no recursion: @main -> @main"),
+        (
+            f"stablehlo.custom_call @target(%x) {{called_computations = [@main]}} : {UNARY}",
+            "no recursion: @main -> @main",
+        ),
+        (
+            f'stablehlo.composite "a.b" %x {{decomposition = @main}} : {UNARY}',
+            "no recursion: @main -> @main",
+        ),
+        ('"vhlo.sine_v1"(%x) : ' + UNARY, r"vhlo\.sine_v1 is no operation"),
+    ],
+    ids=["name", "quoted", "escaped", "call", "escaped call", "custom call", "composite", "vhlo"],
+)
+def test_what_text_shows_is_refused(operation: str, refused: str) -> None:
+    before, _, after = PLAIN.partition('"stablehlo.add"')
+    text = before + operation + "\n" + after.partition("\n")[2]
+    with pytest.raises(lowering.ModuleFileError, match=refused):
+        lowering.load_bytes(text)

@@ -1,13 +1,14 @@
-"""Reading XLA's short texts, of shapes and layouts, token by token."""
+"""Reading XLA's short texts, of shapes, layouts and shardings, token by token or sign by sign."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from builder.errors import ShapeTextError, shown
 
-__all__ = ["TextReader"]
+__all__ = ["TextReader", "outside_quotes"]
 
 _TOKENS: Final = re.compile(
     r"(?:\s|/\*.*?\*/)*+(?:([A-Za-z_][A-Za-z0-9_]*)|(<=)|(\d+)|(\S))", re.DOTALL
@@ -93,3 +94,27 @@ class TextReader:
             values.append(self.number(what))
         self.advance()
         return values
+
+
+def outside_quotes(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
+    """The positions and signs of a text, from `start` on, that stand in no quotes.
+
+    A quote that is not closed reaches to the end. The quotes themselves are left out.
+
+    Example:
+        >>> list(outside_quotes('{"a,b"}'))
+        [(0, '{'), (6, '}')]
+    """
+    quote = ""
+    escaped = False
+    for position in range(start, len(text)):
+        sign = text[position]
+        if escaped:
+            escaped = False
+        elif quote:
+            escaped = sign == "\\"
+            quote = "" if sign == quote else quote
+        elif sign in "\"'":
+            quote = sign
+        else:
+            yield position, sign

@@ -27,8 +27,7 @@ from builder.frozen import frozen
 from builder.shape import ArrayShape, Shape, TokenShape, TupleShape
 from lowering.errors import ExecutionError
 from lowering.flattening import unflatten
-from lowering.pjrt import host_array
-from lowering.running.arguments import describe
+from lowering.host_arrays import describe, host_array
 
 __all__ = [
     "PYTHON_CALL",

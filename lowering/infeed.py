@@ -31,7 +31,8 @@ from builder.shape import (
 )
 from lowering.errors import ArgumentError, DeviceError, ExecutionError
 from lowering.flattening import unflatten
-from lowering.pjrt import DeviceLike, device as find_device, read_array
+from lowering.host_arrays import read_array
+from lowering.pjrt import DeviceLike, device as find_device
 
 __all__ = [
     "clear_transfers",

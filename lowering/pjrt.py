@@ -16,7 +16,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 from builder.errors import OperandError, shown
 from builder.shape import ArrayShape
 from lowering import jaxlib_api
-from lowering.errors import ArgumentError, DeviceError
+from lowering.errors import DeviceError
 from lowering.failures import is_out_of_memory, no_room
 from lowering.platforms import missing_platform
 
@@ -302,47 +302,3 @@ class Target:
 def in_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array, or a copy of it that lies in one piece in the order of its indices."""
     return array if array.flags.c_contiguous else np.array(array, order="C", copy=True)
-
-
-def host_array(value: Any) -> np.ndarray[Any, Any] | None:
-    """The elements of NumPy arrays and scalars and of dlpack objects as a NumPy array.
-
-    The array may share the memory of `value`. None when `value` is nothing of the kind, or can't
-    be read from the host.
-    """
-    if isinstance(value, np.generic):
-        return np.asarray(value)
-    if isinstance(value, np.ndarray):
-        if isinstance(value, np.ma.MaskedArray):
-            return None
-        plain = np.asarray(value)
-        if not plain.dtype.isnative:
-            plain = plain.astype(plain.dtype.newbyteorder("="))
-        return plain
-    if not hasattr(value, "__dlpack__"):
-        return None
-    try:
-        return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError):
-        pass  # a type that NumPy lacks (bfloat16), or memory of a device
-    try:
-        # Without x64, jax would make 64-bit elements into 32-bit ones.
-        with jax.enable_x64(True):
-            return np.asarray(jax.dlpack.from_dlpack(value))
-    except Exception:  # whatever the exporter raises
-        return None
-
-
-def read_array(op: str, value: Any) -> np.ndarray[Any, Any] | None:
-    """As `host_array`, and of a jax.Array, which must be there and in reach."""
-    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
-        return host_array(value)
-    if value.is_deleted():
-        raise ArgumentError(
-            f"{op}: expected an array, got a jax.Array that has been deleted", op=op
-        )
-    if not value.is_fully_addressable:
-        raise ArgumentError(
-            f"{op}: expected an array of this process, got a jax.Array on devices of others", op=op
-        )
-    return np.asarray(value)

@@ -15,7 +15,8 @@ from lowering import jaxlib_api
 from lowering.entry_layouts import layout_from, put_in_layout
 from lowering.errors import ArgumentError
 from lowering.failures import is_out_of_memory, no_room
-from lowering.pjrt import DeviceLike, Target, device, host_array, sharding_of
+from lowering.host_arrays import host_array
+from lowering.pjrt import DeviceLike, Target, device, sharding_of
 
 __all__ = ["device_put"]
 

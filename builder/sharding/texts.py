@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from builder.text_reader import outside_quotes
+
 __all__ = ["is_shardy", "joined", "leaf_texts", "per_value"]
 
 _SHARDY: Final = "#sdy."
@@ -78,22 +80,14 @@ def per_value(text: str) -> str:
 def _split(text: str) -> list[str]:
     """The parts between the commas that stand in no brackets and no quotes."""
     found: list[str] = []
-    depth = begin = position = 0
-    quote = ""
-    while position < len(text):
-        character = text[position]
-        if quote:
-            position += character == "\\"
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        elif character in _OPENING and text[position : position + 2] != "<=":
+    depth = begin = 0
+    for position, sign in outside_quotes(text):
+        if sign in _OPENING and not text.startswith("<=", position):
             depth += 1
-        elif character in _CLOSING:
+        elif sign in _CLOSING:
             depth -= 1
-        elif character == "," and depth == 0:
+        elif sign == "," and depth == 0:
             found.append(text[begin:position].strip())
             begin = position + 1
-        position += 1
     last = text[begin:].strip()
     return [*found, last] if last else found

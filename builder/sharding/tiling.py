@@ -15,7 +15,7 @@ from typing import Final
 from builder.errors import OperandError, ShapeInferenceError, shown
 from builder.frozen import frozen
 from builder.shape import UNBOUNDED, ArrayShape, ShapeLike, intern_array, shape_argument
-from builder.text_reader import TextReader
+from builder.text_reader import TextReader, outside_quotes
 
 __all__ = [
     "Tiling",
@@ -195,20 +195,10 @@ def _without_metadata(text: str) -> str:
 def _closed(text: str, start: int) -> int:
     """The position behind the "}" that closes the "{" at `start`, or the end of the text."""
     depth = 0
-    quote = ""
-    position = start
-    while position < len(text):
-        character = text[position]
-        if quote:
-            position += character == "\\"
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        else:
-            depth += (character == "{") - (character == "}")
-            if depth == 0:
-                return position + 1
-        position += 1
+    for position, sign in outside_quotes(text, start):
+        depth += (sign == "{") - (sign == "}")
+        if depth == 0:
+            return position + 1
     return len(text)
 
 

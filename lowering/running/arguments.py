@@ -32,11 +32,12 @@ from lowering import jaxlib_api
 from lowering.entry_layouts import is_same, layout_from, put_in_layout
 from lowering.errors import ArgumentError
 from lowering.flattening import leaf_paths
-from lowering.pjrt import Target, host_array
+from lowering.host_arrays import describe, host_array
+from lowering.pjrt import Target
 from lowering.running import bounded
 from lowering.running.program import ProgramInfo
 
-__all__ = ["DELETED", "DELETED_FIX", "Arguments", "Leaf", "describe", "passed_shape", "target_of"]
+__all__ = ["DELETED", "DELETED_FIX", "Arguments", "Leaf", "passed_shape", "target_of"]
 
 _JaxArray: Final = jaxlib_api.array_type
 _layout_of: Final = jaxlib_api.layout_of
@@ -427,27 +428,6 @@ class Arguments:
 
 DELETED: Final = "a jax.Array that has been deleted"
 DELETED_FIX: Final = "give one that was neither donated to another program nor deleted, or a copy"
-
-
-def describe(value: Any) -> str:
-    """A value given, shortly: the shape of an array, the type of anything else."""
-    if isinstance(value, np.ma.MaskedArray):
-        return "a masked array"
-    if hasattr(value, "dtype") and isinstance(getattr(value, "shape", None), tuple):
-        sizes = ",".join(str(s) for s in value.shape)
-        try:
-            found = f"{pt.from_dtype(value.dtype)}[{sizes}]"
-        except ValueError:
-            return f"an array {value.dtype}[{sizes}]"
-        # What has sizes need not have elements: a jax.ShapeDtypeStruct has none.
-        has_elements = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
-        return found if has_elements else f"a {type(value).__name__} of {found}"
-    if value is None:
-        return "None"
-    if isinstance(value, XlaOp):
-        return f"the XlaOp {value}"
-    kind = type(value).__name__
-    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
 
 
 def _conversion(array: Any, target: Target) -> str:

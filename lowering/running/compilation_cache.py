@@ -39,6 +39,7 @@ from lowering import jaxlib_api
 from lowering.errors import ModuleFileError
 from lowering.module import path_text, write_whole
 from lowering.running.executable_file import packed, unpacked
+from lowering.running.interrupts import answered_afterwards
 
 __all__ = ["compile_or_read", "use_compilation_cache"]
 
@@ -264,11 +265,13 @@ def compile_or_read(
     cache = _cache()
     has_dumps = has_dumps or "xla_dump_" in os.environ.get("XLA_FLAGS", "")
     if cache is None or callbacks or has_dumps or not _is_kept(devices):
-        return jaxlib_api.compile_and_load(devices, code, options=options, callbacks=callbacks)
+        with answered_afterwards():
+            return jaxlib_api.compile_and_load(devices, code, options=options, callbacks=callbacks)
     key = _key(devices, code, options)
     loaded = cache.read(key, devices, options)
     if loaded is None:
-        loaded = jaxlib_api.compile_and_load(devices, code, options=options)
+        with answered_afterwards():
+            loaded = jaxlib_api.compile_and_load(devices, code, options=options)
         cache.write(key, devices, loaded)
     return loaded
 

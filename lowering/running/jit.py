@@ -25,11 +25,11 @@ from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 from lowering import jaxlib_api
 from lowering.errors import ArgumentError
+from lowering.host_arrays import describe
 from lowering.lowering import lower
 from lowering.module import StablehloModule
 from lowering.pjrt import DeviceLike, device as find_device
 from lowering.placing import device_put
-from lowering.running.arguments import describe
 from lowering.running.compiling import compile
 from lowering.running.donating import Parameters
 from lowering.running.executable import Executable

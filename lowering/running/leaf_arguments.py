@@ -12,8 +12,7 @@ from builder import primitive_type as pt
 from builder.errors import shown
 from builder.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array
 from lowering import jaxlib_api
-from lowering.pjrt import host_array
-from lowering.running.arguments import describe
+from lowering.host_arrays import describe, host_array
 
 __all__ = ["complaint", "descriptions", "given_shape", "shape_of"]
 

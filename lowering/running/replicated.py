@@ -18,10 +18,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 from builder.shape import ArrayShape, TupleShape, leaves
 from lowering import jaxlib_api
 from lowering.errors import ExecutionError
+from lowering.host_arrays import describe, host_array
 from lowering.host_calls import raise_failure, shared_failure
 from lowering.legalize.agreement import Disagreement
-from lowering.pjrt import host_array, is_local, sharding_of
-from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, Leaf, describe, target_of
+from lowering.pjrt import is_local, sharding_of
+from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, Leaf, target_of
 from lowering.running.failing import must_wait, raise_in_words
 from lowering.running.launching import LAUNCH
 from lowering.running.program import CompiledProgram, ProgramInfo

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import run_python
+from scripts import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "builder"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -84,13 +84,7 @@ def test_importing_builder_imports_nothing_heavy() -> None:
         "import builder.inspection.table, builder.inspection.stats, builder.inspection.diff\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python("-c", program)
     loaded = set(done.stdout.split())
     assert {"builder", "numpy"} <= loaded
     assert not loaded & {"jax", "jaxlib", "scipy", "lowering", "hypothesis", "pytest", "rich"}
@@ -119,9 +113,7 @@ def test_types_of_ml_dtypes_are_there_at_first_use(use: str) -> None:
         "assert 'ml_dtypes' in sys.modules\n"
         "assert all(t.dtype is not None for t in xb.primitive_type.ALL)"
     )
-    subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], cwd=ROOT, check=True, capture_output=True
-    )
+    run_python("-c", program)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=map(module_name, MODULES))

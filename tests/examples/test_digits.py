@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from processes import run_python
 from scripts import ROOT, load_script
 
 import builder as xb
@@ -27,16 +26,7 @@ def digits() -> ModuleType:
 
 
 def test_it_learns_and_leaves_its_programs_behind(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(DIGITS), "--epochs", "30", "--output", "out"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_python(str(DIGITS), "--epochs", "30", "--output", "out", cwd=tmp_path)
     # No progress bar where stderr is no terminal.
     assert done.stderr == ""
     accuracy = re.search(r"^test accuracy: ([\d.]+)% of 357", done.stdout, re.MULTILINE)

@@ -139,9 +139,10 @@ def interrupted(work: Callable[[], Any], after: float) -> float:
 
     def interrupt(*_: Any) -> None:
         raised.append(time.monotonic())
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     before = signal.signal(signal.SIGALRM, interrupt)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, after)
     try:
@@ -152,6 +153,7 @@ def interrupted(work: Callable[[], Any], after: float) -> float:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGINT, handler)
     raise AssertionError("the interrupt was swallowed")
 
 

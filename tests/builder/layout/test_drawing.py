@@ -6,8 +6,6 @@ import itertools
 import pickle
 import random
 import re
-import subprocess
-import sys
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
-from scripts import ROOT
+from processes import run_python
 
 import builder as xb
 from builder import layout
@@ -511,7 +509,7 @@ def test_importing_builder_draws_nothing() -> None:
         "assert shape._repr_svg_().startswith('<svg')\n"
         "assert 'builder.layout.drawing' in sys.modules"
     )
-    subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=ROOT, check=True)
+    run_python("-c", program)
 
 
 def test_pictures_are_saved(tmp_path: Path) -> None:

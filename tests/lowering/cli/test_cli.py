@@ -17,14 +17,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from processes import run_python
+from scripts import ROOT
 
 import builder as xb
 import lowering
 from lowering import jaxlib_api
 from lowering.cli import main
 from lowering.cli.command import ended_by_interrupt, subcommand
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def call(*words: str | Path, status: int = 0, stdin: bytes | None = None) -> Result:
@@ -561,14 +561,8 @@ def test_help_loads_neither_jax_nor_numpy():
         "    loaded = {name.partition('.')[0] for name in sys.modules}\n"
         "    assert not loaded & {'jax', 'jaxlib', 'numpy', 'ml_dtypes', 'rich'}, loaded\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run_python("-c", program)
+    assert done.stderr == ""
     assert done.stdout.startswith("Usage: xlabuilder inspect")
 
 

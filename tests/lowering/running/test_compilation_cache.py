@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
 import warnings
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import run_python
 
 import builder as xb
 import lowering
@@ -272,13 +271,5 @@ print(np.asarray(lowering.compile(b.build(x + 1.0), "cpu")(np.zeros((2, 3), np.f
 
 def test_another_process_finds_it_by_the_environment(folder: Path) -> None:
     lowering.compile(adding(), "cpu")
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[3],
-        env={**os.environ, compilation_cache.VARIABLE: str(folder)},
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, "6.0\n"), done.stderr
+    done = run_python("-c", CHILD, env={compilation_cache.VARIABLE: str(folder)})
+    assert done.stdout == "6.0\n"

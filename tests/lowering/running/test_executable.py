@@ -1,16 +1,13 @@
 """Compiled computations: what they take and give, and every argument that they refuse."""
 
 import gc
-import os
-import pathlib
-import subprocess
-import sys
 import weakref
 
 import jax
 import numpy as np
 import pytest
 from jax.experimental.layout import Format, Layout
+from processes import run_python
 
 import builder as xb
 import lowering
@@ -464,18 +461,8 @@ with jax.default_device(jax.devices()[2]):
 
 
 def test_several_devices():
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SEVERAL_DEVICES],
-        cwd=pathlib.Path(lowering.__file__).parents[1],
-        env={
-            **os.environ,
-            "JAX_PLATFORMS": "cpu",
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=3",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    devices = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=3"}
+    done = run_python("-c", SEVERAL_DEVICES, env=devices)
     start = "double: argument 0 (x) must be on cpu:1, got one on "
     fix = "fix: jax.device_put(array, device), where device is the executable's"
     assert done.stderr == ""

@@ -9,14 +9,13 @@ import json
 import os
 import signal
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from processes import run_python
 
 import builder as xb
 import lowering
@@ -339,15 +338,7 @@ def test_another_process_loads_it_and_is_killed_while_it_saves(tmp_path: Path) -
     path = tmp_path / "twice"
     lowering.compile(twice, "cpu").save(path)
     before = path.read_bytes()
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(path), str(calling)],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[3],
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    done = run_python("-c", CHILD, str(path), str(calling), status=-signal.SIGKILL)
     numbers, error = done.stdout.splitlines()
     assert json.loads(numbers) == (X + X).tolist()
     assert error.startswith(

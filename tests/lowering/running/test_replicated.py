@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from processes import run_python
 from support import assert_identical, run_replicated
 
 import builder as xb
 import lowering
 from lowering import ArgumentError, CompileError, DeviceError, ExecutionError
 
-ROOT = Path(__file__).resolve().parents[3]
 N = 8
 
 
@@ -636,15 +633,7 @@ print(np.asarray(run(np.ones((2, 1), np.float32), True)[1]))
 
 def test_a_process_that_disagreed_ends() -> None:
     """No thread is left that waits."""
-    done = subprocess.run(
-        [sys.executable, "-c", HANGING],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_python("-c", HANGING, timeout=50)
     assert done.stdout.split() == ["if", "if", "if", "[2.]"]
 
 
@@ -662,17 +651,8 @@ print(lowering.compile(computation, "cpu")(np.ones(1, np.float32)))
 """
 
 
-def test_a_process_with_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XLA_FLAGS")
-    done = subprocess.run(
-        [sys.executable, "-c", FEW],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+def test_a_process_with_one_device() -> None:
+    done = run_python("-c", FEW, env={"XLA_FLAGS": None})
     first, *_, last = done.stdout.splitlines()
     assert first == ("compile: num_replicas=2 and num_partitions=1 need 2 devices, cpu has 1")
     assert last == "[1.]"

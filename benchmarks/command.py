@@ -76,15 +76,30 @@ class _Pace:
         return max((s for s in graph.sizes if s <= graph.default // 5), default=graph.sizes[0])
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; the exit status."""
+def _nothing() -> None:
+    pass
+
+
+def main(
+    arguments: Sequence[str] | None = None, *, before_graphs: Callable[[], object] = _nothing
+) -> int:
+    """Runs the command line.
+
+    Args:
+        arguments: the words; if there are none, those that the program was called with.
+        before_graphs: called before graphs are measured. What it changes about the process stays:
+            what isn't to be measured so is measured before.
+
+    Returns:
+        The exit status.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if words[:1] == ["check"]:
-            return _check(words[1:])
+            return _check(words[1:], before_graphs)
         if words[:1] == ["report"]:
             return _report(words[1:])
-        return _measure(words)
+        return _measure(words, before_graphs)
     except FiguresError as error:
         print(f"python -m benchmarks: {error}", file=sys.stderr)
         return 2
@@ -109,7 +124,7 @@ def _need_known(parser: argparse.ArgumentParser, names: Sequence[str], known: li
             parser.error(f"there is no benchmark {name!r}; there are {', '.join(known)}")
 
 
-def _measure(words: Sequence[str]) -> int:
+def _measure(words: Sequence[str], before_graphs: Callable[[], object]) -> int:
     parser = _Parser(
         prog="python -m benchmarks",
         description=_DESCRIPTION,
@@ -148,7 +163,7 @@ def _measure(words: Sequence[str]) -> int:
                 peer = stack.enter_context(PeerProcess(options.peer_python))
             except ContenderError as error:
                 parser.error(f"--peer-python: {error}")
-        figures = _run(options, peer)
+        figures = _run(options, peer, before_graphs)
     _print(figures)
     if options.json is not None:
         write_figures(figures, options.json)
@@ -159,7 +174,9 @@ def _measure(words: Sequence[str]) -> int:
     return 0
 
 
-def _run(options: argparse.Namespace, peer: PeerProcess | None) -> dict[str, Any]:
+def _run(
+    options: argparse.Namespace, peer: PeerProcess | None, before_graphs: Callable[[], object]
+) -> dict[str, Any]:
     """Measures all that was asked for."""
     names = set(options.names)
     if "all" in names:
@@ -181,6 +198,15 @@ def _run(options: argparse.Namespace, peer: PeerProcess | None) -> dict[str, Any
             count = options.rounds or pace.import_rounds
             figures["imports"] = measure_imports(count, tell, modules=options.modules)
             done()
+        if "packing" in names:
+            from benchmarks.packing import ELEMENTS, measure_packing
+
+            elements = options.size or (ELEMENTS // 10 if options.quick else ELEMENTS)
+            figures["packing"] = measure_packing(
+                elements, rounds=rounds, seconds=pace.packing_seconds, tell=tell
+            )
+            done()
+        before_graphs()
         for name in graphs:
             size = options.size or pace.size(GRAPHS[name])
             entry = measure_graph(GRAPHS[name], size, effort, peer, tell)
@@ -198,14 +224,6 @@ def _run(options: argparse.Namespace, peer: PeerProcess | None) -> dict[str, Any
                 pairs = [(name, options.size) for name, _ in pairs]
             figures["end_to_end"] = measure_end_to_end(
                 pairs, rounds=rounds, seconds=pace.compile_seconds, tell=tell
-            )
-            done()
-        if "packing" in names:
-            from benchmarks.packing import ELEMENTS, measure_packing
-
-            elements = options.size or (ELEMENTS // 10 if options.quick else ELEMENTS)
-            figures["packing"] = measure_packing(
-                elements, rounds=rounds, seconds=pace.packing_seconds, tell=tell
             )
             done()
         if "dispatch" in names:
@@ -270,7 +288,7 @@ def _print(figures: dict[str, Any]) -> None:
         show(table, console)
 
 
-def _check(words: Sequence[str]) -> int:
+def _check(words: Sequence[str], before_graphs: Callable[[], object]) -> int:
     parser = _Parser(
         prog="python -m benchmarks check",
         description="Compares ratios with those of benchmarks/ratios.json; fails on a loss.",
@@ -288,6 +306,7 @@ def _check(words: Sequence[str]) -> int:
     _need_known(parser, options.names, list(GRAPHS))
     from benchmarks.guard import RATIOS_FILE, check
 
+    before_graphs()
     with _progress(0) as (tell, _):
         return check(
             options.file or RATIOS_FILE,

@@ -148,7 +148,9 @@ def contenders(
         large: whether only the steps are run that are measured up to a million ops.
     """
     computation = ours.record(graph, size)
+    # Twice, so that there is memory for a second module: nobody's turn has to wait for it.
     module = lowering.lower(computation)
+    lowering.lower(computation)
     alone = _Alone(computation, module, large=large)
     consists = counts(computation) | {"operations": alone.floor.count}
     found: dict[str, Round] = {

@@ -30,6 +30,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,8 +89,11 @@ def need_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FiguresError(f"{folder} can't be made: {error.strerror}") from None
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise FiguresError(f"{folder} can't be written to")
+    try:
+        with tempfile.TemporaryFile(dir=folder):  # a system of files may refuse whatever its rights
+            pass
+    except OSError as error:
+        raise FiguresError(f"{folder} can't be written to: {error.strerror}") from None
 
 
 def replace(path: Path, text: str) -> None:

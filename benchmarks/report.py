@@ -64,6 +64,11 @@ _METHOD: Final = """\
   alike xlabuilder records one{shared}.
   Memory is of an op recorded. What the others call an operation differs little.
 - The garbage collector is on, as a user has it; before each measurement it has collected.
+- Where graphs are built, memory that was freed stays with the process (by `mallopt`, where the C
+  library is glibc), that of the C++ XlaBuilder too, so that nobody's turn has to wait for pages
+  that the system gives it: 100 MB of constants are 25,000 pages, which can take longer than all
+  else. The first module of a process waits for them once, whoever makes it. Arrays are packed as a
+  user does it, with memory that the system gives and takes.
 - A process has caches that it fills as it works: of shapes and signatures here, of primitives
   there. They are not emptied, on neither side: clearing jax's would make it slower than its users
   see it. A function that it has traced before jax would find again, so in each round it gets a

@@ -104,7 +104,10 @@ def append(
     op.notes = notes if notes is None else notes_around(builder, opcode, shape, notes)
     ops = builder.ops
     op.id = len(ops)
-    frame: FrameType | None = _getframe(depth)
+    try:
+        frame: FrameType | None = _getframe(depth)
+    except ValueError:
+        frame = None  # as in `record`
     while frame is not None:
         code = frame.f_code
         if not INSIDE[code.co_filename]:

@@ -446,7 +446,8 @@ class Emitter:
         if alike.may_count and array.item(0) == 0 and counts_from_negative_zero(array):
             return b""
         size = array.nbytes
-        if size >= _LARGE_BYTES and self._large is not None and not repeats_one(array):
+        repeats = 0 in array.strides and repeats_one(array)
+        if size >= _LARGE_BYTES and self._large is not None and not repeats:
             # In bytecode the elements would be copied once more, which takes as long as MLIR's
             # own copy.
             self._large.append((self._operation_count, array, shape))
@@ -455,7 +456,7 @@ class Emitter:
         is_shared = type(attributes) is not dict
         said = self._translated.get(id(attributes)) if is_shared else None
         if said is None:
-            if 0 < size < SMALL_BYTES and (0 not in array.strides or not repeats_one(array)):
+            if 0 < size < SMALL_BYTES and not repeats:
                 said = self.writer.value_of_elements(alike.before_elements, array)
             else:
                 said = self.writer.value(dense_elements(array, shape))

@@ -7,15 +7,13 @@ import importlib
 import inspect
 import pkgutil
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from processes import run_python
+from scripts import ROOT
 
 import builder as xb
 
-ROOT = Path(__file__).resolve().parents[1]
 FLAGS = doctest.ELLIPSIS
 
 
@@ -62,14 +60,7 @@ print(tries)
 
 
 def test_the_examples_of_builder_need_no_jax() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, *module_names("builder")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_python("-c", PROGRAM, *module_names("builder"))
     # Each operation has at least two lines: the import and what it shows.
     assert int(done.stdout) > 2 * len(xb.OPERATIONS)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import jaxlib
-from scripts import ROOT, load_script
+from processes import run_python
+from scripts import load_script
 
 import builder as xb
 
@@ -39,14 +38,7 @@ def test_what_is_noted_of_the_cpu_is_so() -> None:
     # How fast the machine code is makes no difference to whether there is any: see the fixture
     # little_optimized.
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
-    done = subprocess.run(
-        [sys.executable, "tools/write_platforms.py", "--measure", "cpu"],
-        cwd=ROOT,
-        env=os.environ | {"XLA_FLAGS": flags},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python("tools/write_platforms.py", "--measure", "cpu", env={"XLA_FLAGS": flags})
     (answers,) = json.loads(done.stdout)["cpu"].values()
     noted = tool.record()["cpu"]
     # Of a version that was not measured, what the newest one does.

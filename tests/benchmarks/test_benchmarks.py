@@ -7,6 +7,7 @@ import copy
 import gc
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -326,6 +327,60 @@ def test_the_module_runs_as_a_program() -> None:
         "--peer-python",
     ):
         assert name in done.stdout
+
+
+FILLING = """\
+import resource, sys
+from benchmarks.timing import keep_freed_memory
+def pages(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+kept = sys.argv[1] == "kept" and keep_freed_memory()
+found = [pages()]
+for _ in range(2):
+    b"x" * (int(sys.argv[2]) << 20)
+    found.append(pages())
+print(kept, found[1] - found[0], found[2] - found[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["chain", "packing", "--size", "40"], ["packing", "memory", "graph"]),
+        (["packing", "--size", "40"], ["packing", "memory"]),
+        (["check", "chain"], ["memory", "check"]),
+    ],
+)
+def test_arrays_are_packed_before_memory_is_kept(
+    words: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy to a new array waits for its pages, as it does for a user."""
+    order: list[str] = []
+
+    def measured(name: str) -> Callable[..., Any]:
+        return lambda *_, **__: order.append(name) or {}
+
+    monkeypatch.setattr("benchmarks.packing.measure_packing", measured("packing"))
+    monkeypatch.setattr("benchmarks.measuring.measure_graph", measured("graph"))
+    monkeypatch.setattr("benchmarks.guard.check", measured("check"))
+    monkeypatch.setattr("benchmarks.command._print", lambda figures: None)
+    main(words, before_graphs=lambda: order.append("memory"))
+    assert order == expected
+
+
+def test_memory_that_was_freed_is_kept() -> None:
+    """As the system counts the pages that it gives: who fills memory again waits for none."""
+
+    def filled(*arguments: str) -> list[str]:
+        command = [sys.executable, "-c", FILLING, *arguments]
+        return subprocess.check_output(command, cwd=ROOT, text=True).split()
+
+    is_glibc = platform.libc_ver()[0] == "glibc"
+    kept, first, again = filled("kept", "64")
+    assert kept == str(is_glibc)
+    if is_glibc:
+        assert int(again) < int(first) / 10
+        _, first, again = filled("not", "64")
+        assert int(again) > int(first) / 2
 
 
 def test_the_page_is_made_of_its_figures() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
+import mmap
+import threading
 import tracemalloc
 from collections.abc import Callable
 from fractions import Fraction
@@ -95,6 +98,66 @@ class TestMemory:
         assert value_of(xb.XlaBuilder().constant(array)) is array
         buffer = np.frombuffer(b"\0" * 8, np.float32)
         assert np.shares_memory(value_of(xb.XlaBuilder().constant(buffer)), buffer)
+
+    def test_memory_that_others_can_write_to_is_copied(self) -> None:
+        """Read-only arrays, over what is not, or may not be."""
+        content = np.arange(16, dtype=np.uint8)
+        memory = bytearray(content)
+        mapped = mmap.mmap(-1, 16)
+        mapped[:] = bytes(content)
+        behind = content.copy()
+        between = behind[2:14]
+        between.flags.writeable = False
+        views = [
+            np.frombuffer(memory, np.uint8),
+            np.frombuffer(memoryview(memory).toreadonly(), np.uint8),
+            np.frombuffer(mapped, np.uint8),
+            between[1:].reshape(-1)[:4],
+        ]
+        expected = [array.tolist() for array in views]
+        for array in views:
+            array.flags.writeable = False
+        b = xb.XlaBuilder()
+        held = [value_of(b.constant(array)) for array in views]
+        memory[:] = bytes(16)
+        mapped[:] = bytes(16)
+        behind[:] = 0
+        assert [array.tolist() for array in held] == expected
+        assert not any(array.any() for array in views)
+
+    @pytest.mark.parametrize("is_writable", [True, False])
+    @pytest.mark.parametrize(
+        "view",
+        [
+            lambda a: np.broadcast_to(a[:1, :1], (2, 3)),
+            lambda a: np.broadcast_to(a[0], (2, 3)),
+            lambda a: np.broadcast_to(a[:, ::-1][:, :1], (4, 5)),
+            lambda a: np.lib.stride_tricks.as_strided(a, (1, 3), (0, 4)),
+            lambda a: np.lib.stride_tricks.as_strided(a, (1, 3, 1), (1000, -4, 7))[:, :1],
+            lambda a: a[0, 0, None][0:1],
+            lambda a: a[1, 2, ...],
+            lambda a: a[:0],
+            lambda a: np.broadcast_to(a[:1, :0], (7, 0)),
+            lambda a: a.view(np.recarray),
+            lambda a: np.asarray(a.view(np.recarray))[1:],
+            lambda a: a.astype(np.dtype("i4", metadata={"unit": "m"})),
+            lambda a: a.astype(a.dtype.newbyteorder()),
+            lambda a: np.frombuffer(b"\0" + a.tobytes(), np.uint8)[1:].view(np.int32),
+        ],
+    )
+    def test_odd_arrays(self, view: Callable[[Any], Any], is_writable: bool) -> None:
+        """Sizes of 1 with any stride, strides of 0, none at all, of other classes, unaligned."""
+        array = view(np.arange(12, dtype=np.int32).reshape(4, 3))
+        if not is_writable:
+            array.flags.writeable = False
+        for element_type in (None, xb.s32):
+            op = xb.XlaBuilder().constant(array, element_type)
+            held = value_of(op)
+            assert op.shape is xb.s32[array.shape]
+            assert type(held) is np.ndarray
+            assert not held.flags.writeable
+            assert held.dtype == np.dtype("=i4")
+            np.testing.assert_array_equal(held, array)
 
     @pytest.mark.parametrize(("writable", "copies"), [(True, 1), (False, 0)])
     def test_64_megabytes_are_copied_once_or_not_at_all(self, writable: bool, copies: int) -> None:
@@ -360,6 +423,24 @@ class TestWhatNumPyUnderstands:
                 return np.arange(3, dtype=np.int16)
 
         assert xb.XlaBuilder().constant(Holder()).shape is xb.s16[3]
+
+
+def test_a_constant_that_c_records_has_no_line() -> None:
+    """A thread's first function has no Python code above it."""
+    done = threading.Event()
+
+    class Value:
+        def __array__(self, *_: Any, **__: Any) -> np.ndarray[Any, Any]:
+            return np.arange(3)
+
+        def __del__(self) -> None:
+            done.set()
+
+    b = xb.XlaBuilder()
+    _thread.start_new_thread(b.constant, (Value(),))
+    assert done.wait(30)
+    assert [op.source for op in b.ops] == [None]
+    assert value_of(b.ops[0]).tolist() == [0, 1, 2]
 
 
 def test_equal_numbers_share_their_attributes() -> None:

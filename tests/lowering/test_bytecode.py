@@ -254,6 +254,39 @@ def test_large_constants_wherever_they_stand() -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_constants_that_one_line_records() -> None:
+    """They begin alike, and each has its own elements; in the main block and inside of a region."""
+    arrays = []
+    for size in (6, 300, 3000):  # small, without a copy, and those that MLIR is given later
+        counted = np.arange(size, dtype=np.float32)
+        from_negative_zero = counted.copy()
+        from_negative_zero[0] = -0.0
+        fixed = counted + 1
+        fixed.flags.writeable = False
+        repeated = np.broadcast_to(np.float32(size), size)
+        arrays += [counted, from_negative_zero, counted[::-1], fixed, repeated, fixed, fixed[:]]
+        arrays += [np.zeros(size, np.float32), -np.zeros(size, np.float32)]
+    arrays += [np.zeros(0, np.float32), np.broadcast_to(np.float32(2), 0)]
+    numbers = [(0.0, xb.f32), (-0.0, xb.f32), (1, xb.f32), (1, xb.s32), (True, xb.pred)] * 2
+
+    def recorded(b: xb.XlaBuilder) -> xb.XlaOp:
+        found = [b.constant(array) for array in arrays]
+        return xb.tuple(*found, *[b.constant(*number) for number in numbers])
+
+    b = xb.XlaBuilder("constants")
+    pred = b.parameter(xb.pred[()], "pred")
+    inside = xb.conditional(
+        pred, pred, lambda x: recorded(x.builder), pred, lambda x: recorded(x.builder)
+    )
+    got = lowering.compile(b.build(xb.tuple(recorded(b), inside)), "cpu")(np.True_)
+    expected = [*arrays, *[np.array(value, t.dtype) for value, t in numbers]]
+    for found in got:
+        for one, array in zip(found, expected, strict=True):
+            assert one.dtype == array.dtype
+            assert one.shape == array.shape
+            assert np.asarray(one).tobytes() == array.tobytes()
+
+
 @pytest.mark.parametrize("element_type", xb.primitive_type.ALL, ids=str)
 def test_large_constants_of_every_type(element_type: xb.PrimitiveType) -> None:
     """Against the attribute that MLIR's own bindings make of the array."""

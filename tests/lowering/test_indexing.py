@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from processes import run_python
 from support import assert_same_bits, run
 
 import builder as xb
@@ -771,13 +770,7 @@ for text in json.load(sys.stdin):
 
 def are_taken(texts: list[str]) -> list[bool]:
     """Whether XLA's parser takes each text; asked in another process, which may die of one."""
-    done = subprocess.run(
-        [sys.executable, "-c", PARSED, str(jaxlib_api.__file__)],
-        input=json.dumps(texts),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python("-c", PARSED, str(jaxlib_api.__file__), given=json.dumps(texts))
     answers = done.stdout.split()
     assert len(answers) == len(texts)
     return [a == "taken" for a in answers]

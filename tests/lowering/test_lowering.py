@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from jaxlib.mlir import ir
 from support import run
 
 import builder as xb
@@ -173,6 +174,42 @@ def test_odd_names_go_through_both_texts() -> None:
     loaded = lowering.load_bytes(lowering.lower(computation).bytecode)
     assert loaded.program_shape == computation.program_shape
     assert loaded.program_shape.parameter_names == tuple(NAMES)
+
+
+@pytest.mark.parametrize(
+    "last", ["", "f32[2]", "(f32[2], s32[])", "f32[2,2]{0,1}", "{replicated}", "weight", "donated"]
+)
+def test_arguments_that_have_only_a_name(last: str) -> None:
+    """They are said alike whether or not another parameter has more to say."""
+    b = xb.XlaBuilder("arguments")
+    x = [b.parameter(xb.f32[2], name) for name in NAMES]
+    with (
+        b.sharding("{replicated}" if last == "{replicated}" else None),
+        b.frontend_attributes({"kind": "weight"} if last == "weight" else {}),
+    ):
+        if last:
+            b.parameter(last if "f32" in last else "f32[2]", "last")
+    if last == "donated":
+        b.add_buffer_donor(len(NAMES))
+    module = lowering.lower(b.build(x[0] + x[1]))
+    (function,) = module.module.body.operations
+    arguments = list(function.regions[0].blocks[0].arguments)
+    said = list(ir.ArrayAttr(function.attributes["arg_attrs"]))
+    for name, argument, found in zip(NAMES, arguments, said, strict=False):
+        with module.module.context:
+            text = ir.StringAttr.get(name)
+            assert found == ir.DictAttr.get({"xlabuilder.name": text})
+        assert re.fullmatch(
+            rf'loc\({re.escape(str(text))}\(".*{FILE}":\d+:.*\)\)', str(argument.location)
+        )
+    has_more = last not in ("", "f32[2]", "(f32[2], s32[])")
+    assert (len(ir.DictAttr(said[-1])) > 1) == has_more
+
+
+def test_no_arguments() -> None:
+    b = xb.XlaBuilder("nothing")
+    module = lowering.lower(b.build(b.constant(1, xb.s32)))
+    assert "arg_attrs" not in module.module.body.operations[0].attributes
 
 
 @pytest.mark.parametrize("name", NAMES)

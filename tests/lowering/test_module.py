@@ -6,7 +6,6 @@ import pathlib
 import random
 import resource
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -14,6 +13,7 @@ import threading
 import numpy as np
 import pytest
 from jaxlib.mlir import ir
+from processes import run_python
 
 import builder as xb
 import lowering
@@ -404,6 +404,42 @@ def test_a_context_reads_the_operations_of_every_dialect(operation):
     assert str(again) == str(module)
 
 
+@pytest.mark.parametrize(
+    ("place", "attribute", "message"),
+    [
+        ("argument", "llvm.byval = 1 : i32", "should be a type attribute"),
+        ("operation", "gpu.known_block_size = 1 : i32", "must be a dense i32 array"),
+        ("module", 'shape.lib = "f"', "only SymbolRefAttr"),
+    ],
+)
+def test_attributes_of_other_dialects_are_verified(place, attribute, message):
+    """In text MLIR loads the dialect that the name begins with; in bytecode it has to be there."""
+
+    def text(attribute):
+        said = dict.fromkeys(("argument", "result", "function", "operation", "module"), "")
+        said[place] = attribute
+        return (
+            f"module attributes {{{said['module']}}} {{\n"
+            f"func.func @main(%x: tensor<f32> {{{said['argument']}}})"
+            f" -> (tensor<f32> {{{said['result']}}}) attributes {{{said['function']}}} {{\n"
+            f"%y = stablehlo.abs %x {{{said['operation']}}} : tensor<f32>\n"
+            f"return %y : tensor<f32>\n}}\n}}"
+        )
+
+    assert message in refused(text(attribute).encode())
+    # Written under the name of a dialect that nobody knows, and as long.
+    dialect, _, said = attribute.partition(".")
+    context = jaxlib_api.new_context()
+    context.allow_unregistered_dialects = True
+    module = ir.Module.parse(text(f"{'q' * len(dialect)}.{said}"), context)
+    code = jaxlib_api.bytecode(module)
+    unknown, known = (
+        f"{one}.{said.split()[0]}\0".encode() for one in ("q" * len(dialect), dialect)
+    )
+    assert code.count(unknown) == 1
+    assert message in refused(code.replace(unknown, known))
+
+
 def test_the_checksum_stays_out_of_the_module(affine, monkeypatch):
     """While it is being written, the module itself is as it always is."""
     texts = []
@@ -791,15 +827,8 @@ def test_nothing_is_logged_at_import():
         import lowering
         lowering.compile(lowering.load_bytes("func.func @main() { return }"))()
     """
-    root = pathlib.Path(lowering.__file__).parents[1]
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=root,
-        capture_output=True,
-        check=True,
-        env={k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"},
-    )
-    assert (done.stdout, done.stderr) == (b"", b"")
+    done = run_python("-c", textwrap.dedent(code), env={"TF_CPP_MIN_LOG_LEVEL": None})
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 PLAIN = """

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from processes import run_python
 
 import lowering
 from lowering import everything
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_all_that_is_offered_is_there():
@@ -39,11 +34,4 @@ def test_it_is_loaded_when_it_is_asked_for():
         "assert 'jaxlib' in sys.modules and 'jax' not in sys.modules\n"
         "assert 'lowering.everything' not in sys.modules\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_python("-c", program).stderr == ""

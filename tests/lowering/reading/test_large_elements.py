@@ -1,11 +1,10 @@
 """Files that consist of large constants: their elements take the memory that they need."""
 
-import subprocess
-import sys
 import textwrap
 
 import numpy as np
 import pytest
+from processes import run_python
 
 import builder as xb
 import lowering
@@ -171,10 +170,5 @@ def test_memory_at_the_peak(tmp_path):
         b.constant(np.arange(count, dtype=np.uint32).view(np.float32))
         lowering.lower(b.build()).save(tmp_path / f"{name}.mlirbc")
     files = [str(tmp_path / f"{name}.mlirbc") for name in ("large", "small")]
-    finished = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(READER), *files],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    finished = run_python("-c", textwrap.dedent(READER), *files)
     assert int(finished.stdout) * 1024 < 2.1 * size

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest import mock
@@ -38,7 +38,7 @@ LARGE_BYTES: Final = 4096
 def _our_round(graph: Graph, size: int, *, large: bool) -> dict[str, float]:
     times: dict[str, float] = {}
     # First, so that nothing else has to be kept meanwhile.
-    times["record_uncollected"], _ = timed(_uncollected, graph, size)
+    times["record_uncollected"], _ = timed(_uncollected, ours.record, graph, size)
     del _
     times["record"], computation = timed(ours.record, graph, size)
     times["lower"], module = timed(lowering.lower, computation)
@@ -57,12 +57,20 @@ def _imported(code: bytes) -> Any:
     return lowering.to_computation(lowering.load_bytes(code))
 
 
-def _uncollected(graph: Graph, size: int) -> Any:
+def _uncollected(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a call, during which the garbage collector doesn't run."""
     gc.disable()
     try:
-        return ours.record(graph, size)
+        return function(*arguments)
     finally:
         gc.enable()
+
+
+def _objects_round(count: int) -> dict[str, float]:
+    made, _ = timed(objects, count)
+    del _
+    uncollected, _ = timed(_uncollected, objects, count)
+    return {"objects": made, "collector": max(made - uncollected, 0.0)}
 
 
 def _jax_round(graph: Graph, size: int) -> dict[str, float]:
@@ -157,7 +165,7 @@ def contenders(
         "ours": lambda: _our_round(graph, size, large=large),
         "jax": lambda: _jax_round(graph, size),
         "floor": alone.round,
-        "objects": lambda: {"objects": timed(objects, consists["recorded"])[0]},
+        "objects": lambda: _objects_round(consists["recorded"]),
     }
     if peer is not None:
         found["xla_builder"] = lambda: peer.measure(graph.name, size)

@@ -34,6 +34,11 @@ _CREATED: Final = _Least("create + verify", ("data", *SUMS["floor"]), SUMS["floo
 _READ: Final = _Least("read the bytecode", ("data", "read"), ("read",))
 _MADE: Final = _Least("objects + create + verify", ("objects", *_CREATED.steps), _CREATED.needs)
 _UNCOLLECTED: Final = _Least("record, collector off", ("record_uncollected",), ())
+_COLLECTED: Final = _Least(
+    "record, collector off, + collect as many objects",
+    ("record_uncollected", "collector"),
+    ("record_uncollected", "collector"),
+)
 _OBJECTS: Final = _Least("make as many objects", ("objects",), ())
 _XLA_BUILDER: Final = _Least("C++ XlaBuilder: record", ("xla_builder_record",), ())
 
@@ -45,7 +50,7 @@ _LEAST: Final[dict[str, tuple[_Least, ...]]] = {
     "bytecode": (_Least("write bytecode", ("write",), ()),),
     "ours/jax": (_MADE, _READ),
     "ours/xla_builder": (_MADE, _READ),
-    "scaled record": (_UNCOLLECTED, _OBJECTS),
+    "scaled record": (_UNCOLLECTED, _COLLECTED, _OBJECTS),
     "scaled lower": (_CREATED, _READ),
     "scaled ours": (_Least("record, collector off, + lower", ("record_uncollected", "lower"), ()),),
 }

@@ -174,7 +174,8 @@ _BESIDE: Final = """\
   that. So its own floor is `read the bytecode`. {lowered}
 - `write bytecode` is MLIR's own writer. Ours adds a checksum to what it wrote.
 - `record, collector off` leaves out what Python's garbage collector takes to walk over the ops that
-  are there. {collected}
+  are there; `collect as many objects` is what it takes of making as many bare objects, with a tuple
+  each. Together they are the least that recording can take. {collected}
 - Constants are copied into MLIR, whoever builds the module. {copied}
 """
 

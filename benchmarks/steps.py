@@ -54,6 +54,7 @@ STEPS: Final = {
     "data": Step("floor", "copy the constants", large=False),
     "parse": Step("floor", "parse the text", large=False),
     "objects": Step("objects", "make as many objects", large=True),
+    "collector": Step("objects", "of these, the collector", large=True),
     "xla_builder_record": Step("xla_builder", "record", large=True),
     "xla_builder_convert": Step("xla_builder", "convert to MLIR", large=True),
 }

@@ -93,6 +93,8 @@ def test_a_graph_and_its_figures(
     assert (entry["size"], entry["ops"], entry["computations"]) == (12, 15, 1)
     assert entry["operations"] == 14
     assert entry["us"].keys() == STEPS.keys() - {"data"}  # the chain has no large constants
+    collector = entry["us"].pop("collector")  # which has nothing to do for fifteen objects
+    assert 0 <= collector["least"] <= collector["median"] <= collector["high"]
     assert all(spread_is_whole(us, 2) for us in entry["us"].values())
     assert entry["us"]["xla_builder_convert"]["median"] == pytest.approx(2000 / 15, rel=1e-3)
     assert entry["missing"] == {}

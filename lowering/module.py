@@ -68,7 +68,8 @@ class StablehloModule:
     `lowering.lower` and `lowering.load` make them.
 
     Attributes:
-        module: the MLIR module.
+        module: the MLIR module. To create operations of dialects that are not StableHLO's (arith,
+            shape) in it, ``module.context.load_all_available_dialects()`` comes first.
         program_shape: parameters and result as the computation has them, tuples nested.
         functions: the Python functions that it calls. They are not in files and texts.
 

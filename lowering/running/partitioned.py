@@ -231,7 +231,8 @@ class _ShardedArguments(Arguments):
         where: Any = None if device is None else sharding_of(device)
         super().__init__(info, where, targets=targets)
 
-    def is_taken_as_it_is(self, value: Any, leaf: Leaf) -> bool:  # noqa: ARG002  (as above)
+    # What is given is the same as of other arguments; here it has no say.
+    def is_taken_as_it_is(self, value: Any, leaf: Leaf) -> bool:  # noqa: ARG002
         return False  # that was asked already, of all of them together
 
     def check_place(self, value: jax.Array, leaf: Leaf) -> None:

@@ -78,6 +78,7 @@ bench-check: $(STAMP) ## fail where building became slower beside the others tha
 
 docs: $(STAMP) ## write the generated parts of the documentation
 	@$(VENV) tools/write_operations.py
+	@$(VENV) tools/write_defects.py
 	@$(VENV) tools/write_readme.py
 	@$(VENV) tools/write_notebooks.py
 

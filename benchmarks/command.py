@@ -28,7 +28,7 @@ __all__ = ["main"]
 
 # What needs jax is imported when it is measured: --help and a wrong name are answered at once.
 
-PARTS: Final = ("graphs", "scaling", "end_to_end", "imports", "packing", "dispatch")
+PARTS: Final = ("graphs", "scaling", "end_to_end", "cold", "imports", "packing", "dispatch")
 SCALED: Final = "chain"
 
 _DESCRIPTION: Final = f"""\
@@ -38,6 +38,7 @@ NAME is a graph ({", ".join(GRAPHS)}) or a group:
   graphs      all of them, each at the size that gives about 10,000 ops
   scaling     {SCALED} from 10 to 1,000,000 ops
   end_to_end  from the first op to the first result
+  cold        the first build in a fresh process, imports included
   imports     import builder, import lowering
   packing     arrays packed into the buffers of layouts, beside one copy
   dispatch    calls of compiled computations, beside jax.jit's
@@ -198,6 +199,16 @@ def _run(
             count = options.rounds or pace.import_rounds
             figures["imports"] = measure_imports(count, tell, modules=options.modules)
             done()
+        if "cold" in names:
+            from benchmarks.cold import PAIRS as COLD_PAIRS, measure_cold
+
+            cold: Sequence[tuple[str, int]] = COLD_PAIRS[:1] if options.quick else COLD_PAIRS
+            if options.size:
+                cold = [(name, options.size) for name, _ in cold]
+            figures["cold"] = measure_cold(
+                cold, rounds=options.rounds or pace.import_rounds, tell=tell
+            )
+            done()
         if "packing" in names:
             from benchmarks.packing import ELEMENTS, measure_packing
 
@@ -293,7 +304,9 @@ def _check(words: Sequence[str], before_graphs: Callable[[], object]) -> int:
         prog="python -m benchmarks check",
         description="Compares ratios with those of benchmarks/ratios.json; fails on a loss.",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a graph; all if none is named")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="a graph or cold; all if none is named"
+    )
     parser.add_argument("--update", action="store_true", help="write the ratios measured now")
     parser.add_argument("--file", type=Path, metavar="FILE", help="another file of ratios")
     parser.add_argument(
@@ -303,8 +316,9 @@ def _check(words: Sequence[str], before_graphs: Callable[[], object]) -> int:
         help="with --update: the size of every graph; else it must be that of the ratios",
     )
     options = parser.parse_args(words)
-    _need_known(parser, options.names, list(GRAPHS))
-    from benchmarks.guard import RATIOS_FILE, check
+    from benchmarks.guard import GUARDED, RATIOS_FILE, check
+
+    _need_known(parser, options.names, list(GUARDED))
 
     before_graphs()
     with _progress(0) as (tell, _):

@@ -27,7 +27,7 @@ from benchmarks.languages import jax_lax, ours
 from benchmarks.peer_process import PeerProcess
 from benchmarks.timing import Round, timed
 from builder.computation import XlaComputation
-from lowering import jaxlib_api
+from lowering.jaxlib_api import mlir
 
 __all__ = ["LARGE_BYTES", "code_of", "contenders", "counts", "large_arrays"]
 
@@ -98,10 +98,10 @@ class _Alone:
         del made
         times["read"], _ = timed(_parse, self._code, self._module.context)
         if self._text is not None:
-            times["write"], _ = timed(jaxlib_api.bytecode_pieces, self._module)
+            times["write"], _ = timed(mlir.bytecode_pieces, self._module)
             times["parse"], _ = timed(_parse, self._text, self._module.context)
         if self._arrays:
-            context = jaxlib_api.new_context()
+            context = mlir.new_context()
             with context, ir.Location.unknown():
                 times["data"], _ = timed(_copied, self._arrays)
         return times

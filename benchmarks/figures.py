@@ -13,6 +13,7 @@
                     steps
     end_to_end      a list: "graph", "size", "ops"; "ms": for "ours" and "jax" the spread of each
                     stage's milliseconds; "ratios"
+    cold            a list of the same for the first build in a fresh process; other stages
     imports         by package: "ms", "cpu_ms", "over_ms": spreads; "over": what was there before;
                     "modules", with --modules: milliseconds and names of those that take longest
     packing         a list: "shape", "elements"; "ms": spreads of "pack", "unpack", "copy" and
@@ -178,6 +179,7 @@ _ENTRY: Final = {
 }
 _MEMORY: Final = ("recorded_bytes", "with_module_bytes", "peak_bytes", "jax_bytes")
 _STAGES: Final = ("record", "lower", "compile", "run", "total")
+_COLD_STAGES: Final = ("import", "record", "lower", "total")
 _FIGURES: Final = {
     "date": (str,),
     "machine": {
@@ -201,6 +203,15 @@ _FIGURES: Final = {
             "size": (int,),
             "ops": (int,),
             "ms": dict.fromkeys(("ours", "jax"), dict.fromkeys(_STAGES, _SPREAD)),
+        }
+    ],
+    "cold?": [
+        {
+            "graph": (str,),
+            "size": (int,),
+            "ops": (int,),
+            "ms": dict.fromkeys(("ours", "jax"), dict.fromkeys(_COLD_STAGES, _SPREAD)),
+            "ratios": {"*": _NUMBER},
         }
     ],
     "imports?": {

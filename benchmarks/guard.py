@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from benchmarks.cold import COLD, GUARDED_SIZE, cold_ratios
 from benchmarks.contenders import contenders
 from benchmarks.figures import FORMAT, FiguresError, need_writable, read_entries, replace
 from benchmarks.graphs import GRAPHS
@@ -25,11 +26,14 @@ from benchmarks.steps import ratios_of
 from benchmarks.tables import Table, show
 from benchmarks.timing import in_turns
 
-__all__ = ["ALLOWED_LOSS", "RATIOS_FILE", "check", "losses"]
+__all__ = ["ALLOWED_LOSS", "GUARDED", "RATIOS_FILE", "check", "losses"]
 
 RATIOS_FILE: Final = Path(__file__).with_name("ratios.json")
 ALLOWED_LOSS: Final = 0.30
 """How much larger a ratio may be than the one committed."""
+
+GUARDED: Final = (*GRAPHS, COLD)
+"""What has ratios: each graph, and the first build in a fresh process."""
 
 ROUNDS: Final = 5
 TRIES: Final = 3
@@ -52,7 +56,8 @@ def check(
         file: where the ratios are that hold.
         console: where to print.
         tell: is told what is measured now.
-        names: the graphs; if none is given, all that the file has, or for an update all there are.
+        names: graphs, or "cold"; if none is given, all that the file has, or for an update all
+            there are.
         size: the size of every graph. To compare, it must be the one that the file says.
         update: whether to write what these graphs have into the file instead of comparing.
         measure: gives the ratios of a graph of a size.
@@ -66,7 +71,7 @@ def check(
     """
     measured = measure or measure_ratios
     if update:
-        _update(file, tell, names or list(GRAPHS), size, measured)
+        _update(file, tell, names or GUARDED, size, measured)
         return 0
     kept = _read(file)
     wanted = list(names or kept["ratios"])
@@ -172,6 +177,8 @@ WRITTEN: Final = frozenset({"chain", "lstm"})
 
 def measure_ratios(name: str, size: int) -> dict[str, float]:
     """The ratios of a graph, of the least time of each step in several rounds."""
+    if name == COLD:
+        return cold_ratios(size, ROUNDS)
     taking_part, _ = contenders(GRAPHS[name], size, None, large=name not in WRITTEN)
     seconds, _ = in_turns(taking_part, rounds=ROUNDS, seconds=_SECONDS)
     return ratios_of({step: min(found) for step, found in seconds.items()})
@@ -179,7 +186,7 @@ def measure_ratios(name: str, size: int) -> dict[str, float]:
 
 def _size_of(name: str) -> int:
     """A fifth of what stands for the graph elsewhere: enough for ratios, and soon done."""
-    return max(1, GRAPHS[name].default // 5)
+    return GUARDED_SIZE if name == COLD else max(1, GRAPHS[name].default // 5)
 
 
 def _versions() -> str:
@@ -193,7 +200,7 @@ def _read(file: Path) -> dict[str, Any]:
     kept: dict[str, Any] | None = read_entries(file).get(_versions())
     if kept is None:
         raise FiguresError(f"{file} has no ratios of {_versions()}; {_how_to_make(file)}")
-    unknown = kept["ratios"].keys() - GRAPHS.keys()
+    unknown = kept["ratios"].keys() - set(GUARDED)
     if unknown:
         raise FiguresError(f"{file} has ratios of graphs that are not there: {sorted(unknown)}")
     sizeless = kept["ratios"].keys() - kept["sizes"].keys()

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from benchmarks.timing import spread
 
-__all__ = ["IMPORTS", "import_script", "measure_imports"]
+__all__ = ["IMPORTS", "fresh_interpreter", "import_script", "measure_imports"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -48,7 +48,7 @@ def import_script(package: str, base: str) -> str:
     return _MEASURE.format(package=package, base=base, use=use)
 
 
-def _interpreter(cache: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+def fresh_interpreter(cache: str) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs fresh interpreters in the root of the project, which they import from."""
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -84,7 +84,7 @@ def measure_imports(
     found: dict[str, Any] = {}
     columns: dict[str, list[list[float]]] = {package: [] for package in IMPORTS}
     with tempfile.TemporaryDirectory() as cache:
-        python = _interpreter(cache)
+        python = fresh_interpreter(cache)
         for number in range(rounds + 1):
             for package, base in IMPORTS.items():
                 tell(f"import {package}: {number}/{rounds}")

@@ -60,8 +60,8 @@ _METHOD: Final = """\
   passed, as XLA compiles on several threads.
 - Times are divided by the number of ops of the graph as it is written, whoever took the time:
   what a loop or a branch applies counts wherever it is applied, as it does in the module and as the
-  others record it; another computation, such as a reducer, counts once. Of functions that are
-  alike xlabuilder records one{shared}.
+  others record it; another computation, such as a reducer, counts once. A function of
+  `xb.computation` xlabuilder records once{shared}.
   Memory is of an op recorded. What the others call an operation differs little.
 - The garbage collector is on, as a user has it; before each measurement it has collected.
 - Where graphs are built, memory that was freed stays with the process (by `mallopt`, where the C
@@ -125,6 +125,14 @@ for the same platform, from modules that are not the same text. For jax, `record
 run is the first one, with NumPy arrays, and is waited for. All times here are of few rounds, as
 many as the quartiles stand for.
 """,
+    "cold": """\
+## The first build in a fresh process
+
+What the processor works in a process that has imported NumPy alone, until a graph is lowered: the
+imports of xlabuilder and of jax, which it builds on, or those of jax alone; recording, or for jax
+the trace; lowering. Python's compiled modules are on disk already. All else that a process does
+once is part of it: contexts of MLIR, and caches of shapes, of signatures and of primitives.
+""",
     "imports": """\
 ## Imports
 
@@ -149,6 +157,13 @@ before the call comes back, so that the caller may write to them, and jax need n
 devices are replicas with sharded results, beside `jax.shard_map` under jit.
 """,
 }
+
+_NEW_SHAPES: Final = """\
+In `shapes` every op has a shape that the process has never seen, so that the caches of shapes and
+signatures never help; each round builds it with shapes of its own. In the other graphs all but the
+first ops of a kind find theirs there, as in most programs. So of the budget only what compares with
+others is held against `shapes`.
+"""
 
 _BUDGET: Final = """\
 ## The budget
@@ -276,6 +291,8 @@ def report_text(figures: dict[str, Any], docs: Path = DOCS) -> str:
             # The heading says it where there is one table.
             heading = f"{table.title}:\n\n" if len(tables) > 1 else ""
             parts.append(heading + markdown(table))
+        if part == "graphs" and "shapes" in figures["graphs"]:
+            parts.insert(1, _NEW_SHAPES)
         if part == "end_to_end":
             parts.append(_compiled(figures))
         sections.append("\n".join(parts))

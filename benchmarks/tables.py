@@ -209,6 +209,20 @@ def _end_to_end_tables(figures: Mapping[str, Any]) -> list[Table]:
     return [table]
 
 
+def _cold_tables(figures: Mapping[str, Any]) -> list[Table]:
+    stages = ["import", "record", "lower", "total"]
+    table = Table(
+        "The first build in a fresh process, ms", ["graph", "ops", "", *stages, "than jax"], words=1
+    )
+    for entry in figures["cold"]:
+        faster = {"ours": _faster(entry["ratios"], "total, ours/jax"), "jax": ""}
+        for who in ("ours", "jax"):
+            cells = [_range(entry["ms"][who][stage]) for stage in stages]
+            row = [entry["graph"], f"{entry['ops']:,}", CONTENDERS[who], *cells, faster[who]]
+            table.rows.append(row)
+    return [table]
+
+
 def _import_tables(figures: Mapping[str, Any]) -> list[Table]:
     table = Table(
         "Imports, ms", ["import", "ms", "of which the processor worked", "beyond", "which takes"]
@@ -253,6 +267,7 @@ PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
     "graphs": _graph_tables,
     "scaling": _scaling_tables,
     "end_to_end": _end_to_end_tables,
+    "cold": _cold_tables,
     "imports": _import_tables,
     "packing": _packing_tables,
     "dispatch": _dispatch_tables,

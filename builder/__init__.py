@@ -47,6 +47,7 @@ from builder.layout import (
     Tile as Tile,
     parse_layout as parse_layout,
 )
+from builder.nested import ReusableFunction as ReusableFunction
 from builder.ops.collectives import (
     all_gather as all_gather,
     all_reduce as all_reduce,
@@ -279,15 +280,17 @@ concat_in_dim = concatenate
 all_gather_tuple = all_gather
 all_reduce_tuple = all_reduce
 
-if _typing.TYPE_CHECKING:  # which knows the names itself
+if _typing.TYPE_CHECKING:
     from builder.inspection.diff import ComputationDiff as ComputationDiff
     from builder.inspection.stats import ComputationStats as ComputationStats
     from builder.inspection.table import OpTable as OpTable
     from builder.sharding.mesh import Mesh as Mesh, MeshSharding as MeshSharding
     from builder.sharding.tiling import Tiling as Tiling, parse_tiling as parse_tiling
 else:
-    # What few programs name: loaded when they do, which saves 3 ms of the import.
-    _LATER = {
+    from builder.lazy import lazy_name as _lazy_name
+
+    # Few programs use these names; without them the import takes less time.
+    _LAZY = {
         "ComputationDiff": "builder.inspection.diff",
         "ComputationStats": "builder.inspection.stats",
         "Mesh": "builder.sharding.mesh",
@@ -297,12 +300,12 @@ else:
         "parse_tiling": "builder.sharding.tiling",
     }
 
-    def __getattr__(name: str) -> object:
-        if name in _LATER:
-            from importlib import import_module
-
-            found = globals()[name] = getattr(import_module(_LATER[name]), name)
-            return found
+    def __getattr__(name):
+        if name in _LAZY:
+            return _lazy_name(globals(), _LAZY, name)
         from builder.missing import missing_name
 
         raise missing_name(name)
+
+    def __dir__():
+        return sorted({*globals(), *_LAZY})

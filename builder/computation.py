@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from builder.aliasing import BufferDonor, InputOutputAlias
 from builder.annotations import Annotations
 from builder.errors import BuilderError, OperandError, shown
+from builder.schema import SCHEMAS
 from builder.shape import Shape, ShapeLike, interned_program_shape
+from builder.signatures import SignatureTable
 from builder.xla_op import XlaOp
 
 if TYPE_CHECKING:
@@ -23,27 +25,9 @@ __all__ = ["XlaComputation"]
 
 P = TypeVar("P")
 
-_MOST_PLANS: Final = 4096
 
-APPLYING: Final = frozenset(
-    [
-        "all_reduce",
-        "call",
-        "composite",
-        "conditional",
-        "custom_call",
-        "map",
-        "reduce",
-        "reduce_scatter",
-        "reduce_window",
-        "scan",
-        "scatter",
-        "select_and_scatter",
-        "sort",
-        "while",
-    ]
-)
-"""The opcodes of those that may have computations among their attributes."""
+APPLYING: Final = frozenset(opcode for opcode, one in SCHEMAS.items() if one.computations)
+"""The opcodes that may have computations among their attributes."""
 
 
 class Application(NamedTuple):
@@ -147,7 +131,7 @@ class XlaComputation:
         self._called: tuple[XlaComputation, ...] | None = None
         self._applications: tuple[Application, ...] | None = None
         # What ops that apply it have worked out, by op and shapes: see `planned`.
-        self.plans: dict[Any, Any] = {}
+        self.plans: SignatureTable[Any] = SignatureTable()
 
     def planned(self, key: Any, plan: Callable[..., P], *arguments: Any) -> P:
         """``plan(*arguments)`` for an op that applies this computation, worked out once for a key.
@@ -155,11 +139,7 @@ class XlaComputation:
         Kept here, plans live as long as the computation; a cache of them all would hold it.
         """
         found: P | None = self.plans.get(key)
-        if found is None:
-            if len(self.plans) >= _MOST_PLANS:
-                self.plans.clear()
-            found = self.plans[key] = plan(*arguments)
-        return found
+        return self.plans.add(key, plan(*arguments)) if found is None else found
 
     def __call__(self, *_arguments: object, **_named: object) -> Any:
         raise OperandError(

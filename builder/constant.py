@@ -19,6 +19,7 @@ from builder import primitive_type as pt
 from builder.errors import ConstantError, OperandError, shown
 from builder.primitive_type import Kind, PrimitiveType
 from builder.shape import ArrayShape, intern_array
+from builder.signatures import per_signature
 
 __all__ = [
     "as_constant_array",
@@ -206,7 +207,7 @@ def constant_plan(value: Any, element_type: Any = None) -> tuple[ArrayShape, Map
     return shape, {"value": array}
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _plain_shape(dtype: np.dtype[Any], dimensions: tuple[int, ...]) -> ArrayShape | None:
     """The shape of an array of this type; None for types that need more than a copy, or a no."""
     try:

@@ -1,22 +1,39 @@
-"""``@xb.computation(...)``: a computation written as a Python function."""
+"""``@xb.computation``: a computation written as a Python function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from builder.computation import XlaComputation
-from builder.nested import record_callable
+from builder.errors import OperandError, shown
+from builder.nested import ReusableFunction, record_callable
 from builder.program_layouts import result_shape
 from builder.shape import ShapeLike, shape_argument
 
 __all__ = ["computation"]
 
 
+@overload
+def computation(function: Callable[..., Any], /) -> ReusableFunction: ...
+
+
+@overload
+def computation() -> Callable[[Callable[..., Any]], ReusableFunction]: ...
+
+
+@overload
 def computation(
-    *shapes: ShapeLike, result: ShapeLike | None = None
-) -> Callable[[Callable[..., Any]], XlaComputation]:
-    """Turns a function of XlaOps into an XlaComputation, recorded at once.
+    shape: ShapeLike, /, *shapes: ShapeLike, result: ShapeLike | None = None
+) -> Callable[[Callable[..., Any]], XlaComputation]: ...
+
+
+def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
+    """Turn a function of XlaOps into an XlaComputation, or into a function recorded on use.
+
+    With shapes (``@xb.computation(xb.f32[2])``) the function is recorded at once, and the result is
+    an XlaComputation. Without shapes (``@xb.computation``, also ``@xb.computation()``) it becomes a
+    `ReusableFunction`, which is recorded once for each signature that it is used with.
 
     Args:
         shapes: the shape of each parameter, in order. Parameters are named as the function's
@@ -25,12 +42,13 @@ def computation(
             ones. See `XlaBuilder.build`.
 
     Returns:
-        A decorator. What the function returns, an op or a sequence of ops for a tuple, is the
-        root. The function's builder is that of its arguments: ``x.builder.constant(...)``.
+        A decorator, or the ReusableFunction of a function given without parentheses. What the
+        function returns, an op or a sequence of ops for a tuple, is the root. The function's
+        builder is that of its arguments: ``x.builder.constant(...)``.
 
     Raises:
         SignatureError: the function takes another number of arguments.
-        OperandError: it returns no XlaOp.
+        OperandError: it returns no XlaOp; it is no function; or `result` is given without shapes.
         ShapeInferenceError: `result` is not the root's shape but for layouts.
 
     Example:
@@ -40,7 +58,25 @@ def computation(
         ...     return xb.add(x @ w, bias, broadcast_dimensions=[1])
         >>> affine.program_shape
         (x: f32[32,784], w: f32[784,10], bias: f32[10]) -> f32[32,10]
+
+        Recorded once for all reductions of f32:
+
+        >>> @xb.computation
+        ... def larger(a, b):
+        ...     return xb.select(a > b, a, b)
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 3])
+        >>> rows, columns = (xb.reduce(x, 0.0, larger, [d]) for d in (0, 1))
+        >>> rows.called_computations == columns.called_computations
+        True
     """
+    if not shapes or (len(shapes) == 1 and callable(shapes[0])):
+        if result is not None:
+            raise OperandError(
+                "computation: result belongs to parameters of given shapes, got result without "
+                "shapes\nfix: @xb.computation(shape of each parameter, ..., result=...)",
+                op="computation",
+            )
+        return _reusable(*shapes) if shapes else _reusable
     resolved = [shape_argument("computation", f"shape {i}", s) for i, s in enumerate(shapes)]
     wanted = None if result is None else shape_argument("computation", "result", result)
 
@@ -51,3 +87,15 @@ def computation(
         return recorded.builder.build(recorded.root, result=wanted)
 
     return record
+
+
+def _reusable(function: Any) -> ReusableFunction:
+    if isinstance(function, ReusableFunction):
+        return function
+    if not callable(function) or isinstance(function, XlaComputation):
+        raise OperandError(
+            f"computation: expected a function of XlaOps, got {shown(function)}\n"
+            f"fix: write @xb.computation above a function",
+            op="computation",
+        )
+    return ReusableFunction(function)

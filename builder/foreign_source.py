@@ -13,7 +13,7 @@ from operator import sub
 from types import CodeType
 from typing import Final
 
-__all__ = ["MOST_PLACES", "WIDTH", "code_at", "code_of_places"]
+__all__ = ["MOST_PLACES", "WIDTH", "code_of_places"]
 
 MOST_PLACES: Final = 64
 """Of how many places one code object should be made at most: who asks for the line of one op has
@@ -76,9 +76,3 @@ def code_of_places(
         co_qualname=function,
         co_linetable=b"".join(table),
     )
-
-
-@lru_cache(maxsize=4096)
-def code_at(file: str, line: int, column: int, function: str) -> CodeType:
-    """A code object whose instruction at offset 0 stands in this place; see `code_of_places`."""
-    return code_of_places(file, (line,), (column,), function)

@@ -1,27 +1,43 @@
 """Computations given to ops: reducers, conditions, bodies, branches.
 
 An op that applies a computation takes an XlaComputation or a Python callable. A callable is
-recorded here, with the parameter shapes that the op implies. Where the op allows it (while_,
-conditional, call), the callable may use values of the enclosing builder: they are captured, and
-passed as further arguments, since a computation has nothing but its parameters.
+recorded here, with the parameter shapes that the op implies:
+
+- a function of this library (`xb.add`) and a `ReusableFunction` once per signature;
+- every other callable each time it is passed.
+
+Where the op allows it (while_, conditional, call), a callable of the last kind may use values of
+the enclosing builder: they are captured, and passed as further arguments, since a computation has
+nothing but its parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import update_wrapper
+from sys import _getframe
+from types import FunctionType
+from typing import Any, Final
 
+from builder.caller import INSIDE, caller_frame
 from builder.computation import XlaComputation
 from builder.errors import BuilderError, OperandError, SignatureError, shown
-from builder.recording import append
-from builder.shape import ProgramShape, Shape, TupleShape, interned_program_shape
-from builder.shared_callables import Facts, facts_to_keep, found_again, is_own, keep
+from builder.recording import append, undone_on_error
+from builder.shape import (
+    ProgramShape,
+    Shape,
+    ShapeLike,
+    TupleShape,
+    interned_program_shape,
+    shape_argument,
+)
+from builder.signatures import per_signature
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 
 __all__ = [
     "Recorded",
+    "ReusableFunction",
     "as_computation",
     "build_all",
     "close_over",
@@ -34,24 +50,19 @@ __all__ = [
 ]
 
 
-KeptAs = tuple[str, str, Callable[..., Any], tuple[Shape, ...], bool, Facts]
-
-
 class Recorded:
     """A callable recorded into a builder of its own, not built yet: captures may be added.
 
     Attributes:
         builder: the nested builder.
         root: the op that the callable gave.
-        kept_as: what the computation is kept by, for when the callable is given again.
     """
 
-    __slots__ = ("builder", "kept_as", "root")
+    __slots__ = ("builder", "root")
 
     def __init__(self, builder: XlaBuilder, root: XlaOp) -> None:
         self.builder = builder
         self.root = root
-        self.kept_as: KeptAs | None = None
 
     def captures(self) -> list[tuple[XlaOp, XlaOp]]:
         """Pairs of an enclosing op and the op that stands for it inside."""
@@ -59,7 +70,7 @@ class Recorded:
         return [pair for pair in captured.values() if pair[1].opcode == "captured"]
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _spoken(op: str, role: str) -> tuple[str, str]:
     """The name of a computation without one of its own, and what messages call it."""
     return f"{op.rstrip('_')}_{role.replace(' ', '_')}", f"the {role} of {op}"
@@ -84,6 +95,7 @@ def record_callable(
     enclosing: XlaBuilder | None = None,
     pass_arguments: bool = True,
     names: Sequence[str] = (),
+    purpose: str = "",
 ) -> Recorded:
     """Records `function` called with parameters of these shapes.
 
@@ -95,15 +107,17 @@ def record_callable(
         enclosing: the builder whose values may be captured; None when none may.
         pass_arguments: false to call `function` without arguments all the same.
         names: of the parameters, all different; the function's own if there are none.
+        purpose: the name of the callable in messages about values of other computations; the role
+            of the op if it is empty.
 
     Raises:
         SignatureError: the callable takes another number of arguments.
         OperandError: it gave something else than XlaOps.
     """
-    fallback, purpose = _spoken(op, role)
+    fallback, spoken = _spoken(op, role)
     name = getattr(function, "__name__", "")
     builder = XlaBuilder(name if isinstance(name, str) and name.isidentifier() else fallback)
-    builder.purpose = purpose
+    builder.purpose = purpose or spoken
     builder.parent = enclosing
     names = names or _parameter_names(function, len(shapes))
     parameters = []
@@ -165,15 +179,69 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
 
 def build(recorded: Recorded) -> XlaComputation:
     """Ends the recording of a callable and gives its computation."""
-    computation = recorded.builder.build(recorded.root)
-    if recorded.kept_as is not None:
-        keep(*recorded.kept_as, computation)
-    return computation
+    return recorded.builder.build(recorded.root)
 
 
 def build_all(ones: Sequence[XlaComputation | Recorded]) -> tuple[XlaComputation, ...]:
     """The computations, of which none captured anything."""
     return tuple([build(one) if isinstance(one, Recorded) else one for one in ones])
+
+
+_OWN: Final[set[FunctionType]] = set()
+
+
+def is_own(computation: Any) -> bool:
+    """Return whether `computation` is a function of this library, such as xb.add."""
+    # This runs for every op with a reducer, so functions found once are looked up in a set.
+    return type(computation) is FunctionType and (computation in _OWN or _is_ours(computation))
+
+
+def _is_ours(function: FunctionType) -> bool:
+    """Return whether `function` is defined by this library at the top level of a module.
+
+    `__module__` is not used: `functools.wraps` copies it to a user's function.
+    """
+    is_ours = (
+        INSIDE[function.__code__.co_filename]
+        and function.__globals__.get(function.__name__) is function
+    )
+    if is_ours:
+        _OWN.add(function)
+    return is_ours
+
+
+def is_unmarked(builder: XlaBuilder) -> bool:
+    """Whether ops recorded now get neither frontend attributes nor a sharding."""
+    return builder.current_notes is None
+
+
+def ready(
+    op: str,
+    role: str,
+    computation: Any,
+    shapes: tuple[Shape, ...],
+    pass_arguments: bool = True,
+) -> XlaComputation | None:
+    """Return the computation if no callable of the user has to be called for it, else None.
+
+    A callable may record where it should not; ops that call one undo that when it fails.
+    """
+    if isinstance(computation, XlaComputation):
+        return computation
+    if type(computation) is ReusableFunction:
+        return computation.found(shapes, pass_arguments)
+    if is_own(computation):
+        return _own_computation(op, role, computation, shapes, pass_arguments)
+    return None
+
+
+def _need_callable(op: str, role: str, computation: Any) -> None:
+    if not callable(computation):
+        raise OperandError(
+            f"{op}: {role} must be an XlaComputation or a callable, got {shown(computation)}\n"
+            f"fix: give a function of XlaOps, such as xb.add or a lambda",
+            op=op,
+        )
 
 
 def found_or_recorded(
@@ -184,13 +252,12 @@ def found_or_recorded(
     enclosing: XlaBuilder,
     pass_arguments: bool = True,
     *,
-    may_be_found: bool = True,
-    may_be_kept: bool = True,
+    will_widen: bool = False,
 ) -> XlaComputation | Recorded:
-    """The computation itself, the one that a callable gave before, or the callable recorded.
+    """Return the computation, or the callable recorded, for an op that allows captures.
 
-    For ops whose callables may capture values of the enclosing builder. One that did is recorded
-    each time, and so is one that takes frontend attributes or a sharding over.
+    A function of this library is recorded anew where frontend attributes or a sharding are in
+    force, because its ops carry them.
 
     Args:
         op, role: for messages: which op, which of its arguments.
@@ -198,50 +265,22 @@ def found_or_recorded(
         shapes: the parameters' shapes.
         enclosing: the builder whose values may be captured.
         pass_arguments: false to call a callable without arguments all the same.
-        may_be_found: false where it is known that a callable did not give one before.
-        may_be_kept: false where what it gives is for this once.
+        will_widen: whether parameters will be added, so that a library function is recorded anew.
 
     Raises:
         OperandError: neither a computation nor callable.
     """
     if isinstance(computation, XlaComputation):
         return computation
-    if not callable(computation):
-        raise OperandError(
-            f"{op}: {role} must be an XlaComputation or a callable, got {shown(computation)}\n"
-            f"fix: give a function of XlaOps, such as xb.neg or a lambda",
-            op=op,
-        )
-    facts = None
-    if may_be_kept and is_unmarked(enclosing):
-        if may_be_found:
-            found = found_again(op, role, computation, shapes, pass_arguments)
-            if found is not None:
-                return found
-        facts = facts_to_keep(op, role, computation, shapes, pass_arguments)
-    recorded = record_callable(
+    if type(computation) is ReusableFunction:
+        with undone_on_error(enclosing):
+            return computation.recorded(op, role, shapes, pass_arguments)
+    _need_callable(op, role, computation)
+    if not will_widen and is_own(computation) and is_unmarked(enclosing):
+        return _own_computation(op, role, computation, shapes, pass_arguments)
+    return record_callable(
         op, role, computation, shapes, enclosing=enclosing, pass_arguments=pass_arguments
     )
-    if facts is not None and not recorded.builder.captured:
-        recorded.kept_as = op, role, computation, shapes, pass_arguments, facts
-    return recorded
-
-
-def is_unmarked(builder: XlaBuilder) -> bool:
-    """Whether ops recorded now get neither frontend attributes nor a sharding."""
-    return builder.current_notes is None
-
-
-def ready(
-    op: str, role: str, computation: Any, shapes: tuple[Shape, ...]
-) -> XlaComputation | Callable[..., Any] | None:
-    """What `as_computation` gives without calling a user's callable; None if it has to.
-
-    A callable may record where it should not, and ops that call one take that back on errors.
-    """
-    if type(computation) is XlaComputation or is_own(computation):
-        return computation  # type: ignore[no-any-return]  # one of the two
-    return found_again(op, role, computation, shapes)
 
 
 def as_computation(
@@ -250,10 +289,7 @@ def as_computation(
     computation: XlaComputation | Callable[..., Any],
     shapes: Sequence[Shape],
 ) -> XlaComputation:
-    """The computation that an op without captures applies.
-
-    A callable that was given before, and must give the same again, is not called:
-    `builder.shared_callables` says which ones are.
+    """Return the computation that an op without captures applies.
 
     Args:
         op, role: for messages: which op, which of its arguments.
@@ -263,37 +299,177 @@ def as_computation(
     Raises:
         OperandError: neither a computation nor callable.
     """
-    if isinstance(computation, XlaComputation):
-        return computation
-    if not callable(computation):
-        raise OperandError(
-            f"{op}: {role} must be an XlaComputation or a callable, got {shown(computation)}\n"
-            f"fix: give a function of XlaOps, such as xb.add or a lambda",
-            op=op,
-        )
-    if is_own(computation):
-        return _own_computation(op, role, computation, tuple(shapes))
     taken = tuple(shapes)
-    found = found_again(op, role, computation, taken)
-    if found is None:
-        facts = facts_to_keep(op, role, computation, taken)
-        recorded = record_callable(op, role, computation, shapes)
-        if facts is not None:
-            recorded.kept_as = op, role, computation, taken, True, facts
-        found = build(recorded)
-    return found
+    found = ready(op, role, computation, taken)
+    if found is not None:
+        return found
+    if type(computation) is ReusableFunction:
+        return computation.recorded(op, role, taken)
+    _need_callable(op, role, computation)
+    return build(record_callable(op, role, computation, taken))
 
 
-@lru_cache(maxsize=4096)
+def _recorded_for_all(
+    op: str,
+    role: str,
+    function: Callable[..., Any],
+    shapes: tuple[Shape, ...],
+    pass_arguments: bool,
+    purpose: str = "",
+) -> Recorded:
+    """Record a callable that every later use shares.
+
+    Ops recorded at the line of the first use (the parameters, and every op of a library function)
+    get no source line, so that the computation does not depend on who uses it first.
+    """
+    user = caller_frame(_getframe(1))
+    recorded = record_callable(
+        op, role, function, shapes, pass_arguments=pass_arguments, purpose=purpose
+    )
+    if user is not None:
+        code, lasti = user.f_code, user.f_lasti
+        for one in recorded.builder.ops:
+            if one.code is code and one.lasti == lasti:
+                one.code, one.lasti = None, 0
+    return recorded
+
+
+@per_signature
 def _own_computation(
-    op: str, role: str, function: Callable[..., Any], shapes: tuple[Shape, ...]
+    op: str,
+    role: str,
+    function: Callable[..., Any],
+    shapes: tuple[Shape, ...],
+    pass_arguments: bool,
 ) -> XlaComputation:
-    """One of the library's own functions (xb.add as a reducer), recorded once for a signature."""
-    recorded = record_callable(op, role, function, shapes)
-    for one in recorded.builder.ops:
-        # Shared by all who use it, so it belongs to nobody's line.
-        one.code, one.lasti = None, 0
-    return build(recorded)
+    """Return the computation of a function of this library, recorded once per signature."""
+    return build(_recorded_for_all(op, role, function, shapes, pass_arguments))
+
+
+_MOST_SIGNATURES: Final = 4096
+
+
+class ReusableFunction:
+    """A function of XlaOps that is recorded once per signature: ``@xb.computation``.
+
+    Every op that applies a computation (`reduce`, `while_`, `conditional`, `map`, `sort`, ...)
+    accepts it as a callable. Called with XlaOps, it records a `call`. All uses with parameters of
+    the same shapes, tuples nested alike, share one XlaComputation, which lowering emits as one
+    function.
+
+    As with jax.jit, the Python code runs once per signature: a value that it reads besides its
+    arguments is the value at that time. It can use no XlaOps besides its arguments. Frontend
+    attributes and shardings in force where it is used mark the op that applies it; those set inside
+    of it mark its ops. At most 4096 signatures of a function are stored; storing another one
+    discards them.
+
+    Attributes:
+        __wrapped__: the decorated function, to be passed where each use shall be recorded anew.
+
+    Example:
+        >>> import builder as xb
+        >>> @xb.computation
+        ... def relu(x):
+        ...     return xb.max(x, 0.0)
+        >>> b = xb.XlaBuilder("network")
+        >>> x, y = b.parameter(xb.f32[4]), b.parameter(xb.f32[4])
+        >>> relu(x).called_computations == relu(y).called_computations
+        True
+        >>> xb.map([x], relu).called_computations
+        (<XlaComputation 'relu' (x: f32[]) -> f32[], 3 ops>,)
+        >>> relu
+        <ReusableFunction 'relu', 2 signatures>
+    """
+
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        update_wrapper(self, function, updated=())
+        own = getattr(function, "__name__", "")
+        self.name = own if isinstance(own, str) and own.isidentifier() else "function"
+        self._recorded: dict[tuple[tuple[Shape, ...], bool], XlaComputation] = {}
+
+    def __call__(self, *operands: XlaOp | Sequence[Any], **named: object) -> XlaOp:
+        """Record a call with these operands in the builder that they belong to.
+
+        Args:
+            operands: one for each parameter; a sequence of ops stands for their tuple, and may be
+                nested.
+            named: none; operands are given by position.
+
+        Returns:
+            The result; several results of the function are one tuple.
+
+        Raises:
+            OperandError: an operand is no XlaOp, or there is none.
+            SignatureError: the function does not take as many.
+            BuilderError: operands of different builders, or the function uses other XlaOps.
+
+        Example:
+            >>> import builder as xb
+            >>> @xb.computation
+            ... def swap(pair):
+            ...     first, second = pair
+            ...     return second, first
+            >>> b = xb.XlaBuilder()
+            >>> swap((b.parameter(xb.f32[4]), b.parameter(xb.s32[()]))).shape
+            (s32[], f32[4])
+        """
+        from builder.ops.control_flow import call_reusable  # it builds on this module
+
+        if named:
+            raise OperandError(
+                f"{self.name}: operands are given by position, got {', '.join(named)} by name",
+                op=self.name,
+            )
+        return call_reusable(self, operands)
+
+    def computation(self, *shapes: ShapeLike) -> XlaComputation:
+        """Return the computation for parameters of these shapes, recording it if needed.
+
+        Args:
+            shapes: the shape of each parameter; see `XlaBuilder.parameter` for layouts.
+
+        Raises:
+            SignatureError: the function does not take as many arguments.
+            OperandError: it returns no XlaOp; or a shape is none.
+
+        Example:
+            >>> import builder as xb
+            >>> @xb.computation
+            ... def relu(x):
+            ...     return xb.max(x, 0.0)
+            >>> relu.computation(xb.f32[4]).program_shape
+            (x: f32[4]) -> f32[4]
+            >>> relu.computation("f32[4]") is relu.computation(xb.f32[4])
+            True
+        """
+        taken = [shape_argument(self.name, f"shape {i}", s) for i, s in enumerate(shapes)]
+        return self.recorded(self.name, "function", tuple(taken))
+
+    def found(self, shapes: tuple[Shape, ...], pass_arguments: bool) -> XlaComputation | None:
+        """Return the computation of a signature that was recorded before."""
+        return self._recorded.get((shapes, pass_arguments))
+
+    def recorded(
+        self, op: str, role: str, shapes: tuple[Shape, ...], pass_arguments: bool = True
+    ) -> XlaComputation:
+        """Return the computation of a signature; the arguments are those of `record_callable`."""
+        key = shapes, pass_arguments
+        found = self._recorded.get(key)
+        if found is not None:
+            return found
+        purpose = f"{self.name!r}, a function of @xb.computation,"
+        made = _recorded_for_all(op, role, self.__wrapped__, shapes, pass_arguments, purpose)
+        made.builder.name = self.name
+        if len(self._recorded) >= _MOST_SIGNATURES:
+            self._recorded.clear()
+        # Another thread may have recorded the same meanwhile: the first one stays.
+        return self._recorded.setdefault(key, build(made))
+
+    def __repr__(self) -> str:
+        count = len(self._recorded)
+        return f"<ReusableFunction {self.name!r}, {count} signature{'' if count == 1 else 's'}>"
 
 
 def signature(one: XlaComputation | Recorded) -> ProgramShape:
@@ -329,7 +505,6 @@ def close_over(
     closed: list[XlaComputation] = []
     for one, gives in zip(ones, give_back, strict=True):
         recorded = one if isinstance(one, Recorded) else _call_of(one)
-        recorded.kept_as = None  # of another signature than the callable
         whole = _widen_parameter(recorded, captured, position)
         if gives:
             kept = [element(whole, i + 1) for i in range(len(captured))]
@@ -390,7 +565,7 @@ def tuple_of(builder: XlaBuilder, parts: Sequence[XlaOp]) -> XlaOp:
     return append(builder, "tuple", _tuple_shape(tuple([p.shape for p in parts])), tuple(parts))
 
 
-_tuple_shape = lru_cache(maxsize=4096)(TupleShape)
+_tuple_shape = per_signature(TupleShape)
 
 
 def element(op: XlaOp, index: int) -> XlaOp:

@@ -31,27 +31,32 @@ def record(
     operands: tuple[XlaOp, ...],
     attributes: Mapping[str, Any] = NO_ATTRIBUTES,
     depth: int = 2,
+    builder: XlaBuilder | None = None,
 ) -> XlaOp:
-    """Appends an op with at least one operand to the builder of its operands.
+    """Append an op to `builder`, by default to the builder of its operands.
+
+    The source line is that of the nearest frame outside this package. Only its code object and
+    offset are stored; `XlaOp.source` computes the line number on demand.
 
     Args:
         opcode, shape, operands, attributes: those of the op.
-        depth: how many frames up the user's line is looked for first: all that are nearer are
-            known to be this library's. A frame left out saves a twentieth of the whole, since
-            the interpreter makes an object of each one that is looked at.
+        depth: how many frames up the search for the user's line starts; all nearer frames belong
+            to this library. Each skipped frame saves time, because the interpreter creates an
+            object for every frame that is examined.
+        builder: see `append`.
 
     Raises:
         BuilderError: the operands belong to different builders, or to one already built.
     """
-    builder = operands[0].builder
-    if builder.is_open:
-        for operand in operands:
-            if operand.builder is not builder:
-                builder, operands = _resolve(opcode, operands)
-                break
-    else:
-        builder, operands = _resolve(opcode, operands)
-    # From here on as in `append`: written out because a call more costs a tenth of the whole.
+    if builder is None:
+        builder = operands[0].builder
+        if builder.is_open:
+            for operand in operands:
+                if operand.builder is not builder:
+                    builder, operands = _resolve(opcode, operands)
+                    break
+        else:
+            builder, operands = _resolve(opcode, operands)
     op = _new(XlaOp)
     op.opcode = opcode
     op.shape = shape
@@ -62,12 +67,10 @@ def record(
     op.notes = notes if notes is None else notes_around(builder, opcode, shape, notes)
     ops = builder.ops
     op.id = len(ops)
-    # The nearest frame outside this package is the user's line. Only the code object and the
-    # offset are kept; the line number is worked out when somebody asks.
     try:
         frame: FrameType | None = _getframe(depth)
     except ValueError:
-        frame = None  # not called by Python code, but by C, as a thread's first function may be
+        frame = None  # called from C, such as the first function of a thread
     while frame is not None:
         code = frame.f_code
         if not INSIDE[code.co_filename]:
@@ -90,36 +93,11 @@ def append(
     attributes: Mapping[str, Any] = NO_ATTRIBUTES,
     depth: int = 1,
 ) -> XlaOp:
-    """Appends an op to this very builder; for ops without operands and for the library itself.
+    """Append an op to `builder`; for ops without operands and for the library itself.
 
-    `depth` is that of `record`.
+    The operands are not checked. `depth` is that of `record`.
     """
-    op = _new(XlaOp)
-    op.opcode = opcode
-    op.shape = shape
-    op.operands = operands
-    op.attributes = attributes
-    op.builder = builder
-    notes = builder.current_notes
-    op.notes = notes if notes is None else notes_around(builder, opcode, shape, notes)
-    ops = builder.ops
-    op.id = len(ops)
-    try:
-        frame: FrameType | None = _getframe(depth)
-    except ValueError:
-        frame = None  # as in `record`
-    while frame is not None:
-        code = frame.f_code
-        if not INSIDE[code.co_filename]:
-            op.code = code
-            op.lasti = frame.f_lasti
-            break
-        frame = frame.f_back
-    else:
-        op.code = None
-        op.lasti = 0
-    ops.append(op)
-    return op
+    return record(opcode, shape, operands, attributes, depth + 1, builder)
 
 
 _NO_OPERATIONS: Final = frozenset(("captured", "get_tuple_element", "tuple"))
@@ -258,14 +236,16 @@ def _foreign_operand(op: str, operands: tuple[XlaOp, ...], position: int) -> Bui
             shapes=shapes,
         )
     nested, foreign = first, operand
-    if not nested.builder.purpose:
+    # Inside a body, a reducer is the inner one of two nested builders: it has no parent.
+    inner = operand.builder
+    if not first.builder.purpose or (inner.purpose and inner.parent is None):
         nested, foreign = foreign, nested
     if nested.builder.purpose:
         return BuilderError(
             f"{op}: {nested.builder.purpose} can't use values of another computation, got\n"
             f"  {foreign!r}\n"
-            f"fix: use its arguments, and constants made of them, alone; only callables given to "
-            f"while_, conditional and call may use enclosing values",
+            f"fix: use its arguments, and constants made of them, alone; only plain callables "
+            f"given to while_, conditional and call may use enclosing values",
             op=op,
             shapes=shapes,
         )

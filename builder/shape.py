@@ -12,6 +12,7 @@ Shapes and Layout. The text form is XLA's: ``f32[2,<=3]{1,0}``, ``(s32[], f32[4]
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from math import prod
@@ -19,11 +20,12 @@ from typing import Any, Final
 
 from builder import primitive_type as pt
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, XlaError, shown
-from builder.frozen import frozen
+from builder.interning import InternTable
 from builder.layout.description import MOST_DIMENSIONS, Layout, whole_or_none
 from builder.layout.physical import physical
 from builder.layout.text import parse_layout, read_layout
 from builder.primitive_type import PrimitiveType, PrimitiveTypeLike
+from builder.signatures import per_signature
 from builder.text_reader import TextReader
 
 __all__ = [
@@ -100,6 +102,7 @@ class ArrayShape:
     """
 
     __slots__ = (
+        "__weakref__",
         "_text",
         "dimensions",
         "dynamic_dimensions",
@@ -253,7 +256,7 @@ class ArrayShape:
                 layout = Layout(layout)
             # One that was made before fits.
             key = (self.element_type, self.dimensions, self.dynamic_dimensions, layout)
-            found = _INTERNED.get(key)
+            found = _INTERNED.find(key)
             if found is not None:
                 return found
             fault = _misfit(layout, self)
@@ -310,7 +313,7 @@ class TupleShape:
         has_layout: a layout was asked for of an array inside.
     """
 
-    __slots__ = ("elements", "has_layout", "is_static", "leaf_count")
+    __slots__ = ("__weakref__", "elements", "has_layout", "is_static", "leaf_count")
 
     elements: tuple[Shape, ...]
     leaf_count: int
@@ -331,7 +334,7 @@ class TupleShape:
         for part in parts:
             if not isinstance(part, (ArrayShape, TupleShape, TokenShape)):
                 raise OperandError(f"a tuple shape is made of shapes, got {shown(part)}")
-        found = _INTERNED_TUPLES.get(parts)
+        found = _INTERNED_TUPLES.find(parts)
         if found is not None:
             return found
         shape = object.__new__(cls)
@@ -344,7 +347,7 @@ class TupleShape:
             else isinstance(p, ArrayShape) and p.layout is not None
             for p in parts
         )
-        return _INTERNED_TUPLES.setdefault(parts, shape)
+        return _INTERNED_TUPLES.intern(parts, shape)
 
     def __str__(self) -> str:
         return nested_text(self)
@@ -384,8 +387,8 @@ Shape = ArrayShape | TupleShape | TokenShape
 ShapeLike = Shape | str | Sequence[Any]
 """A shape, its text, or a sequence of shapes for a tuple."""
 
-_INTERNED: dict[Any, ArrayShape] = {}
-_INTERNED_TUPLES: dict[tuple[Shape, ...], TupleShape] = {}
+_INTERNED: Final = InternTable[ArrayShape]()
+_INTERNED_TUPLES: Final = InternTable[TupleShape]()
 _STATIC: dict[int, tuple[bool, ...]] = {}
 
 
@@ -407,7 +410,7 @@ def intern_array(
     if dynamic_dimensions is None:
         dynamic_dimensions = static(len(dimensions))
     key = (element_type, dimensions, dynamic_dimensions, layout)
-    found = _INTERNED.get(key)
+    found = _INTERNED.find(key)
     if found is not None:
         return found
     if layout is not None and not dimensions and layout.is_default:
@@ -424,8 +427,7 @@ def intern_array(
     sizes = ",".join(shape.dimension_text(i) for i in range(shape.rank))
     order = "" if layout is None else repr(layout)
     shape._text = f"{element_type.name}[{sizes}]{order}"
-    # setdefault: two threads that make the same shape at once must get the same object.
-    return _INTERNED.setdefault(key, shape)
+    return _INTERNED.intern(key, shape)
 
 
 def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, bool]:
@@ -467,7 +469,7 @@ def _whole(size: Any, element_type: PrimitiveType) -> int:
     return number
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Misfit:
     """Why a layout can't be that of a shape.
 
@@ -566,7 +568,7 @@ def array_shape(
     element = pt.as_primitive_type(element_type)
     if is_plain and type(dimensions) is tuple and all(type(size) is int for size in dimensions):
         # One that was made before, out of plain numbers: a sixth of the time.
-        found = _INTERNED.get((element, dimensions, static(len(dimensions)), None))
+        found = _INTERNED.find((element, dimensions, static(len(dimensions)), None))
         if found is not None:
             return found
     if not element.is_array_element:
@@ -771,7 +773,7 @@ class ProgramShape:
     __repr__ = __str__
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def interned_program_shape(
     parameters: tuple[Shape, ...], result: Shape, parameter_names: tuple[str, ...]
 ) -> ProgramShape:

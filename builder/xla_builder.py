@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +24,7 @@ from builder.shape import (
     shape_argument,
     without_layout,
 )
+from builder.signatures import per_signature
 from builder.xla_op import Notes, XlaOp, noted
 
 if TYPE_CHECKING:
@@ -37,24 +37,24 @@ __all__ = ["XlaBuilder"]
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_.\-]*"
 
 
-@lru_cache(maxsize=2)
+@per_signature
 def _id_shape(op: str) -> Shape:
     from builder.shape_inference import collectives  # inference is loaded after this module
 
     return collectives.replica_id() if op == "replica_id" else collectives.partition_id()
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _numbered(number: int) -> Mapping[str, Any]:
     """The attributes of a parameter, shared by those of the same number."""
     return MappingProxyType({"number": number})
 
 
-@lru_cache(maxsize=4096)
-def _iota_plan(shape: Shape, iota_dimension: Any) -> tuple[Shape, Mapping[str, int]]:
+@per_signature
+def _iota_plan(shape: Shape, iota_dimension: int | None) -> tuple[Shape, Mapping[str, int]]:
     from builder.shape_inference import reshaping  # inference is loaded after this module
 
-    inferred, dimension = reshaping.iota(shape, iota_dimension)
+    inferred, dimension = reshaping.iota.strict(shape, iota_dimension)
     return inferred, MappingProxyType({"iota_dimension": dimension})
 
 
@@ -336,10 +336,12 @@ class XlaBuilder:
 
         Operation Semantics: Iota.
         """
+        from builder.shape_inference.check import integer  # inference is loaded after this module
+
         wanted = shape_argument("iota", "shape", shape)
-        given = type(iota_dimension) is int or iota_dimension is None
-        plan = _iota_plan if given else _iota_plan.__wrapped__
-        inferred, attributes = plan(wanted, iota_dimension)
+        if iota_dimension is not None:
+            iota_dimension = integer("iota", "iota_dimension", iota_dimension)
+        inferred, attributes = _iota_plan(wanted, iota_dimension)
         target = self.innermost()
         target.check_open("iota")
         return append(target, "iota", inferred, (), attributes)
@@ -526,7 +528,7 @@ class XlaBuilder:
             raise OperandError(
                 f"call: computation must be an XlaComputation, got {shown(computation)}", op="call"
             )
-        shape = control_flow.call(computation.signature, ())
+        shape = control_flow.call.strict(computation.signature, ())
         target = self.innermost()
         target.check_open("call")
         return append(target, "call", shape, (), {"to_apply": computation})

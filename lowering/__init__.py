@@ -12,76 +12,110 @@ Array([2., 4.], dtype=float32)
 
 from __future__ import annotations
 
-import importlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lowering.everything import *
-
-# As jax does it, which need not be the first that loads jaxlib.
+# jax sets this default too, but a program may import jaxlib first.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
-__all__ = [
-    "ArgumentError",
-    "Comparison",
-    "CompileError",
-    "DeviceError",
-    "Difference",
-    "Executable",
-    "ExecutionError",
-    "Interpretation",
-    "JitCacheInfo",
-    "JittedFunction",
-    "LoweringError",
-    "Memory",
-    "ModuleFileError",
-    "PartitionedExecutable",
-    "Profile",
-    "ReplicatedExecutable",
-    "StablehloModule",
-    "Topology",
-    "UnloadedExecutable",
-    "VersionError",
-    "clear_transfers",
-    "compare",
-    "compile",
-    "device",
-    "device_put",
-    "devices",
-    "from_hlo",
-    "interpret",
-    "jit",
-    "load",
-    "load_bytes",
-    "load_executable",
-    "lower",
-    "register_custom_call_target",
-    "to_computation",
-    "topology",
-    "transfer_from_outfeed",
-    "transfer_to_infeed",
-    "use_compilation_cache",
-]
+if TYPE_CHECKING:
+    from lowering import ffi as ffi
+    from lowering.custom_calls import register_custom_call_target as register_custom_call_target
+    from lowering.errors import (
+        ArgumentError as ArgumentError,
+        CompileError as CompileError,
+        DeviceError as DeviceError,
+        ExecutionError as ExecutionError,
+        LoweringError as LoweringError,
+        ModuleFileError as ModuleFileError,
+        VersionError as VersionError,
+    )
+    from lowering.hlo import from_hlo as from_hlo
+    from lowering.importer import to_computation as to_computation
+    from lowering.infeed import (
+        clear_transfers as clear_transfers,
+        transfer_from_outfeed as transfer_from_outfeed,
+        transfer_to_infeed as transfer_to_infeed,
+    )
+    from lowering.interpreter import (
+        Comparison as Comparison,
+        Difference as Difference,
+        Interpretation as Interpretation,
+        compare as compare,
+        interpret as interpret,
+    )
+    from lowering.lowering import lower as lower
+    from lowering.module import (
+        StablehloModule as StablehloModule,
+        load as load,
+        load_bytes as load_bytes,
+    )
+    from lowering.pjrt import device as device, devices as devices
+    from lowering.placing import device_put as device_put
+    from lowering.running.compilation_cache import use_compilation_cache as use_compilation_cache
+    from lowering.running.compiling import compile as compile
+    from lowering.running.executable import Executable as Executable
+    from lowering.running.executable_file import load_executable as load_executable
+    from lowering.running.jit import JittedFunction as JittedFunction, jit as jit
+    from lowering.running.jit_cache import JitCacheInfo as JitCacheInfo
+    from lowering.running.partitioned import PartitionedExecutable as PartitionedExecutable
+    from lowering.running.profiling import Memory as Memory, Profile as Profile
+    from lowering.running.replicated import ReplicatedExecutable as ReplicatedExecutable
+    from lowering.running.topology import (
+        Topology as Topology,
+        UnloadedExecutable as UnloadedExecutable,
+        topology as topology,
+    )
+else:
+    # jax takes most of a second to import, which `xlabuilder --help` does not need. Submodules such
+    # as `ffi` are found without being listed.
+    _LAZY = {
+        "ArgumentError": "lowering.errors",
+        "Comparison": "lowering.interpreter",
+        "CompileError": "lowering.errors",
+        "DeviceError": "lowering.errors",
+        "Difference": "lowering.interpreter",
+        "Executable": "lowering.running.executable",
+        "ExecutionError": "lowering.errors",
+        "Interpretation": "lowering.interpreter",
+        "JitCacheInfo": "lowering.running.jit_cache",
+        "JittedFunction": "lowering.running.jit",
+        "LoweringError": "lowering.errors",
+        "Memory": "lowering.running.profiling",
+        "ModuleFileError": "lowering.errors",
+        "PartitionedExecutable": "lowering.running.partitioned",
+        "Profile": "lowering.running.profiling",
+        "ReplicatedExecutable": "lowering.running.replicated",
+        "StablehloModule": "lowering.module",
+        "Topology": "lowering.running.topology",
+        "UnloadedExecutable": "lowering.running.topology",
+        "VersionError": "lowering.errors",
+        "clear_transfers": "lowering.infeed",
+        "compare": "lowering.interpreter",
+        "compile": "lowering.running.compiling",
+        "device": "lowering.pjrt",
+        "device_put": "lowering.placing",
+        "devices": "lowering.pjrt",
+        "from_hlo": "lowering.hlo",
+        "interpret": "lowering.interpreter",
+        "jit": "lowering.running.jit",
+        "load": "lowering.module",
+        "load_bytes": "lowering.module",
+        "load_executable": "lowering.running.executable_file",
+        "lower": "lowering.lowering",
+        "register_custom_call_target": "lowering.custom_calls",
+        "to_computation": "lowering.importer",
+        "topology": "lowering.running.topology",
+        "transfer_from_outfeed": "lowering.infeed",
+        "transfer_to_infeed": "lowering.infeed",
+        "use_compilation_cache": "lowering.running.compilation_cache",
+    }
+    __all__ = list(_LAZY)
 
+    def __getattr__(name):
+        from builder.lazy import lazy_name
 
-def __getattr__(name: str) -> Any:
-    """Loads what is offered, or the module of this name, when it is first asked for.
+        return lazy_name(globals(), _LAZY, name)
 
-    With jax that takes most of a second, for which the command line's `--help` need not wait.
-    """
-    if name in __all__:
-        everything = importlib.import_module("lowering.everything")
-        globals().update({one: getattr(everything, one) for one in __all__})
-        return globals()[name]
-    module = f"lowering.{name}"
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise AttributeError(f"module 'lowering' has no attribute {name!r}") from None
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__():
+        return sorted({*globals(), *_LAZY})

@@ -11,8 +11,8 @@ import jax
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, shown
-from lowering import jaxlib_api
 from lowering.errors import CompileError, recorded_at
+from lowering.jaxlib_api import compilation
 from lowering.reading.bytecode_tables import words_in
 from lowering.types import attribute_text
 
@@ -77,7 +77,7 @@ def register_custom_call_target(
     kept = _KEPT.get((platform, name))
     if kept is not None and kept[1] == address:
         return
-    if kept is not None or name in jaxlib_api.registered_targets(platform):
+    if kept is not None or name in compilation.registered_targets(platform):
         raise OperandError(
             f"{op}: {shown(name)} has another function on {platform} already\n"
             f"fix: use another name",
@@ -170,7 +170,7 @@ def check_registered(report: str, computation: str, platform: str, module: ir.Op
         return
     name = found[1]
     other = "untyped" if typed else "typed"
-    known = name in jaxlib_api.registered_targets(platform)
+    known = name in compilation.registered_targets(platform)
     reason = f"no function of that name is registered for {platform}"
     if known:
         reason = f"the function registered for {platform} under that name is {other}"

@@ -23,9 +23,9 @@ import numpy as np
 from builder.computation import XlaComputation
 from builder.constant import repeats_one
 from builder.primitive_type import PrimitiveType
+from builder.schema import SCHEMAS
 from builder.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
 from builder.sharding.texts import joined, leaf_texts, per_value
-from builder.workarounds import counts_from_negative_zero
 from builder.xla_op import NO_ATTRIBUTES, XlaOp, resolve_position
 from lowering.bytecode import (
     HAS_ATTRIBUTES,
@@ -53,15 +53,14 @@ from lowering.mlir_attributes import (
     quoted,
 )
 from lowering.rules.registry import (
-    APPLIED,
-    ATTRIBUTES,
-    DIRECT,
+    CHECKS,
     EXCEPTIONS,
+    ONE_TO_ONE,
     RULES,
     Region,
     RegionLike,
-    Translation,
     Value,
+    attributes_of,
 )
 from lowering.sharding_attributes import SHARDY, sharding_attribute
 from lowering.types import type_text
@@ -151,14 +150,12 @@ class _ConstantsAlike(NamedTuple):
         before, after: what stands around the value of each.
         before_elements: what stands before their elements where these are said here.
         unfilled: the whole operation, where MLIR is given the elements later.
-        may_count: whether they are vectors of other than whole numbers, some of which have a rule.
     """
 
     before: bytes
     after: bytes
     before_elements: tuple[bytes, Reference]
     unfilled: bytes
-    may_count: bool
 
 
 class _Applying(NamedTuple):
@@ -368,11 +365,10 @@ class Emitter:
                     self._operation_count += count
                     count = 0
                     whole = self._constant(op)
-                if whole:
-                    append(whole)
-                    values.append(next(numbers))
-                    count += 1
-                    continue
+                append(whole)
+                values.append(next(numbers))
+                count += 1
+                continue
             elif op.opcode == "parameter":
                 values.append(arguments[op.attributes["number"]])
                 continue
@@ -410,7 +406,7 @@ class Emitter:
     def _emit_anew(self, op: XlaOp, key: Any, operands: list[Value]) -> Value:
         """Emits an op that is the first of its kind, or takes more than a head and operands."""
         opcode = op.opcode
-        name = DIRECT.get(opcode)
+        name = ONE_TO_ONE.get(opcode)
         if name is None or (opcode in EXCEPTIONS and EXCEPTIONS[opcode](op)):
             return self._emit_by_rule(op, operands)
         if opcode == "constant":
@@ -418,8 +414,10 @@ class Emitter:
             is_large = array.nbytes >= _LARGE_BYTES and not repeats_one(array)
             if self._large is not None and is_large:
                 return self._emit_large_constant(op, self._large)
-        if opcode in APPLIED:
+        if op.shape.is_tuple or SCHEMAS[opcode].computations:
             return self._emit_applying(op, key, operands)
+        if opcode in CHECKS:
+            CHECKS[opcode](op)
         head = self._begun(op, name, HAS_OPERANDS if operands else 0)
         if operands:
             head += reference(len(operands))
@@ -431,7 +429,7 @@ class Emitter:
         return next(self._numbers)
 
     def _constant(self, op: XlaOp) -> bytes:
-        """The whole of a constant without notes; nothing where a rule takes it.
+        """The whole of a constant without notes.
 
         There may be thousands that have nothing in common but their shapes: each takes 1.5 to 2.5
         us, and would take 12 us as another op that is the first of its kind.
@@ -443,8 +441,6 @@ class Emitter:
         if alike is None:
             alike = self._constants_alike[of_kind] = self._alike(op, shape)
         array = attributes["value"]
-        if alike.may_count and array.item(0) == 0 and counts_from_negative_zero(array):
-            return b""
         size = array.nbytes
         repeats = 0 in array.strides and repeats_one(array)
         if size >= _LARGE_BYTES and self._large is not None and not repeats:
@@ -480,7 +476,6 @@ class Emitter:
             after=after,
             before_elements=self.writer.before_elements(shape, size),
             unfilled=unfilled,
-            may_count=shape.rank == 1 and size > 0 and not shape.element_type.is_integral,
         )
 
     def _emit_large_constant(self, op: XlaOp, large: list[LargeConstant]) -> Value:
@@ -498,27 +493,32 @@ class Emitter:
     def _begun(self, op: XlaOp, name: str, flags: int) -> bytes:
         """The operation that an op becomes as it stands in the tables, up to its operands."""
         self._location = self.location(op)
-        translation = None if op.attributes is NO_ATTRIBUTES else ATTRIBUTES[op.opcode]
         annotations = self.annotations(op)
         if annotations:
-            attributes = {} if translation is None else translation(op.attributes)
-            said = self._entered({**attributes, **annotations})
+            if op.sharding is not None and op.shape.is_tuple:
+                annotations |= _sharding_of_results(op, leaf_count(op.shape))
+            said = self._entered({**attributes_of(op), **annotations})
         else:
-            said = b"" if translation is None else self._translated_once(op, translation)
+            said = b"" if op.attributes is NO_ATTRIBUTES else self._translated_once(op)
         return self._head(name, self.types(op.shape), said, flags)
 
     def _emit_applying(self, op: XlaOp, key: Any, operands: list[Value]) -> Value:
-        """Emits an operation with regions that is as it stands in the tables."""
+        """Emits the operation of `ONE_TO_ONE` for an op with regions, or with several results."""
         opcode, shape = op.opcode, op.shape
         begun = self._applying.get(key)
         if begun is None or op.notes is not None:
-            check, roles = APPLIED[opcode]
-            if check is not None:
-                check(op)
-            head = self._begun(op, DIRECT[opcode], HAS_OPERANDS | HAS_REGIONS)
-            begun = _Applying(head, tuple([op.attributes[role] for role in roles]))
+            if opcode in CHECKS:
+                CHECKS[opcode](op)
+            names = SCHEMAS[opcode].computations
+            flags = HAS_OPERANDS | (HAS_REGIONS if names else 0)
+            head = self._begun(op, ONE_TO_ONE[opcode], flags)
+            begun = _Applying(head, tuple([op.attributes[name] for name in names]))
             if op.notes is None:
-                if shape.is_array and False not in [o.shape.is_array for o in op.operands]:
+                if (
+                    names
+                    and shape.is_array
+                    and False not in [o.shape.is_array for o in op.operands]
+                ):
                     # Of ops that are alike all operands are arrays if those of one are.
                     whole = _Applying(head + reference(len(operands)), begun.computations)
                     self._begins[key] = whole
@@ -530,16 +530,17 @@ class Emitter:
             operands = flatten(operands)
         pieces.append(reference(len(operands)))
         pieces += operands
-        pieces.append(reference(len(begun.computations) << 1))
-        pieces += map(self._place_of, begun.computations)
+        if begun.computations:
+            pieces.append(reference(len(begun.computations) << 1))
+            pieces += map(self._place_of, begun.computations)
         self._operation_count += 1
         return next(self._numbers) if shape.is_array else unflatten(shape, self._numbers)
 
-    def _translated_once(self, op: XlaOp, translation: Translation) -> Reference:
+    def _translated_once(self, op: XlaOp) -> Reference:
         """The attributes of an op. Ops that say the same share theirs."""
         found = self._translated.get(id(op.attributes))
         if found is None:
-            found = self._entered(translation(op.attributes))
+            found = self._entered(attributes_of(op))
             self._translated[id(op.attributes)] = found
         return found
 

@@ -9,6 +9,7 @@ and what it says afterwards is compared with them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,14 +18,13 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder.errors import ShapeInferenceError, ShapeTextError
-from builder.frozen import frozen
 from builder.layout.description import COMBINE, Layout
 from builder.layout.text import parse_layout
 from builder.program_layouts import need_sayable
 from builder.shape import ArrayShape, ProgramShape, Shape, TokenShape, leaves
-from lowering import jaxlib_api
 from lowering.errors import CompileError
 from lowering.flattening import leaf_paths
+from lowering.jaxlib_api import array_layouts, mlir
 from lowering.pjrt import Target, sharding_of
 from lowering.reading.bytecode_tables import words_in
 from lowering.types import attribute_text
@@ -42,7 +42,7 @@ __all__ = [
 LAYOUT_MODE: Final = "mhlo.layout_mode"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A layout that a module asks for.
 
@@ -59,7 +59,7 @@ class Asked:
     shape: ArrayShape | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EntryLayouts:
     """All the layouts that a module asks for.
 
@@ -150,7 +150,7 @@ def _without(module: ir.Operation, positions: Mapping[str, Sequence[int]]) -> by
                 kept = {one.name: one.attr for one in pairs if one.name != LAYOUT_MODE}
                 entries[position] = ir.DictAttr.get(kept)
             function.attributes[key] = ir.ArrayAttr.get(entries)
-    return jaxlib_api.bytecode(copy)
+    return mlir.bytecode(copy)
 
 
 def _is_main(operation: Any) -> bool:
@@ -189,8 +189,8 @@ def _read(
             reason = reason.removeprefix(beginning)
         raise refuse(reason, "write a layout as XLA does: {1,0}, {0,1}") from None
     default = layout_from(
-        jaxlib_api.layout_text(
-            jaxlib_api.default_layout(device, plain.element_type.dtype, plain.dimensions)
+        array_layouts.layout_text(
+            array_layouts.default_layout(device, plain.element_type.dtype, plain.dimensions)
         )
     )
     order = plain.with_layout(layout.minor_to_major)
@@ -236,7 +236,7 @@ def parameter_layouts(layouts: EntryLayouts, loaded: Any) -> list[Any]:
         CompileError: XLA has made others of them, or of the results, than were asked for.
     """
     # None where jaxlib 0.10 does not tell: beside tokens.
-    taken, given = jaxlib_api.parameter_layouts(loaded), jaxlib_api.result_layouts(loaded)
+    taken, given = array_layouts.parameter_layouts(loaded), array_layouts.result_layouts(loaded)
     for one in layouts.asked:
         found = taken if one.is_parameter else given
         if one.shape is None:
@@ -250,7 +250,7 @@ def parameter_layouts(layouts: EntryLayouts, loaded: Any) -> list[Any]:
             if wanted.element_size_in_bits:
                 raise _refused(layouts, one, "jaxlib does not tell which one XLA has made of it")
             continue
-        made = layout_from(jaxlib_api.layout_text(found[one.position]))
+        made = layout_from(array_layouts.layout_text(found[one.position]))
         if not wanted.tiles:  # an order alone: in which tiles, the platform says
             wanted = wanted.replace(tiles=made.tiles)
         if not is_same(one.shape, wanted, made):
@@ -275,14 +275,14 @@ def _layout_when_put(leaf: ArrayShape | TokenShape, layout: Layout | None, devic
     if layout is None:
         return target.default
     zeros = target.put(np.zeros(target.dimensions, target.dtype))
-    return jaxlib_api.layout_of(put_in_layout(zeros, layout))
+    return array_layouts.layout_of(put_in_layout(zeros, layout))
 
 
 def put_in_layout(array: jax.Array, layout: Layout) -> jax.Array:
     """A copy of a jax.Array on its device, in another order and other tiles."""
     major_to_minor = tuple(reversed(layout.minor_to_major))
     tiles = tuple(tile.dimensions for tile in layout.tiles)
-    there: jax.Array = jaxlib_api.put_in_layout(array, major_to_minor, tiles, array.sharding)
+    there: jax.Array = array_layouts.put_in_layout(array, major_to_minor, tiles, array.sharding)
     return there
 
 

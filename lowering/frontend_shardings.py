@@ -13,8 +13,8 @@ from jaxlib.mlir import ir
 
 from builder.shape import Shape, leaf_count
 from builder.sharding.texts import leaf_texts, per_value
-from lowering import jaxlib_api
 from lowering.errors import CompileError, LoweringError
+from lowering.jaxlib_api import mlir
 from lowering.reading.bytecode_tables import words_in
 from lowering.types import attribute_text
 
@@ -51,10 +51,10 @@ def with_shardings(module: ir.Module, parameters: Sequence[Shape]) -> ir.Module:
     Raises:
         LoweringError: as `read_shardings`.
     """
-    code = jaxlib_api.bytecode(module)
+    code = mlir.bytecode(module)
     if f"{_SHARDING}\0".encode() not in words_in(code):
         return module
-    copy = ir.Module.parse(code, jaxlib_api.new_context())
+    copy = ir.Module.parse(code, mlir.new_context())
     read_shardings(copy, parameters, "compile")
     return copy
 

@@ -29,14 +29,14 @@ from builder.shape import (
     without_layout,
 )
 from builder.unique_names import UniqueNames
-from lowering import jaxlib_api
 from lowering.donations import ALIASING, DONOR
 from lowering.errors import LoweringError, ModuleFileError
 from lowering.frontend_shardings import read_shardings
 from lowering.importer.importing import to_computation
 from lowering.importer.refinement import main_of
-from lowering.importer.tables import decoded, place_of
-from lowering.jaxlib_api import BYTECODE_MAGIC, UnreadableModuleError
+from lowering.importer.tables import decoded, name_of
+from lowering.jaxlib_api import hlo_conversion, mlir
+from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
 from lowering.module import Buffer, StablehloModule, read_file
 from lowering.reading.bytecode_tables import words_in
 from lowering.reading.first_look import BEGINNING, LARGE, whole_characters
@@ -91,7 +91,7 @@ def from_hlo(source: str | Buffer | os.PathLike[str]) -> XlaComputation:
         raise ModuleFileError(f"{name}: is empty\nfix: save the HLO again", path=path)
     if data.startswith(BYTECODE_MAGIC):
         raise _no_hlo(name, path)
-    if jaxlib_api.is_hlo_proto(data):
+    if hlo_conversion.is_hlo_proto(data):
         text = None
         data = _module_inside(data)
     else:
@@ -99,7 +99,7 @@ def from_hlo(source: str | Buffer | os.PathLike[str]) -> XlaComputation:
         data = text.encode()
     head, code = _converted(data, name, path)
     try:
-        module = jaxlib_api.read_module(jaxlib_api.new_context(), code)
+        module = mlir.read_module(mlir.new_context(), code)
     except UnreadableModuleError as error:
         raise LoweringError(
             f"from_hlo: {name} can't be said in StableHLO: {error.reason}",
@@ -135,7 +135,7 @@ def is_hlo(data: bytes) -> bool:
     """Whether the content of a file looks like HLO, and not like StableHLO."""
     if data.startswith(BYTECODE_MAGIC):
         return False
-    if jaxlib_api.is_hlo_proto(data):
+    if hlo_conversion.is_hlo_proto(data):
         return True
     return _BEGINNING.match(data.removeprefix(b"\xef\xbb\xbf")) is not None
 
@@ -173,7 +173,7 @@ def _look(file: BinaryIO, size: int, name: str, path: str) -> None:
     file.seek(0)
     if beginning.startswith(BYTECODE_MAGIC):
         raise _no_hlo(name, path)
-    if not jaxlib_api.is_hlo_proto(beginning):
+    if not hlo_conversion.is_hlo_proto(beginning):
         _text(whole_characters(beginning), name, path)
 
 
@@ -280,12 +280,12 @@ def _text(data: bytes, name: str, path: str | None) -> str:
 
 
 def _converted(data: bytes, name: str, path: str | None) -> tuple[dict[str, Any], bytes]:
-    """What `jaxlib_api.hlo_program` says of HLO, taken apart."""
+    """What `hlo_conversion.hlo_program` says of HLO, taken apart."""
     try:
         if sys.executable:
-            found = in_helper("hlo_program", data, died=_DIED)
+            found = in_helper(hlo_conversion.hlo_program, data, died=_DIED)
         else:
-            found = jaxlib_api.hlo_program(data)
+            found = hlo_conversion.hlo_program(data)
     except (HelperError, UnreadableModuleError) as error:
         place = "" if error.line is None else f"line {error.line}, column {error.column}: "
         what = error.reason[:300]
@@ -383,7 +383,7 @@ def _names(module: ir.Module, parameters: list[Shape], said: dict[int, str]) -> 
         count = leaf_count(shape)
         name = said.get(number)
         if count:
-            _, found = place_of(arguments[position].location)
+            found = name_of(arguments[position].location)
             if found and not (name and re.fullmatch(rf"{re.escape(name)}(?:\.\d+)?", found)):
                 name = found
         names.append(unique.claim(name or f"arg{number}"))

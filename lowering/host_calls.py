@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import jax
@@ -23,7 +24,6 @@ import numpy as np
 
 from builder.constant import scalar_array
 from builder.errors import ConstantError, shown
-from builder.frozen import frozen
 from builder.shape import ArrayShape, Shape, TokenShape, TupleShape
 from lowering.errors import ExecutionError
 from lowering.flattening import unflatten
@@ -49,7 +49,7 @@ PYTHON_CALL: Final = "xlabuilder.python_call"
 """The target of custom calls that stand for calls of Python functions."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PythonFunction:
     """A Python function that a module calls.
 

@@ -18,6 +18,7 @@ from builder.aliasing import leaf_indices
 from builder.annotations import NO_TEXTS, meshes
 from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
+from builder.nested import ReusableFunction
 from builder.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
 from builder.sharding.texts import leaf_texts
 from builder.unique_names import UniqueNames
@@ -133,7 +134,11 @@ def _fill(module: ir.Module, functions: Sequence[Sequence[LargeConstant]]) -> No
 def _need_computation(value: object) -> None:
     if isinstance(value, XlaComputation):
         return
-    fix = "\nfix: build it first: op.builder.build(op)" if isinstance(value, XlaOp) else ""
+    fix = ""
+    if isinstance(value, XlaOp):
+        fix = "\nfix: build it first: op.builder.build(op)"
+    elif isinstance(value, ReusableFunction):
+        fix = "\nfix: lower function.computation(shape, ...), with a shape for each parameter"
     raise OperandError(f"lower: expected an XlaComputation, got {shown(value)}{fix}", op="lower")
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from lowering import jaxlib_api
+from lowering.jaxlib_api import mlir
 
 __all__ = ["context_for", "shared_context"]
 
@@ -31,7 +31,7 @@ class _Shared:
     __slots__ = ("constant_bytes", "context")
 
     def __init__(self) -> None:
-        self.context: Final = jaxlib_api.new_context()
+        self.context: Final = mlir.new_context()
         self.constant_bytes = 0
 
 
@@ -56,5 +56,5 @@ def shared_context(constant_bytes: int = 0) -> ir.Context:
 def context_for(constant_bytes: int) -> ir.Context:
     """The context for a module with so many bytes of constants: the shared one, or its own."""
     if constant_bytes >= OWN_CONTEXT_BYTES:
-        return jaxlib_api.new_context()
+        return mlir.new_context()
     return shared_context(constant_bytes)

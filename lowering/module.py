@@ -36,11 +36,11 @@ from builder.shape import (
     parse_shape,
 )
 from builder.shape_inference.check import flag
-from lowering import jaxlib_api
 from lowering.entry_layouts import LAYOUT_MODE
 from lowering.errors import LoweringError, ModuleFileError, VersionError
 from lowering.flattening import leaf_paths
 from lowering.host_calls import PythonFunction
+from lowering.jaxlib_api import versions
 from lowering.mlir_attributes import ARGUMENT_NAME
 from lowering.reading import module_reader
 from lowering.reading.exported import module_inside
@@ -138,14 +138,20 @@ class StablehloModule:
         """
         wanted = _checked_version(version)
         try:
-            return module_reader.sealed_artifact(self.module, wanted)
+            return module_reader.sealed_artifact(self.module, wanted, self._prepare_artifact)
         except ValueError as error:
             raise self._not_in_version(wanted, str(error)) from None
+
+    def _prepare_artifact(self, copy: ir.Module) -> None:
+        # Imported here: `legalize` imports this module.
+        from lowering.legalize import prepare_artifact
+
+        prepare_artifact(copy, self.name)
 
     def _not_in_version(self, version: str, report: str) -> VersionError:
         blamed = re.search(r"failed to legalize operation '(?:vhlo\.)?([\w.]+?)(?:_v\d+)?'", report)
         what = f"its operation {blamed[1]} can't be said there" if blamed else "it can't be said"
-        newest = jaxlib_api.current_version()
+        newest = versions.current_version()
         fix = f"\nfix: ask for a newer version, at most {newest}" if version != newest else ""
         return VersionError(
             f"artifact: {self.name} can't be written for StableHLO {version}: {what}{fix}",
@@ -241,7 +247,7 @@ _SUFFIXES: Final = {".mlir": "text", ".mlirbc": "bytecode", ".stablehlo": "a por
 
 def _checked_version(version: Any) -> str:
     """The version asked for, as three numbers between the minimum and the current version."""
-    newest, oldest = jaxlib_api.current_version(), jaxlib_api.minimum_version()
+    newest, oldest = versions.current_version(), versions.minimum_version()
     if version is None or (isinstance(version, str) and version == "current"):
         return newest
     if isinstance(version, str) and version == "minimum":

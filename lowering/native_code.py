@@ -23,6 +23,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +31,6 @@ import jax
 import jaxlib.version
 
 from builder.errors import OperandError, shown
-from builder.frozen import frozen
 from lowering.errors import CompileError
 
 __all__ = ["NativeSource", "SharedLibrary", "read_source", "shared_library"]
@@ -45,7 +45,7 @@ _COMPILERS: Final = {
 """The variable of the environment that names the compiler, and which are tried where none does."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NativeSource:
     """What is to be compiled.
 
@@ -60,7 +60,7 @@ class NativeSource:
     file: Path | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SharedLibrary:
     """What a compiler made.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import enum
 import math
 import re
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
-from builder.frozen import frozen
 from lowering.errors import CompileError, recorded_at
 from lowering.types import attribute_text
 
@@ -52,7 +52,7 @@ class Mode(enum.Enum):
     DEVICES = "devices"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Participants:
     """Who takes part in one operation.
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
 from builder.errors import ShapeTextError
-from builder.frozen import frozen
 from builder.shape import ArrayShape, ProgramShape, Shape, TokenShape, leaves
 from builder.sharding.tiling import Tiling, tilings_of
 from lowering.donations import ALIASING
@@ -30,7 +30,7 @@ from lowering.types import attribute_text
 __all__ = ["Partitioning", "counts_of", "main_of", "read_partitioning"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Partitioning:
     """By which of its partitioners XLA cuts a program up, and what is left to it.
 
@@ -139,7 +139,7 @@ def read_partitioning(
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Mesh:
     """A mesh of a module: names and sizes of its axes, and the order of the devices in it."""
 

@@ -15,9 +15,9 @@ from jax.sharding import Sharding, SingleDeviceSharding
 
 from builder.errors import OperandError, shown
 from builder.shape import ArrayShape
-from lowering import jaxlib_api
 from lowering.errors import DeviceError
 from lowering.failures import is_out_of_memory, no_room
+from lowering.jaxlib_api import array_layouts, jax_arrays, topologies
 from lowering.platforms import missing_platform
 
 __all__ = ["device", "devices"]
@@ -62,7 +62,7 @@ def _elsewhere(op: str, one: jax.Device) -> DeviceError:
 
 def is_local(one: jax.Device) -> bool:
     """Whether a device is of this process; those that are not there are of every process."""
-    return bool(one.process_index == jax.process_index()) or jaxlib_api.is_absent(one)
+    return bool(one.process_index == jax.process_index()) or topologies.is_absent(one)
 
 
 def _known() -> str:
@@ -105,7 +105,7 @@ def device(which: DeviceLike = None) -> jax.Device:
         if which is None:
             return devices()[0]
     if isinstance(which, jax.Device):
-        if jaxlib_api.is_absent(which):
+        if topologies.is_absent(which):
             raise DeviceError(
                 f"device: {which} is one of a topology, and not there\n"
                 f"fix: lowering.compile compiles for it; to have arrays there use one of {_known()}"
@@ -166,8 +166,8 @@ def devices_for(
                 op=op,
             )
     count = num_replicas * num_partitions
-    if isinstance(first, jax.Device) and listed is None and jaxlib_api.is_absent(first):
-        whole = jaxlib_api.devices_of_topology(first)
+    if isinstance(first, jax.Device) and listed is None and topologies.is_absent(first):
+        whole = topologies.devices_of_topology(first)
         listed, first = whole[whole.index(first) :][:count], None
     if listed is None:
         if count == 1:
@@ -271,7 +271,7 @@ class Target:
         self.dimensions: Final = shape.dimensions
         self.aval: Final = self._described()
         there = sharding.shard_shape(shape.dimensions)
-        self.default: Final = jaxlib_api.default_layout(self.device, self.dtype, there)
+        self.default: Final = array_layouts.default_layout(self.device, self.dtype, there)
 
     def _first_device(self) -> jax.Device:
         (device,) = self.sharding.device_set
@@ -295,7 +295,7 @@ class Target:
         return result
 
     def _put(self, array: np.ndarray[Any, Any]) -> jax.Array:
-        there: jax.Array = jaxlib_api.put(in_order(array), self.aval, self.sharding, self.device)
+        there: jax.Array = jax_arrays.put(in_order(array), self.aval, self.sharding, self.device)
         return there
 
 

@@ -11,11 +11,11 @@ from jax.sharding import Mesh, PartitionSpec, Sharding, SingleDeviceSharding
 from builder import primitive_type as pt
 from builder.errors import shown
 from builder.shape import intern_array
-from lowering import jaxlib_api
 from lowering.entry_layouts import layout_from, put_in_layout
 from lowering.errors import ArgumentError
 from lowering.failures import is_out_of_memory, no_room
 from lowering.host_arrays import host_array
+from lowering.jaxlib_api import array_layouts
 from lowering.pjrt import DeviceLike, Target, device, sharding_of
 
 __all__ = ["device_put"]
@@ -156,10 +156,10 @@ def _moved(array: Any, sharding: Sharding) -> jax.Array:
     """A jax.Array copied to other devices, or in place, in the layout that is usual there."""
     one = next(iter(array.sharding.device_set))
     piece = array.sharding.shard_shape(array.shape)
-    usual = jaxlib_api.default_layout(one, array.dtype, piece)
-    if jaxlib_api.layout_of(array) != usual:
+    usual = array_layouts.default_layout(one, array.dtype, piece)
+    if array_layouts.layout_of(array) != usual:
         # jax.device_put would keep it.
-        array = put_in_layout(array, layout_from(jaxlib_api.layout_text(usual)))
+        array = put_in_layout(array, layout_from(array_layouts.layout_text(usual)))
     try:
         # Without x64, jax would cut 64-bit arrays by a program for 32-bit ones.
         with jax.enable_x64(True):

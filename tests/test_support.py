@@ -11,7 +11,7 @@ from support import compiled_once
 
 import builder as xb
 import lowering
-from lowering import jaxlib_api
+from lowering.jaxlib_api import compilation, mlir
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -29,7 +29,7 @@ def program(
 
 def test_a_program_is_compiled_once_under_any_names() -> None:
     lowered = jax.jit(lambda x: x - np.float32(0.5)).lower(X)
-    theirs = jaxlib_api.bytecode(lowered.compiler_ir())
+    theirs = mlir.bytecode(lowered.compiler_ir())
     loaded = lowered.compile().runtime_executable()
     with compiled_once((theirs, loaded)) as compiled:
         for name in ("program", "other"):
@@ -58,7 +58,7 @@ def test_another_program_is_compiled_for_itself(what: str) -> None:
 
 
 def test_afterwards_programs_are_compiled_as_before() -> None:
-    before = jaxlib_api.compile_and_load
+    before = compilation.compile_and_load
     with pytest.raises(ZeroDivisionError), compiled_once():
         raise ZeroDivisionError
-    assert jaxlib_api.compile_and_load is before
+    assert compilation.compile_and_load is before

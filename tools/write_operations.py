@@ -91,10 +91,10 @@ def signature_text(name: str, function: Callable[..., Any], is_method: bool) -> 
 def stablehlo_text(opcode: str) -> str:
     """What an opcode becomes, as Markdown."""
     from lowering.mlir_context import shared_context
-    from lowering.rules.registry import DIRECT, EXCEPTIONS, RULES
+    from lowering.rules.registry import EXCEPTIONS, ONE_TO_ONE, RULES
 
-    if opcode in DIRECT:
-        return f"`{DIRECT[opcode]}`" + (" *(with exceptions)*" if opcode in EXCEPTIONS else "")
+    if opcode in ONE_TO_ONE:
+        return f"`{ONE_TO_ONE[opcode]}`" + (" *(with exceptions)*" if opcode in EXCEPTIONS else "")
     if opcode in NO_OPERATION:
         return "*(none)*"
     if opcode not in RULES:

@@ -12,6 +12,7 @@ from benchmarks.graphs.layers import LAYERS
 from benchmarks.graphs.lstm import LSTM
 from benchmarks.graphs.reducers import REDUCERS
 from benchmarks.graphs.resnet50 import RESNET50
+from benchmarks.graphs.shapes import SHAPES
 from benchmarks.graphs.transformer import TRANSFORMER
 
 __all__ = ["GRAPHS", "Graph"]
@@ -27,5 +28,6 @@ GRAPHS: dict[str, Graph] = {
         CONTROL_FLOW,
         CONSTANTS,
         REDUCERS,
+        SHAPES,
     )
 }

@@ -1,15 +1,14 @@
-"""Small loops and branches, each with functions of its own, as a user's closures are.
+"""Small loops and branches, each with two functions: condition and body, or two branches.
 
-The size is the number of loops and branches together. Each has two functions: condition and body,
-or what is done in the one case and in the other. xlabuilder records a function of which it can tell
-that it gives what one of the same code gave before no second time: they close over one of five or
-seven numbers, so that of the 10,000 it records 22.
+The size is the number of loops and branches together. The functions close over one of five or seven
+numbers. For xlabuilder each of the 22 is made once, as a function of `xb.computation`; the others
+get new closures for every loop and branch, 10,000 in all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from benchmarks.graphs.graph import Argument, Graph
 
@@ -20,40 +19,65 @@ def arguments(size: int) -> list[Argument]:
     return [("x", "float32", (8,)), ("level", "float32", ()), ("start", "int32", ())]
 
 
-def repeated(g: Any, limit: int, factor: float, start: Any, x: Any) -> Any:
+class Makers(NamedTuple):
+    """Make functions of a number: ``count < limit`` of a loop's state, its body, and branches."""
+
+    under: Callable[[int], Any]
+    step: Callable[[float], Any]
+    scaled: Callable[[float], Any]
+    shifted: Callable[[float], Any]
+
+
+def makers(g: Any) -> Makers:
+    def under(limit: int) -> Any:
+        def condition(state: Sequence[Any]) -> Any:
+            count, _ = state
+            return g.lt_integer(count, limit)
+
+        return condition
+
+    def step(factor: float) -> Any:
+        def body(state: Sequence[Any]) -> tuple[Any, Any]:
+            count, value = state
+            return g.add_integer(count, 1), g.tanh(g.mul_number(value, factor))
+
+        return body
+
+    def scaled(factor: float) -> Any:
+        def above(value: Any) -> Any:
+            return g.mul_number(value, factor)
+
+        return above
+
+    def shifted(factor: float) -> Any:
+        def below(value: Any) -> Any:
+            return g.tanh(g.add_number(value, factor))
+
+        return below
+
+    return Makers(g.shared(under), g.shared(step), g.shared(scaled), g.shared(shifted))
+
+
+def repeated(g: Any, make: Makers, limit: int, factor: float, start: Any, x: Any) -> Any:
     """``x = tanh(factor * x)``, `limit` times."""
-
-    def condition(state: Sequence[Any]) -> Any:
-        count, _ = state
-        return g.lt_integer(count, limit)
-
-    def body(state: Sequence[Any]) -> tuple[Any, Any]:
-        count, value = state
-        return g.add_integer(count, 1), g.tanh(g.mul_number(value, factor))
-
-    _, result = g.while_(condition, body, (start, x))
+    _, result = g.while_(make.under(limit), make.step(factor), (start, x))
     return result
 
 
-def chosen(g: Any, threshold: float, factor: float, level: Any, x: Any) -> Any:
+def chosen(g: Any, make: Makers, threshold: float, factor: float, level: Any, x: Any) -> Any:
     """``factor * x`` where the level is above the threshold, else ``tanh(factor + x)``."""
-
-    def above(value: Any) -> Any:
-        return g.mul_number(value, factor)
-
-    def below(value: Any) -> Any:
-        return g.tanh(g.add_number(value, factor))
-
-    return g.conditional(g.gt_number(level, threshold), above, below, x)
+    is_above = g.gt_number(level, threshold)
+    return g.conditional(is_above, make.scaled(factor), make.shifted(factor), x)
 
 
 def body(g: Any, size: int, x: Any, level: Any, start: Any) -> list[Any]:
+    make = makers(g)
     for number in range(size):
         factor = 1 + number % 10 / 100
         if number % 2 == 0:
-            x = repeated(g, number % 7 + 1, factor, start, x)
+            x = repeated(g, make, number % 7 + 1, factor, start, x)
         else:
-            x = chosen(g, number % 5 / 5, factor, level, x)
+            x = chosen(g, make, number % 5 / 5, factor, level, x)
     return [x]
 
 

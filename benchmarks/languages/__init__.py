@@ -13,6 +13,9 @@ Names that need telling apart:
   ``conv_general_dilated`` take. A graph asks for them once, not for each operation.
 - ``while_`` takes and gives several values; its functions are called with one sequence of them.
   ``conditional(pred, on_true, on_false, operand)`` takes and gives one.
+- ``shared(make)`` takes a function of a number that makes functions for ``while_`` and
+  ``conditional``. In `ours` each of them is made once, with `xb.computation`; in the others
+  ``make`` makes a new one for every use, as a closure is made where it is used.
 
 ``record(graph, size)`` does what the language does first with a graph.
 

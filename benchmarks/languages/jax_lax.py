@@ -60,6 +60,10 @@ def conv_numbers(text: str) -> lax.ConvDimensionNumbers:
     return lax.conv_dimension_numbers((1,) * len(lhs), (1,) * len(rhs), specification)
 
 
+def shared(make: Callable[[float], Callable[..., Any]]) -> Callable[[float], Callable[..., Any]]:
+    return make
+
+
 # An array of NumPy is an operand as it is.
 def constant(value: np.ndarray[Any, Any], beside: jax.Array) -> Any:
     return value

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -48,11 +50,14 @@ def max_pool(
     return xb.reduce_window(operand, float("-inf"), xb.max, window, strides, padding)
 
 
-# Bodies and branches are callables too: each is recorded where it is used.
+def shared(make: Callable[[float], Callable[..., Any]]) -> Callable[[float], xb.ReusableFunction]:
+    return functools.cache(lambda number: xb.computation(make(number)))
+
+
 def conditional(
     pred: xb.XlaOp,
-    on_true: Callable[[xb.XlaOp], xb.XlaOp],
-    on_false: Callable[[xb.XlaOp], xb.XlaOp],
+    on_true: xb.ReusableFunction,
+    on_false: xb.ReusableFunction,
     operand: xb.XlaOp,
 ) -> xb.XlaOp:
     return xb.conditional(pred, operand, on_true, operand, on_false)

@@ -137,6 +137,10 @@ def max_pool(
     return ops.ReduceWindowWithGeneralPadding(operand, init, _MAX, window, strides, (), (), padding)
 
 
+def shared(make: Callable[[float], Callable[..., Any]]) -> Callable[[float], Callable[..., Any]]:
+    return make
+
+
 def _computation(function: Callable[[Any], Any], shape: Any) -> Any:
     """A function of one value, a tuple in parts if it is one, recorded as a computation."""
     builder = xc.XlaBuilder(function.__name__)

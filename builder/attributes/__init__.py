@@ -1,6 +1,6 @@
 """Attribute bundles: what an op says besides its operands, where one list would not do.
 
-All are frozen classes with the field names of ``xla_data.proto``, one module for each subject.
+All are frozen dataclasses with the field names of ``xla_data.proto``, one module for each subject.
 Lists become tuples, so that a bundle can be hashed, and kept in the attributes of an op.
 """
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from builder.attributes.fields import listed, member
 from builder.errors import ShapeInferenceError, shown
-from builder.frozen import frozen
 
 __all__ = [
     "ChannelHandle",
@@ -16,10 +16,11 @@ __all__ = [
     "ChannelType",
     "ReplicaGroups",
     "ReplicaGroupsLike",
+    "channel_of",
 ]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ReplicaGroups:
     """The groups of replicas within which an operation is done; none for one group of all.
 
@@ -65,6 +66,10 @@ class ReplicaGroups:
             text = str(error).partition(": ")[2]
             raise ShapeInferenceError(f"{op}: {text}", op=op) from None
 
+    def or_one_of(self, count: int) -> ReplicaGroups:
+        """These groups; one group of the numbers below `count` if there are none."""
+        return self if self.groups else ReplicaGroups((tuple(range(count)),))
+
 
 def _refuse(op: str, given: Any) -> NoReturn:
     fix = "for instance [[0, 2], [1, 3]]; [] for one group of all replicas"
@@ -96,7 +101,7 @@ class ChannelType(enum.IntEnum):
         return f"ChannelType.{self.name}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ChannelHandle:
     """A channel: only operations of the same channel talk to each other.
 
@@ -152,6 +157,18 @@ class ChannelHandle:
             text = str(error).partition(": ")[2]
             where = name if op == name else f"{op}: {name}"
             raise ShapeInferenceError(f"{where}: {text}", op=op) from None
+
+
+def channel_of(attributes: Mapping[str, Any]) -> ChannelHandle | None:
+    """The channel of a collective op with these attributes.
+
+    StableHLO and HLO require one where replica groups hold numbers of devices: it is 1 if none was
+    given.
+    """
+    channel: ChannelHandle | None = attributes["channel_handle"]
+    if channel is None and attributes.get("use_global_device_ids"):
+        return ChannelHandle(1)
+    return channel
 
 
 ChannelHandleLike = ChannelHandle | int

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from builder.attributes.fields import opened, set_integers
 from builder.errors import ShapeInferenceError, shown
-from builder.frozen import frozen
 
 __all__ = [
     "DotDimensionNumbers",
@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DotDimensionNumbers:
     """Which dimensions a dot product sums over, and which it is done for one by one.
 
@@ -73,7 +73,7 @@ DotDimensionNumbersLike = DotDimensionNumbers | Sequence[Sequence[Sequence[int]]
 """DotDimensionNumbers, or ((lhs contracting, rhs contracting), (lhs batch, rhs batch))."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RaggedDotDimensionNumbers:
     """The dimensions of a dot product of which one is cut into groups of unequal sizes.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from builder.attributes.fields import set_integers
 from builder.errors import ShapeInferenceError, shown
-from builder.frozen import frozen
 
 __all__ = ["ConvolutionDimensionNumbers", "ConvolutionDimensionNumbersLike"]
 
@@ -20,7 +20,7 @@ _MOST_SPATIAL: Final = 1000
 """More than any array has."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ConvolutionDimensionNumbers:
     """Which dimensions of the input, the kernel and the output of a convolution are what.
 

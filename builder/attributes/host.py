@@ -7,13 +7,13 @@ import math
 import re
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from builder.attributes.fields import listed, member, opened
 from builder.errors import ShapeInferenceError, shown
-from builder.frozen import frozen
 
 __all__ = [
     "CustomCallApiVersion",
@@ -76,7 +76,7 @@ class CustomCallSchedule(enum.IntEnum):
         return member(cls, op, "schedule", value)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OutputOperandAliasing:
     """A result of a custom call that lies in the memory of one of its operands.
 

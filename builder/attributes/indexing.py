@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from builder.attributes.fields import set_integers
 from builder.errors import ShapeInferenceError, shown
-from builder.frozen import frozen
 
 __all__ = [
     "GatherDimensionNumbers",
@@ -19,7 +19,7 @@ __all__ = [
 Numbers = TypeVar("Numbers", "GatherDimensionNumbers", "ScatterDimensionNumbers")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GatherDimensionNumbers:
     """What the dimensions of a gather's operands and result mean.
 
@@ -62,7 +62,7 @@ class GatherDimensionNumbers:
         return value if isinstance(value, cls) else _from_mapping(cls, "gather", value)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ScatterDimensionNumbers:
     """What the dimensions of a scatter's operands and updates mean.
 

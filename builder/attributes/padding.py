@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from builder.attributes.fields import listed
 from builder.errors import ShapeInferenceError, shown
-from builder.frozen import frozen
 
 __all__ = ["PaddingConfig", "PaddingConfigDimension", "PaddingConfigLike"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PaddingConfigDimension:
     """The padding of one dimension.
 
@@ -36,7 +36,7 @@ class PaddingConfigDimension:
         return f"({self.edge_padding_low}, {self.edge_padding_high}, {self.interior_padding})"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PaddingConfig:
     """The padding of every dimension of an array.
 

@@ -9,14 +9,10 @@ from builder import primitive_type as pt
 from builder.attributes import CustomCallApiVersion, CustomCallSchedule
 from builder.attributes.host import ffi_dictionary
 from builder.hlo_text.printer import Printer, Written, rule
-from builder.hlo_text.words import braces, quoted, with_layout
+from builder.hlo_text.words import quoted, with_layout
+from builder.schema.kinds import braces
 from builder.shape import TOKEN_SHAPE, TupleShape, intern_array
 from builder.xla_op import XlaOp
-
-
-@rule("create_token")
-def _create_token(printer: Printer, op: XlaOp, opcode: str, operands: str) -> Written:
-    return "after-all", operands, ""
 
 
 @rule("infeed")
@@ -84,4 +80,4 @@ def _python_call(printer: Printer, op: XlaOp, opcode: str, operands: str) -> Wri
         rest += ", custom_call_has_side_effect=true"
     name = ffi_dictionary("python_call", {"name": op.attributes["name"]})
     rest += f", api_version=API_VERSION_TYPED_FFI, backend_config={name}"
-    return "custom-call", operands, rest
+    return opcode, operands, rest

@@ -5,7 +5,8 @@ from __future__ import annotations
 from builder.annotations import meshes
 from builder.computation import XlaComputation
 from builder.hlo_text.printer import ModuleNames, Printer
-from builder.hlo_text.words import braces, identifier, quoted, with_layout
+from builder.hlo_text.words import identifier, quoted, with_layout
+from builder.schema.kinds import braces
 
 __all__ = ["module_text"]
 
@@ -25,8 +26,8 @@ def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
         printer = Printer(one, module)
         text = printer.text()
         # What a computation applies stands before it.
-        texts += [*printer.own, f"ENTRY {text}" if one is computation else text]
-    return "\n".join([head, *module.combiners.values(), *texts])
+        texts.append(f"ENTRY {text}" if one is computation else text)
+    return "\n".join([head, *texts])
 
 
 def _donations(computation: XlaComputation) -> str:

@@ -1,7 +1,7 @@
-"""The printer of one computation, and the table of the rules that it goes by.
+"""The printer of one computation, and the rules for the opcodes that need one.
 
-An opcode without a rule is written as its HLO name and its operands. A rule gives the opcode, the
-operands and the rest of the line, and may have the printer write instructions before it.
+An opcode without a rule is printed from its schema. A rule returns the name of the instruction, the
+operands and the attributes, and may print instructions before it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Final
 
 from builder.computation import XlaComputation
-from builder.hlo_text.words import braces, hlo_name, identifier, quoted, with_layout
-from builder.primitive_type import PrimitiveType
-from builder.shape import Shape, TupleShape, intern_array
+from builder.hlo_text.attributes import attributes_text
+from builder.hlo_text.words import identifier, quoted, with_layout
+from builder.schema import SCHEMAS
+from builder.schema.kinds import braces
+from builder.shape import Shape, TupleShape
 from builder.sharding.texts import is_shardy, joined, per_value
 from builder.unique_names import UniqueNames
 from builder.xla_op import XlaOp
@@ -24,7 +26,6 @@ __all__ = [
     "Printer",
     "Rule",
     "Written",
-    "applied_along",
     "rule",
 ]
 
@@ -36,7 +37,6 @@ class ModuleNames:
         entry: the computation that the module is entered by.
         metadata: whether names and source lines are written.
         names: of each computation.
-        combiners: the texts of computations of our own, by name.
     """
 
     def __init__(self, entry: XlaComputation, metadata: bool) -> None:
@@ -47,31 +47,12 @@ class ModuleNames:
             computation: self.unique.claim(identifier(computation.name))
             for computation in (entry, *entry.called_computations())
         }
-        self.combiners: dict[str, str] = {}
-        self._combiner_names: dict[tuple[str, PrimitiveType], str] = {}
-
-    def combiner(self, opcode: str, element_type: PrimitiveType) -> str:
-        """The reference of a computation that applies a binary opcode to two scalars."""
-        name = self._combiner_names.get((opcode, element_type))
-        if name is None:
-            name = self.unique.claim(f"{opcode}_{element_type}")
-            self._combiner_names[opcode, element_type] = name
-            scalar = intern_array(element_type, ())
-            self.combiners[name] = (
-                f"%{name} (p0: {scalar}, p1: {scalar}) -> {scalar} {{\n"
-                f"  %p0 = {scalar} parameter(0)\n"
-                f"  %p1 = {scalar} parameter(1)\n"
-                f"  ROOT %{opcode}.2 = {scalar} {opcode}(%p0, %p1)\n"
-                f"}}\n"
-            )
-        return f"%{name}"
 
 
 class Printer:
     """Prints one computation.
 
     Attributes:
-        own: the texts of computations of the library's own that it applies; they stand before it.
         result_shardings: of the entry, for each array of the result; empty if nothing is said.
     """
 
@@ -81,7 +62,6 @@ class Printer:
         self.lines: list[str] = []
         self.unique = UniqueNames()
         self.op_names: list[str] = []
-        self.own: list[str] = []
         said = computation.annotations if computation is module.entry else None
         self.result_shardings = () if said is None else said.result_shardings
         if self.result_shardings and computation.root.sharding in self._as_the_root_says():
@@ -102,7 +82,7 @@ class Printer:
     def name_of(self, op: XlaOp) -> str:
         """The instruction's name: the parameter's own, else its name or opcode and number."""
         if op.name is None:
-            return self.unique.claim(f"{hlo_name(op.opcode)}.{op.id}")
+            return self.unique.claim(f"{SCHEMAS[op.opcode].hlo}.{op.id}")
         name = identifier(str(op.name))
         if op.opcode == "parameter" and name not in self.unique.taken:
             return self.unique.claim(name)
@@ -114,28 +94,26 @@ class Printer:
     def called(self, computation: XlaComputation) -> str:
         return f"%{self.module.names[computation]}"
 
-    def own_computation(self, computation: XlaComputation) -> str:
-        """The reference of a computation that the library has made to write an op with."""
-        names = self.module.names
-        if computation not in names:
-            names[computation] = self.module.unique.claim(identifier(computation.name))
-            printer = Printer(computation, self.module)
-            text = printer.text()
-            self.own += [*printer.own, text]
-        return self.called(computation)
-
     def line(
         self, name: str, shape: Shape, opcode: str, operands: str, rest: str = "", root: str = ""
     ) -> None:
         self.lines.append(f"  {root}%{name} = {with_layout(shape)} {opcode}({operands}){rest}")
 
-    def instruction(self, op: XlaOp) -> None:
-        rule = RULES.get(op.opcode)
-        opcode = hlo_name(op.opcode)
+    def written(self, op: XlaOp) -> Written:
+        """The name of an op's instruction, its operands, and its attributes."""
+        schema = SCHEMAS[op.opcode]
         operands = ", ".join(self.operand(o) for o in op.operands)
-        rest = ""
+        rule = RULES.get(op.opcode)
         if rule is not None:
-            opcode, operands, rest = rule(self, op, opcode, operands)
+            return rule(self, op, schema.hlo, operands)
+        return schema.hlo, operands, self.attributes_of(op)
+
+    def attributes_of(self, op: XlaOp) -> str:
+        """The attributes of an op as its schema describes them."""
+        return attributes_text(SCHEMAS[op.opcode], op, self.called)
+
+    def instruction(self, op: XlaOp) -> None:
+        opcode, operands, rest = self.written(op)
         rest += self.annotations(op)
         is_root = op is self.computation.root and not self.result_shardings
         root = "ROOT " if is_root else ""
@@ -265,9 +243,3 @@ def frontend_attributes(
         return function
 
     return enter
-
-
-def applied_along(printer: Printer, op: XlaOp) -> str:
-    """The rest of the line of an op that applies a computation along some dimensions."""
-    dimensions = braces(op.attributes["dimensions"])
-    return f", dimensions={dimensions}, to_apply={printer.called(op.attributes['to_apply'])}"

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from builder import primitive_type as pt
+from builder.schema.kinds import braces
 from builder.shape import ArrayShape, Shape, TokenShape, nested_text
 
-__all__ = ["RESERVED", "braces", "hlo_name", "identifier", "quoted", "with_layout"]
-
-# Opcodes whose name in HLO is another than the recorded one with dashes.
-_HLO_NAMES: Final = {
-    "broadcast_in_dim": "broadcast",
-    "dot_general": "dot",
-    "optimization_barrier": "opt-barrier",
-}
-
+__all__ = ["RESERVED", "identifier", "quoted", "with_layout"]
 
 # Words that HLO's lexer does not take for names.
 RESERVED: Final = {t.name for t in pt.ALL} | {
@@ -25,10 +17,6 @@ RESERVED: Final = {t.name for t in pt.ALL} | {
     *("maximal", "replicated", "manual", "unreduced", "unknown", "last_tile_dim_replicate"),
     *("shard_as", "shard_like"),
 }
-
-
-def hlo_name(opcode: str) -> str:
-    return _HLO_NAMES.get(opcode) or opcode.replace("_", "-")
 
 
 def identifier(name: str) -> str:
@@ -52,10 +40,6 @@ def _leaf_with_layout(shape: ArrayShape | TokenShape) -> str:
     if shape.layout is not None or not shape.rank:
         return str(shape)  # XLA takes no empty braces behind a scalar
     return f"{shape}{braces(range(shape.rank - 1, -1, -1))}"
-
-
-def braces(values: Iterable[Any]) -> str:
-    return "{" + ",".join(map(str, values)) + "}"
 
 
 def quoted(text: str) -> str:

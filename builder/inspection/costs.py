@@ -15,7 +15,6 @@ result if it is elementwise, else none; what is otherwise stands here. Where XLA
 - Of custom calls and Python calls the bytes of operands and results are counted; XLA counts -1.
 - `send` and `recv` move their data once. HLO has two instructions for each, with the buffer in the
   result of the first.
-- Ops that HLO has in other words (`builder.workarounds`) cost what they cost as they are written.
 
 Costs of batch normalization are as XLA has them, its bytes alone. An operation on complex numbers
 is one operation.
@@ -31,7 +30,9 @@ from typing import Final, NamedTuple
 
 from builder.computation import XlaComputation
 from builder.errors import ShapeInferenceError
+from builder.schema import SCHEMAS, CostClass
 from builder.shape import ArrayShape, Shape, TupleShape, leaves
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = ["CUSTOM", "FREE", "Cost", "cost_of", "size_in_bytes"]
@@ -58,32 +59,11 @@ Rule = Callable[[XlaOp, Applied], Cost]
 
 RULES: Final[dict[str, Rule]] = {}
 
-TRANSCENDENTAL: Final = frozenset(
-    (
-        *("exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "power"),
-        *("sqrt", "cbrt", "rsqrt", "tanh", "sine", "cosine", "tan", "atan2", "erf"),
-        *("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh"),
-    )
-)
-
-ELEMENTWISE: Final = frozenset(
-    (
-        *("abs", "ceil", "floor", "negate", "sign", "round_nearest_afz", "round_nearest_even"),
-        *("is_finite", "not", "popcnt", "count_leading_zeros", "real", "imag", "complex"),
-        *("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "mulhi"),
-        *("and", "or", "xor", "shift_left", "shift_right_logical", "shift_right_arithmetic"),
-        *("compare", "select", "clamp", "convert", "bitcast_convert", "stochastic_convert"),
-        "reduce_precision",
-    )
-)
-
-FREE: Final = frozenset(
-    ("parameter", "constant", "tuple", "get_tuple_element", "create_token", "after_all")
-)
+FREE: Final = frozenset(o for o, s in SCHEMAS.items() if s.cost is CostClass.FREE)
 """Opcodes that do nothing when the program runs."""
 
-CUSTOM: Final = frozenset(("custom_call", "python_call"))
-"""Opcodes of which nobody knows what they compute."""
+CUSTOM: Final = frozenset(o for o, s in SCHEMAS.items() if s.cost is CostClass.CUSTOM)
+"""Opcodes whose computation is unknown."""
 
 
 def cost_of(op: XlaOp, applied: Applied) -> Cost:
@@ -96,15 +76,17 @@ def cost_of(op: XlaOp, applied: Applied) -> Cost:
     Raises:
         ShapeInferenceError: a shape has an unbounded dimension.
     """
-    opcode = op.opcode
-    if opcode in ELEMENTWISE:
-        return Cost(_count(op.shape), 0, _bytes(op))
-    if opcode in TRANSCENDENTAL:
-        return Cost(0, _count(op.shape), _bytes(op))
-    if opcode in FREE:
-        return Cost(0, 0, 0)
-    rule = RULES.get(opcode)
-    return Cost(0, 0, _bytes(op)) if rule is None else rule(op, applied)
+    match SCHEMAS[op.opcode].cost:
+        case CostClass.ELEMENTWISE:
+            return Cost(_count(op.shape), 0, _bytes(op))
+        case CostClass.TRANSCENDENTAL:
+            return Cost(0, _count(op.shape), _bytes(op))
+        case CostClass.FREE:
+            return Cost(0, 0, 0)
+        case CostClass.RULE:
+            return RULES[op.opcode](op, applied)
+        case CostClass.DATA_MOVEMENT | CostClass.CUSTOM:
+            return Cost(0, 0, _bytes(op))
 
 
 def rule(*opcodes: str) -> Callable[[Rule], Rule]:
@@ -116,18 +98,10 @@ def rule(*opcodes: str) -> Callable[[Rule], Rule]:
     return enter
 
 
-_SIZES: dict[Shape, int] = {}
-
-
+@per_signature
 def size_in_bytes(shape: Shape) -> int:
     """The bytes of the arrays in a shape; of a bounded one with its sizes, of 4 bytes each."""
-    found = _SIZES.get(shape)
-    if found is None:
-        found = sum(_leaf_size(leaf) for leaf in leaves(shape) if isinstance(leaf, ArrayShape))
-        if len(_SIZES) >= 65536:
-            _SIZES.clear()
-        _SIZES[shape] = found
-    return found
+    return sum(_leaf_size(leaf) for leaf in leaves(shape) if isinstance(leaf, ArrayShape))
 
 
 def _leaf_size(shape: ArrayShape) -> int:

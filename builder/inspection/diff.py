@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from builder.computation import XlaComputation
-from builder.frozen import frozen
 from builder.inspection.sheets import as_rich_lines, printable
 from builder.xla_op import XlaOp
 
@@ -31,7 +31,7 @@ class Difference(NamedTuple):
         return f"{self.what}: {self.before} -> {self.after}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OpChange:
     """An op that is in both computations, and says something else in the other.
 
@@ -49,7 +49,7 @@ class OpChange:
     __hash__ = object.__hash__
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ComputationDiff:
     """What differs between two computations; made by `XlaComputation.diff`.
 

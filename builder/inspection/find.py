@@ -10,8 +10,8 @@ from types import CodeType
 
 from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
-from builder.hlo_text.words import hlo_name
 from builder.ops.registry import OPERATIONS
+from builder.schema import SCHEMAS
 from builder.shape import Shape, ShapeLike, shape_argument, without_layout
 from builder.xla_op import XlaOp, resolve_position
 
@@ -76,7 +76,7 @@ def _meant(wanted: str, known: set[str]) -> list[str]:
     """The opcodes that are most like what was asked for; by other names of the op, too."""
     spoken = {opcode: opcode for opcode in known}
     for opcode in known:
-        spoken.setdefault(hlo_name(opcode), opcode)
+        spoken.setdefault(SCHEMAS[opcode].hlo, opcode)
     for info in OPERATIONS.values():
         for other in (info.name, *info.aliases, info.cpp_name):
             spoken.setdefault(other, info.opcode)

@@ -9,9 +9,8 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-from builder.frozen import frozen
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -49,7 +48,7 @@ class Column(NamedTuple):
     style: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Sheet:
     """A table that is made to be looked at.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from builder.frozen import frozen
 from builder.inspection.sheets import (
     Column,
     Sheet,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrayTotals", "ComputationStats", "LoopStats", "OpcodeStats", "stats_of"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ArrayTotals:
     """How many arrays there are, and how much they hold.
 
@@ -39,7 +39,7 @@ class ArrayTotals:
     bytes: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OpcodeStats:
     """What all ops of one opcode cost.
 
@@ -76,7 +76,7 @@ class LoopStats(NamedTuple):
     trip_count: int | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ComputationStats:
     """What a computation costs, by opcode and in all; made by `XlaComputation.stats`.
 

@@ -1,4 +1,4 @@
-"""What an op says beside its operands, in the words of HLO text, short."""
+"""The attributes of an op as short text, in the form of HLO text."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from builder.computation import XlaComputation
-from builder.hlo_text.printer import RULES, Printer
-from builder.hlo_text.words import braces, hlo_name, quoted
+from builder.hlo_text.printer import Printer
+from builder.hlo_text.words import quoted
 from builder.literal_text import literal_text
 from builder.primitive_type import PrimitiveType
+from builder.schema.kinds import braces
 from builder.xla_op import XlaOp
 
 __all__ = ["OpWords", "constant_text", "short", "value_text"]
@@ -23,25 +24,22 @@ LONGEST: Final = 240
 _SHOWN_ELEMENTS: Final = 8
 
 
-class _InOtherWordsError(Exception):
-    """The printer would write several instructions for the op."""
+class _SeveralInstructionsError(Exception):
+    """The printer would print several instructions for the op."""
 
 
 class OpWords(Printer):
-    """Writes the attributes of single ops as the printer of HLO text does.
+    """Prints the attributes of single ops as the printer of HLO text does.
 
-    Of an op that HLO text has in other words (`builder.workarounds`), and of one whose attributes
-    have no place there, it gives the recorded attributes by their names.
+    Of an op that takes several instructions in HLO text, and of one whose attributes HLO text does
+    not have, it prints the recorded attributes by their names.
     """
 
     def operand(self, op: XlaOp) -> str:
         return f"%{op.id}"
 
     def helper(self, *_arguments: Any) -> str:
-        raise _InOtherWordsError
-
-    def own_computation(self, _computation: XlaComputation) -> str:
-        raise _InOtherWordsError
+        raise _SeveralInstructionsError
 
     def attributes(self, op: XlaOp) -> str:
         """The attributes of an op, with its sharding and its frontend attributes."""
@@ -52,18 +50,14 @@ class OpWords(Printer):
         return short(text)
 
     def _said(self, op: XlaOp) -> str:
-        opcode = op.opcode
-        if opcode == "constant":
+        if op.opcode == "constant":
             return constant_text(op.attributes["value"], op.shape.element_type)
-        rule = RULES.get(opcode)
-        if rule is not None:
-            operands = ", ".join([f"%{operand.id}" for operand in op.operands])
-            try:
-                _, _, rest = rule(self, op, hlo_name(opcode), operands)
-            except _InOtherWordsError:
-                rest = ""
-            if rest:
-                return rest.removeprefix(", ")
+        try:
+            _, _, rest = self.written(op)
+        except _SeveralInstructionsError:
+            rest = ""
+        if rest:
+            return rest.removeprefix(", ")
         return ", ".join(
             f"{name}={value_text(value, self.called)}"
             for name, value in op.attributes.items()

@@ -15,22 +15,10 @@ Shapes and Layout; Tiled layout.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from builder.layout.description import COMBINE, Layout, PaddingValue, Tile
 from builder.layout.text import parse_layout
-
-if TYPE_CHECKING:
-    from builder.layout.drawing import draw
-    from builder.layout.indexing import (
-        buffer_size,
-        is_padding,
-        layout_of,
-        linear_index,
-        multi_index,
-        physical_dimensions,
-    )
-    from builder.layout.packing import pack, unpack
 
 __all__ = [
     "COMBINE",
@@ -49,32 +37,36 @@ __all__ = [
     "unpack",
 ]
 
-_WHERE = {
-    "buffer_size": "indexing",
-    "draw": "drawing",
-    "is_padding": "indexing",
-    "layout_of": "indexing",
-    "linear_index": "indexing",
-    "multi_index": "indexing",
-    "pack": "packing",
-    "physical_dimensions": "indexing",
-    "unpack": "packing",
-}
-"""The module of each function that computes with shapes. Shapes build on `description`, so these
-modules can't be imported before shapes are there; and most programs need none of them."""
+if TYPE_CHECKING:
+    from builder.layout.drawing import draw as draw
+    from builder.layout.indexing import (
+        buffer_size as buffer_size,
+        is_padding as is_padding,
+        layout_of as layout_of,
+        linear_index as linear_index,
+        multi_index as multi_index,
+        physical_dimensions as physical_dimensions,
+    )
+    from builder.layout.packing import pack as pack, unpack as unpack
+else:
+    from builder.lazy import lazy_name
 
+    # These modules import `builder.shape`, which imports `builder.layout.description`: they cannot
+    # be imported before shapes are defined.
+    _LAZY = {
+        "buffer_size": "builder.layout.indexing",
+        "draw": "builder.layout.drawing",
+        "is_padding": "builder.layout.indexing",
+        "layout_of": "builder.layout.indexing",
+        "linear_index": "builder.layout.indexing",
+        "multi_index": "builder.layout.indexing",
+        "pack": "builder.layout.packing",
+        "physical_dimensions": "builder.layout.indexing",
+        "unpack": "builder.layout.packing",
+    }
 
-if not TYPE_CHECKING:  # they would take any name for one of these
+    def __getattr__(name):
+        return lazy_name(globals(), _LAZY, name)
 
-    def __getattr__(name: str) -> Any:
-        module = _WHERE.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-        return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__():
+        return sorted({*globals(), *_LAZY})

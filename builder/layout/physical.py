@@ -13,16 +13,16 @@ Tiled layout: Tiling as pad-reshape-transpose; Combining dimensions using tiles.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from builder.frozen import frozen
 from builder.layout.description import COMBINE, Layout, Tile
 
 __all__ = ["Physical", "Tiling", "physical"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Tiling:
     """What one tile does to an array.
 
@@ -65,7 +65,7 @@ class Tiling:
         return (*self.combined[: self.untiled], *self.counts, *self.tile)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Physical:
     """An array as it lies in memory.
 

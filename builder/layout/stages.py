@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from builder.frozen import frozen
 from builder.layout.physical import Physical
 
 __all__ = ["Block", "Stage", "stages"]
@@ -28,7 +28,7 @@ Range = tuple[int, int]
 """Of a digit: the first value and how many there are."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Digit:
     """One digit of a dimension's index.
 
@@ -43,7 +43,7 @@ class Digit:
     size: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Block:
     """Elements whose digits run through ranges, independently.
 
@@ -56,7 +56,7 @@ class Block:
     offsets: tuple[int, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Stage:
     """A part of a layout without combinations of tiled or padded dimensions.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +33,7 @@ from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape, ShapeLike, TupleShape, intern_array, shape_argument
 from builder.shape_inference.check import Check, flag, integer, integers
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -52,12 +52,12 @@ _BUILDER_H = "xla_builder.h (not in the document)"
 
 Reducer = XlaComputation | Callable[..., Any]
 
-_all_gather_shape = lru_cache(maxsize=65536)(shape_inference.collectives.all_gather)
-_reduce_scatter_shape = lru_cache(maxsize=65536)(shape_inference.collectives.reduce_scatter)
-_all_to_all_shape = lru_cache(maxsize=65536)(shape_inference.collectives.all_to_all)
-_all_to_all_tuple_shape = lru_cache(maxsize=65536)(shape_inference.collectives.all_to_all_tuple)
-_permute_shape = lru_cache(maxsize=65536)(shape_inference.collectives.collective_permute)
-_broadcast_shape = lru_cache(maxsize=65536)(shape_inference.collectives.collective_broadcast)
+_all_gather_shape = per_signature(shape_inference.collectives.all_gather.strict)
+_reduce_scatter_shape = per_signature(shape_inference.collectives.reduce_scatter.strict)
+_all_to_all_shape = per_signature(shape_inference.collectives.all_to_all.strict)
+_all_to_all_tuple_shape = per_signature(shape_inference.collectives.all_to_all_tuple.strict)
+_permute_shape = per_signature(shape_inference.collectives.collective_permute.strict)
+_broadcast_shape = per_signature(shape_inference.collectives.collective_broadcast.strict)
 
 
 @op("AllReduce", opcode="all_reduce", section="AllReduce", aliases=("all_reduce_tuple",))
@@ -149,7 +149,7 @@ def _all_reduce_attributes(
     of_devices: bool,
 ) -> Mapping[str, Any]:
     """The attributes of an all_reduce, whose rules are checked."""
-    shape_inference.collectives.all_reduce(
+    shape_inference.collectives.all_reduce.strict(
         whole, applied.signature, groups, channel, laid_out, of_devices, op=name
     )
     attributes: dict[str, Any] = {
@@ -578,7 +578,7 @@ def _groups_of(name: str, value: Any) -> ReplicaGroups:
 
 
 _ALL = ReplicaGroups()
-_listed_groups = lru_cache(maxsize=4096)(ReplicaGroups)
+_listed_groups = per_signature(ReplicaGroups)
 
 
 def _pairs(name: str, values: Any) -> tuple[tuple[int, int], ...]:
@@ -613,7 +613,7 @@ def _layout(name: str, layout: Any) -> Layout | None:
         raise ShapeInferenceError(f"{name}: {text}", op=name) from None
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _scalars(name: str, operand: Shape) -> tuple[ArrayShape, ArrayShape]:
     """The shapes of a reducer's two arguments; raises when the operand holds no array."""
     check = Check(name, operand=operand)
@@ -633,12 +633,12 @@ def _scalars(name: str, operand: Shape) -> tuple[ArrayShape, ArrayShape]:
 # Attributes, shared by all ops that say the same
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _element_attributes(index: int) -> Mapping[str, Any]:
     return MappingProxyType({"index": index})
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _group_attributes(
     groups: ReplicaGroups, channel: ChannelHandle | None, of_devices: bool
 ) -> Mapping[str, Any]:
@@ -651,7 +651,7 @@ def _group_attributes(
     )
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _gather_attributes(
     dimension: int,
     count: int,
@@ -663,7 +663,7 @@ def _gather_attributes(
     return MappingProxyType({"all_gather_dim": dimension, "shard_count": count, **shared})
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _exchange_attributes(
     split: int,
     concat: int,
@@ -682,7 +682,7 @@ def _exchange_attributes(
     )
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _permute_attributes(
     pairs: tuple[tuple[int, int], ...], channel: ChannelHandle | None
 ) -> Mapping[str, Any]:

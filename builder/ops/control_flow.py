@@ -6,8 +6,7 @@ Operation Semantics: Call, Conditional, GetTupleElement, OptimizationBarrier, Tu
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, overload
 
@@ -17,6 +16,7 @@ from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
 from builder.nested import (
     Recorded,
+    ReusableFunction,
     append_captures,
     as_computation,
     build,
@@ -24,6 +24,7 @@ from builder.nested import (
     close_over,
     found_or_recorded,
     is_unmarked,
+    ready,
     signature,
 )
 from builder.ops.operands import need_op, need_ops
@@ -31,12 +32,13 @@ from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import Shape
 from builder.shape_inference.check import flag, integer
-from builder.shared_callables import found_again
+from builder.signatures import per_signature
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 
 __all__ = [
     "call",
+    "call_reusable",
     "composite_call",
     "conditional",
     "get_tuple_element",
@@ -50,12 +52,12 @@ Applied = XlaComputation | Callable[..., Any]
 _SEQUENCES = (list, builtins.tuple)
 
 
-_tuple_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.tuple)
-_barrier_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.optimization_barrier)
-_while_shape = lru_cache(maxsize=4096)(shape_inference.control_flow.while_)
-_conditional_shape = lru_cache(maxsize=4096)(shape_inference.control_flow.conditional)
-_call_shape = lru_cache(maxsize=4096)(shape_inference.control_flow.call)
-_composite_shape = lru_cache(maxsize=65536)(shape_inference.control_flow.composite_call)
+_tuple_shape = per_signature(shape_inference.control_flow.tuple.strict)
+_barrier_shape = per_signature(shape_inference.control_flow.optimization_barrier.strict)
+_while_shape = per_signature(shape_inference.control_flow.while_.strict)
+_conditional_shape = per_signature(shape_inference.control_flow.conditional.strict)
+_call_shape = per_signature(shape_inference.control_flow.call.strict)
+_composite_shape = per_signature(shape_inference.control_flow.composite_call.strict)
 
 
 @op("Tuple", opcode="tuple", section="Tuple")
@@ -121,9 +123,9 @@ def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
     return record("get_tuple_element", shape, (source,), attributes)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _element_plan(tuple_data: Shape, index: int) -> builtins.tuple[Shape, Mapping[str, int]]:
-    shape = shape_inference.control_flow.get_tuple_element(tuple_data, index)
+    shape = shape_inference.control_flow.get_tuple_element.strict(tuple_data, index)
     return shape, MappingProxyType({"index": index})
 
 
@@ -161,47 +163,25 @@ Wanted = builtins.tuple[str, Applied, builtins.tuple[Shape, ...], bool]
 
 
 def _record_all(
-    name: str,
-    wanted: Sequence[Wanted],
-    builder: XlaBuilder,
-    known: Sequence[XlaComputation | None] | None,
+    name: str, wanted: Sequence[Wanted], builder: XlaBuilder
 ) -> builtins.tuple[list[XlaComputation | Recorded], bool]:
     """The computations of one op, and whether any of them captures something.
 
-    The others then take that as well. What `_known` gave for each is not asked for again.
+    The others then take that as well.
     """
-    ones: list[XlaComputation | Recorded] = []
-    has_captures = False
-    for index, (role, computation, shapes, passed) in enumerate(wanted):
-        one: XlaComputation | Recorded | None = None if known is None else known[index]
-        if one is None:
-            one = found_or_recorded(
-                name, role, computation, shapes, builder, passed, may_be_found=known is None
-            )
-            if isinstance(one, Recorded) and one.captures():
-                has_captures = True
-        ones.append(one)
+    ones = [
+        found_or_recorded(name, role, computation, shapes, builder, passed)
+        for role, computation, shapes, passed in wanted
+    ]
+    has_captures = any(isinstance(one, Recorded) and one.captures() for one in ones)
     if has_captures:
-        # A callable that was found again must take that, too: it is recorded after all.
+        # A library function must take the captures, too, so it is recorded for this op alone.
         for index, (role, computation, shapes, passed) in enumerate(wanted):
             if not isinstance(ones[index], Recorded):
                 ones[index] = found_or_recorded(
-                    name, role, computation, shapes, builder, passed, may_be_kept=False
+                    name, role, computation, shapes, builder, passed, will_widen=True
                 )
     return ones, has_captures
-
-
-def _known(
-    name: str,
-    role: str,
-    computation: Any,
-    shapes: builtins.tuple[Shape, ...],
-    pass_arguments: bool = True,
-) -> XlaComputation | None:
-    """A computation that does not have to be recorded, where no marks are taken over."""
-    if type(computation) is XlaComputation:
-        return computation
-    return found_again(name, role, computation, shapes, pass_arguments)
 
 
 @op("Call", opcode="call", section="Call")
@@ -243,6 +223,38 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
     given = _shapes_of(arguments)
     shape, attributes = applied.planned(("call", given), _call_plan, applied, given)
     return record("call", shape, arguments, attributes)
+
+
+def call_reusable(function: ReusableFunction, values: Sequence[Any]) -> XlaOp:
+    """Record a call of a reusable function; a sequence among the operands becomes a tuple."""
+    ops = builtins.tuple(_leaves(function.name, "argument", values))
+    if not ops:
+        raise OperandError(
+            f"{function.name}: at least one XlaOp is needed to know the builder, got none",
+            op=function.name,
+        )
+    builder = resolve_builder("call", *ops)
+    with undone_on_error(builder):
+        arguments = [_nested_tuple(builder, value) for value in values]
+        shapes = _shapes_of(arguments)
+        return call(function.recorded(function.name, "function", shapes), *arguments)
+
+
+def _leaves(name: str, argument: str, values: Sequence[Any]) -> Iterator[XlaOp]:
+    """The ops in nested sequences; raises where something else is among them."""
+    for index, value in enumerate(values):
+        if isinstance(value, _SEQUENCES):
+            yield from _leaves(name, f"{argument} {index} element", value)
+        else:
+            yield need_op(name, f"{argument} {index}", value)
+
+
+def _nested_tuple(builder: XlaBuilder, value: Any) -> XlaOp:
+    if type(value) is XlaOp:
+        return value
+    return (
+        tuple(*[_nested_tuple(builder, one) for one in value]) if value else builder.empty_tuple()
+    )
 
 
 def _call_plan(
@@ -388,8 +400,8 @@ def scan(
     return record("scan", shape, (*given, *carried), attributes)
 
 
-_scan_arguments = lru_cache(maxsize=4096)(shape_inference.control_flow.scan_arguments)
-_scan_shape = lru_cache(maxsize=4096)(shape_inference.control_flow.scan)
+_scan_arguments = per_signature(shape_inference.control_flow.scan_arguments.strict)
+_scan_shape = per_signature(shape_inference.control_flow.scan.strict)
 
 
 @op("While", opcode="while", section="While")
@@ -400,8 +412,7 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
         condition: a computation T -> pred[], or a callable on one XlaOp.
         body: a computation T -> T, or a callable on one XlaOp. A callable may unpack a tuple
             (``i, total = state``), return a tuple of ops, and use ops of the enclosing builder.
-            One that was given before, and can only give the same, is not called again: see
-            ``builder.shared_callables``.
+            A function of ``@xb.computation`` is recorded once; see `reduce`.
         init: the first state, of any shape T; several ops stand for their tuple.
 
     Returns:
@@ -428,18 +439,16 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
             "while_: init must be an XlaOp or a sequence of at least one, got none", op="while_"
         )
     builder = resolve_builder("while_", *beside)
-    known = None
     if is_unmarked(builder) and (type(init) is XlaOp or type(init) in _SEQUENCES):
         shape = init.shape if type(init) is XlaOp else _tuple_shape(_shapes_of(beside))
-        test = _known("while_", "condition", condition, (shape,))
-        step = _known("while_", "body", body, (shape,))
+        test = ready("while_", "condition", condition, (shape,))
+        step = ready("while_", "body", body, (shape,))
         if test is not None and step is not None:
             # Nothing to record but the loop itself: a tenth of the time.
             attributes = step.planned(("while", test, shape), _while_attributes, test, step, shape)
             return record("while", shape, (_state("while_", "init", init),), attributes)
-        known = test, step
     with undone_on_error(builder):
-        return _while(builder, condition, body, _state("while_", "init", init), known)
+        return _while(builder, condition, body, _state("while_", "init", init))
 
 
 def _shapes_of(ops: Sequence[XlaOp]) -> builtins.tuple[Shape, ...]:
@@ -458,11 +467,10 @@ def _while(
     condition: Applied,
     body: Applied,
     state: XlaOp,
-    known: Sequence[XlaComputation | None] | None,
 ) -> XlaOp:
     shapes = (state.shape,)
     wanted = [("condition", condition, shapes, True), ("body", body, shapes, True)]
-    ones, has_captures = _record_all("while_", wanted, builder, known)
+    ones, has_captures = _record_all("while_", wanted, builder)
     if not has_captures:
         condition, body = build_all(ones)
         key = ("while", condition, state.shape)
@@ -537,12 +545,11 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
     beside = [v for o in operands for v in (o if isinstance(o, _SEQUENCES) else [o])]
     ops = [v for v in beside if type(v) is XlaOp]
     builder = resolve_builder("conditional", which, *ops)
-    known = None
     are_plain = len(ops) == len(operands) == len(computations) > 0
     if are_plain and is_unmarked(builder) and False not in [type(o) is XlaOp for o in operands]:
         shapes = _shapes_of(ops)
         known = [
-            _known("conditional", _branch(i), computation, (shape,))
+            ready("conditional", _branch(i), computation, (shape,))
             for i, (computation, shape) in enumerate(zip(computations, shapes, strict=True))
         ]
         branches = builtins.tuple([one for one in known if one is not None])
@@ -554,10 +561,10 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
             )
             return record("conditional", shape, (which, *ops), attributes)
     with undone_on_error(builder):
-        return _conditional(builder, predicated, which, computations, operands, known)
+        return _conditional(builder, predicated, which, computations, operands)
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _branch(number: int) -> str:
     """The role of a branch."""
     return f"branch {number}"
@@ -580,7 +587,6 @@ def _conditional(
     which: XlaOp,
     computations: list[Any],
     operands: list[Any],
-    known: Sequence[XlaComputation | None] | None,
 ) -> XlaOp:
     given = [
         which.builder.empty_tuple()
@@ -599,7 +605,7 @@ def _conditional(
         )
         for i, computation in enumerate(computations)
     ]
-    ones, has_captures = _record_all("conditional", wanted, builder, known)
+    ones, has_captures = _record_all("conditional", wanted, builder)
     shapes = _shapes_of(given)
     if ones and not has_captures:
         done = build_all(ones)

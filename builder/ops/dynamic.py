@@ -7,7 +7,6 @@ DynamicReshape.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 
 from builder import primitive_type as pt
@@ -16,6 +15,7 @@ from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape_inference import dynamic as infer
 from builder.shape_inference.check import flags, integer, integers
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -25,12 +25,12 @@ __all__ = [
     "set_dimension_size",
 ]
 
-_get_shape = lru_cache(maxsize=65536)(infer.get_dimension_size)
-_set_shape = lru_cache(maxsize=65536)(infer.set_dimension_size)
-_reshape_shape = lru_cache(maxsize=65536)(infer.dynamic_reshape)
+_get_shape = per_signature(infer.get_dimension_size.strict)
+_set_shape = per_signature(infer.set_dimension_size.strict)
+_reshape_shape = per_signature(infer.dynamic_reshape.strict)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _dimension_attribute(dimension: int) -> Mapping[str, int]:
     return MappingProxyType({"dimension": dimension})
 
@@ -150,14 +150,14 @@ def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
     """
     source = need_op("remove_dynamic_dimension", "operand", operand)
     number = integer("remove_dynamic_dimension", "dimension", dimension)
-    shape = infer.remove_dynamic_dimension(source.shape, number)
+    shape = infer.remove_dynamic_dimension.strict(source.shape, number)
     size = number_as("remove_dynamic_dimension", shape.dimensions[number], pt.s32, source)
     return record("set_dimension_size", shape, (source, size), _dimension_attribute(number))
 
 
 def set_to_bound(operand: XlaOp, dimension: int, size: XlaOp) -> XlaOp:
     """`remove_dynamic_dimension`, where the bound is there already, as a constant."""
-    shape = infer.remove_dynamic_dimension(operand.shape, dimension)
+    shape = infer.remove_dynamic_dimension.strict(operand.shape, dimension)
     return record("set_dimension_size", shape, (operand, size), _dimension_attribute(dimension))
 
 

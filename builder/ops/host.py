@@ -7,7 +7,6 @@ are methods of XlaBuilder, and so are the forms of others that have none.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from builder.ops.registry import op
 from builder.recording import append, record, resolve_builder
 from builder.shape import TOKEN_SHAPE, Shape, ShapeLike, TupleShape, shape_argument
 from builder.shape_inference.check import Check, flag
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 if TYPE_CHECKING:
@@ -49,17 +49,7 @@ __all__ = [
 _BUILDER_H = "xla_builder.h (not in the document)"
 
 
-def _kept(plan: Any, *arguments: Any) -> Any:
-    """What a cached plan gives; asked anew for arguments that can't be keys, which it refuses."""
-    try:
-        return plan(*arguments)
-    except TypeError as error:
-        if isinstance(error, OperandError):
-            raise
-        return plan.__wrapped__(*arguments)
-
-
-_after_all_shape = lru_cache(maxsize=4096)(shape_inference.host.after_all)
+_after_all_shape = per_signature(shape_inference.host.after_all.strict)
 
 
 @op("AfterAll", opcode="after_all", section="AfterAll")
@@ -125,14 +115,14 @@ def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
         )
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _infeed_plan(
     op: str, token: Shape, shape: Shape, config: str
 ) -> tuple[TupleShape, Mapping[str, Any]]:
     if op == "infeed":
-        whole = shape_inference.host.infeed(shape)
+        whole = shape_inference.host.infeed.strict(shape)
     else:
-        whole = shape_inference.host.infeed_with_token(token, shape)
+        whole = shape_inference.host.infeed_with_token.strict(token, shape)
     attributes: dict[str, Any] = {"infeed_config": config}
     if whole.elements[0] is not shape:
         attributes["shape_with_layout"] = TupleShape((shape, TOKEN_SHAPE))
@@ -202,14 +192,14 @@ def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str = "") -> XlaOp
     return record("infeed", whole, (before,), attributes)
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _outfeed_plan(
     op: str, operand: Shape, token: Shape, shape_with_layout: Shape, config: str
 ) -> tuple[Shape, Mapping[str, Any]]:
     if op == "outfeed":
-        shape = shape_inference.host.outfeed(operand, shape_with_layout)
+        shape = shape_inference.host.outfeed.strict(operand, shape_with_layout)
     else:
-        shape = shape_inference.host.outfeed_with_token(operand, token, shape_with_layout)
+        shape = shape_inference.host.outfeed_with_token.strict(operand, token, shape_with_layout)
     attributes = {"outfeed_shape": shape_with_layout, "outfeed_config": config}
     return shape, MappingProxyType(attributes)
 
@@ -303,7 +293,15 @@ def outfeed_with_token(
 # Send and recv.
 
 
-def _channel(op: str, value: Any, kind: ChannelType) -> ChannelHandle:
+_numbered_channel = per_signature(ChannelHandle)
+
+
+def _channel(op: str, value: Any) -> ChannelHandle:
+    if type(value) is ChannelHandle:
+        return value
+    kind = _KINDS.get(op, ChannelType.DEVICE_TO_DEVICE)
+    if type(value) is int and 0 < value < 2**63:
+        return _numbered_channel(value, kind)
     channel = ChannelHandle.of(value, op=op, type=kind, name="channel_handle")
     if channel is None:
         raise ShapeInferenceError(
@@ -323,34 +321,29 @@ _KINDS = {
 _Plan = tuple[Any, Mapping[str, Any]]
 
 
-@lru_cache(maxsize=4096, typed=True)
+@per_signature
 def _send_plan(
-    op: str, operand: Shape, token: Shape, channel_handle: Any, shape_with_layout: Any
+    op: str, operand: Shape, token: Shape, channel: ChannelHandle, wanted: Shape
 ) -> _Plan:
     """The shape and the attributes of a send."""
-    channel = _channel(op, channel_handle, _KINDS.get(op, ChannelType.DEVICE_TO_DEVICE))
     if op == "send":
-        shape = shape_inference.host.send(operand, channel)
+        shape = shape_inference.host.send.strict(operand, channel)
     elif op == "send_with_token":
-        shape = shape_inference.host.send_with_token(operand, token, channel)
+        shape = shape_inference.host.send_with_token.strict(operand, token, channel)
     else:
-        wanted = shape_argument(op, "shape_with_layout", shape_with_layout)
-        shape = shape_inference.host.send_to_host(operand, token, wanted, channel)
-        return shape, _channel_attributes(channel, wanted, shape)
-    return shape, _channel_attributes(channel, operand, shape)
+        shape = shape_inference.host.send_to_host.strict(operand, token, wanted, channel)
+    return shape, _channel_attributes(channel, wanted, shape)
 
 
-@lru_cache(maxsize=4096, typed=True)
-def _recv_plan(op: str, token: Shape, shape: Any, channel_handle: Any) -> _Plan:
+@per_signature
+def _recv_plan(op: str, token: Shape, data: Shape, channel: ChannelHandle) -> _Plan:
     """The shape and the attributes of a recv."""
-    data = shape_argument(op, "shape", shape)
-    channel = _channel(op, channel_handle, _KINDS.get(op, ChannelType.DEVICE_TO_DEVICE))
     if op == "recv":
-        whole = shape_inference.host.recv(data, channel)
+        whole = shape_inference.host.recv.strict(data, channel)
     elif op == "recv_with_token":
-        whole = shape_inference.host.recv_with_token(token, data, channel)
+        whole = shape_inference.host.recv_with_token.strict(token, data, channel)
     else:
-        whole = shape_inference.host.recv_from_host(token, data, channel)
+        whole = shape_inference.host.recv_from_host.strict(token, data, channel)
     return whole, _channel_attributes(channel, data, whole)
 
 
@@ -390,7 +383,8 @@ def send(operand: XlaOp, channel_handle: ChannelHandleLike) -> XlaOp:
     Operation Semantics: Send.
     """
     value = need_op("send", "operand", operand)
-    shape, attributes = _kept(_send_plan, "send", value.shape, TOKEN_SHAPE, channel_handle, None)
+    channel = _channel("send", channel_handle)
+    shape, attributes = _send_plan("send", value.shape, TOKEN_SHAPE, channel, value.shape)
     before = append(resolve_builder("send", value), "create_token", TOKEN_SHAPE)
     return record("send", shape, (value, before), attributes)
 
@@ -420,8 +414,9 @@ def send_with_token(operand: XlaOp, token: XlaOp, channel_handle: ChannelHandleL
     """
     value = need_op("send_with_token", "operand", operand)
     before = need_op("send_with_token", "token", token)
-    shape, attributes = _kept(
-        _send_plan, "send_with_token", value.shape, before.shape, channel_handle, None
+    channel = _channel("send_with_token", channel_handle)
+    shape, attributes = _send_plan(
+        "send_with_token", value.shape, before.shape, channel, value.shape
     )
     return record("send", shape, (value, before), attributes)
 
@@ -459,15 +454,17 @@ def send_to_host(
     """
     value = need_op("send_to_host", "operand", operand)
     before = need_op("send_to_host", "token", token)
-    shape, attributes = _kept(
-        _send_plan, "send_to_host", value.shape, before.shape, channel_handle, shape_with_layout
-    )
+    channel = _channel("send_to_host", channel_handle)
+    wanted = shape_argument("send_to_host", "shape_with_layout", shape_with_layout)
+    shape, attributes = _send_plan("send_to_host", value.shape, before.shape, channel, wanted)
     return record("send", shape, (value, before), attributes)
 
 
 def recv(builder: XlaBuilder, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
     """What `XlaBuilder.recv` records in the innermost builder."""
-    whole, attributes = _kept(_recv_plan, "recv", TOKEN_SHAPE, shape, channel_handle)
+    data = shape_argument("recv", "shape", shape)
+    channel = _channel("recv", channel_handle)
+    whole, attributes = _recv_plan("recv", TOKEN_SHAPE, data, channel)
     before = append(builder, "create_token", TOKEN_SHAPE)
     received = append(builder, "recv", whole, (before,), attributes)
     return append(builder, "get_tuple_element", whole.elements[0], (received,), _FIRST)
@@ -497,7 +494,9 @@ def recv_with_token(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandl
     Operation Semantics: Recv (XlaBuilder's RecvWithToken).
     """
     before = need_op("recv_with_token", "token", token)
-    whole, attributes = _kept(_recv_plan, "recv_with_token", before.shape, shape, channel_handle)
+    data = shape_argument("recv_with_token", "shape", shape)
+    channel = _channel("recv_with_token", channel_handle)
+    whole, attributes = _recv_plan("recv_with_token", before.shape, data, channel)
     return record("recv", whole, (before,), attributes)
 
 
@@ -525,7 +524,9 @@ def recv_from_host(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandle
     Operation Semantics: Recv (XlaBuilder's RecvFromHost).
     """
     before = need_op("recv_from_host", "token", token)
-    whole, attributes = _kept(_recv_plan, "recv_from_host", before.shape, shape, channel_handle)
+    data = shape_argument("recv_from_host", "shape", shape)
+    channel = _channel("recv_from_host", channel_handle)
+    whole, attributes = _recv_plan("recv_from_host", before.shape, data, channel)
     return record("recv", whole, (before,), attributes)
 
 
@@ -602,24 +603,6 @@ def custom_call(
             op="custom_call",
         )
     shapes = tuple([a.shape for a in arguments])
-    if (
-        attributes is None
-        and operand_shapes_with_layout is None
-        and type(output_operand_aliasing) is tuple
-        and not output_operand_aliasing
-    ):
-        inferred, recorded = _kept(
-            _plain_plan,
-            target_name,
-            shapes,
-            shape,
-            opaque,
-            has_side_effect,
-            api_version,
-            computation,
-            schedule,
-        )
-        return record("custom_call", inferred, arguments, recorded)
     inferred, recorded = custom_call_plan(
         target_name,
         shapes,
@@ -719,34 +702,10 @@ def custom_call_plan(
     )
 
 
-@lru_cache(maxsize=4096, typed=True)
-def _plain_plan(
-    target_name: Any,
-    operands: tuple[Shape, ...],
-    shape: Any,
-    opaque: Any,
-    has_side_effect: Any,
-    api_version: Any,
-    computation: Any,
-    schedule: Any,
-) -> _Plan:
-    """The plan of a custom call whose arguments can all be keys."""
-    return custom_call_plan(
-        target_name,
-        operands,
-        shape,
-        opaque=opaque,
-        has_side_effect=has_side_effect,
-        api_version=api_version,
-        computation=computation,
-        schedule=schedule,
-    )
-
-
 _CUSTOM_CALL_NAMES = tuple(custom_call_plan.__kwdefaults__ or ())
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _custom_call_plan(
     target_name: str,
     operands: tuple[Shape, ...],
@@ -759,7 +718,7 @@ def _custom_call_plan(
     output_operand_aliasing: tuple[OutputOperandAliasing, ...],
     schedule: CustomCallSchedule,
 ) -> tuple[Shape, Mapping[str, Any]]:
-    inferred = shape_inference.host.custom_call(
+    inferred = shape_inference.host.custom_call.strict(
         target_name, operands, shape, operand_shapes_with_layout, output_operand_aliasing
     )
     attributes: dict[str, Any] = {
@@ -778,7 +737,7 @@ def _custom_call_plan(
     return inferred, MappingProxyType(attributes)
 
 
-_python_call_shape = lru_cache(maxsize=4096)(shape_inference.host.python_call)
+_python_call_shape = per_signature(shape_inference.host.python_call.strict)
 
 
 @op("(none)", opcode="python_call", section="CustomCall, of a Python function")

@@ -6,7 +6,6 @@ Operation Semantics: DynamicSlice, DynamicUpdateSlice, Gather, Scatter.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +29,7 @@ from builder.recording import append, record, resolve_builder
 from builder.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 from builder.shape_inference import indexing as infer
 from builder.shape_inference.check import Check, flag, integer, integers
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = ["dynamic_slice", "dynamic_update_slice", "gather", "scatter"]
@@ -46,11 +46,11 @@ def _are_scalars(start_indices: tuple[Shape, ...]) -> bool:
     return not start_indices or start_indices[0] is intern_array(start_indices[0].element_type, ())
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _dynamic_slice_plan(
     operand: Shape, start_indices: tuple[Shape, ...], sizes: tuple[int, ...]
 ) -> tuple[ArrayShape, Mapping[str, Any], bool]:
-    shape = infer.dynamic_slice(operand, start_indices, sizes)
+    shape = infer.dynamic_slice.strict(operand, start_indices, sizes)
     return shape, MappingProxyType({"slice_sizes": sizes}), _are_scalars(start_indices)
 
 
@@ -103,11 +103,11 @@ def dynamic_slice(
     return record("dynamic_slice", shape, (operand, *scalars), attributes)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _dynamic_update_slice_plan(
     operand: Shape, update: Shape, start_indices: tuple[Shape, ...]
 ) -> tuple[ArrayShape, bool]:
-    shape = infer.dynamic_update_slice(operand, update, start_indices)
+    shape = infer.dynamic_update_slice.strict(operand, update, start_indices)
     return shape, _are_scalars(start_indices)
 
 
@@ -236,8 +236,9 @@ def _as_scalars(
             numbers.append(start)
             is_plain = is_plain and type(start) is int
     # All numbers are checked before the first is recorded.
-    plan = _constants_inside if is_plain else _constants_inside.__wrapped__
-    constants = plan(op, tuple([o.shape for o in operands]), tuple(numbers), shapes, tuple(sizes))
+    checked = _shared_constants if is_plain else _constants
+    beside = tuple([o.shape for o in operands])
+    constants = checked(op, beside, tuple(numbers), shapes, tuple(sizes))
     builder = resolve_builder(op, *operands, *_ops_of(starts))
     return [
         start if constant is None else append(builder, "constant", constant[0], (), constant[1])
@@ -245,8 +246,7 @@ def _as_scalars(
     ]
 
 
-@lru_cache(maxsize=65536)
-def _constants_inside(
+def _constants(
     op: str,
     operands: tuple[Shape, ...],
     numbers: tuple[Any, ...],
@@ -263,6 +263,9 @@ def _constants_inside(
         element_type = shapes[index].element_type
         constants.append(number_constant(op, number, element_type, operands[0]))
     return constants
+
+
+_shared_constants = per_signature(_constants)  # NumPy's numbers equal Python's, and are no keys
 
 
 def _check_inside(
@@ -284,7 +287,7 @@ def _check_inside(
         )
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _gather_plan(
     operand: Shape,
     start_indices: Shape,
@@ -292,7 +295,7 @@ def _gather_plan(
     slice_sizes: tuple[int, ...],
     indices_are_sorted: bool,
 ) -> tuple[ArrayShape, Mapping[str, Any]]:
-    shape = infer.gather(operand, start_indices, numbers, slice_sizes)
+    shape = infer.gather.strict(operand, start_indices, numbers, slice_sizes)
     attributes = {
         "dimension_numbers": numbers,
         "slice_sizes": slice_sizes,
@@ -367,7 +370,7 @@ def gather(
 
 
 # By signatures, which computations of equal shapes have in common, for callables recorded anew.
-_scatter_shape = lru_cache(maxsize=4096)(infer.scatter)
+_scatter_shape = per_signature(infer.scatter.strict)
 
 
 def _scatter_plan(
@@ -477,7 +480,7 @@ def scatter(
     return record("scatter", shape, (*arrays, indices, *values), attributes)
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _scalars_of(shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
     """A scalar shape of each operand's element type; raises when one is no array."""
     arrays = Check.numbered("scatter", "operand", shapes).arrays()

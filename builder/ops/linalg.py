@@ -6,7 +6,6 @@ Operation Semantics: Cholesky, Fft, TriangularSolve.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +16,7 @@ from builder.recording import record
 from builder.shape import ArrayShape, Shape
 from builder.shape_inference import linalg as infer
 from builder.shape_inference.check import flag, integers
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = ["cholesky", "fft", "triangular_solve"]
@@ -24,9 +24,9 @@ __all__ = ["cholesky", "fft", "triangular_solve"]
 Plan = tuple[ArrayShape, Mapping[str, Any]]
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _cholesky_plan(a: Shape, lower: bool) -> Plan:
-    return infer.cholesky(a), MappingProxyType({"lower": lower})
+    return infer.cholesky.strict(a), MappingProxyType({"lower": lower})
 
 
 @op("Cholesky", opcode="cholesky", section="Cholesky")
@@ -63,11 +63,11 @@ def cholesky(a: XlaOp, lower: bool = True) -> XlaOp:
     return record("cholesky", shape, (source,), attributes)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _triangular_solve_plan(
     a: Shape, b: Shape, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: Transpose
 ) -> Plan:
-    return infer.triangular_solve(a, b, left_side), MappingProxyType(
+    return infer.triangular_solve.strict(a, b, left_side), MappingProxyType(
         {
             "left_side": left_side,
             "lower": lower,
@@ -130,9 +130,9 @@ def triangular_solve(
     return record("triangular_solve", shape, (matrix, right), attributes)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _fft_plan(operand: Shape, fft_type: FftType, fft_length: tuple[int, ...]) -> Plan:
-    shape = infer.fft(operand, fft_type, fft_length)
+    shape = infer.fft.strict(operand, fft_type, fft_length)
     return shape, MappingProxyType({"fft_type": fft_type, "fft_length": fft_length})
 
 

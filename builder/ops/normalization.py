@@ -6,7 +6,6 @@ Operation Semantics: BatchNormGrad, BatchNormInference, BatchNormTraining.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from math import isfinite
 from types import MappingProxyType
 from typing import Any
@@ -19,16 +18,17 @@ from builder.ops.registry import op
 from builder.recording import record
 from builder.shape_inference import normalization as infer
 from builder.shape_inference.check import integer
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = ["batch_norm_grad", "batch_norm_inference", "batch_norm_training"]
 
-_grad_shape = lru_cache(maxsize=65536)(infer.batch_norm_grad)
-_inference_shape = lru_cache(maxsize=65536)(infer.batch_norm_inference)
-_training_shape = lru_cache(maxsize=65536)(infer.batch_norm_training)
+_grad_shape = per_signature(infer.batch_norm_grad.strict)
+_inference_shape = per_signature(infer.batch_norm_inference.strict)
+_training_shape = per_signature(infer.batch_norm_training.strict)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _attributes(epsilon: float, feature_index: int) -> Mapping[str, Any]:
     return MappingProxyType({"epsilon": epsilon, "feature_index": feature_index})
 
@@ -59,7 +59,7 @@ def _epsilon(op: str, value: Any) -> float:
     return single
 
 
-@lru_cache(maxsize=1024)
+@per_signature
 def _single(value: float) -> float:
     with np.errstate(over="ignore"):
         return float(np.float32(value))
@@ -101,7 +101,7 @@ def batch_norm_training(
     _need_ops("batch_norm_training", "operand scale offset", operands)
     number = integer("batch_norm_training", "feature_index", feature_index)
     attributes = _attributes(_epsilon("batch_norm_training", epsilon), number)
-    shape = _training_shape(*[o.shape for o in operands], number)
+    shape = _training_shape(operand.shape, scale.shape, offset.shape, number)
     return record("batch_norm_training", shape, operands, attributes)
 
 
@@ -147,7 +147,9 @@ def batch_norm_inference(
     _need_ops("batch_norm_inference", "operand scale offset mean variance", operands)
     number = integer("batch_norm_inference", "feature_index", feature_index)
     attributes = _attributes(_epsilon("batch_norm_inference", epsilon), number)
-    shape = _inference_shape(*[o.shape for o in operands], number)
+    shape = _inference_shape(
+        operand.shape, scale.shape, offset.shape, mean.shape, variance.shape, number
+    )
     return record("batch_norm_inference", shape, operands, attributes)
 
 
@@ -193,5 +195,7 @@ def batch_norm_grad(
     _need_ops("batch_norm_grad", "operand scale mean variance grad_output", operands)
     number = integer("batch_norm_grad", "feature_index", feature_index)
     attributes = _attributes(_epsilon("batch_norm_grad", epsilon), number)
-    shape = _grad_shape(*[o.shape for o in operands], number)
+    shape = _grad_shape(
+        operand.shape, scale.shape, mean.shape, variance.shape, grad_output.shape, number
+    )
     return record("batch_norm_grad", shape, operands, attributes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +14,7 @@ from builder.primitive_type import PrimitiveType
 from builder.recording import append, record, resolve_builder
 from builder.shape import ArrayShape, Shape
 from builder.shape_inference.check import Check, integers
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -124,7 +124,7 @@ def dimensions_argument(op: str, values: Any) -> tuple[int, ...] | None:
     return integers(op, "broadcast_dimensions", values)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def dimensions_attribute(name: str, dimensions: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
     """An attribute mapping with one entry, shared by all ops that say the same."""
     return MappingProxyType({name: dimensions})

@@ -6,7 +6,6 @@ Operation Semantics: RngBitGenerator, RngNormal, RngUniform.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -16,12 +15,13 @@ from builder.ops.registry import op
 from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape, ShapeLike, TupleShape, shape_argument
 from builder.shape_inference import random as infer
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = ["rng_bit_generator", "rng_normal", "rng_uniform"]
 
-_normal_shape = lru_cache(maxsize=65536)(infer.rng_normal)
-_uniform_shape = lru_cache(maxsize=65536)(infer.rng_uniform)
+_normal_shape = per_signature(infer.rng_normal.strict)
+_uniform_shape = per_signature(infer.rng_uniform.strict)
 
 # Attributes that are equal are one mapping.
 _NORMAL: Final = MappingProxyType({"distribution": "rng_normal"})
@@ -119,11 +119,11 @@ def rng_uniform(a: XlaOp | Number, b: XlaOp | Number, shape: ShapeLike) -> XlaOp
     return _drawn("rng_uniform", ("a", "b"), a, b, result, _uniform_shape, _UNIFORM)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _bits_plan(
     algorithm: RandomAlgorithm, initial_state: Shape, shape: Shape
 ) -> tuple[TupleShape, Mapping[str, RandomAlgorithm]]:
-    result = infer.rng_bit_generator(initial_state, shape)
+    result = infer.rng_bit_generator.strict(initial_state, shape)
     return result, MappingProxyType({"algorithm": algorithm})
 
 

@@ -7,16 +7,15 @@ docstring with an example, inference cases or an executed test fails there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
-
-from builder.frozen import frozen
 
 __all__ = ["OPERATIONS", "OpInfo", "op"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OpInfo:
     """What is known of one public operation.
 

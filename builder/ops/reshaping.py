@@ -7,7 +7,6 @@ Slice, Transpose.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +25,7 @@ from builder.recording import append, record, resolve_builder
 from builder.shape import ArrayShape, Shape
 from builder.shape_inference import reshaping as infer
 from builder.shape_inference.check import Check, integer, integers
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -46,9 +46,9 @@ __all__ = [
 Attributes = Mapping[str, Any]
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _broadcast_plan(operand: Shape, sizes: tuple[int, ...]) -> tuple[ArrayShape, tuple[int, ...]]:
-    shape = infer.broadcast(operand, sizes)
+    shape = infer.broadcast.strict(operand, sizes)
     return shape, tuple(range(len(sizes), shape.rank))
 
 
@@ -82,7 +82,7 @@ def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
     return broadcast_to(source, *_broadcast_plan(source.shape, sizes))
 
 
-_broadcast_in_dim_shape = lru_cache(maxsize=65536)(infer.broadcast_in_dim)
+_broadcast_in_dim_shape = per_signature(infer.broadcast_in_dim.strict)
 
 
 @op("BroadcastInDim", opcode="broadcast_in_dim", section="BroadcastInDim")
@@ -122,7 +122,7 @@ def broadcast_in_dim(
     )
 
 
-_reshape_shape = lru_cache(maxsize=65536)(infer.reshape)
+_reshape_shape = per_signature(infer.reshape.strict)
 
 
 @op("Reshape", opcode="reshape", section="Reshape")
@@ -206,7 +206,7 @@ def reshape_with_inferred_dimension(
     return record("reshape", _reshape_shape(source.shape, sizes, None, name, inferred), (source,))
 
 
-_collapse_shape = lru_cache(maxsize=65536)(infer.collapse)
+_collapse_shape = per_signature(infer.collapse.strict)
 
 
 @op("Collapse", opcode="reshape", section="Collapse")
@@ -240,7 +240,7 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     return source if len(numbers) < 2 else record("reshape", shape, (source,))
 
 
-_transpose_shape = lru_cache(maxsize=65536)(infer.transpose)
+_transpose_shape = per_signature(infer.transpose.strict)
 
 
 @op("Transpose", opcode="transpose", section="Transpose")
@@ -273,7 +273,7 @@ def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
     return record("transpose", shape, (operand,), dimensions_attribute("permutation", order))
 
 
-_rev_shape = lru_cache(maxsize=65536)(infer.rev)
+_rev_shape = per_signature(infer.rev.strict)
 
 
 @op("Rev", opcode="reverse", section="Rev (reverse)")
@@ -303,9 +303,9 @@ def rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     return record("reverse", shape, (source,), dimensions_attribute("dimensions", numbers))
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _concatenate_plan(operands: tuple[Shape, ...], dimension: int) -> tuple[ArrayShape, Attributes]:
-    shape = infer.concatenate(operands, dimension)
+    shape = infer.concatenate.strict(operands, dimension)
     return shape, MappingProxyType({"dimension": dimension})
 
 
@@ -340,11 +340,11 @@ def concatenate(operands: Sequence[XlaOp], dimension: int) -> XlaOp:
     return record("concatenate", shape, sources, attributes)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _pad_plan(
     operand: Shape, padding_value: Shape, config: PaddingConfig, name: str
 ) -> tuple[ArrayShape, Attributes]:
-    shape = infer.pad(operand, padding_value, config, name)
+    shape = infer.pad.strict(operand, padding_value, config, name)
     return shape, MappingProxyType({"padding_config": config})
 
 
@@ -391,7 +391,7 @@ def pad(
 
 
 # Making one takes ten times as long as finding it.
-_listed_config = lru_cache(maxsize=4096)(PaddingConfig)
+_listed_config = per_signature(PaddingConfig)
 
 
 def _pad(name: str, source: XlaOp, padding_value: Any, config: PaddingConfig) -> XlaOp:
@@ -456,7 +456,7 @@ def pad_in_dim(
     return _pad("pad_in_dim", source, padding_value, config)
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _config_in_dim(rank: int, place: int, low: int, high: int) -> PaddingConfig:
     config = [PaddingConfigDimension()] * rank
     config[place] = PaddingConfigDimension(low, high)
@@ -469,14 +469,14 @@ def _slice_attributes(
     return MappingProxyType({"start_indices": starts, "limit_indices": limits, "strides": strides})
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _slice_plan(
     operand: Shape,
     starts: tuple[int, ...],
     limits: tuple[int, ...],
     strides: tuple[int, ...] | None,
 ) -> tuple[ArrayShape, Attributes]:
-    shape = infer.slice(operand, starts, limits, strides)
+    shape = infer.slice.strict(operand, starts, limits, strides)
     return shape, _slice_attributes(starts, limits, strides or (1,) * shape.rank)
 
 
@@ -519,11 +519,11 @@ def slice(
     return record("slice", shape, (operand,), attributes)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _slice_in_dim_plan(
     operand: Shape, start: int, limit: int, stride: int, dimno: int
 ) -> tuple[ArrayShape, Attributes]:
-    shape = infer.slice_in_dim(operand, start, limit, stride, dimno)
+    shape = infer.slice_in_dim.strict(operand, start, limit, stride, dimno)
     return shape, _slice_attributes(
         *infer.slice_in_dim_indices(operand, start, limit, stride, dimno)
     )

@@ -57,7 +57,7 @@ def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
 
     name = "with_sharding"
     value = need_op(name, "operand", operand)
-    shape = shape_inference.sharding.with_sharding(value.shape, sharding)
+    shape = shape_inference.sharding.with_sharding.strict(value.shape, sharding)
     claim(resolve_builder(name, value), name, sharding)
     return _called("Sharding", value, shape, sharding_on(name, "operand", shape, sharding))
 
@@ -101,7 +101,7 @@ def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     """
     name = "spmd_full_to_shard_shape"
     value = need_op(name, "operand", operand)
-    part = shape_inference.sharding.spmd_full_to_shard_shape(value.shape, sharding)
+    part = shape_inference.sharding.spmd_full_to_shard_shape.strict(value.shape, sharding)
     text = _tiling(name, value, value.shape, sharding)
     cut = _called("Sharding", value, value.shape, text)
     return _called("SPMDFullToShardShape", cut, part, _MANUAL)
@@ -143,7 +143,7 @@ def spmd_shard_to_full_shape(
     name = "spmd_shard_to_full_shape"
     value = need_op(name, "operand", operand)
     full = shape_argument(name, "full_shape", full_shape)
-    whole = shape_inference.sharding.spmd_shard_to_full_shape(value.shape, full, sharding)
+    whole = shape_inference.sharding.spmd_shard_to_full_shape.strict(value.shape, full, sharding)
     text = _tiling(name, value, whole, sharding)
     part = _called("Sharding", value, value.shape, _MANUAL)
     return _called("SPMDShardToFullShape", part, whole, text)

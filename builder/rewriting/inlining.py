@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from builder.computation import XlaComputation
 from builder.errors import OperandError, SignatureError, shown
+from builder.nested import ReusableFunction
 from builder.ops.operands import need_ops
-from builder.recording import notes_around, resolve_builder
+from builder.recording import notes_around, resolve_builder, undone_on_error
 from builder.rewriting.copying import copied, merged
 from builder.shape_inference import control_flow
 from builder.xla_builder import XlaBuilder
@@ -14,7 +15,7 @@ from builder.xla_op import XlaOp
 __all__ = ["inline", "inlined"]
 
 
-def inline(computation: XlaComputation, *operands: XlaOp) -> XlaOp:
+def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> XlaOp:
     """Records the ops of a computation in the builder of the operands, in place of a call.
 
     All ops of the computation are recorded but its parameters, in whose places the operands stand:
@@ -26,8 +27,8 @@ def inline(computation: XlaComputation, *operands: XlaOp) -> XlaOp:
     these are facts of an entry.
 
     Args:
-        computation: an XlaComputation. (One without parameters has no operand to find the builder
-            by: ``builder.inline(computation)``.)
+        computation: an XlaComputation, or a function of ``@xb.computation``. (A computation without
+            parameters has no operand to find the builder by: ``builder.inline(computation)``.)
         operands: one for each parameter, of its shape; they may be of an enclosing builder.
 
     Returns:
@@ -54,7 +55,12 @@ def inline(computation: XlaComputation, *operands: XlaOp) -> XlaOp:
             "fix: a computation without parameters is inlined with builder.inline(computation)",
             op="inline",
         )
-    return inlined(computation, given, resolve_builder("inline", *given))
+    builder = resolve_builder("inline", *given)
+    if isinstance(computation, ReusableFunction):
+        with undone_on_error(builder):
+            shapes = tuple([operand.shape for operand in given])
+            computation = computation.recorded("inline", "computation", shapes)
+    return inlined(computation, given, builder)
 
 
 def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: XlaBuilder) -> XlaOp:
@@ -95,7 +101,7 @@ def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: X
 def _check(computation: XlaComputation, operands: tuple[XlaOp, ...]) -> None:
     """Raises unless the operands have the very shapes that ops inside were inferred from."""
     shapes = tuple([operand.shape for operand in operands])
-    control_flow.call(computation.signature, shapes, "inline")
+    control_flow.call.strict(computation.signature, shapes, "inline")
     for number, parameter in enumerate(computation.parameters):
         if parameter.shape is not shapes[number]:
             raise SignatureError(

@@ -30,10 +30,3 @@ from builder.shape_inference import (
     sharding as sharding,
 )
 from builder.shape_inference.check import Check as Check
-from builder.shape_inference.plain_forms import take_plain_forms
-
-for _family in (
-    *(collectives, contraction, control_flow, dynamic, elementwise, host, indexing, linalg),
-    *(normalization, random, reduction, reshaping, sharding),
-):
-    take_plain_forms(_family)

@@ -28,6 +28,7 @@ from builder.shape import (
     without_layout,
 )
 from builder.shape_inference.check import Check
+from builder.shape_inference.public import public
 
 __all__ = [
     "all_gather",
@@ -67,6 +68,7 @@ def partition_id() -> ArrayShape:
     return _ID
 
 
+@public
 def all_reduce(
     operand: Shape,
     computation: ProgramShape,
@@ -95,6 +97,7 @@ def all_reduce(
     return operand
 
 
+@public
 def all_gather(
     operand: Shape,
     all_gather_dim: int,
@@ -124,6 +127,7 @@ def all_gather(
     return with_layout(check, _like(operand, results), layout)
 
 
+@public
 def reduce_scatter(
     operand: Shape,
     computation: ProgramShape,
@@ -160,6 +164,7 @@ def reduce_scatter(
     return with_layout(check, _like(operand, results), layout)
 
 
+@public
 def all_to_all(
     operand: Shape,
     split_dimension: int,
@@ -200,6 +205,7 @@ def all_to_all(
     return with_layout(check, result, layout)
 
 
+@public
 def all_to_all_tuple(
     operands: Sequence[Shape],
     replica_groups: ReplicaGroupsLike = (),
@@ -230,6 +236,7 @@ def all_to_all_tuple(
     return with_layout(check, TupleShape(arrays), layout)
 
 
+@public
 def collective_permute(
     operand: Shape,
     source_target_pairs: Sequence[tuple[int, int]],
@@ -264,6 +271,7 @@ def collective_permute(
     return array
 
 
+@public
 def collective_broadcast(
     operand: Shape,
     replica_groups: ReplicaGroupsLike,

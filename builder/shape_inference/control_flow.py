@@ -20,6 +20,7 @@ from builder.shape import (
     without_layout,
 )
 from builder.shape_inference.check import Check
+from builder.shape_inference.public import public
 
 __all__ = [
     "call",
@@ -38,6 +39,7 @@ _PRED = intern_array(pt.pred, ())
 _INDEX = intern_array(pt.s32, ())
 
 
+@public
 def same_shape(a: Shape, b: Shape) -> bool:
     """Whether a value of shape `a` may be passed where `b` is expected.
 
@@ -68,6 +70,7 @@ def same_shape(a: Shape, b: Shape) -> bool:
     return True
 
 
+@public
 def tuple(elements: Sequence[Shape]) -> TupleShape:
     """Shape of a tuple of these elements.
 
@@ -79,6 +82,7 @@ def tuple(elements: Sequence[Shape]) -> TupleShape:
     return TupleShape(elements)
 
 
+@public
 def get_tuple_element(tuple_data: Shape, index: int) -> Shape:
     """Shape of element `index` of a tuple.
 
@@ -100,6 +104,7 @@ def get_tuple_element(tuple_data: Shape, index: int) -> Shape:
     return tuple_data.elements[index]
 
 
+@public
 def optimization_barrier(operand: Shape) -> Shape:
     """Shape of the operand, whatever it is.
 
@@ -111,6 +116,7 @@ def optimization_barrier(operand: Shape) -> Shape:
     return operand
 
 
+@public
 def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call") -> Shape:
     """Shape of the result of a computation called with these operands.
 
@@ -129,7 +135,7 @@ def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call")
             f"a function of {len(operands)} arguments, as many as operands are given",
         )
     for index, (given, wanted) in enumerate(zip(operands, computation.parameters, strict=True)):
-        if not same_shape(given, wanted):
+        if not same_shape.strict(given, wanted):
             name = computation.parameter_names[index]
             check.signature(
                 "computation",
@@ -143,6 +149,7 @@ def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call")
 _COMPOSITE_NAME = r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+"
 
 
+@public
 def composite_call(
     computation: ProgramShape, operands: Sequence[Shape], name: str, version: int = 0
 ) -> Shape:
@@ -163,9 +170,10 @@ def composite_call(
         )
     if not 0 <= version < 2**31:
         check.fail(f"version must not be negative and must fit 31 bits, got {version}")
-    return call(computation, operands, op="composite_call")
+    return call.strict(computation, operands, op="composite_call")
 
 
+@public
 def scan_arguments(
     inputs: Sequence[Shape],
     inits: Sequence[Shape],
@@ -218,6 +226,7 @@ def scan_arguments(
     return builtins.tuple(elements), size
 
 
+@public
 def scan(
     inputs: Sequence[Shape],
     inits: Sequence[Shape],
@@ -234,19 +243,19 @@ def scan(
         >>> xb.shape_inference.control_flow.scan([xb.f32[5]], [f32], step, 0)
         (f32[5], f32[])
     """
-    elements, size = scan_arguments(inputs, inits, scan_dimension, scan_dimension_size)
+    elements, size = scan_arguments.strict(inputs, inits, scan_dimension, scan_dimension_size)
     check = Check.numbered("scan", "input", inputs)
     check.shapes.update({f"init {i}": s for i, s in enumerate(inits)})
     takes = ", ".join(map(str, elements))
     carries = ", ".join(["outputs...", *map(str, inits)])
     expected = f"of signature ({takes}) -> ({carries}), elements of the inputs and carries"
     parameters = computation.parameters
-    if len(parameters) != len(elements) or not all(map(same_shape, parameters, elements)):
+    if len(parameters) != len(elements) or not all(map(same_shape.strict, parameters, elements)):
         check.signature("computation", computation, expected)
     result = computation.result
     gives = result.elements if isinstance(result, TupleShape) else (result,)
     count = len(gives) - len(inits)
-    if count < 0 or not all(map(same_shape, gives[count:], inits)):
+    if count < 0 or not all(map(same_shape.strict, gives[count:], inits)):
         check.signature(
             "computation", computation, expected, fix="give the new carries after the outputs"
         )
@@ -262,6 +271,7 @@ def scan(
     return TupleShape([*outputs, *map(without_layout, gives[count:])])
 
 
+@public
 def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
     """Shape of a loop's result: that of `init`, T; condition is T -> pred[], body is T -> T.
 
@@ -275,9 +285,9 @@ def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
     check = Check("while_", init=init)
     for role, signature, result in (("condition", condition, _PRED), ("body", body, init)):
         expected = f"of signature ({init}) -> {result}, for init {init}"
-        if len(signature.parameters) != 1 or not same_shape(signature.parameters[0], init):
+        if len(signature.parameters) != 1 or not same_shape.strict(signature.parameters[0], init):
             check.signature(role, signature, expected)
-        if not same_shape(signature.result, result):
+        if not same_shape.strict(signature.result, result):
             check.signature(
                 role,
                 signature,
@@ -289,6 +299,7 @@ def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
     return init
 
 
+@public
 def conditional(
     branch_index: Shape,
     branches: Sequence[ProgramShape],
@@ -339,9 +350,9 @@ def conditional(
                 "a function of one argument",
                 fix="pass several values as one tuple: xb.tuple(a, b)",
             )
-        if not same_shape(operand, branch.parameters[0]):
+        if not same_shape.strict(operand, branch.parameters[0]):
             check.signature(role, branch, f"one that takes its operand, {operand}")
-        if not same_shape(branch.result, branches[0].result):
+        if not same_shape.strict(branch.result, branches[0].result):
             check.signature(
                 role, branch, f"one that gives what branch 0 gives, {branches[0].result}"
             )

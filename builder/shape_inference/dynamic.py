@@ -8,6 +8,7 @@ from typing import Final
 from builder import primitive_type as pt
 from builder.shape import ArrayShape, Shape, intern_array
 from builder.shape_inference.check import Check
+from builder.shape_inference.public import public
 
 __all__ = [
     "dynamic_reshape",
@@ -49,6 +50,7 @@ def _size(check: Check, name: str) -> None:
         )
 
 
+@public
 def get_dimension_size(operand: Shape, dimension: int) -> ArrayShape:
     """Shape of a dimension's size: a scalar s32.
 
@@ -62,6 +64,7 @@ def get_dimension_size(operand: Shape, dimension: int) -> ArrayShape:
     return intern_array(pt.s32, ())
 
 
+@public
 def set_dimension_size(
     operand: Shape, size: Shape, dimension: int, value: int | None = None
 ) -> ArrayShape:
@@ -93,6 +96,7 @@ def set_dimension_size(
     return _marked(array, dimension, True)
 
 
+@public
 def remove_dynamic_dimension(operand: Shape, dimension: int) -> ArrayShape:
     """Shape of an array one dimension of which gets its bound as its size.
 
@@ -112,6 +116,7 @@ def remove_dynamic_dimension(operand: Shape, dimension: int) -> ArrayShape:
     return _marked(array, dimension, False)
 
 
+@public
 def dynamic_reshape(
     operand: Shape,
     dim_sizes: Sequence[Shape],

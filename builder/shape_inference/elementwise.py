@@ -22,6 +22,7 @@ from builder.shape import (
     intern_array,
 )
 from builder.shape_inference.check import Check
+from builder.shape_inference.public import public
 
 __all__ = [
     "binary",
@@ -96,6 +97,7 @@ BINARY_TYPES: Final[dict[str, tuple[frozenset[PrimitiveType], str]]] = {
 COMPARISON_DIRECTIONS: Final = ("EQ", "NE", "GE", "GT", "LE", "LT")
 
 
+@public
 def unary(opcode: str, operand: Shape, op: str = "") -> ArrayShape:
     """Shape of ``opcode(operand)``: the operand's sizes; `real`, `imag` and `abs` of complex
     elements give their parts' type, `is_finite` gives preds.
@@ -124,6 +126,7 @@ def unary_result(opcode: str, array: ArrayShape) -> ArrayShape:
     return intern_array(element_type, array.dimensions, array.dynamic_dimensions)
 
 
+@public
 def binary(
     opcode: str,
     lhs: Shape,
@@ -152,6 +155,7 @@ def binary(
     return intern_array(element_type, sizes, dynamic)
 
 
+@public
 def compare(
     lhs: Shape,
     rhs: Shape,
@@ -184,6 +188,7 @@ def compare(
     return intern_array(pt.pred, sizes, dynamic)
 
 
+@public
 def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
     """Shape of ``clamp(min, operand, max)``: that of `operand`.
 
@@ -223,6 +228,7 @@ def _same_sizes(a: ArrayShape, b: ArrayShape) -> bool:
     )
 
 
+@public
 def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
     """Shape of ``select(pred, on_true, on_false)``: that of the two values.
 
@@ -262,6 +268,7 @@ def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
     return intern_array(first.element_type, result.dimensions, dynamic)
 
 
+@public
 def convert_element_type(operand: Shape, new_element_type: PrimitiveType) -> ArrayShape:
     """Shape of a conversion: the operand's sizes with the new element type.
 
@@ -277,6 +284,7 @@ def convert_element_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
     return intern_array(new_element_type, array.dimensions, array.dynamic_dimensions)
 
 
+@public
 def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> ArrayShape:
     """Shape after reading the same bits as another type.
 
@@ -320,6 +328,7 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
     return intern_array(new_element_type, sizes[:-1], dynamic[:-1])
 
 
+@public
 def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> ArrayShape:
     """Shape of the operand, which must be floating point, rounded to fewer bits.
 
@@ -341,6 +350,7 @@ def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> 
     return intern_array(array.element_type, array.dimensions, array.dynamic_dimensions)
 
 
+@public
 def stochastic_convert_type(
     operand: Shape, random: Shape, new_element_type: PrimitiveType
 ) -> ArrayShape:
@@ -372,6 +382,7 @@ def stochastic_convert_type(
     return intern_array(new_element_type, array.dimensions, array.dynamic_dimensions)
 
 
+@public
 def map(
     operands: Sequence[Shape], computation: ProgramShape, dimensions: Sequence[int]
 ) -> ArrayShape:

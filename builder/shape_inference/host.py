@@ -20,6 +20,7 @@ from builder.shape import (
 )
 from builder.shape_inference.check import Check
 from builder.shape_inference.control_flow import same_shape
+from builder.shape_inference.public import public
 
 __all__ = [
     "after_all",
@@ -48,6 +49,7 @@ def _need_token(check: Check, name: str) -> None:
         )
 
 
+@public
 def after_all(operands: Sequence[Shape]) -> TokenShape:
     """Shape of a token that stands for all of these tokens.
 
@@ -62,6 +64,7 @@ def after_all(operands: Sequence[Shape]) -> TokenShape:
     return TOKEN_SHAPE
 
 
+@public
 def infeed(shape: Shape) -> TupleShape:
     """Shape of what an infeed gives: the value, and a token.
 
@@ -84,6 +87,7 @@ def _value_and_token(op: str, shape: Shape) -> TupleShape:
     return TupleShape((without_layout(shape), TOKEN_SHAPE))
 
 
+@public
 def infeed_with_token(token: Shape, shape: Shape) -> TupleShape:
     """Shape of what an infeed gives after a token: the value, and a token.
 
@@ -98,7 +102,7 @@ def infeed_with_token(token: Shape, shape: Shape) -> TupleShape:
 
 def _need_compatible(check: Check, shape_with_layout: Shape) -> None:
     operand = check.shapes["operand"]
-    if not same_shape(operand, shape_with_layout):
+    if not same_shape.strict(operand, shape_with_layout):
         check.fail(
             f"shape_with_layout must be the operand's shape but for layouts, {operand}, "
             f"got {shape_with_layout}"
@@ -106,6 +110,7 @@ def _need_compatible(check: Check, shape_with_layout: Shape) -> None:
     need_sayable(check.op, "shape_with_layout", shape_with_layout)
 
 
+@public
 def outfeed(operand: Shape, shape_with_layout: Shape) -> TokenShape:
     """Shape of what an outfeed gives: a token.
 
@@ -118,6 +123,7 @@ def outfeed(operand: Shape, shape_with_layout: Shape) -> TokenShape:
     return TOKEN_SHAPE
 
 
+@public
 def outfeed_with_token(operand: Shape, token: Shape, shape_with_layout: Shape) -> TokenShape:
     """Shape of what an outfeed gives after a token: a token.
 
@@ -142,6 +148,7 @@ def _need_channel(check: Check, channel_handle: ChannelHandle, kind: ChannelType
         )
 
 
+@public
 def send(operand: Shape, channel_handle: ChannelHandle) -> TokenShape:
     """Shape of what a send gives: no data, but a token.
 
@@ -156,6 +163,7 @@ def send(operand: Shape, channel_handle: ChannelHandle) -> TokenShape:
     return TOKEN_SHAPE
 
 
+@public
 def send_with_token(operand: Shape, token: Shape, channel_handle: ChannelHandle) -> TokenShape:
     """Shape of what a send gives after a token: a token.
 
@@ -172,6 +180,7 @@ def send_with_token(operand: Shape, token: Shape, channel_handle: ChannelHandle)
     return TOKEN_SHAPE
 
 
+@public
 def recv(shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
     """Shape of what a recv gives: the value received, and a token.
 
@@ -186,6 +195,7 @@ def recv(shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
     return _value_and_token("recv", shape)
 
 
+@public
 def recv_with_token(token: Shape, shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
     """Shape of what a recv gives after a token: the value received, and a token.
 
@@ -202,6 +212,7 @@ def recv_with_token(token: Shape, shape: Shape, channel_handle: ChannelHandle) -
     return _value_and_token("recv_with_token", shape)
 
 
+@public
 def send_to_host(
     operand: Shape, token: Shape, shape_with_layout: Shape, channel_handle: ChannelHandle
 ) -> TokenShape:
@@ -222,6 +233,7 @@ def send_to_host(
     return TOKEN_SHAPE
 
 
+@public
 def recv_from_host(token: Shape, shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
     """Shape of what comes from the host: the value received, and a token.
 
@@ -238,6 +250,7 @@ def recv_from_host(token: Shape, shape: Shape, channel_handle: ChannelHandle) ->
     return _value_and_token("recv_from_host", shape)
 
 
+@public
 def custom_call(
     target_name: str,
     operands: Sequence[Shape],
@@ -263,7 +276,7 @@ def custom_call(
             f"got {len(operand_shapes_with_layout)}"
         )
     for number, laid_out in enumerate(operand_shapes_with_layout or ()):
-        if not same_shape(operands[number], laid_out):
+        if not same_shape.strict(operands[number], laid_out):
             check.fail(
                 f"operand_shapes_with_layout must be the operands' shapes but for layouts, "
                 f"got {laid_out} for operand {number}"
@@ -295,6 +308,7 @@ def custom_call(
     return result
 
 
+@public
 def python_call(operands: Sequence[Shape], shape: Shape) -> Shape:
     """Shape of what a Python function gives: the one that it is said to give.
 

@@ -12,6 +12,7 @@ from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
 from builder.errors import SignatureError
 from builder.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 from builder.shape_inference.check import Check
+from builder.shape_inference.public import public
 
 __all__ = ["dynamic_slice", "dynamic_update_slice", "gather", "scatter"]
 
@@ -59,6 +60,7 @@ def _integer_type(check: Check, name: str) -> None:
         check.fail(f"{name} must be of integer type, got {found}")
 
 
+@public
 def dynamic_slice(
     operand: Shape, start_indices: Sequence[Shape], size_indices: Sequence[int]
 ) -> ArrayShape:
@@ -88,6 +90,7 @@ def dynamic_slice(
     return check.result(array.element_type, size_indices, dynamic)
 
 
+@public
 def dynamic_update_slice(
     operand: Shape, update: Shape, start_indices: Sequence[Shape]
 ) -> ArrayShape:
@@ -222,6 +225,7 @@ def _index_map(
     check.unique(numbers, name=name)
 
 
+@public
 def gather(
     operand: Shape,
     start_indices: Shape,
@@ -304,6 +308,7 @@ def gather(
     return check.result(array.element_type, sizes, dynamic)
 
 
+@public
 def scatter(
     operands: Sequence[Shape],
     scatter_indices: Shape,

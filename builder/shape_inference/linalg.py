@@ -12,6 +12,7 @@ from builder.attributes import FftType
 from builder.primitive_type import PrimitiveType
 from builder.shape import UNBOUNDED, ArrayShape, Shape
 from builder.shape_inference.check import Check
+from builder.shape_inference.public import public
 
 __all__ = ["cholesky", "fft", "triangular_solve"]
 
@@ -40,6 +41,7 @@ def _differ(size: int, other: int) -> bool:
     return size != other and UNBOUNDED not in (size, other)
 
 
+@public
 def cholesky(a: Shape) -> ArrayShape:
     """Shape of the Cholesky decomposition of square matrices: their own.
 
@@ -52,6 +54,7 @@ def cholesky(a: Shape) -> ArrayShape:
     return array.with_layout(None)
 
 
+@public
 def triangular_solve(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
     """Shape of the solution of equations with triangular matrices: that of `b`.
 
@@ -91,6 +94,7 @@ def triangular_solve(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
     return right.with_layout(None)
 
 
+@public
 def fft(operand: Shape, fft_type: FftType, fft_length: Sequence[int]) -> ArrayShape:
     """Shape of a Fourier transform along the last dimensions.
 

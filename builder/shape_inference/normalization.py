@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from builder.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, intern_array
 from builder.shape_inference.check import Check
+from builder.shape_inference.public import public
 
 __all__ = ["batch_norm_grad", "batch_norm_inference", "batch_norm_training"]
 
@@ -37,6 +38,7 @@ def _feature(check: Check, feature_index: int, *names: str) -> ArrayShape:
     return intern_array(operand.element_type, (size,), (dynamic,))
 
 
+@public
 def batch_norm_training(
     operand: Shape, scale: Shape, offset: Shape, feature_index: int
 ) -> TupleShape:
@@ -53,6 +55,7 @@ def batch_norm_training(
     return TupleShape([check.array("operand").with_layout(None), feature, feature])
 
 
+@public
 def batch_norm_inference(
     operand: Shape, scale: Shape, offset: Shape, mean: Shape, variance: Shape, feature_index: int
 ) -> ArrayShape:
@@ -76,6 +79,7 @@ def batch_norm_inference(
     return check.array("operand").with_layout(None)
 
 
+@public
 def batch_norm_grad(
     operand: Shape,
     scale: Shape,

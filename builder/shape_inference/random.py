@@ -9,6 +9,7 @@ from builder import primitive_type as pt
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, Shape, TupleShape
 from builder.shape_inference.check import Check
+from builder.shape_inference.public import public
 
 __all__ = ["rng_bit_generator", "rng_normal", "rng_uniform"]
 
@@ -38,6 +39,7 @@ def _sized(check: Check, shape: ArrayShape) -> ArrayShape:
     return shape.with_layout(None)
 
 
+@public
 def rng_normal(mu: Shape, sigma: Shape, shape: Shape) -> ArrayShape:
     """Shape of normally distributed numbers: the one asked for.
 
@@ -55,6 +57,7 @@ def rng_normal(mu: Shape, sigma: Shape, shape: Shape) -> ArrayShape:
     return _sized(check, _drawn(check, "mu", "sigma", shape))
 
 
+@public
 def rng_uniform(a: Shape, b: Shape, shape: Shape) -> ArrayShape:
     """Shape of uniformly distributed numbers: the one asked for.
 
@@ -72,6 +75,7 @@ def rng_uniform(a: Shape, b: Shape, shape: Shape) -> ArrayShape:
     return _sized(check, _drawn(check, "a", "b", shape))
 
 
+@public
 def rng_bit_generator(initial_state: Shape, shape: Shape) -> TupleShape:
     """Shape of (the state afterwards, random bits): unsigned integers as wide as was asked for.
 

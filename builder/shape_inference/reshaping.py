@@ -14,6 +14,7 @@ from builder import primitive_type as pt
 from builder.attributes import PaddingConfig
 from builder.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 from builder.shape_inference.check import Check, integer
+from builder.shape_inference.public import public
 
 __all__ = [
     "broadcast",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 
+@public
 def broadcast(operand: Shape, broadcast_sizes: Sequence[int]) -> ArrayShape:
     """Shape of the operand repeated: new dimensions of these sizes before its own.
 
@@ -47,6 +49,7 @@ def broadcast(operand: Shape, broadcast_sizes: Sequence[int]) -> ArrayShape:
     return check.result(array.element_type, (*broadcast_sizes, *array.dimensions), dynamic)
 
 
+@public
 def broadcast_in_dim(
     operand: Shape, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]
 ) -> ArrayShape:
@@ -105,6 +108,7 @@ def broadcast_in_dim(
     return check.result(array.element_type, out_dim_size, dynamic)
 
 
+@public
 def reshape(
     operand: Shape,
     new_sizes: Sequence[int],
@@ -256,6 +260,7 @@ def _dynamic_after_reshape(
     return found
 
 
+@public
 def collapse(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
     """Shape of the operand with consecutive dimensions made one.
 
@@ -281,9 +286,10 @@ def collapse(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
     first, last = dimensions[0], dimensions[-1]
     size = math.prod(array.dimensions[first : last + 1])
     sizes = (*array.dimensions[:first], size, *array.dimensions[last + 1 :])
-    return reshape(array, sizes, op="collapse")
+    return reshape.strict(array, sizes, op="collapse")
 
 
+@public
 def transpose(operand: Shape, permutation: Sequence[int]) -> ArrayShape:
     """Shape of the operand with its dimensions in another order.
 
@@ -298,6 +304,7 @@ def transpose(operand: Shape, permutation: Sequence[int]) -> ArrayShape:
     return _permuted(array, permutation)
 
 
+@public
 def rev(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
     """Shape of the operand reversed along some dimensions: its own.
 
@@ -313,6 +320,7 @@ def rev(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
     return intern_array(array.element_type, array.dimensions, array.dynamic_dimensions)
 
 
+@public
 def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
     """Shape of arrays joined along a dimension: all other sizes are equal.
 
@@ -360,6 +368,7 @@ def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
     return check.result(element_type, sizes, dynamic)
 
 
+@public
 def pad(
     operand: Shape, padding_value: Shape, padding_config: PaddingConfig, op: str = "pad"
 ) -> ArrayShape:
@@ -401,6 +410,7 @@ def pad(
     return check.result(array.element_type, sizes, array.dynamic_dimensions)
 
 
+@public
 def slice(
     operand: Shape,
     start_indices: Sequence[int],
@@ -457,6 +467,7 @@ def slice(
     return check.result(array.element_type, sizes, dynamic)
 
 
+@public
 def slice_in_dim(
     operand: Shape, start_index: int, limit_index: int, stride: int, dimno: int
 ) -> ArrayShape:
@@ -468,7 +479,7 @@ def slice_in_dim(
         f32[4,4]
     """
     starts, limits, strides = slice_in_dim_indices(operand, start_index, limit_index, stride, dimno)
-    return slice(operand, starts, limits, strides, op="slice_in_dim")
+    return slice.strict(operand, starts, limits, strides, op="slice_in_dim")
 
 
 Indices = tuple[int, ...]
@@ -492,6 +503,7 @@ def slice_in_dim_indices(
     return tuple(starts), tuple(limits), tuple(strides)
 
 
+@public
 def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, int]:
     """The shape without its layout, and the dimension along which iota counts.
 

@@ -6,19 +6,17 @@ ConvertSpmdShardToFullShape.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from builder.shape import ArrayShape, Shape
 from builder.shape_inference.check import Check
 from builder.shape_inference.control_flow import same_shape
-
-if TYPE_CHECKING:
-    from builder.sharding.saying import ShardingLike
+from builder.shape_inference.public import public
+from builder.sharding.mesh import MeshSharding
 
 __all__ = ["spmd_full_to_shard_shape", "spmd_shard_to_full_shape", "with_sharding"]
 
 
-def with_sharding(operand: Shape, sharding: ShardingLike) -> ArrayShape:
+@public
+def with_sharding(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
     """Shape of an array of which it is said how it lies on devices: its own.
 
     Example:
@@ -33,7 +31,8 @@ def with_sharding(operand: Shape, sharding: ShardingLike) -> ArrayShape:
     return array
 
 
-def spmd_full_to_shard_shape(operand: Shape, sharding: ShardingLike) -> ArrayShape:
+@public
+def spmd_full_to_shard_shape(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
     """Shape of each device's part of an array.
 
     Example:
@@ -46,8 +45,9 @@ def spmd_full_to_shard_shape(operand: Shape, sharding: ShardingLike) -> ArraySha
     return _shard_shape(check, check.array("operand"), sharding)
 
 
+@public
 def spmd_shard_to_full_shape(
-    operand: Shape, full_shape: Shape, sharding: ShardingLike
+    operand: Shape, full_shape: Shape, sharding: str | MeshSharding
 ) -> ArrayShape:
     """Shape of the array whose parts the devices have.
 
@@ -61,12 +61,12 @@ def spmd_shard_to_full_shape(
     check.array("operand")
     full = check.array("full_shape").with_layout(None)
     part = _shard_shape(check, full, sharding)
-    if not same_shape(operand, part):
+    if not same_shape.strict(operand, part):
         check.fail(f"the operand must be one device's part of the whole, {part}, got {operand}")
     return full
 
 
-def _shard_shape(check: Check, full: ArrayShape, sharding: ShardingLike) -> ArrayShape:
+def _shard_shape(check: Check, full: ArrayShape, sharding: str | MeshSharding) -> ArrayShape:
     """The shape of the parts, of which each device has one that is as large as the others."""
     from builder.sharding.saying import tiling_of_whole  # few programs need it
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
 from builder.errors import OperandError, ShapeInferenceError, shown
-from builder.frozen import frozen
 from builder.shape import ArrayShape, ShapeLike
 from builder.sharding.tiling import need_array, shard_shape, transposed
 
@@ -24,7 +24,7 @@ Entry = str | Sequence[str] | None
 """Along which axes of a mesh a dimension is cut: one, several, or none."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Mesh:
     """Devices in rows and columns, whose axes have names.
 
@@ -185,7 +185,7 @@ def _entry(mesh: Mesh, given: Any) -> tuple[str, ...]:
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MeshSharding:
     """How an array lies on the devices of a mesh; `Mesh.sharding` makes them.
 

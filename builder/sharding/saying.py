@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from builder.annotations import Annotations
@@ -12,6 +11,7 @@ from builder.shape import ArrayShape, Shape, TupleShape, leaves
 from builder.sharding.mesh import Mesh, MeshSharding
 from builder.sharding.texts import joined
 from builder.sharding.tiling import Tiling, parse_tiling, tilings_of
+from builder.signatures import per_signature
 
 if TYPE_CHECKING:
     from builder.xla_builder import XlaBuilder
@@ -130,7 +130,7 @@ def sharding_around(sharding: ShardingLike, shape: Shape) -> str | Misfit | None
     return _on_shape(sharding, shape, False)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _on_shape(sharding: ShardingLike, shape: Shape, is_said_of_it: bool) -> str | Misfit | None:
     said = tilings_of(sharding) if isinstance(sharding, str) else sharding
     if not isinstance(shape, TupleShape):

@@ -8,12 +8,12 @@ it is looked at where it is said.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Final
 
 from builder.errors import OperandError, ShapeInferenceError, shown
-from builder.frozen import frozen
 from builder.shape import UNBOUNDED, ArrayShape, ShapeLike, intern_array, shape_argument
 from builder.text_reader import TextReader, outside_quotes
 
@@ -32,7 +32,7 @@ _SUBGROUPS: Final = ("replicated", "manual", "unreduced")
 _MOST_DEVICES: Final = 1 << 24
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Tiling:
     """How one array lies on devices, as a text of GSPMD's says it.
 

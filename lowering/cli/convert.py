@@ -93,8 +93,8 @@ def _content(program: Program, wanted: str, target: str | None) -> bytes:
 
 def _version(target: str | None) -> str:
     """The StableHLO version that `--target` names."""
-    from lowering import jaxlib_api
+    from lowering.jaxlib_api import versions
 
     if target is None:
-        return jaxlib_api.current_version()
-    return jaxlib_api.compatible_version(int(target[:-1])) if target in ("4w", "12w") else target
+        return versions.current_version()
+    return versions.compatible_version(int(target[:-1])) if target in ("4w", "12w") else target

@@ -77,12 +77,12 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:  # it is run from its folder, and not installed
             return "(not installed)"
 
-    from lowering import jaxlib_api
+    from lowering.jaxlib_api import versions
 
     names = (NAME, "jax", "jaxlib", "numpy")
     found = {name: version(name) for name in names}
     return {
         **found,
-        "StableHLO": jaxlib_api.current_version(),
+        "StableHLO": versions.current_version(),
         "Python": platform.python_version(),
     }

@@ -107,7 +107,8 @@ def opened(file: str, shapes: Sequence[str] = ()) -> Program:
         FailedError: nothing is on the standard input.
         ModuleFileError: it can't be read.
     """
-    from lowering import hlo, jaxlib_api
+    from lowering import hlo
+    from lowering.jaxlib_api import hlo_conversion, mlir
     from lowering.module import read_file
     from lowering.reading.exported import module_inside
     from lowering.reading.first_look import look_at_beginning
@@ -121,7 +122,7 @@ def opened(file: str, shapes: Sequence[str] = ()) -> Program:
     inside = module_inside(data)
     producer = version = None
     code = inside or data
-    if code.startswith(jaxlib_api.BYTECODE_MAGIC):
+    if code.startswith(mlir.BYTECODE_MAGIC):
         found = _PRODUCER.match(code)
         if found:
             producer = found[1].decode(errors="replace").partition(" xlabuilder-crc32")[0]
@@ -131,7 +132,7 @@ def opened(file: str, shapes: Sequence[str] = ()) -> Program:
         if inside is not None:
             kind = f"{EXPORTED}, around a {kind}"
     elif hlo.is_hlo(data):
-        kind = HLO_PROTO if jaxlib_api.is_hlo_proto(data) else HLO_TEXT
+        kind = HLO_PROTO if hlo_conversion.is_hlo_proto(data) else HLO_TEXT
     else:
         kind = TEXT
     return Program(name, data, kind, producer, version, shapes)
@@ -172,8 +173,8 @@ def _argument_shapes(module: StablehloModule, said: Sequence[str]) -> list[Any] 
 def _written_names(module: StablehloModule) -> list[str | None]:
     """What the locations of the arguments of @main call them."""
     from lowering.importer.refinement import main_of
-    from lowering.importer.tables import place_of
+    from lowering.importer.tables import name_of
 
     arguments = main_of(module.module).regions[0].blocks[0].arguments
-    found = [place_of(argument.location)[1] for argument in arguments]
+    found = [name_of(argument.location) for argument in arguments]
     return found if len(found) == len(module.program_shape.parameters) else []

@@ -132,13 +132,13 @@ def _figures(
     first: float,
     calls: list[float],
 ) -> dict[str, Any]:
-    from lowering import jaxlib_api
+    from lowering.jaxlib_api import executables
 
     stats = computation.stats()
     median = statistics.median(calls)
     flops = stats.flops + stats.transcendentals
     # The runtime knows of the memory; of the executable it is no part that users see.
-    memory = jaxlib_api.compiled_memory(program._loaded)
+    memory = executables.compiled_memory(program._loaded)
     return {
         "name": computation.name,
         "device": str(program.device),

@@ -8,7 +8,6 @@ and are lowered to it again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import starmap
 from typing import Any, Final
 
@@ -31,33 +30,10 @@ __all__ = [
     "annotations_of",
     "argument_attributes",
     "foreign_names",
-    "has_foreign",
     "of_all_leaves",
 ]
 
 _FRONTEND: Final = "mhlo.frontend_attributes"
-
-_MANDATORY: Final = {
-    "stablehlo.broadcast_in_dim": 1,
-    "stablehlo.compare": 1,
-    "stablehlo.concatenate": 1,
-    "stablehlo.constant": 1,
-    "stablehlo.dot_general": 1,
-    "stablehlo.dynamic_slice": 1,
-    "stablehlo.fft": 2,
-    "stablehlo.gather": 2,
-    "stablehlo.iota": 1,
-    "stablehlo.pad": 3,
-    "stablehlo.reduce": 1,
-    "stablehlo.reverse": 1,
-    "stablehlo.slice": 3,
-    "stablehlo.transpose": 1,
-    "func.call": 1,
-}
-"""Operations, and how many attributes of its own each of them has at least.
-
-MLIR's verifier has seen that they are there. So one with no more has no others, which is known
-without asking for the names: that would take 1 to 3 us of the 12 that an operation takes."""
 
 _READ: Final = {
     "stablehlo.custom_call": frozenset(("mhlo.attributes", "mhlo.backend_config", "mhlo.version"))
@@ -65,23 +41,23 @@ _READ: Final = {
 """Attributes of other dialects that importers read."""
 
 
-def has_foreign(operation: ir.Operation) -> bool:
-    """Whether an operation may have attributes that are not its own."""
-    return len(operation.attributes) != _MANDATORY.get(operation.name, 0)
-
-
-def foreign_names(operation: ir.Operation) -> tuple[str, ...]:
+def foreign_names(operation: ir.Operation, tables: Tables) -> tuple[str, ...]:
     """The names of an operation's attributes that are not its own, by which other programs speak
     to each other."""
-    kind: Any = type(operation.opview)
-    return _foreign(operation.name, kind, tuple(operation.attributes))
+    key = operation.name, tuple(operation.attributes)
+    found = tables.foreign.get(key)
+    if found is None:
+        found = tables.foreign[key] = _foreign(operation, *key)
+    return found
 
 
-@lru_cache(maxsize=4096)
-def _foreign(operation: str, kind: type, names: tuple[str, ...]) -> tuple[str, ...]:
-    if kind is ir.OpView:  # one that Python has no class for, and so no list of its attributes
+def _foreign(operation: ir.Operation, kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    classes: tuple[Any, ...] = type(operation.opview).__mro__
+    if classes[0] is ir.OpView:  # Python has no class for it, and so no list of its attributes
         return tuple(name for name in names if "." in name)
-    own = vars(kind).keys() | _READ.get(operation, frozenset())
+    own = set(_READ.get(kind, ()))
+    for one in classes[: classes.index(ir.OpView)]:
+        own |= vars(one).keys()
     return tuple(name for name in names if name not in own)
 
 

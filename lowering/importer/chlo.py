@@ -11,11 +11,11 @@ from jaxlib.mlir import ir
 import builder as xb
 from builder.shape import ArrayShape
 from builder.xla_op import XlaOp
-from lowering import jaxlib_api
 from lowering.importer.constants import constant
 from lowering.importer.other_words import call_in_other_words
 from lowering.importer.registry import IMPORTERS, PLAIN, Imported, importer
 from lowering.importer.scope import Scope, failure
+from lowering.jaxlib_api import artifacts
 
 PLAIN.update({f"chlo.{name}": getattr(xb, name) for name in ("conj", "mulhi", "square")})
 
@@ -136,4 +136,4 @@ def constant_like(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) 
     "chlo.zeta",
 )
 def function(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    return call_in_other_words(scope, operation, operands, jaxlib_api.decomposed)
+    return call_in_other_words(scope, operation, operands, artifacts.decomposed)

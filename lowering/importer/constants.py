@@ -25,7 +25,7 @@ from builder.xla_op import XlaOp
 from lowering.bytecode import reference
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope, failure
-from lowering.jaxlib_api import bytecode_pieces
+from lowering.jaxlib_api.mlir import bytecode_pieces
 
 Elements = np.ndarray[Any, Any]
 
@@ -42,17 +42,13 @@ def constant(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Xl
     if shape.rank == 1 and _only_draws(operation):
         # Sizes, which the result's shape says: in a builder of its own, so as not to be recorded.
         return XlaBuilder("sizes").constant(np.zeros(shape.dimensions, shape.element_type.dtype))
-    known = scope.remembered(operation)
-    array = known.get("elements")
-    if array is None:
-        array = known["elements"] = _array(scope, operation, shape)
-    return scope.builder.constant(array)
+    return scope.builder.constant(_array(scope, operation, shape))
 
 
 def _array(scope: Scope, operation: ir.Operation, shape: ArrayShape) -> Elements:
     if shape.element_type.is_complex:
         # MLIR's Python raises TypeError where such an attribute is asked for.
-        return _from_bytecode(operation, shape)
+        return elements_in_bytecode(operation, shape)
     attribute = operation.attributes["value"]
     # Attributes that are equal are one in MLIR, and their elements there once.
     known = scope.tables.elements
@@ -78,10 +74,10 @@ def _elements(operation: ir.Operation, attribute: Any, shape: ArrayShape) -> Ele
     try:
         view = memoryview(attribute)
     except (BufferError, TypeError):
-        return _from_bytecode(operation, shape)
+        return elements_in_bytecode(operation, shape)
     seen = np.asarray(view)
     if seen.dtype != shape.element_type.dtype:
-        return _from_bytecode(operation, shape)
+        return elements_in_bytecode(operation, shape)
     if repeats_one(seen):
         return _repeated(np.array(once(seen)), shape)
     # The one copy. (Without it the module would stay as long as the computation.)
@@ -96,7 +92,7 @@ def _repeated(one: Elements, shape: ArrayShape) -> Elements:
     return np.broadcast_to(one, shape.dimensions) if shape.rank else one
 
 
-def _from_bytecode(operation: ir.Operation, shape: ArrayShape) -> Elements:
+def elements_in_bytecode(operation: ir.Operation, shape: ArrayShape) -> Elements:
     """The elements out of the operation's bytecode, of which they are a piece of their own."""
     dtype = shape.element_type.dtype
     count = shape.element_count

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
 import builder as xb
-from builder import primitive_type as pt
 from builder.primitive_type import PrimitiveType
 from builder.shape_inference.contraction import is_promotable
 from builder.xla_op import XlaOp
+from lowering.attribute_codecs import reader_of
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope, failure
 from lowering.importer.tables import decoded
-from lowering.legalize.contraction import ragged_numbers
-from lowering.rules.contraction.dot_product import ALGORITHMS
-from lowering.types import element_type_text
 
 Pair = tuple[xb.Precision, xb.Precision]
 
@@ -65,46 +60,16 @@ def _is_held(element_type: PrimitiveType, wide: PrimitiveType) -> bool:
     return is_promotable(element_type, wide)
 
 
-def dot_numbers(attribute: ir.Attribute) -> xb.DotDimensionNumbers:
-    """What the attribute ``#stablehlo.dot<...>`` says."""
-    said = stablehlo.DotDimensionNumbers(attribute)
-    return xb.DotDimensionNumbers(
-        tuple(said.lhs_contracting_dimensions),
-        tuple(said.rhs_contracting_dimensions),
-        tuple(said.lhs_batching_dimensions),
-        tuple(said.rhs_batching_dimensions),
-    )
-
-
-_F8: Final = frozenset(element_type_text(t) for t in pt.ALL if t.is_floating and t.bits == 8)
-_BY_FIELDS: Final = {fields: algorithm for algorithm, fields in ALGORITHMS.items()}
-
-
-def _algorithm(attribute: ir.Attribute) -> xb.DotAlgorithm | None:
-    """The algorithm that ``#stablehlo.dot_algorithm<...>`` describes; None if XLA has no such."""
-    said = stablehlo.DotAlgorithm(attribute)
-    # Algorithms for any types of 8 bits stand in the table with one of these.
-    types = [
-        "f8E5M2" if str(t) in _F8 else str(t)
-        for t in (said.lhs_precision_type, said.rhs_precision_type)
-    ]
-    components = said.lhs_component_count, said.rhs_component_count
-    if types[0] != types[1] or components[0] != components[1]:
-        return None
-    return _BY_FIELDS.get(
-        (
-            types[0],
-            str(said.accumulation_type),
-            components[0],
-            said.num_primitive_operations,
-            said.allow_imprecise_accumulation,
-        )
-    )
+_dot_numbers = reader_of("dot_general", "dimension_numbers")
+_algorithm = reader_of("dot_general", "algorithm")
+_ragged_numbers = reader_of("ragged_dot", "dimension_numbers")
+_convolution_numbers = reader_of("convolution", "dimension_numbers")
+_padding = reader_of("convolution", "padding")
 
 
 @importer("stablehlo.dot_general")
 def dot_general(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    numbers = scope.read(operation, "dot_dimension_numbers", dot_numbers)
+    numbers = scope.read(operation, "dot_dimension_numbers", _dot_numbers)
     algorithm = None
     lhs, rhs = operands
     wide = scope.result_shape(operation).element_type
@@ -140,39 +105,18 @@ def ragged_dot(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> 
         lhs,
         rhs,
         operands[2],
-        scope.read(operation, "ragged_dot_dimension_numbers", ragged_numbers),
+        scope.read(operation, "ragged_dot_dimension_numbers", _ragged_numbers),
         _precision(scope, operation),
         wide,
     )
 
 
-def convolution_numbers(attribute: ir.Attribute) -> xb.ConvolutionDimensionNumbers:
-    """What the attribute ``#stablehlo.conv<...>`` says."""
-    said = stablehlo.ConvDimensionNumbers(attribute)
-    return xb.ConvolutionDimensionNumbers(
-        said.input_batch_dimension,
-        said.input_feature_dimension,
-        tuple(said.input_spatial_dimensions),
-        said.kernel_input_feature_dimension,
-        said.kernel_output_feature_dimension,
-        tuple(said.kernel_spatial_dimensions),
-        said.output_batch_dimension,
-        said.output_feature_dimension,
-        tuple(said.output_spatial_dimensions),
-    )
-
-
-def _pairs(attribute: ir.Attribute) -> tuple[tuple[int, ...], ...]:
-    """The padding: a pair of numbers for each spatial dimension."""
-    return tuple(map(tuple, np.array(attribute).tolist()))
-
-
 @importer("stablehlo.convolution")
 def convolution(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    numbers = scope.read(operation, "dimension_numbers", convolution_numbers)
+    numbers = scope.read(operation, "dimension_numbers", _convolution_numbers)
     padding: Any = ((0, 0),) * len(numbers.input_spatial_dimensions)
     if scope.has(operation, "padding"):
-        padding = scope.read(operation, "padding", _pairs)
+        padding = scope.read(operation, "padding", _padding)
     wide = scope.result_shape(operation).element_type
     lhs, rhs = _of_one_type(operands[0], operands[1], wide)
     return xb.conv_general_dilated(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from jaxlib.mlir import ir
 
 import builder as xb
 from builder.shape import TupleShape
 from builder.xla_op import XlaOp
-from lowering.importer.registry import Imported, importer
+from lowering.importer.registry import PLAIN, Imported, importer
 from lowering.importer.scope import Scope, failure
+from lowering.types import attribute_text
 
 
 @importer("stablehlo.while")
@@ -53,11 +56,34 @@ def call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Import
     return _results(scope, operation, scope.builder.call(computation))
 
 
+def stands_for_op(operation: ir.Operation) -> bool:
+    """Whether an operation is the composite that a portable artifact has of an operation of CHLO.
+
+    It is recorded as the op, and its decomposition is not: that of top_k compares complex numbers,
+    which no op does.
+    """
+    if operation.name != "stablehlo.composite":
+        return False
+    attributes = operation.attributes
+    name = attribute_text(attributes["name"]) or ""
+    said: Any = ir.DictAttr(attributes[_SAID]) if _SAID in attributes else {}
+    if name == "chlo.top_k":
+        return "k" in said
+    return name.startswith("chlo.") and name in PLAIN and not len(said)
+
+
+_SAID: Final = "composite_attributes"
+
+
 @importer("stablehlo.composite")
 def composite(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    computation = scope.functions[scope.attribute(operation, "decomposition")]
-    said = scope.attribute(operation, "composite_attributes") or {}
+    said = scope.attribute(operation, _SAID) or {}
     name, version = scope.attribute(operation, "name"), scope.attribute(operation, "version")
+    if stands_for_op(operation):
+        if name == "chlo.top_k":
+            return scope.elements(operation, xb.top_k(operands[0], said["k"]))
+        return PLAIN[name](*operands)
+    computation = scope.functions[scope.attribute(operation, "decomposition")]
     found = xb.composite_call(computation, operands, name, said, version)
     return _results(scope, operation, found)
 

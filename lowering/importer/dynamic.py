@@ -17,10 +17,10 @@ from builder import primitive_type as pt
 from builder.ops.dynamic import set_to_bound
 from builder.shape import ArrayShape
 from builder.xla_op import XlaOp
-from lowering import jaxlib_api
 from lowering.importer.other_words import call_in_other_words
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope, failure
+from lowering.jaxlib_api import artifacts
 
 
 @importer("stablehlo.get_dimension_size")
@@ -91,9 +91,9 @@ def dynamic_iota(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -
 def dynamic_reshape(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     shape = scope.result_shape(operation)
     assert isinstance(shape, ArrayShape)  # MLIR's verifier has said so
-    if shape.is_static:
+    if shape.is_static and operands[1].opcode == "constant":
         return xb.reshape(operands[0], shape.dimensions)
-    if not shape.is_bounded:
+    if not (shape.is_static or shape.is_bounded):
         _result(scope, operation)
     sizes = _scalars(scope, operation, operands[1], shape.rank)
     bounds, dynamic = shape.dimensions, shape.dynamic_dimensions
@@ -133,7 +133,7 @@ def dynamic_pad(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
 def of_known_sizes(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     _result(scope, operation)
     known = _constants(scope, operation, (2,))
-    return call_in_other_words(scope, operation, operands, jaxlib_api.refined, known)
+    return call_in_other_words(scope, operation, operands, artifacts.refined, known)
 
 
 @importer("stablehlo.uniform_quantize", "stablehlo.uniform_dequantize")

@@ -8,6 +8,7 @@ from typing import Final
 from jaxlib.mlir import ir
 
 import builder as xb
+from builder import primitive_type as pt
 from builder.shape import ArrayShape
 from builder.xla_op import XlaOp
 from lowering.importer.registry import PLAIN, importer
@@ -105,7 +106,11 @@ def compare(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Xla
 
 @importer("stablehlo.convert")
 def convert(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    return xb.convert_element_type(operands[0], scope.result_shape(operation).element_type)
+    (operand,) = operands
+    to = scope.result_shape(operation).element_type
+    if to is pt.pred and _is_complex(operand):
+        operand = xb.real(operand)  # xb compares both parts with 0
+    return xb.convert_element_type(operand, to)
 
 
 @importer("stablehlo.bitcast_convert")

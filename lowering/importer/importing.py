@@ -23,9 +23,9 @@ from lowering.importer.annotations import (
     argument_attributes,
     of_all_leaves,
 )
-from lowering.importer.bodies import Body, Holder
+from lowering.importer.bodies import Body, Holder, holders_of
 from lowering.importer.collector import collector_paused
-from lowering.importer.outline import Outline
+from lowering.importer.control_flow import stands_for_op
 from lowering.importer.refinement import has_open_sizes, refined, with_argument_shapes
 from lowering.importer.regions import Regions
 from lowering.importer.registry import IMPORTERS
@@ -168,24 +168,20 @@ def recorded(module: StablehloModule, *, may_refine: bool = False) -> XlaComputa
         OpenSizeError: a size is left open, and `may_refine`.
     """
     with collector_paused():
-        outline = Outline(module.module)
-        try:
-            return _recorded(module, outline, may_refine)
-        finally:
-            outline.close()
+        return _recorded(module, may_refine)
 
 
-def _recorded(module: StablehloModule, outline: Outline, may_refine: bool) -> XlaComputation:
-    tables = Tables(outline, may_refine=may_refine)
+def _recorded(module: StablehloModule, may_refine: bool) -> XlaComputation:
+    tables = Tables(may_refine=may_refine)
     tables.python_functions = module.functions
     computations: dict[str, XlaComputation] = {}
     regions = Regions(tables, computations)
     try:
-        for name, function, body, holders in _in_order(outline, module.module):
+        for name, holders in _in_order(module.module):
             tables.function = name
-            _refuse_unknown(outline, holders)
-            tables.find_places((body, *(one for _, _, inner in holders for one in inner)))
-            regions.record(holders)
+            *inside, (function, (body,)) = holders
+            _refuse_unknown(inside)
+            regions.record(inside)
             if name == "main":
                 return _entry(regions, module, function, body)
             computations[name] = _function(regions, name, function, body)
@@ -203,79 +199,69 @@ def _recorded(module: StablehloModule, outline: Outline, may_refine: bool) -> Xl
     raise LoweringError("to_computation: the module has no function @main", op="to_computation")
 
 
-def _refuse_unknown(outline: Outline, holders: Sequence[Holder]) -> None:
+def _refuse_unknown(holders: Sequence[Holder]) -> None:
     """Raises LoweringError for the first operation with regions that there is no op for, rather
     than for something that stands in it."""
-    for body, position, _ in holders:
-        if outline.names[body.entries[position][0]] not in IMPORTERS:
-            raise unknown(body.operation(position))
+    for operation, _ in holders:
+        if operation.name not in IMPORTERS:
+            raise unknown(operation)
 
 
-_Function = tuple[str, ir.Operation, Body, list[Holder]]
+def _in_order(module: ir.Module) -> Iterator[tuple[str, list[Holder]]]:
+    """The functions that @main calls, callees before their callers; @main is last.
 
-
-def _in_order(outline: Outline, module: ir.Module) -> Iterator[_Function]:
-    """The functions that @main calls, callees before their callers; @main is last."""
+    Of each its name and its `holders_of`.
+    """
     functions: dict[str, ir.Operation] = {}
-    positions: dict[str, int] = {}
-    for position, view in enumerate(module.body.operations):
+    for view in module.body.operations:
         operation = view.operation
         if operation.name == "func.func":
-            name = str(attribute_text(operation.attributes["sym_name"]))
-            functions[name], positions[name] = operation, position
+            functions[str(attribute_text(operation.attributes["sym_name"]))] = operation
         elif operation.name not in _BESIDE_FUNCTIONS:
             raise failure(operation, "it stands beside the functions, where XLA does not look")
     done: set[str] = set()
     entered = {"main"}
-    stack = [_opened(outline, functions, positions, "main")]
+    stack = [_opened(functions, "main")]
     while stack:
-        function, called = stack[-1]
+        caller, holders, called = stack[-1]
         for name in called:
             if name in entered and name not in done:  # readers of files refuse it, as they read
                 raise failure(
                     functions[name],
-                    f"@{name} calls itself, by way of @{function[0]}, and XLA has no recursion",
+                    f"@{name} calls itself, by way of @{caller}, and XLA has no recursion",
                 )
             if name not in done:
                 entered.add(name)
-                stack.append(_opened(outline, functions, positions, name))
+                stack.append(_opened(functions, name))
                 break
         else:
             stack.pop()
-            done.add(function[0])
-            yield function
+            done.add(caller)
+            yield caller, holders
 
 
 def _opened(
-    outline: Outline, functions: dict[str, ir.Operation], positions: dict[str, int], name: str
-) -> tuple[_Function, Iterator[str]]:
-    """A function, and the names of those that it calls."""
-    inner = outline.body.entries[positions[name]][6]
-    _check_function(outline, functions[name], inner, name)
-    (body,) = inner
-    holders = outline.holders[positions[name]]
+    functions: dict[str, ir.Operation], name: str
+) -> tuple[str, list[Holder], Iterator[str]]:
+    """A function's name, its holders, and the names of those that it calls."""
+    function = functions[name]
+    _check_function(function, name)
+    holders = holders_of(function)
     called: dict[str, None] = {}
-    inside = (body, *(one for _, _, inner in holders for one in inner))
-    keys = [_CALLEES.get(one) for one in outline.names]
-    for one in inside if any(keys) else ():
-        for position, (kind, *_) in enumerate(one.entries):
-            key = keys[kind]
-            if key is None:
-                continue
-            operation = one.operation(position)
-            if key not in operation.attributes:
-                continue
-            said = operation.attributes[key]
-            for symbol in said if isinstance(said, ir.ArrayAttr) else (said,):
-                callee = ir.FlatSymbolRefAttr(symbol).value
-                if callee not in functions:
-                    raise failure(operation, f"there is no function @{callee}")
-                if not len(functions[callee].regions[0].blocks):
-                    raise failure(
-                        operation, f"func.func @{callee} has no body, it is only declared"
-                    )
-                called[callee] = None
-    return (name, functions[name], body, holders), iter(called)
+    own_first = (holders[-1], *holders[:-1])
+    for operation in (one for _, inner in own_first for body in inner for one in body.operations):
+        key = _CALLEES.get(operation.name)
+        if key is None or key not in operation.attributes or stands_for_op(operation):
+            continue
+        said = operation.attributes[key]
+        for symbol in said if isinstance(said, ir.ArrayAttr) else (said,):
+            callee = ir.FlatSymbolRefAttr(symbol).value
+            if callee not in functions:
+                raise failure(operation, f"there is no function @{callee}")
+            if not len(functions[callee].regions[0].blocks):
+                raise failure(operation, f"func.func @{callee} has no body, it is only declared")
+            called[callee] = None
+    return name, holders, iter(called)
 
 
 _RETURNS: Final = frozenset(("func.return", "stablehlo.return"))
@@ -283,9 +269,7 @@ _RETURNS: Final = frozenset(("func.return", "stablehlo.return"))
 call compares."""
 
 
-def _check_function(
-    outline: Outline, function: ir.Operation, inner: Sequence[Body], name: str
-) -> None:
+def _check_function(function: ir.Operation, name: str) -> None:
     """Raises LoweringError for a function that XLA would not enter, or not so as it is written."""
     blocks = function.regions[0].blocks
     if not len(blocks):
@@ -295,10 +279,9 @@ def _check_function(
             function,
             f"@{name} has {len(blocks)} blocks, and nothing in StableHLO goes from one to another",
         )
-    (body,) = inner
-    last = len(body.entries) - 1
-    if outline.names[body.entries[last][0]] not in _RETURNS:
-        raise failure(body.operation(last), f"@{name} must end with func.return")
+    last = blocks[0].operations[len(blocks[0].operations) - 1].operation
+    if last.name not in _RETURNS:
+        raise failure(last, f"@{name} must end with func.return")
     visibility = function.attributes.get("sym_visibility")
     if name == "main" and visibility is not None and attribute_text(visibility) != "public":
         raise failure(function, f"@main is {attribute_text(visibility)}, and XLA can't enter it")
@@ -310,11 +293,10 @@ def _function(regions: Regions, name: str, function: ir.Operation, body: Body) -
     said = argument_attributes(function, "arg_attrs", len(body.arguments))
     for number, value in enumerate(body.arguments):
         shape = scope.tables.shape(value.type)
-        place = scope.tables.argument_place(body, number)
-        *_, named = place
+        *_, named = scope.tables.place(value.location)
         parameter = scope.builder.parameter(shape, unique.claim(named or f"arg{number}"))
-        scope.values[body.first + number] = parameter
-        scope.placed(number, place)
+        scope.values[value] = parameter
+        scope.placed(number, value.location)
         _annotate_parameter(scope, function, parameter, said[number])
     returned = scope.record(body)
     shapes = [op.shape for op in returned]
@@ -351,9 +333,9 @@ def _entry(
         whole = scope.builder.parameter(parameter, name)
         inside = list(opened(whole))
         first = len(known)
-        scope.values.update(enumerate(inside, first))
+        scope.values.update(zip(body.arguments[first:], inside, strict=False))
         if inside:
-            scope.placed(begin, scope.tables.argument_place(body, first))
+            scope.placed(begin, body.arguments[first].location)
             # What was noted on a parameter was noted on each of its leaves, or for each of them.
             of_leaves = said[first : first + len(inside)]
             shared: dict[str, Any] | None = {}
@@ -405,10 +387,10 @@ def _names(module: StablehloModule, scope: Scope, body: Body) -> list[str]:
     unique = UniqueNames()
     if names != [f"arg{number}" for number in range(len(names))]:  # in files two may be the same
         return [unique.claim(name or f"arg{number}") for number, name in enumerate(names)]
-    if len(names) == body.argument_count:
-        for number, default in enumerate(names):
-            *_, name = scope.tables.argument_place(body, number)
-            names[number] = unique.claim(name or default)
+    if len(names) == len(body.arguments):
+        for number, value in enumerate(body.arguments):
+            *_, name = scope.tables.place(value.location)
+            names[number] = unique.claim(name or names[number])
     return names
 
 
@@ -416,7 +398,6 @@ def _built(scope: Scope, body: Body, returned: list[XlaOp], shape: Shape | None)
     begin = len(scope.builder.ops)
     wanted = TupleShape([op.shape for op in returned]) if shape is None else shape
     root = closed(scope.builder, without_layout(wanted), iter(returned))
-    last = len(body.entries) - 1
-    scope.placed(begin, scope.tables.numbered_place(body, last))
+    scope.placed(begin, body.operations[-1].location)
     has_layout = any(getattr(leaf, "layout", None) is not None for leaf in leaves(wanted))
     return scope.builder.build(root, result=wanted if has_layout else None)

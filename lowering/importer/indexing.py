@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
 
 import builder as xb
 from builder.shape import ArrayShape
 from builder.xla_op import XlaOp
+from lowering.attribute_codecs import reader_of
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope, failure
 
@@ -24,23 +24,14 @@ def dynamic_update_slice(scope: Scope, operation: ir.Operation, operands: list[X
     return xb.dynamic_update_slice(source, update, starts)
 
 
-def gather_numbers(attribute: ir.Attribute) -> xb.GatherDimensionNumbers:
-    """What the attribute ``#stablehlo.gather<...>`` says."""
-    said = stablehlo.GatherDimensionNumbers(attribute)
-    return xb.GatherDimensionNumbers(
-        tuple(said.offset_dims),
-        tuple(said.collapsed_slice_dims),
-        tuple(said.start_index_map),
-        said.index_vector_dim,
-        tuple(said.operand_batching_dims),
-        tuple(said.start_indices_batching_dims),
-    )
+_gather_numbers = reader_of("gather", "dimension_numbers")
+_scatter_numbers = reader_of("scatter", "dimension_numbers")
 
 
 @importer("stablehlo.gather")
 def gather(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     source, indices = operands
-    numbers = scope.read(operation, "dimension_numbers", gather_numbers)
+    numbers = scope.read(operation, "dimension_numbers", _gather_numbers)
     sizes = scope.attribute(operation, "slice_sizes")
     are_sorted = scope.attribute(operation, "indices_are_sorted", False)
     return xb.gather(source, indices, numbers, sizes, are_sorted)
@@ -67,18 +58,6 @@ def torch_index_select(scope: Scope, operation: ir.Operation, operands: list[Xla
     alone = {*batching, dim}
     sizes = [1 if d in alone else size for d, size in enumerate(source.shape.dimensions)]
     return xb.gather(source, index, numbers, sizes)
-
-
-def _scatter_numbers(attribute: ir.Attribute) -> xb.ScatterDimensionNumbers:
-    said = stablehlo.ScatterDimensionNumbers(attribute)
-    return xb.ScatterDimensionNumbers(
-        tuple(said.update_window_dims),
-        tuple(said.inserted_window_dims),
-        tuple(said.scattered_dims_to_operand_dims),
-        said.index_vector_dim,
-        tuple(said.input_batching_dims),
-        tuple(said.scatter_indices_batching_dims),
-    )
 
 
 @importer("stablehlo.scatter")

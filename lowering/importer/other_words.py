@@ -14,12 +14,12 @@ import builder as xb
 from builder.computation import XlaComputation
 from builder.shape import ProgramShape, TupleShape
 from builder.xla_op import XlaOp
-from lowering import jaxlib_api
 from lowering.errors import LoweringError
 from lowering.importer.importing import recorded
 from lowering.importer.refinement import main_of
 from lowering.importer.registry import Imported, Value
 from lowering.importer.scope import Scope, failure
+from lowering.jaxlib_api import mlir
 from lowering.module import StablehloModule
 
 __all__ = ["call_in_other_words"]
@@ -118,8 +118,8 @@ def _translated(
     module.operation.attributes["sym_name"] = ir.StringAttr.get(name, operation.context)
     try:
         code = translate(module)
-        found = jaxlib_api.read_module(operation.context, code)
-    except (ValueError, jaxlib_api.UnreadableModuleError) as error:
+        found = mlir.read_module(operation.context, code)
+    except (ValueError, mlir.UnreadableModuleError) as error:
         said = (str(error).strip().splitlines() or ["for no reason"])[0]
         raise failure(operation, f"StableHLO's operations can't say it: {said}") from None
     kind = ir.FunctionType(ir.TypeAttr(main_of(found).attributes["function_type"]).value)

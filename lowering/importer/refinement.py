@@ -27,9 +27,9 @@ from builder.shape import (
     parse_shape,
     shape_argument,
 )
-from lowering import jaxlib_api
 from lowering.errors import ArgumentError, LoweringError
 from lowering.importer.scope import failure
+from lowering.jaxlib_api import artifacts, mlir
 from lowering.module import StablehloModule
 from lowering.types import attribute_text, mlir_type, shape_of_type
 
@@ -57,7 +57,7 @@ def with_argument_shapes(
     parameters = _checked(source, argument_shapes)
     if not any(map(has_open_sizes, source.program_shape.parameters)):
         return source
-    copy = ir.Module.parse(jaxlib_api.bytecode(source.module), jaxlib_api.new_context())
+    copy = ir.Module.parse(mlir.bytecode(source.module), mlir.new_context())
     arguments = [leaf for shape in parameters for leaf in leaves(shape)]
     _fix(main_of(copy), arguments, copy.context)
     return _refined(source, copy, parameters)
@@ -201,9 +201,9 @@ def _refined(
 ) -> StablehloModule:
     """What jaxlib makes of a module; its signature is nested as that of `source`."""
     try:
-        code = jaxlib_api.refined(module)
-        found = jaxlib_api.read_module(jaxlib_api.new_context(), code)
-    except (ValueError, jaxlib_api.UnreadableModuleError) as error:
+        code = artifacts.refined(module)
+        found = mlir.read_module(mlir.new_context(), code)
+    except (ValueError, mlir.UnreadableModuleError) as error:
         raise LoweringError(
             f"to_computation: {source.name} is dynamic, and its sizes can't be worked out for "
             f"arguments of {', '.join(map(str, parameters))}: {_reason(str(error))}",

@@ -17,7 +17,7 @@ from builder.xla_op import XlaOp
 if TYPE_CHECKING:
     from lowering.importer.scope import Scope
 
-__all__ = ["ALIKE", "IMPORTERS", "PLAIN", "Imported", "Importer", "Value", "importer"]
+__all__ = ["IMPORTERS", "PLAIN", "Imported", "Importer", "Value", "importer"]
 
 if TYPE_CHECKING:
     Value = ir.Value[Any]
@@ -35,43 +35,6 @@ IMPORTERS: Final[dict[str, Importer]] = {}
 
 PLAIN: Final[dict[str, Callable[..., XlaOp]]] = {}
 """Operations that say nothing but their operands: the public ops that record them."""
-
-ALIKE: Final = frozenset(
-    (
-        "func.call",
-        "stablehlo.batch_norm_inference",
-        "stablehlo.bitcast_convert",
-        "stablehlo.broadcast_in_dim",
-        "stablehlo.compare",
-        "stablehlo.concatenate",
-        "stablehlo.constant",
-        "stablehlo.convert",
-        "stablehlo.convolution",
-        "stablehlo.dot_general",
-        "stablehlo.dynamic_slice",
-        "stablehlo.dynamic_update_slice",
-        "stablehlo.gather",
-        "stablehlo.get_dimension_size",
-        "stablehlo.iota",
-        "stablehlo.pad",
-        "stablehlo.reduce",
-        "stablehlo.reduce_precision",
-        "stablehlo.reduce_window",
-        "stablehlo.reshape",
-        "stablehlo.reverse",
-        "stablehlo.scatter",
-        "stablehlo.select_and_scatter",
-        "stablehlo.slice",
-        "stablehlo.sort",
-        "stablehlo.transpose",
-    )
-)
-"""Besides those in `PLAIN`, the operations of which the op hangs on nothing but their properties,
-the type of their result, the computations of their regions and the shapes of their operands.
-
-So two that agree in all of these are the same op with other operands, and only for the first of
-them its importer is called. (A constant is such an operation, unless there is a `stablehlo.rng`:
-see `constants`.) Whoever looks at an operand's opcode or at the uses of a result can't be here."""
 
 _T = TypeVar("_T", bound=Callable[..., Any])
 

@@ -1,12 +1,9 @@
-"""What types, locations and attributes of a module mean, each looked at once."""
+"""Caches of one import: shapes by type, places by location, values by attribute."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
-from itertools import repeat
+from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
 from typing import Any, Final, TypeVar
 
@@ -14,27 +11,21 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder.computation import XlaComputation
-from builder.foreign_source import MOST_PLACES, WIDTH, code_at, code_of_places
+from builder.foreign_source import MOST_PLACES, WIDTH, code_of_places
 from builder.shape import ArrayShape, Shape, TupleShape
 from lowering.host_calls import PythonFunction
-from lowering.importer.bodies import Body
-from lowering.importer.outline import Outline
-from lowering.importer.registry import ALIKE, IMPORTERS, PLAIN
 from lowering.types import attribute_text, shape_of_type
 
-__all__ = ["OpenSizeError", "Place", "Tables", "decoded", "place_of"]
+__all__ = ["OpenSizeError", "Place", "Tables", "decoded", "name_of"]
 
 T = TypeVar("T")
 
 Place = tuple[CodeType | None, int, str | None]
-"""Where an operation is from: a code object, the offset in it of what stands there, and the name it
-was given."""
+"""A code object and the offset in it of an operation's source line, and the operation's name."""
 
 _PLACE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 # A name is around the place, or, of what was HLO, fused with it.
 _NAME: Final = re.compile(r'loc\((?:fused\[)?"((?:[^"\\]|\\.)*)"(?:\(|\)$|, ")')
-_CONSTANT: Final = "stablehlo.constant"
-_DRAWN: Final = "stablehlo.rng"
 _LAST_LINE: Final = (1 << 31) - 2
 _CASE: Final = re.compile(r"#(?:stablehlo|chlo|mhlo)<\w+ (\w+)>")
 _ESCAPE: Final = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
@@ -45,69 +36,42 @@ class OpenSizeError(Exception):
 
 
 class Tables:
-    """The tables of one module: the same types and locations come again in each operation.
+    """The caches of the import of one module.
 
     Args:
-        outline: of the module.
         may_refine: whether to raise `OpenSizeError` where a size is left open.
 
     Attributes:
-        alike: of each number of an operation's name whether `made` knows such operations.
-        made: opcode, shape and attributes of ops that were recorded, by all that they hang on but
-            for the values of their operands (see `registry.ALIKE`).
-        elements: the arrays of constants that were recorded.
-        outline: that of the module.
-        known: what scopes found in attributes, by the numbers of an operation's name, attributes
-            and properties.
-        plain, importers: of each number of an operation's name what `PLAIN` and `IMPORTERS` have.
-        numbered_places: what `place` has found, by the location's number.
-        numbered_shapes: the shapes that were compared with a type, by the type's number.
+        elements: the arrays of constants that were recorded, by their attributes.
+        foreign: the names of an operation's attributes that are not its own, by its name and the
+            names of all its attributes (see `annotations.foreign_names`).
         function: the name of the function that is being read, for the source lines of its ops.
         others: the computations that were made of operations that XLA lacks.
-        places: what `place` has found, by the location's attribute.
         python_functions: those that the module calls, by their numbers.
-        shapes: what `shape` has found.
     """
 
     __slots__ = (
         "_may_refine",
+        "_places",
         "_readings",
+        "_shapes",
         "_values",
-        "alike",
         "elements",
+        "foreign",
         "function",
-        "importers",
-        "known",
-        "made",
-        "numbered_places",
-        "numbered_shapes",
         "others",
-        "outline",
-        "places",
-        "plain",
         "python_functions",
-        "shapes",
     )
 
-    def __init__(self, outline: Outline, *, may_refine: bool = False) -> None:
-        self.outline = outline
-        self.plain = [PLAIN.get(name) for name in outline.names]
-        self.importers = [IMPORTERS.get(name) for name in outline.names]
-        self.alike = [
-            name in PLAIN or (name in ALIKE and not (name == _CONSTANT and _DRAWN in outline.names))
-            for name in outline.names
-        ]
-        self.made: dict[tuple[Any, ...], tuple[str, Shape, Mapping[str, Any]]] = {}
-        self.known: dict[tuple[int, int, int], dict[Any, Any]] = defaultdict(dict)
-        self.numbered_places: dict[int, Place] = {-1: (None, 0, None)}
-        self.numbered_shapes: dict[int, Shape] = {}
+    def __init__(self, *, may_refine: bool = False) -> None:
         self.elements: dict[ir.Attribute, np.ndarray[Any, Any]] = {}
+        self.foreign: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self.function = "main"
         self.others: dict[Any, XlaComputation] = {}
         self.python_functions: Sequence[PythonFunction] = ()
         self._may_refine = may_refine
-        self.shapes: dict[ir.Type, Shape] = {}
-        self.places: dict[ir.Attribute, Place] = {}
+        self._shapes: dict[ir.Type, Shape] = {}
+        self._places: dict[ir.Attribute, Place] = {}
         self._values: dict[ir.Attribute, Any] = {}
         self._readings: dict[tuple[ir.Attribute, Callable[[ir.Attribute], Any]], Any] = {}
 
@@ -118,13 +82,13 @@ class Tables:
             LoweringError: XLA has no such type.
             OpenSizeError: it leaves a size open, which it need not.
         """
-        found = self.shapes.get(kind)
+        found = self._shapes.get(kind)
         if found is None:
             if isinstance(kind, ir.TupleType):
                 found = TupleShape([self.shape(kind.get_type(i)) for i in range(kind.num_types)])
             else:
                 found = shape_of_type(kind)
-            self.shapes[kind] = found
+            self._shapes[kind] = found
             if isinstance(found, ArrayShape) and not found.is_bounded:
                 self.need_sizes()
         return found
@@ -139,93 +103,42 @@ class Tables:
             raise OpenSizeError
 
     def place(self, location: ir.Location) -> Place:
-        """Where an operation of this location is from."""
-        # By the attribute: two locations that are equal have different hashes.
-        key = location.attr
-        found = self.places.get(key)
+        """The place of an operation or an argument with this location."""
+        found = self._places.get(location.attr)
         if found is None:
-            code, name = _place(str(location), self.function)
-            found = self.places[key] = code, 0, name
+            self._find_places((location,))
+            found = self._places[location.attr]
         return found
 
-    def numbered_place(self, body: Body, position: int) -> Place:
-        """The same of the operation in this position."""
-        number = body.entries[position][1]
-        found = self.numbered_places.get(number)
-        if found is None:
-            self._find_places([one[1] for one in body.entries[position : position + MOST_PLACES]])
-            found = self.numbered_places.get(number)
-        if found is None:
-            found = self.place(body.operation(position).location)
-            self.numbered_places[number] = found
-        return found
+    def find_places(self, operations: Sequence[ir.Operation]) -> None:
+        """Find the places of operations together.
 
-    def argument_place(self, body: Body, position: int) -> Place:
-        """The same of an argument."""
-        number = body.argument_places[position]
-        found = self.numbered_places.get(number)
-        if found is None:
-            self._find_places(body.argument_places[position : position + MOST_PLACES])
-            found = self.numbered_places.get(number)
-        if found is None:
-            found = self.place(body.arguments[position].location)
-            self.numbered_places[number] = found
-        return found
-
-    def find_places(self, bodies: Iterable[Body]) -> None:
-        """Finds the places of the operations in the bodies of one function, as far as that can be
-        done for many at once. By themselves small bodies take four times as long.
+        One code object for many lines takes less memory than one for each line.
         """
-        numbers = [entry[1] for body in bodies for entry in body.entries]
-        for begin in range(0, len(numbers), MOST_PLACES):
-            self._find_places(numbers[begin : begin + MOST_PLACES])
+        for begin in range(0, len(operations), MOST_PLACES):
+            self._find_places(one.location for one in operations[begin : begin + MOST_PLACES])
 
-    def _find_places(self, numbers: Iterable[int]) -> None:
-        """Finds what locations say, as far as the outline knows and as they are of one file.
-
-        In a text each operation has a line of its own, and one code object for many lines spares
-        3 us an operation.
-        """
-        known, outline = self.numbered_places, self.outline
-        file = b""
-        together: dict[int, tuple[int, int, bytes | None]] = {}
-        new = list(dict.fromkeys(numbers))
-        if not known.keys().isdisjoint(new):
-            new = [number for number in new if number not in known]
-        plain = outline.places(new)
-        if plain is not None:
-            # As in a text without names, where it takes a third of the time.
-            file, lines, columns = plain
-            if 1 <= min(lines) <= max(lines) <= _LAST_LINE and min(columns) >= 1:
-                code = code_of_places(_read(file), lines, columns, self.function)
-                offsets = range(0, WIDTH * len(new), WIDTH)
-                known.update(zip(new, zip(repeat(code), offsets, repeat(None)), strict=False))
-                return
-        for number in new:
-            said = outline.place(number)
-            if said is None:
+    def _find_places(self, locations: Iterable[ir.Location]) -> None:
+        files: dict[str, dict[ir.Attribute, tuple[int, int, str | None]]] = {}
+        for location in locations:
+            # By the attribute: two locations that are equal have different hashes.
+            key = location.attr
+            if key in self._places:
                 continue
-            of_file, line, column, name = said
-            if not line:
-                known[number] = None, 0, None if name is None else _read(name)
+            text = str(location)
+            where, name = _PLACE.search(text), _name_in(text)
+            line = 0 if where is None else int(where[2])
+            if where is None or not line:
+                self._places[key] = None, 0, name
                 continue
-            if together and of_file != file:
-                break
-            file = of_file
-            together[number] = min(line, _LAST_LINE), max(column, 1), name
-        if together:
-            lines = [line for line, _, _ in together.values()]
-            columns = [column for _, column, _ in together.values()]
-            code = code_of_places(_read(file), lines, columns, self.function)
-            for index, (number, (_, _, name)) in enumerate(together.items()):
-                known[number] = code, index * WIDTH, None if name is None else _read(name)
-
-    def numbered_shape(self, number: int, body: Body, value: int) -> Shape:
-        """The shape of the type with this number, which is that of a value."""
-        found = self.numbered_shapes.get(number)
-        if found is None:
-            found = self.numbered_shapes[number] = self.shape(body.value(value).type)
-        return found
+            # Python's numbers of lines have 32 bits, and a damaged file's any.
+            found = min(line, _LAST_LINE), max(int(where[3]), 1), name
+            files.setdefault(_unescaped(where[1]), {})[key] = found
+        for file, places in files.items():
+            lines, columns, _ = zip(*places.values(), strict=True)
+            code = code_of_places(file, lines, columns, self.function)
+            for index, (key, (_, _, name)) in enumerate(places.items()):
+                self._places[key] = code, index * WIDTH, name
 
     def value(self, attribute: ir.Attribute) -> Any:
         """What an attribute says; see `decoded`."""
@@ -245,11 +158,6 @@ class Tables:
         return found
 
 
-@lru_cache(maxsize=64)
-def _read(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
-
-
 def _unescaped(text: str) -> str:
     """The text that stands in quotes in MLIR."""
     if "\\" not in text:
@@ -266,20 +174,14 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(byte, text.encode()).decode("utf-8", "replace")
 
 
-def place_of(location: ir.Location) -> tuple[CodeType | None, str | None]:
-    """Where a location is, and its name, for who looks at a few only."""
-    return _place(str(location), "main")
+def name_of(location: ir.Location) -> str | None:
+    """The name in a location."""
+    return _name_in(str(location))
 
 
-def _place(text: str, function: str) -> tuple[CodeType | None, str | None]:
-    where, name = _PLACE.search(text), _NAME.match(text)
-    code = None
-    if where is not None:
-        file, line, column = _unescaped(where[1]), int(where[2]), int(where[3])
-        if line:
-            # Python's numbers of lines have 32 bits, and a damaged file's any.
-            code = code_at(file, min(line, _LAST_LINE), max(column, 1), function)
-    return code, None if name is None else _unescaped(name[1])
+def _name_in(location: str) -> str | None:
+    found = _NAME.match(location)
+    return None if found is None else _unescaped(found[1])
 
 
 def decoded(attribute: ir.Attribute) -> Any:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
-from builder.frozen import frozen
 from builder.xla_op import XlaOp
 
 __all__ = ["Comparison", "Difference"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Difference:
     """How far one array of the device's is from that of the reference interpreter.
 
@@ -85,7 +85,7 @@ class Difference:
         return text + (f"; recorded at {self.source}" if self.source else "")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """What `lowering.compare` found.
 

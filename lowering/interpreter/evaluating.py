@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
@@ -11,7 +12,6 @@ import numpy as np
 
 from builder.computation import XlaComputation
 from builder.errors import BuilderError, OperandError, shown
-from builder.frozen import frozen
 from builder.shape import ArrayShape, Shape, leaves
 from builder.xla_op import XlaOp
 from lowering.errors import DeviceError, ExecutionError, LoweringError
@@ -32,7 +32,7 @@ Program = StablehloModule | XlaComputation
 Probe = bool | XlaOp | int | str | Iterable[XlaOp | int | str] | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Interpretation:
     """What `lowering.interpret` gives when it is asked for values inside of a computation.
 

@@ -1,27 +1,19 @@
 """What the interpreter lacks, in words that it has, as the StableHLO specification defines it.
 
-(Operations of CHLO are expanded by jaxlib: see `jaxlib_api.decomposed`.)
+(Operations of CHLO are expanded by jaxlib: see `artifacts.decomposed`.)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Final
 
 from jaxlib.mlir import ir
 
 from builder import primitive_type as pt
 from builder.shape import ArrayShape, intern_array
-from lowering.legalize.registry import REWRITES, Rewriter, Value, rewrite
-from lowering.legalize.words import Words, array_of, attributes_of
-from lowering.types import attribute_text, mlir_type
-
-INTERPRETER: Final = "interpreter"
-"""The platform under which the rewrites for it are entered."""
-
-# XLA's CPU lacks it as well.
-REWRITES.setdefault(INTERPRETER, {})["chlo.ragged_dot"] = REWRITES["cpu"]["chlo.ragged_dot"]
+from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
+from lowering.legalize.registry import INTERPRETER, Value, rewrite
+from lowering.types import attribute_text
 
 
 class _Normalization:
@@ -34,8 +26,8 @@ class _Normalization:
         feature: the number of the dimension of features.
     """
 
-    def __init__(self, rewriter: Rewriter, operation: ir.Operation) -> None:
-        self.words = Words(rewriter, operation)
+    def __init__(self, b: OpBuilder, operation: ir.Operation) -> None:
+        self.words = b
         self.values = list(operation.operands)
         self.narrow = array_of(self.values[0]).element_type
         if self.narrow.bits < 32:
@@ -61,10 +53,8 @@ class _Normalization:
     def sum(self, value: Value) -> Value:
         """The sums over all dimensions but that of features."""
         shape = self.shape
-        vector = intern_array(shape.element_type, (shape.dimensions[self.feature],))
         others = [d for d in range(shape.rank) if d != self.feature]
-        zero = self.words.number(0, shape.element_type)
-        return _summed(self.words, value, zero, vector, others)
+        return self.words.reduced(value, others, 0, "add")
 
     def deviation(self, variance: Value) -> Value:
         """The standard deviation, throughout the array."""
@@ -76,31 +66,33 @@ class _Normalization:
         scaled = self.said("multiply", self.spread(scale), normal)
         return self.said("add", scaled, self.spread(offset))
 
-    def replace(self, rewriter: Rewriter, operation: ir.Operation, values: Sequence[Value]) -> None:
-        rewriter.replace(operation, [self.words.converted(v, self.narrow) for v in values])
+    def results(self, *values: Value) -> list[Value]:
+        """The values in the element type of the operands."""
+        return [self.words.converted(value, self.narrow) for value in values]
 
 
-@rewrite("sdy.sharding_constraint", INTERPRETER)
-def sharding_constraint(rewriter: Rewriter, operation: ir.Operation) -> None:
+@rewrite("sdy.sharding_constraint", platforms=(INTERPRETER,))
+def sharding_constraint(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     # How an array lies on devices says nothing about its elements.
-    rewriter.replace(operation, list(operation.operands))
+    return list(operation.operands)
 
 
-@rewrite("stablehlo.custom_call", INTERPRETER)
-def custom_call(rewriter: Rewriter, operation: ir.Operation) -> None:
+@rewrite("stablehlo.custom_call", platforms=(INTERPRETER,))
+def custom_call(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     if attribute_text(operation.attributes["call_target_name"]) == "Sharding":
-        rewriter.replace(operation, list(operation.operands))
+        return list(operation.operands)
+    return None
 
 
-@rewrite("stablehlo.batch_norm_inference", INTERPRETER)
-def batch_norm_inference(rewriter: Rewriter, operation: ir.Operation) -> None:
-    ctx = _Normalization(rewriter, operation)
-    ctx.replace(rewriter, operation, [ctx.normalized(*ctx.values[1:])])
+@rewrite("stablehlo.batch_norm_inference", platforms=(INTERPRETER,))
+def batch_norm_inference(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    ctx = _Normalization(b, operation)
+    return ctx.results(ctx.normalized(*ctx.values[1:]))
 
 
-@rewrite("stablehlo.batch_norm_training", INTERPRETER)
-def batch_norm_training(rewriter: Rewriter, operation: ir.Operation) -> None:
-    ctx = _Normalization(rewriter, operation)
+@rewrite("stablehlo.batch_norm_training", platforms=(INTERPRETER,))
+def batch_norm_training(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    ctx = _Normalization(b, operation)
     operand, scale, offset = ctx.values
 
     def mean_of(value: Value) -> Value:
@@ -112,12 +104,12 @@ def batch_norm_training(rewriter: Rewriter, operation: ir.Operation) -> None:
     centered = ctx.said("subtract", operand, ctx.spread(mean))
     variance = mean_of(ctx.said("multiply", centered, centered))
     result = ctx.normalized(scale, offset, mean, variance)
-    ctx.replace(rewriter, operation, [result, mean, variance])
+    return ctx.results(result, mean, variance)
 
 
-@rewrite("stablehlo.batch_norm_grad", INTERPRETER)
-def batch_norm_grad(rewriter: Rewriter, operation: ir.Operation) -> None:
-    ctx = _Normalization(rewriter, operation)
+@rewrite("stablehlo.batch_norm_grad", platforms=(INTERPRETER,))
+def batch_norm_grad(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    ctx = _Normalization(b, operation)
     operand, scale, mean, variance, gradient = ctx.values
     centered = ctx.said("subtract", operand, ctx.spread(mean))
     deviation = ctx.deviation(variance)
@@ -131,59 +123,31 @@ def batch_norm_grad(rewriter: Rewriter, operation: ir.Operation) -> None:
     factor = ctx.said("divide", ctx.spread(scale), deviation)
     factor = ctx.said("divide", factor, ctx.number(ctx.count))
     grad_operand = ctx.said("multiply", factor, whole)
-    ctx.replace(rewriter, operation, [grad_operand, grad_scale, grad_offset])
+    return ctx.results(grad_operand, grad_scale, grad_offset)
 
 
-def _summed(
-    words: Words, value: Value, zero: Value, result: ArrayShape, dimensions: Sequence[int]
-) -> Value:
-    """The sums of an array along some dimensions."""
-    context = words.before.context
-    operation = words.rewriter.create(
-        "stablehlo.reduce",
-        [mlir_type(result, context)],
-        [value, zero],
-        {"dimensions": ir.DenseI64ArrayAttr.get(list(dimensions), context)},
-        before=words.before,
-        regions=1,
-    )
-    place = words.before.location
-    block = operation.regions[0].blocks.append(zero.type, zero.type, arg_locs=[place, place])
-    at = ir.InsertionPoint(block)
-    added = ir.Operation.create(
-        "stablehlo.add", [zero.type], list(block.arguments), loc=place, ip=at
-    )
-    ir.Operation.create("stablehlo.return", operands=list(added.results), loc=place, ip=at)
-    return operation.results[0]
-
-
-@rewrite("stablehlo.triangular_solve", INTERPRETER)
-def triangular_solve(rewriter: Rewriter, operation: ir.Operation) -> None:
+@rewrite("stablehlo.triangular_solve", platforms=(INTERPRETER,))
+def triangular_solve(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Of several systems each by itself: the interpreter dies of the dimensions before the last."""
     values = list(operation.operands)
     batch = array_of(values[0]).dimensions[:-2]
     if not batch:
-        return
-    words = Words(rewriter, operation)
+        return None
     count = math.prod(batch)
-    stacks = [_joined(words, value, (count,)) for value in values]
+    stacks = [_joined(b, value, (count,)) for value in values]
     solved = [
-        words(
+        b(
             "triangular_solve",
             _matrix(values[1]),
-            [_one_of(words, stack, number) for stack in stacks],
+            [_one_of(b, stack, number) for stack in stacks],
             attributes_of(operation),
         )
         for number in range(count)
     ]
     if not solved:  # there is nothing to solve: what it gives has no elements either
-        rewriter.replace(operation, [values[1]])
-        return
-    alone = [_joined(words, one, (1,)) for one in solved]
-    matrix = _matrix(values[1])
-    stack = intern_array(matrix.element_type, (count, *matrix.dimensions))
-    whole = words("concatenate", stack, alone, {"dimension": words.parsed("0 : i64")})
-    rewriter.replace(operation, [words("reshape", array_of(values[1]), [whole])])
+        return [values[1]]
+    alone = [_joined(b, one, (1,)) for one in solved]
+    return [b.reshaped(b.concatenated(alone, 0), array_of(values[1]).dimensions)]
 
 
 def _matrix(value: Value) -> ArrayShape:
@@ -192,23 +156,12 @@ def _matrix(value: Value) -> ArrayShape:
     return intern_array(shape.element_type, shape.dimensions[-2:])
 
 
-def _joined(words: Words, value: Value, batch: tuple[int, ...]) -> Value:
+def _joined(b: OpBuilder, value: Value, batch: tuple[int, ...]) -> Value:
     """The matrices of a value in other dimensions before the last two."""
-    matrix = _matrix(value)
-    return words("reshape", intern_array(matrix.element_type, batch + matrix.dimensions), [value])
+    return b.reshaped(value, batch + _matrix(value).dimensions)
 
 
-def _one_of(words: Words, stack: Value, number: int) -> Value:
+def _one_of(b: OpBuilder, stack: Value, number: int) -> Value:
     """A matrix of a stack."""
-    matrix = _matrix(stack)
-    bounds = {
-        "start_indices": [number, 0, 0],
-        "limit_indices": [number + 1, *matrix.dimensions],
-        "strides": [1, 1, 1],
-    }
-    context = words.before.context
-    attributes: dict[str, ir.Attribute] = {
-        name: ir.DenseI64ArrayAttr.get(numbers, context) for name, numbers in bounds.items()
-    }
-    alone = intern_array(matrix.element_type, (1, *matrix.dimensions))
-    return _joined(words, words("slice", alone, [stack], attributes), ())
+    limits = [number + 1, *_matrix(stack).dimensions]
+    return _joined(b, b.sliced(stack, [number, 0, 0], limits), ())

@@ -6,18 +6,19 @@ walk over the module finds all of them that are known.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder.frozen import frozen
 from builder.shape import ArrayShape
 from builder.xla_op import XlaOp
-from lowering import jaxlib_api
 from lowering.errors import ExecutionError, LoweringError, recorded_at
-from lowering.interpreter.expanded import INTERPRETER
+from lowering.interpreter import expanded as expanded  # registers its rewrites
 from lowering.interpreter.probes import PROBED, barrier_name, probe_name
-from lowering.legalize.registry import REWRITES, Rewriter
+from lowering.jaxlib_api import artifacts, interpreter, mlir
+from lowering.legalize.registry import INTERPRETER, Target, rewrites_for
+from lowering.legalize.worklist import apply_rewrites, mentions_any
 from lowering.module import StablehloModule
 from lowering.reading.bytecode_tables import words_in
 from lowering.types import shape_of_type
@@ -43,12 +44,12 @@ LACKING: Final = {
     "custom_call": "it has no functions of others",
     "cholesky": "it has none",
     # What there is before jaxlib 0.12 dies of real operands.
-    **({} if jaxlib_api.interprets_fft() else {"fft": "it has none that works"}),
+    **({} if interpreter.interprets_fft() else {"fft": "it has none that works"}),
 }
 """Operations that the interpreter lacks, and why."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Interpretable:
     """A module as the interpreter can run it.
 
@@ -66,27 +67,26 @@ def interpretable(module: StablehloModule) -> Interpretable:
         ExecutionError: it can't; names the operation, and where it was recorded.
     """
     name = module.name
-    code = jaxlib_api.bytecode(module.module)
+    code = mlir.bytecode(module.module)
     operation = module.module.operation
-    table = REWRITES[INTERPRETER]
     # Looked for in the bytes: walking over the operations takes longer.
     words = words_in(code)
-    if any(one.partition(".")[2].encode() + b"\0" in words for one in table):
+    if mentions_any(words, rewrites_for(INTERPRETER)):
         operation = _rewritten(operation, name)
-        code = jaxlib_api.bytecode(operation)
+        code = mlir.bytecode(operation)
     _check(operation, name)
     if PROBED.encode() in words:
         operation = _with_lasting_probes(operation)
-        code = jaxlib_api.bytecode(operation)
+        code = mlir.bytecode(operation)
     words = words_in(code)
     if b"chlo\0" in words or b"mhlo\0" in words:  # (it may be an attribute's: that costs time only)
         try:
-            source = jaxlib_api.decomposed(operation)
+            source = artifacts.decomposed(operation)
         except ValueError as error:
             raise _undecomposed(operation, name, str(error)) from None
-        decomposed = jaxlib_api.read_module(jaxlib_api.new_context(), source)
+        decomposed = mlir.read_module(mlir.new_context(), source)
         _check(decomposed.operation, name)
-        code = jaxlib_api.bytecode(decomposed)
+        code = mlir.bytecode(decomposed)
     return Interpretable(code)
 
 
@@ -109,20 +109,8 @@ def recorded(op: XlaOp) -> str:
 
 def _rewritten(operation: ir.Operation, name: str) -> ir.Operation:
     """A copy in which what the interpreter lacks is said in other words."""
-    table = REWRITES[INTERPRETER]
     copy = operation.clone()
-    found: list[ir.Operation] = []
-
-    def note(one: ir.Operation) -> ir.WalkResult:
-        if one.name in table:
-            found.append(one)
-        return ir.WalkResult.ADVANCE
-
-    copy.operation.walk(note)
-    rewriter = Rewriter(name, INTERPRETER, 1, 1, (), ())
-    with operation.context:
-        for one in found:
-            table[one.name](rewriter, one)
+    apply_rewrites(Target(name, INTERPRETER), copy.operation, rewrites_for(INTERPRETER))
     copy.operation.verify()
     return copy.operation
 

@@ -1,6 +1,7 @@
 """How far the values of each op may be apart before they count as different.
 
-One table, in units in the last place (ulps) of the element type. What is not in it is exact:
+In units in the last place (ulps) of the element type; the schemas have those of elementwise ops.
+Exact are:
 
 - integers and booleans, whatever the op; ops that move or choose elements, signs, rounding to
   integers, comparisons;
@@ -25,11 +26,11 @@ import numpy as np
 from builder import primitive_type as pt
 from builder.computation import XlaComputation
 from builder.primitive_type import PrimitiveType
+from builder.schema import SCHEMAS
 from builder.shape import ArrayShape, Shape, leaves
 from builder.xla_op import XlaOp
 
 __all__ = [
-    "ELEMENTWISE",
     "along",
     "is_sum",
     "largest",
@@ -41,16 +42,6 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-
-ELEMENTWISE: Final[dict[str, float]] = {
-    **dict.fromkeys(("add", "subtract", "multiply", "convert", "reduce_precision"), 1),
-    **dict.fromkeys(("divide", "sqrt", "rsqrt", "remainder", "cbrt"), 2),
-    **dict.fromkeys(("exponential", "log", "sine", "cosine", "tanh", "logistic", "atan2"), 8),
-    **dict.fromkeys(("exponential_minus_one", "log_plus_one", "power", "tan", "erf"), 16),
-    **dict.fromkeys(("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh"), 16),
-    "abs": 2,  # of complex numbers a root; of others it is exact, and compared so
-}
-"""The ops that calculate each element by itself."""
 
 _OF_DOUBLES: Final[dict[str, float]] = dict.fromkeys(("log_plus_one", "atanh"), 256)
 """Those that XLA's CPU has a poor approximation of in f64: 126 ulps about -0.414."""
@@ -68,7 +59,7 @@ def may_flush(op: XlaOp) -> bool:
 
     It is so of arithmetic and comparisons, element by element; what moves elements keeps them.
     """
-    return op.opcode in ELEMENTWISE or op.opcode in _EXACT_ARITHMETIC
+    return SCHEMAS[op.opcode].ulps > 0 or op.opcode in _EXACT_ARITHMETIC
 
 
 _LOOP_STEPS: Final = 64
@@ -91,8 +82,8 @@ def is_sum(op: XlaOp) -> bool:
 
 def of_op(op: XlaOp) -> float:
     """The tolerance of an op, given equal operands; for its floating-point and complex results."""
-    found = ELEMENTWISE.get(op.opcode)
-    if found is not None:
+    found = SCHEMAS[op.opcode].ulps
+    if found:
         is_double = isinstance(op.shape, ArrayShape) and op.shape.element_type in (pt.f64, pt.c128)
         return _OF_DOUBLES.get(op.opcode, found) if is_double else found
     if op.opcode in _TERMS_OF:

@@ -21,9 +21,9 @@ from typing import Any, Final
 import numpy as np
 from jaxlib.mlir import ir
 
-from lowering import jaxlib_api
 from lowering.interpreter import branches, frames
 from lowering.interpreter.probes import probe_name
+from lowering.jaxlib_api import interpreter, mlir
 
 __all__ = ["serve"]
 
@@ -99,7 +99,7 @@ def evaluated(code: bytes, arguments: list[bytes], folder: str) -> frames.Frame:
         parts; then those of each probe, in the order in which they were met. The header names
         the probes.
     """
-    context = jaxlib_api.interpreter_context()
+    context = interpreter.interpreter_context()
     module = ir.Module.parse(code, context)
     with context, ir.Location.unknown(context):
         main = next(
@@ -112,7 +112,7 @@ def evaluated(code: bytes, arguments: list[bytes], folder: str) -> frames.Frame:
         _say_plainly(main)
         _put_probes(module.operation)
         _copy_what_is_overwritten(module.operation)
-        results = jaxlib_api.interpreted(module, given, folder)
+        results = interpreter.interpreted(module, given, folder)
         found = [np.ascontiguousarray(one).tobytes() for one in results]
     told: list[str] = []
     index = Path(folder) / "index.csv"
@@ -142,7 +142,7 @@ def _given(main: ir.Operation, arguments: list[bytes]) -> list[ir.Attribute]:
     for argument in block.arguments:
         kinds.append(argument.type)
         elements = np.frombuffer(next(remaining), np.uint8)
-        given.append(jaxlib_api.elements_attribute(elements, argument.type))
+        given.append(mlir.elements_attribute(elements, argument.type))
     _set_type(main, kinds, None)
     return given
 

@@ -1,31 +1,37 @@
-"""What a platform lacks, said in other words before XLA compiles the module.
+"""Legalization: a copy of a module, rewritten for the platform that it is compiled for.
 
-The module that `lowering.lower` gives, and that is saved to files, says what was recorded. Some of
-its operations a platform can't execute, and some not by the ways that a client has (a CPU has no
-infeed to be fed, a result of bounded size comes back in its largest size). `legalize` writes them
-in other words, in a copy of the module; the rules stand in one module for each family of ops.
+The module that `lowering.lower` gives, and that is saved to files, is what was recorded. XLA
+compiles some of its operations wrongly, a platform may have no code for others, and some can't be
+used through a client (a CPU has no infeed to be fed, a result of bounded size comes back in its
+largest size). `legalize` rewrites these in a copy. The rewrites are in one module for each family
+of ops; what can't be rewritten is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jaxlib.mlir import ir
 
-from builder.frozen import frozen
-from lowering import jaxlib_api
 from lowering.frontend_shardings import check_meshes
 from lowering.host_calls import PythonFunction
+from lowering.jaxlib_api import mlir
 from lowering.legalize import (
+    artifacts as artifacts,
+    bitcasts as bitcasts,
     collectives as collectives,
+    constants as constants,
     contraction as contraction,
+    control_flow as control_flow,
     convolution as convolution,
     dynamic as dynamic,
     elementwise as elementwise,
     host as host,
     indexing as indexing,
     linalg as linalg,
+    moving as moving,
     normalization as normalization,
     random as random,
     reduction as reduction,
@@ -40,16 +46,17 @@ from lowering.legalize.partitions import (
     has_shardings,
     make_manual,
 )
-from lowering.legalize.registry import REWRITES, Rewriter
+from lowering.legalize.registry import ARTIFACT, Target, rewrites_for
 from lowering.legalize.rows import give_rows
+from lowering.legalize.worklist import apply_rewrites, mentions_any
 from lowering.participants import are_in, check_participants
 from lowering.partitioning import Partitioning
 from lowering.reading.bytecode_tables import words_in
 
-__all__ = ["Legalized", "legalize"]
+__all__ = ["Legalized", "legalize", "prepare_artifact"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Legalized:
     """A module as a platform can run it.
 
@@ -91,8 +98,8 @@ def legalize(
     Raises:
         CompileError: it can't be run there as it is.
     """
-    code = jaxlib_api.bytecode(module)
-    table = REWRITES.get(platform, {})
+    code = mlir.bytecode(module)
+    table = rewrites_for(platform)
     # Looked for in the bytes: walking over the operations costs a microsecond each.
     words = words_in(code)
     check_meshes(words, name)
@@ -105,36 +112,36 @@ def legalize(
     in_parts = num_partitions > 1
     # Elsewhere XLA takes no notice of them.
     is_sharded = not in_parts and platform == "tpu" and has_shardings(words)
-    names = (one.partition(".")[2].encode() + b"\0" for one in table)
-    if not (bounded or in_parts or in_rows or is_sharded) and not any(
-        one in words for one in names
-    ):
+    changes_anyway = bounded or in_parts or in_rows or is_sharded
+    if not changes_anyway and not mentions_any(words, table):
         return Legalized(module.operation, code, ())
     copy = module.operation.clone()
-    rewriter = Rewriter(name, platform, num_replicas, num_partitions, devices, functions)
-    found: list[ir.Operation] = []
-
-    def note(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name in table:
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    copy.operation.walk(note)
-    with module.context:
-        for operation in found:
-            table[operation.name](rewriter, operation)
+    target = Target(name, platform, num_replicas, num_partitions, devices, functions)
+    changed = apply_rewrites(target, copy.operation, table)
+    if not (changed or changes_anyway or across):
+        return Legalized(module.operation, code, ())
     if across and platform == "cpu" and num_replicas * num_partitions > 1:
-        compare_conditions(rewriter, copy.operation, partitioning)
+        compare_conditions(target, copy.operation, partitioning)
     if bounded:
-        dynamic.legalize_bounded(rewriter, copy.operation)
+        dynamic.legalize_bounded(target, copy.operation)
     if in_rows:
-        give_rows(copy.operation, name)
+        give_rows(target, copy.operation)
     if partitioning is not None:
-        part_branches(copy.operation)
+        part_branches(target, copy.operation)
         complete_shardings(copy.operation, partitioning)
     elif in_parts:
         make_manual(copy.operation)
     elif is_sharded:
         drop_shardings(copy.operation)
     copy.operation.verify()
-    return Legalized(copy.operation, jaxlib_api.bytecode(copy), rewriter.callbacks)
+    return Legalized(copy.operation, mlir.bytecode(copy), target.callbacks)
+
+
+def prepare_artifact(module: ir.Module, name: str) -> None:
+    """Rewrite, in place, operations that a portable artifact has no form for.
+
+    Args:
+        module: a verified StableHLO module.
+        name: the computation's name, for messages.
+    """
+    apply_rewrites(Target(name, ARTIFACT), module.operation, rewrites_for(ARTIFACT))

@@ -1,9 +1,9 @@
-"""Branches and loops around operations across devices: all devices have to go the same way.
+"""Branches and loops around collective operations, which all devices have to enter alike.
 
-A device that does not come to an all_reduce for which the others wait keeps them waiting; after a
-minute XLA's CPU backend ends the process. Whether it comes may depend on its arguments. So where
-such an operation stands inside a branch or a loop, the devices compare their conditions first, and
-all of them give up if they differ.
+A device that does not reach an all_reduce keeps the others waiting; after a minute XLA's CPU
+backend ends the process. Whether a device reaches it may depend on its arguments. So if a branch or
+a loop has such an operation inside, the devices compare their conditions first, and the program
+fails if they differ.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from typing import Any, Final
 import numpy as np
 from jaxlib.mlir import ir
 
+from builder import primitive_type as pt
 from lowering.errors import recorded_at
+from lowering.jaxlib_api.compilation import CALLBACK_TARGET
+from lowering.legalize.op_builder import Attributes, OpBuilder, array_of
 from lowering.legalize.ownership import ownership
 from lowering.legalize.partitions import is_manual, mark_manual
-from lowering.legalize.registry import Rewriter, Value
+from lowering.legalize.registry import Target, Value
 from lowering.participants import COLLECTIVES
 from lowering.partitioning import Partitioning
 
@@ -46,15 +49,15 @@ class Disagreement:
 
 
 def compare_conditions(
-    rewriter: Rewriter, module: ir.Operation, partitioning: Partitioning | None = None
+    target: Target, module: ir.Operation, partitioning: Partitioning | None = None
 ) -> None:
-    """Has devices compare the conditions of branches and loops with collectives inside.
+    """Compare the conditions of branches and loops with collective operations among the devices.
 
     Args:
-        rewriter: of the module.
+        target: what the module is compiled for.
         module: is changed.
-        partitioning: how XLA cuts it up, if it does: all devices then have one condition, but
-            where each has its own arrays.
+        partitioning: how XLA partitions it, if it does: all devices then have one condition,
+            except where each has its own arrays.
     """
     waiting, choosing = _look_through(module)
     own: set[Any] | None = None
@@ -72,20 +75,25 @@ def compare_conditions(
         kind = operation.name.partition(".")[2]
         disagreement = Disagreement(
             kind,
-            f"{rewriter.name}: {kind}{recorded_at(operation.location)} goes different ways on "
+            f"{target.name}: {kind}{recorded_at(operation.location)} goes different ways on "
             f"different devices, and there is {inside} inside, in which some would wait for the "
             f"others forever\nfix: make the condition one that all have, for instance with "
             f"all_reduce",
         )
-        index = rewriter.add_callback(disagreement)
+        index = target.add_callback(disagreement)
+        target.created = []
         if kind == "while":
             end = operation.regions[0].blocks[0].operations[-1].operation
-            end.operands[0] = _agreed(rewriter, end, end.operands[0], index, marked)
+            end.operands[0] = _agreed(OpBuilder(target, end), end.operands[0], index)
         else:
+            b = OpBuilder(target, operation)
             condition = operation.operands[0]
             if kind == "case":
-                condition = _in_range(operation, condition, marked)
-            operation.operands[0] = _agreed(rewriter, operation, condition, index, marked)
+                condition = _in_range(b, condition, len(operation.regions))
+            operation.operands[0] = _agreed(b, condition, index)
+        if marked:
+            for one in target.created:
+                mark_manual(one)
 
 
 def _is_its_own(choosing: ir.Operation, own: set[Any]) -> bool:
@@ -163,98 +171,47 @@ def _function_of(operation: ir.Operation) -> str:
     return "" if parent is None else ir.StringAttr(parent.attributes["sym_name"]).value
 
 
-def _in_range(operation: ir.Operation, number: Value, marked: bool) -> Value:
-    """The number of a branch as one of those there are: any other means the last."""
-    count = len(operation.regions)
-    return _copied(
-        f"""
-func.func @in_range(%number: tensor<i32>) -> tensor<i32> {{
-  %0 = stablehlo.bitcast_convert %number : (tensor<i32>) -> tensor<ui32>
-  %last = stablehlo.constant dense<{count - 1}> : tensor<ui32>
-  %1 = stablehlo.minimum %0, %last : tensor<ui32>
-  %2 = stablehlo.bitcast_convert %1 : (tensor<ui32>) -> tensor<i32>
-  return %2 : tensor<i32>
-}}
-""",
-        operation,
-        number,
-        marked,
-    )
+def _in_range(b: OpBuilder, number: Value, count: int) -> Value:
+    """The number of the branch that runs: numbers out of range mean the last one."""
+    bits = b.bitcast(number, pt.u32)
+    last = b.number(count - 1, pt.u32)
+    return b.bitcast(b("minimum", array_of(bits), [bits, last]), pt.s32)
 
 
-_TEXT: Final = """
-func.func @agreed(%condition: tensor<{type}>) -> tensor<{type}> {{
-  %number = stablehlo.convert %condition : (tensor<{type}>) -> tensor<i32>
-  %negative = stablehlo.negate %number : tensor<i32>
-  %0 = stablehlo.reshape %number : (tensor<i32>) -> tensor<1xi32>
-  %1 = stablehlo.reshape %negative : (tensor<i32>) -> tensor<1xi32>
-  %both = stablehlo.concatenate %0, %1, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
-  %largest = "stablehlo.all_reduce"(%both) ({{
-  ^bb0(%a: tensor<i32>, %b: tensor<i32>):
-    %c = stablehlo.maximum %a, %b : tensor<i32>
-    stablehlo.return %c : tensor<i32>
-  }}) {{replica_groups = dense<> : tensor<0x0xi64>{channel}}} : (tensor<2xi32>) -> tensor<2xi32>
-  %2 = stablehlo.slice %largest [0:1] : (tensor<2xi32>) -> tensor<1xi32>
-  %3 = stablehlo.slice %largest [1:2] : (tensor<2xi32>) -> tensor<1xi32>
-  %4 = stablehlo.negate %3 : tensor<1xi32>
-  %5 = stablehlo.compare NE, %2, %4 : (tensor<1xi32>, tensor<1xi32>) -> tensor<1xi1>
-  %differ = stablehlo.reshape %5 : (tensor<1xi1>) -> tensor<i1>
-  %result = "stablehlo.if"(%differ) ({{
-    %failed = stablehlo.custom_call @xla_ffi_python_cpu_callback(%number) {{
-      has_side_effect = true, api_version = 4 : i32, backend_config = {{index = {index} : ui64}}
-    }} : (tensor<i32>) -> tensor<i32>
-    stablehlo.return %failed : tensor<i32>
-  }}, {{
-    stablehlo.return %number : tensor<i32>
-  }}) : (tensor<i1>) -> tensor<i32>
-  %out = stablehlo.convert %result : (tensor<i32>) -> tensor<{type}>
-  return %out : tensor<{type}>
-}}
-"""
+def _agreed(b: OpBuilder, condition: Value, index: int) -> Value:
+    """The condition, after a comparison with those of the other devices.
 
-
-def _agreed(
-    rewriter: Rewriter, before: ir.Operation, condition: Value, index: int, marked: bool
-) -> Value:
-    """The condition, after a comparison with those of the other devices."""
-    channel = ""
-    if rewriter.num_partitions > 1:
-        channel = ", channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>"
-    element = str(ir.RankedTensorType(condition.type).element_type)
-    text = _TEXT.format(type=element, channel=channel, index=index)
-    return _copied(text, before, condition, marked)
-
-
-def _copied(text: str, before: ir.Operation, argument: Value, marked: bool) -> Value:
-    """Copies the body of a function in front of an operation; gives what it returns.
-
-    Where XLA cuts the program up by GSPMD, it is marked: each partition has its own of it.
+    Args:
+        b: creates the operations.
+        condition: a scalar.
+        index: of the Python function that is called if they differ.
     """
-    module = ir.Module.parse(text, before.context)  # which holds what is taken of it
-    block = module.body.operations[0].regions[0].blocks[0]
-    values: dict[Any, Value] = {block.arguments[0]: argument}
-    ip = ir.InsertionPoint(before)
-    for one in block.operations:
-        old = one.operation
-        if old.name == "func.return":
-            return values[old.operands[0]]
-        new = old.clone(ip=ip)
-        if marked:
-            mark_manual(new)
-        _rename(new, old, values)
-        values.update(zip(old.results, new.results, strict=True))
-    raise AssertionError("a function without an end")
-
-
-def _rename(new: ir.Operation, old: ir.Operation, values: dict[Any, Value]) -> None:
-    """Has a copy, and what stands inside, use the copies of values."""
-    for number, operand in enumerate(old.operands):
-        if operand in values:
-            new.operands[number] = values[operand]
-    for region, source in zip(new.regions, old.regions, strict=True):
-        for block, original in zip(region.blocks, source.blocks, strict=True):
-            for one, other in zip(block.operations, original.operations, strict=True):
-                _rename(one.operation, other.operation, values)
+    number = b.converted(condition, pt.s32)
+    scalar = array_of(number)
+    negative = b("negate", scalar, [number])
+    # The largest number and, negated, the smallest.
+    both = b.concatenated([b.reshaped(one, (1,)) for one in (number, negative)], 0)
+    groups: Attributes = {"replica_groups": "dense<> : tensor<0x0xi64>"}
+    if b.target.num_partitions > 1:
+        channel = "#stablehlo.channel_handle<handle = 1, type = 1>"
+        groups = {**groups, "channel_handle": channel}
+    reduced = b.create("all_reduce", [array_of(both)], [both], groups, regions=1)
+    b.reducer(reduced.regions[0], pt.s32, "maximum")
+    largest, smallest = (b.sliced(reduced.results[0], [n], [n + 1]) for n in (0, 1))
+    smallest = b("negate", array_of(smallest), [smallest])
+    differ = b.reshaped(b.compared("NE", largest, smallest), ())
+    chosen = b.create("if", [scalar], [differ], regions=2)
+    there, _ = b.block_in(chosen.regions[0], [])
+    call: Attributes = {
+        "call_target_name": f'"{CALLBACK_TARGET}"',
+        "has_side_effect": True,
+        "api_version": "4 : i32",
+        "backend_config": f"{{index = {index} : ui64}}",
+    }
+    there.end([there("custom_call", scalar, [number], call)])
+    otherwise, _ = b.block_in(chosen.regions[1], [])
+    otherwise.end([number])
+    return b.converted(chosen.results[0], array_of(condition).element_type)
 
 
 _VARYING: Final = COLLECTIVES | {

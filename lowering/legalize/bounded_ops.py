@@ -1,17 +1,16 @@
-"""Operations that XLA does not follow bounded sizes through, or gets wrong.
+"""Operations that XLA has no rule for if a size is bounded, or a wrong one.
 
-Found on jaxlib 0.10 and 0.12. XLA takes arrays of bounded sizes in their largest, and sees to it
-that the elements beyond the sizes do no harm. It has no rule for some operations, and for others
-one that forgets padding, or that counts indices from the bound. They are done here as XLA does the
-others: on arrays of the largest sizes, in which what is beyond the sizes was made harmless, and
-whose results then get their sizes.
+XLA computes on arrays of bounded sizes in their largest size, and masks the elements beyond the
+sizes where they would matter. The rewrites here do the same for the operations that XLA gets wrong:
+on arrays of the largest sizes, whose results then get their sizes.
 
-The rules are asked for operations with an operand of a bounded size, or that make one, in the
-order of the program. One that has nothing to say leaves the operation as it is.
+They apply to operations with an operand of a bounded size, or that make one, in program order, and
+not to the operations that they create.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -22,30 +21,39 @@ from jaxlib.mlir.dialects import stablehlo
 from builder import primitive_type as pt
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, intern_array
-from lowering.legalize.registry import Rewriter, Value
-from lowering.legalize.words import Words, array_of
-from lowering.types import mlir_type
+from lowering.bounded_sizes import ReshapedSize, reshaped_sizes
+from lowering.legalize.op_builder import OpBuilder, array_of
+from lowering.legalize.registry import ALL_PLATFORMS, Apply, Rewrite, Value
 
-__all__ = ["BOUNDED"]
+__all__ = ["BOUNDED", "is_static"]
 
-Rule = Callable[["_Sizes", ir.Operation], None]
-
-BOUNDED: Final[dict[str, Callable[[Rewriter, ir.Operation], None]]] = {}
-"""By operation name."""
+BOUNDED: Final[list[Rewrite]] = []
+"""The rewrites of operations on bounded sizes."""
 
 _SIZE: Final = intern_array(pt.s32, ())
 
 
-def _bounded(*names: str) -> Callable[[Rule], Rule]:
-    def enter(function: Rule) -> Rule:
-        def rewrite(rewriter: Rewriter, operation: ir.Operation) -> None:
-            function(_Sizes(rewriter, operation), operation)
+def _bounded(name: str, *, fixed_in: tuple[int, int] | None = None) -> Callable[[Apply], Apply]:
+    """Register a rewrite of the operations `name` that have an operand of a bounded size."""
 
-        for name in names:
-            BOUNDED[f"stablehlo.{name}"] = rewrite
+    def enter(function: Apply) -> Apply:
+        @functools.wraps(function)
+        def apply(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+            if operation.name != "stablehlo.set_dimension_size" and all(
+                is_static(operand.type) for operand in operation.operands
+            ):
+                return None
+            return function(b, operation)
+
+        BOUNDED.append(Rewrite((f"stablehlo.{name}",), ALL_PLATFORMS, apply, fixed_in))
         return function
 
     return enter
+
+
+def is_static(one: ir.Type) -> bool:
+    """Whether a value of a type has fixed sizes."""
+    return not isinstance(one, ir.RankedTensorType) or one.has_static_shape
 
 
 def _with_marks(shape: ArrayShape, marks: Iterable[bool]) -> ArrayShape:
@@ -57,136 +65,104 @@ def _dimensions(shape: ArrayShape) -> list[int]:
     return [d for d, dynamic in enumerate(shape.dynamic_dimensions) if dynamic]
 
 
-class _Sizes(Words):
-    """Words for bounded sizes."""
+_Sizes = dict[int, Value]
+"""Sizes by dimension, as scalars of s32."""
 
-    def dimension(self, number: int) -> dict[str, ir.Attribute]:
-        kind = ir.IntegerType.get_signless(64, self.before.context)
-        return {"dimension": ir.IntegerAttr.get(kind, number)}
 
-    def integer(self, value: int) -> Value:
-        return self.number(value, pt.s32)
+def _sizes(b: OpBuilder, value: Value) -> _Sizes:
+    """The sizes of the bounded dimensions."""
+    return {d: size for d, size in enumerate(b.sizes(value)) if size is not None}
 
-    def of(self, value: Value) -> dict[int, Value]:
-        """The sizes of the bounded dimensions."""
-        return {
-            d: self("get_dimension_size", _SIZE, [value], self.dimension(d))
-            for d in _dimensions(array_of(value))
-        }
 
-    def resized(self, value: Value, sizes: Mapping[int, Value]) -> Value:
-        """The value with these dimensions bounded, of these sizes."""
-        shape = array_of(value)
-        marks = list(shape.dynamic_dimensions)
-        for dimension, size in sizes.items():
-            marks[dimension] = True
-            step = _with_marks(shape, marks)
-            value = self("set_dimension_size", step, [value, size], self.dimension(dimension))
+def _resized(b: OpBuilder, value: Value, sizes: _Sizes) -> Value:
+    """The value with these dimensions bounded, of these sizes."""
+    return b.sized(value, [sizes.get(d) for d in range(array_of(value).rank)])
+
+
+def _integer(b: OpBuilder, value: int) -> Value:
+    return b.number(value, pt.s32)
+
+
+def _arithmetic(b: OpBuilder, name: str, left: Value, right: Value) -> Value:
+    return b(name, _SIZE, [left, right])
+
+
+def _between(b: OpBuilder, shape: ArrayShape, ranges: Mapping[int, tuple[Value, Value]]) -> Value:
+    """Whether the indices of each element of a fixed shape are in these ranges."""
+    counts = shape.with_element_type(pt.s32)
+    found: Value = None
+    for dimension, (start, end) in ranges.items():
+        places = b.counted(counts, dimension)
+        for inside in (
+            b.compared("LE", b.spread(start, counts), places),
+            b.compared("LT", places, b.spread(end, counts)),
+        ):
+            found = inside if found is None else b("and", array_of(found), [found, inside])
+    return found
+
+
+def _filled_up(b: OpBuilder, value: Value, sizes: _Sizes, filling: Value) -> Value:
+    """A value of fixed sizes with a scalar in the places that are not below these sizes."""
+    if not sizes:
         return value
+    shape = array_of(value)
+    inside = _between(b, shape, {d: (_integer(b, 0), size) for d, size in sizes.items()})
+    return b.selected(inside, value, b.spread(filling, shape))
 
-    def fixed(self, value: Value, dimensions: Iterable[int] | None = None) -> Value:
-        """The value with the bounds of these dimensions (of all) as its sizes."""
-        shape = array_of(value)
-        marks = list(shape.dynamic_dimensions)
-        for dimension in _dimensions(shape) if dimensions is None else dimensions:
-            if marks[dimension]:
-                marks[dimension] = False
-                bound = self.integer(shape.dimensions[dimension])
-                step = _with_marks(shape, marks)
-                value = self("set_dimension_size", step, [value, bound], self.dimension(dimension))
-        return value
 
-    def below(self, shape: ArrayShape, sizes: Mapping[int, Value]) -> Value:
-        """For each element of a fixed shape whether its indices are below these sizes."""
-        return self.between(shape, {d: (self.integer(0), size) for d, size in sizes.items()})
+def _like(
+    b: OpBuilder, operation: ir.Operation, operands: list[Value], sizes: Sequence[_Sizes]
+) -> list[Value]:
+    """The results of the same operation with other operands.
 
-    def between(self, shape: ArrayShape, ranges: Mapping[int, tuple[Value, Value]]) -> Value:
-        """For each element of a fixed shape whether its indices are in these ranges."""
-        counted = intern_array(pt.s32, shape.dimensions)
-        answer = counted.with_element_type(pt.pred)
-        found: Value = None
-        for dimension, (start, end) in ranges.items():
-            along = {"iota_dimension": self.dimension(dimension)["dimension"]}
-            places = self("iota", counted, [], along)
-            for inside in (
-                self.compared("LE", self.spread(start, counted), places),
-                self.compared("LT", places, self.spread(end, counted)),
-            ):
-                found = inside if found is None else self("and", answer, [found, inside])
-        return found
+    Args:
+        b: creates the operations.
+        operation: the operation.
+        operands: all of its operands.
+        sizes: for each result the sizes to set; those dimensions are fixed in the operation.
+    """
+    shapes = [
+        _with_marks(shape, [m and d not in own for d, m in enumerate(shape.dynamic_dimensions)])
+        for shape, own in zip(map(array_of, operation.results), sizes, strict=True)
+    ]
+    made = b.like(operation, operands, shapes)
+    return [_resized(b, *pair) for pair in zip(made.results, sizes, strict=True)]
 
-    def filled(self, value: Value, sizes: Mapping[int, Value], filling: Value) -> Value:
-        """A value of fixed sizes with a scalar in the places that are not below these sizes."""
-        if not sizes:
-            return value
-        shape = array_of(value)
-        return self("select", shape, [self.below(shape, sizes), value, self.spread(filling, shape)])
 
-    def arithmetic(self, name: str, left: Value, right: Value) -> Value:
-        return self(name, _SIZE, [left, right])
+def _last_start(b: OpBuilder, size: Value, length: Value) -> Value:
+    """The last index at which a part of a length begins, or 0."""
+    return _arithmetic(b, "maximum", _arithmetic(b, "subtract", size, length), _integer(b, 0))
 
-    def done(
-        self,
-        operation: ir.Operation,
-        operands: list[Value],
-        sizes: Sequence[Mapping[int, Value]],
-    ) -> None:
-        """Puts the same operation of other operands in its place.
 
-        Args:
-            operation: the operation.
-            operands: all of its operands.
-            sizes: for each result the sizes to set; those dimensions are fixed in the operation.
-        """
-        same = operation.clone(ir.InsertionPoint(operation)).operation
-        for number, operand in enumerate(operands):
-            same.operands[number] = operand
-        found = []
-        for result, own in zip(same.results, sizes, strict=True):
-            shape = array_of(result)
-            marks = [m and d not in own for d, m in enumerate(shape.dynamic_dimensions)]
-            result.set_type(mlir_type(_with_marks(shape, marks), self.before.context))
-            found.append(self.resized(result, own))
-        self.rewriter.replace(operation, found)
+def _in_type(b: OpBuilder, value: Value, element_type: PrimitiveType) -> Value:
+    """A size in another integer type, or the largest number of the type."""
+    if element_type.bits < 32:
+        value = _arithmetic(b, "minimum", value, _integer(b, int(element_type.max)))
+    return b.converted(value, element_type)
 
-    def room(self, size: Value, length: Value) -> Value:
-        """The last index at which a part of a length begins, or 0."""
-        return self.arithmetic(
-            "maximum", self.arithmetic("subtract", size, length), self.integer(0)
-        )
 
-    def in_type(self, value: Value, element_type: PrimitiveType) -> Value:
-        """A size in another integer type, or the largest that this holds."""
-        if element_type.bits < 32:
-            most = self.integer(int(element_type.max))
-            value = self.arithmetic("minimum", value, most)
-        return self.converted(value, element_type)
+def _clamped(b: OpBuilder, index: Value, limit: Value) -> Value:
+    """A scalar index, clamped to the range from 0 to a limit."""
+    shape = array_of(index)
+    zero = b.number(0, shape.element_type)
+    return b("clamp", shape, [zero, index, _in_type(b, limit, shape.element_type)])
 
-    def held(self, index: Value, limit: Value) -> Value:
-        """A scalar index held between 0 and a limit."""
-        shape = array_of(index)
-        zero = self.number(0, shape.element_type)
-        return self("clamp", shape, [zero, index, self.in_type(limit, shape.element_type)])
 
-    def places(self, values: Iterable[int]) -> ir.Attribute:
-        """A list of dimensions or indices as an attribute."""
-        return ir.DenseI64ArrayAttr.get(list(values), self.before.context)
-
-    def window_size(self, size: Value, window: _Window) -> Value:
-        """How many windows there are along a dimension of a size known only at run time."""
-        whole = self.arithmetic("subtract", size, self.integer(1))
-        whole = self.arithmetic("multiply", whole, self.integer(window.base_dilation))
-        whole = self.arithmetic("add", whole, self.integer(1))
-        whole = self.arithmetic("maximum", whole, self.integer(0))
-        reach = (window.size - 1) * window.dilation + 1
-        # Rounded down, since it is not negative.
-        more = self.integer(window.low + window.high - reach + window.stride)
-        room = self.arithmetic("maximum", self.arithmetic("add", whole, more), self.integer(0))
-        return self.arithmetic("divide", room, self.integer(window.stride))
+def _window_count(b: OpBuilder, size: Value, window: _Window) -> Value:
+    """The number of windows along a dimension of a size known only at run time."""
+    whole = _arithmetic(b, "subtract", size, _integer(b, 1))
+    whole = _arithmetic(b, "multiply", whole, _integer(b, window.base_dilation))
+    whole = _arithmetic(b, "add", whole, _integer(b, 1))
+    whole = _arithmetic(b, "maximum", whole, _integer(b, 0))
+    reach = (window.size - 1) * window.dilation + 1
+    # The division rounds down, since the dividend is not negative.
+    more = _integer(b, window.low + window.high - reach + window.stride)
+    places = _arithmetic(b, "maximum", _arithmetic(b, "add", whole, more), _integer(b, 0))
+    return _arithmetic(b, "divide", places, _integer(b, window.stride))
 
 
 class _Window:
-    """The window along one dimension."""
+    """The window of a reduce_window along one dimension."""
 
     def __init__(self, operation: ir.Operation, index: int, size: int) -> None:
         attributes = operation.attributes
@@ -211,168 +187,190 @@ class _Window:
 
 
 @_bounded("set_dimension_size")
-def _set_dimension_size(words: _Sizes, operation: ir.Operation) -> None:
-    """A size beyond the bound, or below 0, is held within them: XLA 0.10 may die of it."""
+def clamped_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Clamp the size to the range from 0 to the bound.
+
+    XLA accesses elements out of bounds, and may crash.
+
+    Shown by: set_dimension_size_beyond_the_bound.
+    """
     operand, size = operation.operands
     if isinstance(size, ir.OpResult) and size.owner.name == "stablehlo.constant":
-        return
+        return None
     bound = array_of(operand).dimensions[
         int(ir.IntegerAttr(operation.attributes["dimension"]).value)
     ]
-    if bound >= 0:
-        operation.operands[1] = words.held(size, words.integer(bound))
+    if bound < 0:
+        return None
+    operation.operands[1] = _clamped(b, size, _integer(b, bound))
+    return list(operation.results)
 
 
 @_bounded("bitcast_convert")
-def _bitcast_convert(words: _Sizes, operation: ir.Operation) -> None:
-    """XLA has no rule for another width. Only a last dimension comes or goes, and it is fixed."""
+def bitcast_in_the_largest_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Reinterpret the elements in the largest size.
+
+    XLA has no rule for elements of another width. Only a last dimension is added or removed, and it
+    has a fixed size.
+
+    Shown by: bitcast_convert_of_a_bounded_size.
+    """
     operand = operation.operands[0]
     kept = _dimensions(array_of(operation.results[0]))
-    sizes = words.of(operand)
+    sizes = _sizes(b, operand)
     if len(kept) == len(sizes):
-        words.done(operation, [words.fixed(operand)], [{d: sizes[d] for d in kept}])
+        return _like(b, operation, [b.at_bounds(operand)], [{d: sizes[d] for d in kept}])
+    return None
 
 
-@_bounded("optimization_barrier")
-def _optimization_barrier(words: _Sizes, operation: ir.Operation) -> None:
-    """XLA 0.10 has no rule; the sizes go through the barrier themselves."""
+@_bounded("optimization_barrier", fixed_in=(0, 12))
+def barrier_with_the_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Pass the array in its largest size and its sizes through the barrier.
+
+    XLA has no rule.
+
+    Shown by: optimization_barrier_of_a_bounded_size.
+    """
     values: list[Value] = []
     sizes: list[Value] = []
     places: list[tuple[int, int]] = []
     for number, operand in enumerate(operation.operands):
         if isinstance(operand.type, ir.RankedTensorType) and not operand.type.has_static_shape:
-            own = words.of(operand)
+            own = _sizes(b, operand)
             places += [(number, dimension) for dimension in own]
             sizes += own.values()
-            operand = words.fixed(operand)
+            operand = b.at_bounds(operand)
         values.append(operand)
-    passed = words.rewriter.create(
-        operation.name,
-        [value.type for value in (*values, *sizes)],
-        [*values, *sizes],
-        before=operation,
-    )
+    everything = [*values, *sizes]
+    passed = b.create(operation.name, [value.type for value in everything], everything)
     results = list(passed.results)
     for (number, dimension), size in zip(places, results[len(values) :], strict=True):
-        results[number] = words.resized(results[number], {dimension: size})
-    words.rewriter.replace(operation, results[: len(values)])
+        results[number] = _resized(b, results[number], {dimension: size})
+    return results[: len(values)]
 
 
 @_bounded("reduce_window")
-def _reduce_window(words: _Sizes, operation: ir.Operation) -> None:
-    """XLA 0.10 leaves padding out of the sizes, and both versions leave dilation out."""
+def reduce_window_with_padding(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Reduce windows in the largest size, and compute the sizes of the result.
+
+    XLA 0.10 ignores padding in the sizes, and both versions ignore dilation.
+
+    Shown by: reduce_window_of_a_bounded_size_padded, reduce_window_of_a_bounded_size_dilated.
+    """
     operands = list(operation.operands)
     count = len(operands) // 2
     lengths = list(ir.DenseI64ArrayAttr(operation.attributes["window_dimensions"]))
     windows = [_Window(operation, d, length) for d, length in enumerate(lengths)]
-    sizes = [words.of(operand) for operand in operands[:count]]
+    sizes = [_sizes(b, operand) for operand in operands[:count]]
     bounded = {d: size for own in reversed(sizes) for d, size in own.items()}
     if all(windows[d].is_plain for d in bounded):
-        return
+        return None
     for number, own in enumerate(sizes):
-        operands[number] = words.filled(
-            words.fixed(operands[number]), own, operands[count + number]
+        operands[number] = _filled_up(
+            b, b.at_bounds(operands[number]), own, operands[count + number]
         )
-    behind = {d: words.window_size(size, windows[d]) for d, size in bounded.items()}
+    behind = {d: _window_count(b, size, windows[d]) for d, size in bounded.items()}
     # Of several operands some may have fixed sizes where others have bounded ones.
     shapes = map(array_of, operation.results)
-    words.done(operation, operands, [{d: behind[d] for d in _dimensions(s)} for s in shapes])
+    return _like(b, operation, operands, [{d: behind[d] for d in _dimensions(s)} for s in shapes])
 
 
 @_bounded("slice")
-def _slice(words: _Sizes, operation: ir.Operation) -> None:
-    """XLA takes a part of a bounded size for bounded, whatever its type says, as the first values
-    of a sort (`top_k`) have it. jaxlib 0.10 dies of such a result of a program."""
+def fixed_part(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Slice the array in its largest size if the result has a fixed one.
+
+    XLA keeps such a part bounded, whatever its type says. jaxlib 0.10 crashes if it is the result
+    of a program.
+    """
     (operand,) = operation.operands
     marks = array_of(operation.results[0]).dynamic_dimensions
     fixed = [d for d in _dimensions(array_of(operand)) if not marks[d]]
     if fixed:
-        words.done(operation, [words.fixed(operand, fixed)], [{}])
+        return _like(b, operation, [b.at_bounds(operand, fixed)], [{}])
+    return None
 
 
 @_bounded("dynamic_slice")
-def _dynamic_slice(words: _Sizes, operation: ir.Operation) -> None:
-    """XLA holds the start within the bound, not within the size."""
+def dynamic_slice_within_the_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Clamp the start of a dynamic_slice to the size.
+
+    XLA clamps it to the bound.
+
+    Shown by: dynamic_slice_of_a_bounded_size.
+    """
     operand, *starts = operation.operands
     lengths = list(ir.DenseI64ArrayAttr(operation.attributes["slice_sizes"]))
-    for dimension, size in words.of(operand).items():
-        starts[dimension] = words.held(
-            starts[dimension], words.room(size, words.integer(lengths[dimension]))
+    for dimension, size in _sizes(b, operand).items():
+        starts[dimension] = _clamped(
+            b, starts[dimension], _last_start(b, size, _integer(b, lengths[dimension]))
         )
-    words.done(operation, [operand, *starts], [{}])
+    return _like(b, operation, [operand, *starts], [{}])
 
 
 @_bounded("dynamic_update_slice")
-def _dynamic_update_slice(words: _Sizes, operation: ir.Operation) -> None:
-    """As `_dynamic_slice`; and for an update of bounded size XLA has no rule."""
+def dynamic_update_within_the_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Clamp the start of a dynamic_update_slice to the size, and mask an update of bounded size.
+
+    XLA clamps the start to the bound, and has no rule for an update of bounded size.
+
+    Shown by: dynamic_update_slice_of_a_bounded_size, dynamic_update_slice_by_a_bounded_size.
+    """
     operand, update, *starts = operation.operands
-    sizes, lengths = words.of(operand), words.of(update)
+    sizes, lengths = _sizes(b, operand), _sizes(b, update)
     shape, part = array_of(operand), array_of(update)
     begins, ends = [], {}
     for dimension, start in enumerate(starts):
-        size = sizes.get(dimension, words.integer(shape.dimensions[dimension]))
-        length = lengths.get(dimension, words.integer(part.dimensions[dimension]))
-        # Held within 0 and what a s32 holds, it fits one.
-        begin = words.held(start, words.room(size, length))
-        begins.append(words.converted(begin, pt.s32))
-        ends[dimension] = begins[-1], words.arithmetic("add", begins[-1], length)
+        size = sizes.get(dimension, _integer(b, shape.dimensions[dimension]))
+        length = lengths.get(dimension, _integer(b, part.dimensions[dimension]))
+        # Clamped to sizes, it fits s32.
+        begin = _clamped(b, start, _last_start(b, size, length))
+        begins.append(b.converted(begin, pt.s32))
+        ends[dimension] = begins[-1], _arithmetic(b, "add", begins[-1], length)
     if part.is_static:
-        words.done(operation, [operand, update, *begins], [{}])
-        return
-    whole = words.fixed(operand)
-    # With room for all of the update behind it, so that its start is not moved.
-    roomy = intern_array(
+        return _like(b, operation, [operand, update, *begins], [{}])
+    whole = b.at_bounds(operand)
+    # The array is extended by the update's size, so that no start is clamped.
+    extended = intern_array(
         shape.element_type,
         tuple(m + n for m, n in zip(shape.dimensions, part.dimensions, strict=True)),
     )
-    blank = words.spread(words.number(0, shape.element_type), roomy)
-    moved = words("dynamic_update_slice", roomy, [blank, words.fixed(update), *begins])
-    cut = words(
-        "slice",
-        array_of(whole),
-        [moved],
-        {
-            name: words.places(values)
-            for name, values in (
-                ("start_indices", [0] * shape.rank),
-                ("limit_indices", shape.dimensions),
-                ("strides", [1] * shape.rank),
-            )
-        },
-    )
-    inside = words.between(array_of(whole), ends)
-    mixed = words("select", array_of(whole), [inside, cut, whole])
-    words.rewriter.replace(operation, [words.resized(mixed, sizes)])
+    blank = b.spread(b.number(0, shape.element_type), extended)
+    moved = b("dynamic_update_slice", extended, [blank, b.at_bounds(update), *begins])
+    cut = b.sliced(moved, [0] * shape.rank, shape.dimensions)
+    inside = _between(b, array_of(whole), ends)
+    return [_resized(b, b.selected(inside, cut, whole), sizes)]
 
 
 @_bounded("gather")
-def _gather(words: _Sizes, operation: ir.Operation) -> None:
-    """XLA holds indices within the bound, not within the size, and has no rule for batches."""
+def gather_within_the_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Clamp the indices of a gather to the sizes.
+
+    XLA clamps them to the bounds, and has no rule for bounded batches.
+
+    Shown by: gather_of_a_bounded_size.
+    """
     operand, indices = operation.operands
-    sizes, counts = words.of(operand), words.of(indices)
+    sizes, counts = _sizes(b, operand), _sizes(b, indices)
     if not sizes:
-        return
+        return None
     numbers = stablehlo.GatherDimensionNumbers(operation.attributes["dimension_numbers"])
     lengths = list(ir.DenseI64ArrayAttr(operation.attributes["slice_sizes"]))
     vector = numbers.index_vector_dim
-    indices = words.fixed(indices)
+    indices = b.at_bounds(indices)
     shape = array_of(indices)
-    most = intern_array(pt.s32, (1,))
-    row = intern_array(shape.element_type, (len(numbers.start_index_map),))
     limits = []
     for dimension in numbers.start_index_map:
-        length = words.integer(lengths[dimension])
-        size = sizes.get(dimension, words.integer(array_of(operand).dimensions[dimension]))
-        limit = words.in_type(words.room(size, length), shape.element_type)
-        limits.append(words("reshape", most.with_element_type(shape.element_type), [limit]))
+        length = _integer(b, lengths[dimension])
+        size = sizes.get(dimension, _integer(b, array_of(operand).dimensions[dimension]))
+        limit = _in_type(b, _last_start(b, size, length), shape.element_type)
+        limits.append(b.reshaped(limit, (1,)))
     if limits:
-        limit = words("concatenate", row, limits, words.dimension(0))
+        limit = b.concatenated(limits, 0)
         if vector == shape.rank:
-            scalar = intern_array(shape.element_type, ())
-            spread = words.spread(words("reshape", scalar, [limit]), shape)
+            spread = b.spread(b.reshaped(limit, ()), shape)
         else:
-            spread = words.spread(limit, shape, [vector])
-        indices = words("minimum", shape, [indices, spread])
+            spread = b.spread(limit, shape, [vector])
+        indices = b("minimum", shape, [indices, spread])
     result = array_of(operation.results[0])
     places = iter(d for d in range(shape.rank) if d != vector)
     inside = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
@@ -385,14 +383,15 @@ def _gather(words: _Sizes, operation: ir.Operation) -> None:
             size = counts.get(next(places))
         if size is not None and result.dynamic_dimensions[dimension]:
             behind[dimension] = size
-    words.done(operation, [words.fixed(operand), indices], [behind])
+    return _like(b, operation, [b.at_bounds(operand), indices], [behind])
 
 
 @_bounded("scatter")
-def _scatter(words: _Sizes, operation: ir.Operation) -> None:
-    """XLA does not see that windows are as large as the operand, where both are bounded.
+def scatter_of_whole_dimensions(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Scatter windows that extend along whole bounded dimensions in the largest size.
 
-    What is beyond the windows' sizes is written beyond those of the operand.
+    XLA does not see that the windows are as large as the operand, where both are bounded. The
+    elements beyond the windows' sizes are written beyond the operand's sizes.
     """
     operands = list(operation.operands)
     count = len(operands) // 2
@@ -412,81 +411,97 @@ def _scatter(words: _Sizes, operation: ir.Operation) -> None:
         )
     ]
     if not pairs:
-        return
+        return None
     behind = []
     for number in range(count):
-        sizes = words.of(operands[number])
+        sizes = _sizes(b, operands[number])
         behind.append({before: sizes[before] for before, _ in pairs})
-        operands[number] = words.fixed(operands[number], [before for before, _ in pairs])
+        operands[number] = b.at_bounds(operands[number], [before for before, _ in pairs])
         update = count + 1 + number
-        operands[update] = words.fixed(operands[update], [after for _, after in pairs])
-    words.done(operation, operands, behind)
+        operands[update] = b.at_bounds(operands[update], [after for _, after in pairs])
+    return _like(b, operation, operands, behind)
 
 
 @_bounded("sort")
-def _sort(words: _Sizes, operation: ir.Operation) -> None:
-    """XLA 0.10 has no rule where an operand is bounded and another is not."""
+def sort_of_mixed_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Set the sizes of the operands of a sort that have none.
+
+    XLA 0.10 has no rule for operands of which some are bounded and some are not.
+    """
     operands = list(operation.operands)
     along = int(ir.IntegerAttr(operation.attributes["dimension"]).value)
     along += array_of(operands[0]).rank if along < 0 else 0
     sizes = {}
     for operand in reversed(operands):
-        sizes.update(words.of(operand))
+        sizes.update(_sizes(b, operand))
     missing = [
         [d for d in sizes if not array_of(operand).dynamic_dimensions[d]] for operand in operands
     ]
     if along not in sizes or not any(missing):
-        return
+        return None
     bounded = [
-        words.resized(operand, {d: sizes[d] for d in dimensions})
+        _resized(b, operand, {d: sizes[d] for d in dimensions})
         for operand, dimensions in zip(operands, missing, strict=True)
     ]
-    same = operation.clone(ir.InsertionPoint(operation)).operation
-    found = []
-    for number, operand in enumerate(bounded):
-        same.operands[number] = operand
-        same.results[number].set_type(operand.type)
-        found.append(words.fixed(same.results[number], missing[number]))
-    words.rewriter.replace(operation, found)
+    same = b.like(operation, bounded, [operand.type for operand in bounded])
+    return [b.at_bounds(*pair) for pair in zip(same.results, missing, strict=True)]
 
 
 @_bounded("while")
-def _loop(words: _Sizes, operation: ir.Operation) -> None:
-    """With a number beside the one array: XLA's compiler dies of a state that is no tuple.
+def loop_of_one_array(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Carry a number beside the only array of a loop.
 
-    It would find that a number is of no use, but for a barrier in the body, and as the condition
-    looks at it: as long as it is 0, which it stays, the loop goes on.
+    XLA's compiler crashes on a bounded state that is no tuple. It would remove a number that is not
+    used; so the condition requires it to be 0, and the body passes it through a barrier.
+
+    Shown by: while_of_a_bounded_size.
     """
     operands = list(operation.operands)
     if len(operands) > 1:
-        return
-    beside = words.integer(0)
-    made = words.rewriter.create(
-        operation.name,
-        [operands[0].type, beside.type],
-        [operands[0], beside],
-        before=operation,
-        regions=2,
-    )
-    ends: list[tuple[_Sizes, Value, Value]] = []
+        return None
+    beside = _integer(b, 0)
+    both = [operands[0], beside]
+    made = b.create(operation.name, [value.type for value in both], both, regions=2)
+    ends: list[tuple[OpBuilder, Value, Value]] = []
     for region, old in zip(made.regions, operation.regions, strict=True):
         old.blocks[0].append_to(region)
         block = region.blocks[0]
-        last = list(block.operations)[-1].operation
+        last = block.operations[-1].operation
         number = block.add_argument(beside.type, operation.location)
-        ends.append((_Sizes(words.rewriter, last), last.operands[0], number))
-    (there, goes_on, number), (body, value, same) = ends
-    goes_on = there(
-        "and",
-        array_of(goes_on),
-        [goes_on, there.compared("EQ", number, there.integer(0))],
-    )
-    for inside, values in (
-        (there, [goes_on]),
-        (body, [value, body("optimization_barrier", _SIZE, [same])]),
-    ):
-        last = inside.before
-        ip = ir.InsertionPoint(last)
-        ir.Operation.create(last.name, operands=values, loc=last.location, ip=ip)
-        last.erase()
-    words.rewriter.replace(operation, [made.results[0]])
+        ends.append((OpBuilder(b.target, last), last.operands[0], number))
+    (condition, goes_on, number), (body, value, same) = ends
+    is_zero = condition.compared("EQ", number, _integer(condition, 0))
+    condition.end([condition("and", array_of(goes_on), [goes_on, is_zero])])
+    body.end([value, body("optimization_barrier", _SIZE, [same])])
+    for inside in (condition, body):
+        inside.before.erase()
+    return [made.results[0]]
+
+
+@_bounded("reshape")
+def reshape_of_a_divided_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Compute the sizes of a reshape that divides a bounded size, or of an array without elements.
+
+    XLA takes the bound for a divided size, since 0.12 only if it is not the first. It divides by
+    the product of the fixed sizes, and crashes if it is 0.
+
+    Shown by: reshape_bounded_divided, reshape_bounded_last, reshape_bounded_empty.
+    """
+    (operand,) = operation.operands
+    source, shape = array_of(operand), array_of(operation.results[0])
+    sizes = reshaped_sizes(source, shape) or ()
+    divides = any(isinstance(size, ReshapedSize) and size.divisor > 1 for size in sizes)
+    if not divides and (not sizes or 0 not in source.dimensions):
+        return None
+    known = _sizes(b, operand)
+    row = []
+    for size in sizes:
+        if not isinstance(size, ReshapedSize):
+            row.append(_integer(b, size))
+            continue
+        product = _integer(b, size.factor)
+        for dimension in size.dimensions:
+            product = _arithmetic(b, "multiply", product, known[dimension])
+        row.append(_arithmetic(b, "divide", product, _integer(b, size.divisor)))
+    joined = b.concatenated([b.reshaped(size, (1,)) for size in row], 0)
+    return [b("dynamic_reshape", shape, [operand, joined])]

@@ -1,7 +1,7 @@
-"""Branches of a program that XLA cuts up whose results are said to lie in different ways.
+"""Branches of a partitioned program whose results have different shardings.
 
-XLA takes what is said of the last operation of each branch, finds that they are not the same, and
-fails: in both of its partitioners, whoever wrote the program.
+Both of XLA's partitioners take the sharding of the last operation of each branch, and fail if these
+differ.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from lowering.legalize.registry import Value
+from lowering.legalize.op_builder import OpBuilder
+from lowering.legalize.registry import Target, Value
 from lowering.sharding_attributes import SHARDINGS
 
 __all__ = ["part_branches"]
@@ -18,8 +19,8 @@ __all__ = ["part_branches"]
 _BRANCHING: Final = ("stablehlo.if", "stablehlo.case")
 
 
-def part_branches(module: ir.Operation) -> None:
-    """Puts an operation of which nothing is said at the end of branches that do not agree."""
+def part_branches(target: Target, module: ir.Operation) -> None:
+    """End branches whose shardings differ with an operation that has no sharding."""
     found: list[ir.Operation] = []
 
     def look(operation: ir.Operation) -> ir.WalkResult:
@@ -31,15 +32,15 @@ def part_branches(module: ir.Operation) -> None:
     for operation in found:
         ends = [region.blocks[0].operations[-1].operation for region in operation.regions]
         for number in range(len(operation.results)):
-            said = [_sharding_of(end.operands[number]) for end in ends]
-            if len({*said} - {""}) > 1:
-                for end, text in zip(ends, said, strict=True):
+            texts = [_sharding_of(end.operands[number]) for end in ends]
+            if len({*texts} - {""}) > 1:
+                for end, text in zip(ends, texts, strict=True):
                     if text and "manual" not in text:
-                        _pass_through(end, number)
+                        _pass_through(target, end, number)
 
 
 def _sharding_of(value: Value) -> str:
-    """What is said of a value by the operation that gives it; nothing, if nothing is."""
+    """The sharding of a value on the operation that defines it; empty if it has none."""
     if isinstance(value.owner, ir.Block):
         return ""
     operation = value.owner.operation
@@ -47,14 +48,7 @@ def _sharding_of(value: Value) -> str:
     return next((str(operation.attributes[n]) for n in names if n in operation.attributes), "")
 
 
-def _pass_through(end: ir.Operation, number: int) -> None:
-    """Has a branch give a value by an operation that changes nothing."""
+def _pass_through(target: Target, end: ir.Operation, number: int) -> None:
+    """Pass a result of a branch through an operation that changes nothing."""
     value = end.operands[number]
-    made = ir.Operation.create(
-        "stablehlo.optimization_barrier",
-        results=[value.type],
-        operands=[value],
-        loc=end.location,
-        ip=ir.InsertionPoint(end),
-    )
-    end.operands[number] = made.results[0]
+    end.operands[number] = OpBuilder(target, end)("optimization_barrier", value.type, [value])

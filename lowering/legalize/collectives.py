@@ -1,292 +1,293 @@
-"""Operations across devices that XLA's backends lack, or get wrong.
+"""Collective operations that XLA's backends lack, or get wrong.
 
-That of a CPU has no collective_broadcast (a TPU's neither); it reduces with add, mul, min and max,
-and preds with and and or, and nothing else (a GPU's neither); arrays of 2-bit elements it gathers
-wrong, or dies of; in small floats it changes NaNs. The rewrites here use what it
-does have: gathering, and sums of bits of which all but one are zero.
-
-Several operands of one operation are taken one by one, as XLA's partitioner needs it.
+The CPU backend has no collective_broadcast. CPU and GPU backends reduce with add, multiply,
+maximum and minimum, and preds with and and or, and with nothing else. Rewrites express the rest by
+gathering, and by sums of bits of which all but one are zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from jaxlib.mlir import ir
 
+from builder import primitive_type as pt
+from builder.shape import ArrayShape, intern_array
 from lowering.errors import CompileError, recorded_at
-from lowering.legalize.registry import Rewriter, Value, rewrite
-from lowering.participants import Mode, Participants, participants
+from lowering.legalize.moving import carrier_of
+from lowering.legalize.op_builder import Attributes, OpBuilder, array_of, attributes_of
+from lowering.legalize.registry import ALL_PLATFORMS, Target, Value, rewrite
+from lowering.participants import Mode, participants
 
 _REDUCES: Final = ("add", "multiply", "maximum", "minimum")
 
+_TWO_BITS: Final = frozenset((pt.s2, pt.u2))
 
-@rewrite("stablehlo.all_gather", "gpu")
-@rewrite("stablehlo.all_to_all", "gpu")
-@rewrite("stablehlo.collective_permute", "gpu")
-def moved_in_bytes(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """A GPU's library moves no elements of two bits."""
-    if any(_is_of_two_bits(operand.type) for operand in operation.operands):
-        _one_by_one(rewriter, operation, _carried)
+_MOVING: Final = ("stablehlo.all_gather", "stablehlo.all_to_all", "stablehlo.collective_permute")
 
 
-@rewrite("stablehlo.all_gather", "cpu")
-@rewrite("stablehlo.all_to_all", "cpu")
-@rewrite("stablehlo.collective_permute", "cpu")
-def moved(rewriter: Rewriter, operation: ir.Operation) -> None:
-    if len(operation.operands) > 1 or _carrier(operation.operands[0].type) is not None:
-        _one_by_one(rewriter, operation, _carried)
+@rewrite(*_MOVING, platforms=("gpu",))
+def moved_in_bytes(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Send 2-bit elements as bytes.
+
+    The communication library of GPUs has no type for them.
+    """
+    if any(b.element_type(operand) in _TWO_BITS for operand in operation.operands):
+        return _one_by_one(b, operation, _carried)
+    return None
 
 
-@rewrite("mhlo.all_to_all", "cpu")
-def exchanged(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """The form of several operands, one for each of a group; of one, XLA dies."""
-    operands = list(operation.operands)
-    if len(operands) == 1:
-        if "split_dimension" not in operation.attributes:
-            rewriter.replace(operation, operands)
-        return
-    element = _carrier(operands[0].type)
-    if element is None:
-        return
-    make = _Maker(rewriter, operation)
-    values = [make.packed(operand, element) for operand in operands]
-    attributes = _attributes(operation, all_of_them=True)
-    made = make.operation(operation.name, [v.type for v in values], values, attributes)
-    results = [
-        make.unpacked(value, old.type)
-        for value, old in zip(made.results, operation.results, strict=True)
-    ]
-    rewriter.replace(operation, results)
+@rewrite(*_MOVING, platforms=("cpu",))
+def moved(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Send floats of 8 bits and bf16 as bits, and 2-bit elements as bytes.
+
+    XLA converts f8e5m2, f8e4m3, f8e3m4 and bf16 to larger floats and back, which replaces the
+    payloads of NaNs. Devices to which nothing is sent get NaNs in f8e8m0fnu, instead of zero bits.
+    With 2-bit elements XLA gathers wrong elements, or aborts.
+
+    Shown by: all_gather_s2, all_gather_f8e5m2_nan, all_to_all_bf16_nan,
+    collective_permute_bf16_nan.
+    """
+    if all(carrier_of(b.element_type(operand)) is None for operand in operation.operands):
+        return None
+    return _one_by_one(b, operation, _carried)
 
 
-@rewrite("stablehlo.all_reduce", "cpu", "gpu")
-def all_reduce(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """Of other reducers than XLA knows, of which a GPU's compiler dies."""
+@rewrite(*_MOVING, "stablehlo.all_reduce", platforms=("cpu",))
+def one_operand_each(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Give each operand an operation of its own.
+
+    XLA's CPU compiler has no code for several operands that the partitioner has seen.
+    """
+    return _one_by_one(b, operation, _alone) if len(operation.operands) > 1 else None
+
+
+@rewrite("mhlo.all_to_all", platforms=("cpu",))
+def exchange_with_oneself(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Return the operand of an all_to_all within groups of one device.
+
+    An all_to_all without a dimension to split has one operand for each device of a group. XLA's
+    conversion from MHLO takes it for the other form if there is one operand, and aborts.
+
+    Shown by: all_to_all_of_one.
+    """
+    if len(operation.operands) > 1 or "split_dimension" in operation.attributes:
+        return None
+    return list(operation.operands)
+
+
+@rewrite("mhlo.all_to_all", platforms=("cpu",))
+def exchanged(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Exchange floats of 8 bits and bf16 as bits, and 2-bit elements as bytes.
+
+    The defect is that of the other collective operations. This is the all_to_all with one operand
+    for each device of a group.
+
+    Shown by: all_to_all_tuple_f8e5m2_nan.
+    """
+    element_type = b.element_type(operation.operands[0])
+    carrier = carrier_of(element_type)
+    if carrier is None or element_type is None or not array_of(operation.operands[0]).is_static:
+        return None
+    values = [b.carried(operand, carrier) for operand in operation.operands]
+    made = b.like(operation, values, [value.type for value in values])
+    return [b.carried(value, element_type) for value in made.results]
+
+
+@rewrite("stablehlo.all_reduce", platforms=("cpu", "gpu"))
+def all_reduce(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Gather the operands of a group, and fold them with the reducer.
+
+    XLA reduces with the reducers that it recognizes: add, multiply, maximum, minimum, and and and
+    or of preds. Its compiler refuses others on CPU, and aborts on GPU. It reduces no 2-bit
+    elements.
+
+    Shown by: all_reduce_with_subtraction, all_reduce_with_a_conditional.
+    """
     if _is_reduced_by_xla(operation):
-        if len(operation.operands) > 1 and rewriter.platform == "cpu":
-            _one_by_one(rewriter, operation, _alone)
-        return
-    _one_by_one(rewriter, operation, _folded)
+        return None
+    return _one_by_one(b, operation, _folded)
 
 
-@rewrite("stablehlo.all_reduce", "tpu")
-def all_reduce_of_halves(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """A TPU holds elements of 64 bits as two of 32, of which it only adds."""
-    if any(_is_in_halves(o.type) for o in operation.operands) and not _is_added(operation):
-        _one_by_one(rewriter, operation, _folded)
+@rewrite("stablehlo.all_reduce", platforms=("tpu",))
+def all_reduce_of_halves(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Gather 64-bit and complex elements, and fold them with the reducer.
+
+    A TPU represents them as pairs of 32-bit numbers, and only adds those across devices.
+    """
+    if any(_is_in_halves(o) for o in operation.operands) and not _is_added(operation):
+        return _one_by_one(b, operation, _folded)
+    return None
 
 
-@rewrite("stablehlo.reduce_scatter", "cpu", "gpu", "tpu")
-def reduce_scatter(rewriter: Rewriter, operation: ir.Operation) -> None:
-    if rewriter.platform == "tpu":
-        # There elements of 64 bits are two of 32; of floats not even the sum is there.
-        kind = operation.operands[0].type
-        if not _is_in_halves(kind) or (_is_integral(kind) and _is_added(operation)):
-            return
+@rewrite("stablehlo.reduce_scatter", platforms=ALL_PLATFORMS)
+def reduce_scatter(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Gather the operands of a group, fold them with the reducer, and slice the device's block.
+
+    CPU and GPU backends reduce with add, multiply, maximum and minimum, and preds with and and or.
+    A TPU represents 64-bit and complex elements as pairs of 32-bit numbers, and only adds integers
+    so.
+
+    Shown by: reduce_scatter_with_subtraction.
+    """
+    (operand,) = operation.operands
+    if b.target.platform == "tpu":
+        integral = b.element_type(operand) in (pt.s64, pt.u64)
+        if not _is_in_halves(operand) or (integral and _is_added(operation)):
+            return None
     elif _is_reduced_by_xla(operation):
-        return
-    make = _Maker(rewriter, operation)
-    operand = operation.operands[0]
-    count = _one_group_size(rewriter, operation)
-    whole = _folded(make, operation, operand)
-    # Which block is ours: all bring the same numbers, of which each gets its own.
-    numbers = make.constant(f"dense<{list(range(count))}> : tensor<{count}xi32>")
-    attributes = {**_attributes(operation), "scatter_dimension": make.i64(0)}
-    scattered = make.reducing(
-        "stablehlo.reduce_scatter", "tensor<1xi32>", numbers, attributes, "stablehlo.maximum"
-    )
-    place = make("stablehlo.reshape", "tensor<i32>", [scattered])
+        return None
+    count = _one_group_size(b.target, operation)
+    whole = _folded(b, operation, operand, array_of(operand))
+    # The number of the device's block: each device gets its own of numbers that all devices have.
+    numbers = b.counted(intern_array(pt.s32, (count,)), 0)
+    attributes: Attributes = {**_participating(operation), "scatter_dimension": 0}
+    number = intern_array(pt.s32, (1,))
+    made = b.create("reduce_scatter", [number], [numbers], attributes, regions=1)
+    b.reducer(made.regions[0], pt.s32, "maximum")
+    block = b.reshaped(made.results[0], ())
     dimension = ir.IntegerAttr(operation.attributes["scatter_dimension"]).value
-    result = ir.RankedTensorType(operation.results[0].type)
-    sizes = [result.get_dim_size(d) for d in range(result.rank)]
-    size = make.constant(f"dense<{sizes[dimension]}> : tensor<i32>")
-    zero = make.constant("dense<0> : tensor<i32>")
-    start = make("stablehlo.multiply", "tensor<i32>", [place, size])
-    starts = [start if d == dimension else zero for d in range(result.rank)]
-    rewriter.replace(
-        operation,
-        [
-            make(
-                "stablehlo.dynamic_slice",
-                result,
-                [whole, *starts],
-                {"slice_sizes": make.i64_array(sizes)},
-            )
-        ],
-    )
+    result = array_of(operation.results[0])
+    size = b.number(result.dimensions[dimension], pt.s32)
+    starts = [b.number(0, pt.s32)] * result.rank
+    starts[dimension] = b("multiply", array_of(block), [block, size])
+    return [b("dynamic_slice", result, [whole, *starts], {"slice_sizes": result.dimensions})]
 
 
-@rewrite("stablehlo.collective_broadcast", "cpu", "tpu")
-def collective_broadcast(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """The sum of the sources' bits and of zeros."""
-    make = _Maker(rewriter, operation)
+@rewrite("stablehlo.collective_broadcast", platforms=("cpu", "tpu"))
+def collective_broadcast(b: OpBuilder, operation: ir.Operation) -> list[Value]:
+    """Broadcast as the sum of the source's bits and of zeros.
+
+    The backends have no code for the operation.
+
+    Shown by: collective_broadcast_of_replicas.
+    """
     who = participants(operation)
-    count = who.count(rewriter.num_replicas, rewriter.num_partitions)
+    count = who.count(b.target.num_replicas, b.target.num_partitions)
     sources = [group[0] for group in who.groups]
-    # One that stands in no group gets zeros: it adds up with itself, and is no source.
+    # A device in no group gets zeros: it forms a group of its own, and is no source.
     named = {number for group in who.groups for number in group}
     groups = [*who.groups, *((n,) for n in range(count) if n not in named)]
+    scalar = intern_array(pt.u32, ())
     if who.mode is Mode.PARTITIONS:
-        number = make("stablehlo.partition_id", "tensor<ui32>", [])
-        partitions = rewriter.num_partitions
+        device = b("partition_id", scalar, [])
+        partitions = b.target.num_partitions
         groups = [
             tuple(replica * partitions + n for n in group)
-            for replica in range(rewriter.num_replicas)
+            for replica in range(b.target.num_replicas)
             for group in groups
         ]
     else:
-        number = make("stablehlo.replica_id", "tensor<ui32>", [])
-    is_source = make.constant("dense<false> : tensor<i1>")
+        device = b("replica_id", scalar, [])
+    is_source = b.number(False, pt.pred)
     for source in sources:
-        one = make.constant(f"dense<{source}> : tensor<ui32>")
-        equal = make(
-            "stablehlo.compare",
-            "tensor<i1>",
-            [number, one],
-            {"comparison_direction": make.parsed("#stablehlo<comparison_direction EQ>")},
-        )
-        is_source = make("stablehlo.or", "tensor<i1>", [is_source, equal])
-    attributes = {"replica_groups": make.parsed(_table(groups))}
+        equal = b.compared("EQ", device, b.number(source, pt.u32))
+        is_source = b("or", array_of(is_source), [is_source, equal])
+    attributes: dict[str, ir.Attribute | str] = {"replica_groups": _table(groups)}
     if "channel_handle" in operation.attributes and who.mode is Mode.PARTITIONS:
         attributes["channel_handle"] = operation.attributes["channel_handle"]
-        attributes["use_global_device_ids"] = make.parsed("unit")
+        attributes["use_global_device_ids"] = "unit"
 
     def sent(bits: Value) -> Value:
-        zeros = make.constant(f"dense<0> : {bits.type}")
-        mine = make("stablehlo.select", bits.type, [is_source, bits, zeros])
-        return make.reducing("stablehlo.all_reduce", bits.type, mine, attributes, "stablehlo.add")
+        shape = array_of(bits)
+        mine = b.masked(is_source, bits)
+        made = b.create("all_reduce", [shape], [mine], attributes, regions=1)
+        b.reducer(made.regions[0], shape.element_type, "add")
+        return made.results[0]
 
-    operand = operation.operands[0]
-    rewriter.replace(operation, [_by_bits(make, operand, sent)])
+    return [_by_bits(b, operation.operands[0], sent)]
 
 
-def _by_bits(make: _Maker, value: Value, through: Any) -> Value:
-    """What `through` does to the bits of a value, as unsigned integers of at least 8 of them."""
-    tensor = ir.RankedTensorType(value.type)
-    element = tensor.element_type
-    text = str(element)
-    if text.startswith("complex"):
-        part = make.like(tensor, text[len("complex<") : -1])
-        real = _by_bits(make, make("stablehlo.real", part, [value]), through)
-        imag = _by_bits(make, make("stablehlo.imag", part, [value]), through)
-        return make("stablehlo.complex", tensor, [real, imag])
-    if text in _NARROW:
-        if text == "f4E2M1FN":
-            value = make("stablehlo.bitcast_convert", make.like(tensor, "ui4"), [value])
-        wide = make.like(tensor, "i8" if text in ("i2", "i4") else "ui8")
-        result = through(make("stablehlo.convert", wide, [value]))
-        if text == "f4E2M1FN":
-            narrow = make("stablehlo.convert", make.like(tensor, "ui4"), [result])
-            return make("stablehlo.bitcast_convert", tensor, [narrow])
-        return make("stablehlo.convert", tensor, [result])
-    if text.startswith(("i", "ui")):
+def _by_bits(b: OpBuilder, value: Value, through: Callable[[Value], Value]) -> Value:
+    """Apply a function of unsigned integers, of 8 bits at least, to the bits of a value."""
+    shape = array_of(value)
+    element_type = shape.element_type
+    if element_type.is_complex:
+        part = shape.with_element_type(element_type.real_type)
+        parts = [_by_bits(b, b(name, part, [value]), through) for name in ("real", "imag")]
+        return b("complex", shape, parts)
+    if element_type is pt.f4e2m1fn:
+        bits = b.bitcast(value, pt.u4)
+        return b.bitcast(_by_bits(b, bits, through), element_type)
+    if element_type is pt.pred or element_type.bits < 8:
+        wide = pt.s8 if element_type in (pt.s2, pt.s4) else pt.u8
+        return b.converted(through(b.converted(value, wide)), element_type)
+    if element_type.is_integral:
         return through(value)
-    width = ir.FloatType(element).width
-    bits = make("stablehlo.bitcast_convert", make.like(tensor, f"ui{width}"), [value])
-    return make("stablehlo.bitcast_convert", tensor, [through(bits)])
-
-
-_NARROW: Final = ("i1", "i2", "ui2", "i4", "ui4", "f4E2M1FN")
+    bits = b.bitcast(value, pt.from_name(f"u{element_type.bits}"))
+    return b.bitcast(through(bits), element_type)
 
 
 # One operand of an operation
 
-
-def _one_by_one(rewriter: Rewriter, operation: ir.Operation, how: Any) -> None:
-    """Replaces an operation by what `how` makes of each of its operands."""
-    make = _Maker(rewriter, operation)
-    rewriter.replace(operation, [how(make, operation, o) for o in operation.operands])
+_OneOperand = Callable[[OpBuilder, ir.Operation, Value, ArrayShape], Value]
 
 
-def _alone(make: _Maker, operation: ir.Operation, operand: Value) -> Value:
+def _one_by_one(b: OpBuilder, operation: ir.Operation, how: _OneOperand) -> list[Value]:
+    """Apply a function to each operand of an operation and the shape of its result."""
+    pairs = zip(operation.operands, operation.results, strict=True)
+    return [how(b, operation, operand, array_of(result)) for operand, result in pairs]
+
+
+def _alone(b: OpBuilder, operation: ir.Operation, operand: Value, result: ArrayShape) -> Value:
     """The same operation with one operand."""
-    made = make.operation(
-        operation.name,
-        [_result_of(operation, operand)],
-        [operand],
-        _attributes(operation, all_of_them=True),
-        regions=len(operation.regions),
-    )
-    if len(operation.regions):
-        make.copy_body(operation.regions[0], made.regions[0])
-    return made.result
+    regions = len(operation.regions)
+    attributes = attributes_of(operation)
+    made = b.create(operation.name, [result], [operand], attributes, regions=regions)
+    if regions:
+        _copy_reducer(b, operation, made.regions[0])
+    return made.results[0]
 
 
-def _carried(make: _Maker, operation: ir.Operation, operand: Value) -> Value:
-    """The same operation with one operand, in the type of its carrier if it needs one."""
-    element = _carrier(operand.type)
-    if element is None:
-        return _alone(make, operation, operand)
-    result = _result_of(operation, operand)
-    attributes = _attributes(operation, all_of_them=True)
-    value = make.packed(operand, element)
-    return make.unpacked(
-        make(operation.name, make.like(result, element), [value], attributes), result
-    )
+def _carried(b: OpBuilder, operation: ir.Operation, operand: Value, result: ArrayShape) -> Value:
+    """The same operation with one operand, in the integers that carry its elements."""
+    element_type = result.element_type
+    carrier = carrier_of(element_type)
+    if carrier is None or not (result.is_static and array_of(operand).is_static):
+        return _alone(b, operation, operand, result)
+    result, operand = result.with_element_type(carrier), b.carried(operand, carrier)
+    return b.carried(_alone(b, operation, operand, result), element_type)
 
 
-def _carrier(mlir_type: ir.Type) -> str | None:
-    """In which integers the CPU backend moves elements unharmed; None if as they are.
-
-    Of 2 bits it takes the wrong ones, or dies; small floats it turns into larger ones and back,
-    which changes NaNs.
-    """
-    tensor = ir.RankedTensorType(mlir_type)
-    element = str(tensor.element_type)
-    if not tensor.has_static_shape:
-        return None
-    if element in ("i2", "ui2"):
-        return element.replace("2", "8")
-    if element.startswith("f8"):
-        return "ui8"
-    return "ui16" if element == "bf16" else None
-
-
-def _folded(make: _Maker, operation: ir.Operation, operand: Value) -> Value:
-    """The operands of a group gathered, and folded by the reducer in the order of the group."""
-    count = _one_group_size(make.rewriter, operation)
-    tensor = ir.RankedTensorType(operand.type)
-    sizes = [tensor.get_dim_size(d) for d in range(tensor.rank)]
-    row, table = ([n, *sizes] for n in (1, count))
-    carrier = _carrier(tensor)
-    element = carrier or str(tensor.element_type)
-    value = make.packed(operand, carrier) if carrier else operand
-    value = make("stablehlo.reshape", make.tensor(row, element), [value])
-    attributes = {**_attributes(operation), "all_gather_dim": make.i64(0)}
-    gathered = make("stablehlo.all_gather", make.tensor(table, element), [value], attributes)
+def _folded(b: OpBuilder, operation: ir.Operation, operand: Value, _: ArrayShape) -> Value:
+    """Gather the operands of a group, and fold them with the reducer in the order of the group."""
+    count = _one_group_size(b.target, operation)
+    shape = array_of(operand)
+    sizes = shape.dimensions
+    table = intern_array(shape.element_type, (count, *sizes))
+    attributes: Attributes = {**_participating(operation), "all_gather_dim": 0}
+    gathered = b("all_gather", table, [b.reshaped(operand, (1, *sizes))], attributes)
     total: Value = None
     for index in range(count):
-        bounds = {
-            "start_indices": make.i64_array([index] + [0] * len(sizes)),
-            "limit_indices": make.i64_array([index + 1, *sizes]),
-            "strides": make.i64_array([1] * len(row)),
-        }
-        one = make("stablehlo.slice", make.tensor(row, element), [gathered], bounds)
-        one = make("stablehlo.reshape", make.tensor(sizes, element), [one])
-        if carrier:
-            one = make.unpacked(one, tensor)
+        row = b.sliced(gathered, [index, *[0] * shape.rank], [index + 1, *sizes])
+        one = b.reshaped(row, sizes)
         if total is None:
             total = one
             continue
-        dimensions = {"dimensions": make.i64_array(list(range(len(sizes))))}
-        mapped = make.operation("stablehlo.map", [tensor], [total, one], dimensions, regions=1)
-        make.copy_body(operation.regions[0], mapped.regions[0])
-        total = mapped.result
+        dimensions = {"dimensions": range(shape.rank)}
+        mapped = b.create("map", [shape], [total, one], dimensions, regions=1)
+        _copy_reducer(b, operation, mapped.regions[0])
+        total = mapped.results[0]
     return total
 
 
-def _one_group_size(rewriter: Rewriter, operation: ir.Operation) -> int:
-    """How many devices each group of a reduction has that is said in other words."""
-    who: Participants = participants(operation)
-    sizes = who.group_sizes(rewriter.num_replicas, rewriter.num_partitions)
+def _copy_reducer(b: OpBuilder, operation: ir.Operation, region: ir.Region) -> None:
+    """Fill an empty region with the reducer of an operation."""
+    kinds = [argument.type for argument in operation.regions[0].blocks[0].arguments]
+    inside, arguments = b.block_in(region, kinds)
+    inside.end(inside.inline(operation, 0, arguments))
+
+
+def _one_group_size(target: Target, operation: ir.Operation) -> int:
+    """The number of devices in each group of a reduction that is expanded."""
+    sizes = participants(operation).group_sizes(target.num_replicas, target.num_partitions)
     if len(sizes) == 1:
         return sizes.pop()
     kind = operation.name.partition(".")[2]
     raise CompileError(
-        f"compile: {rewriter.name}: {kind}{recorded_at(operation.location)} can't run on "
-        f"{rewriter.platform}: in groups of several sizes XLA reduces there only with add, mul, "
+        f"compile: {target.name}: {kind}{recorded_at(operation.location)} can't run on "
+        f"{target.platform}: in groups of several sizes XLA reduces there only with add, mul, "
         f"min and max, and preds with and and or\n"
         f"fix: write it with groups of one size",
         op=kind,
@@ -294,20 +295,19 @@ def _one_group_size(rewriter: Rewriter, operation: ir.Operation) -> int:
 
 
 def _is_reduced_by_xla(operation: ir.Operation) -> bool:
-    """Whether the reducer is one that XLA's backends know, of elements that they know too."""
+    """Whether XLA's backends reduce with this reducer, and elements of this type."""
     block = operation.regions[0].blocks[0]
-    operations = list(block.operations)
-    if len(operations) != 2:
+    if len(block.operations) != 2:
         return False
-    body, end = (one.operation for one in operations)
-    element = ir.RankedTensorType(block.arguments[0].type).element_type
-    known = _REDUCES + (("and", "or") if str(element) == "i1" else ())
+    body, end = (one.operation for one in block.operations)
+    element_type = array_of(block.arguments[0]).element_type
+    known = _REDUCES + (("and", "or") if element_type is pt.pred else ())
     return (
         body.name.partition(".")[2] in known
         and {*body.operands} == {*block.arguments}
         and len({*block.arguments}) == 2
         and end.operands[0] == body.result
-        and not _is_of_two_bits(block.arguments[0].type)
+        and element_type not in _TWO_BITS
     )
 
 
@@ -317,142 +317,19 @@ def _is_added(operation: ir.Operation) -> bool:
     return first.name == "stablehlo.add" and _is_reduced_by_xla(operation)
 
 
-def _is_in_halves(mlir_type: ir.Type) -> bool:
-    """Whether a TPU holds elements in several parts."""
-    element = str(ir.RankedTensorType(mlir_type).element_type)
-    return element in ("i64", "ui64", "f64") or element.startswith("complex")
+def _is_in_halves(value: Value) -> bool:
+    """Whether a TPU represents the elements by several numbers."""
+    element_type = array_of(value).element_type
+    return element_type in (pt.s64, pt.u64, pt.f64) or element_type.is_complex
 
 
-def _is_integral(mlir_type: ir.Type) -> bool:
-    return str(ir.RankedTensorType(mlir_type).element_type) in ("i64", "ui64")
-
-
-def _attributes(operation: ir.Operation, *, all_of_them: bool = False) -> dict[str, ir.Attribute]:
-    """The attributes that say who takes part; or all."""
+def _participating(operation: ir.Operation) -> dict[str, ir.Attribute]:
+    """The attributes that name the participants."""
     names = ("replica_groups", "channel_handle", "use_global_device_ids")
-    return {
-        name: operation.attributes[name]
-        for name in operation.attributes
-        if all_of_them or name in names
-    }
-
-
-def _result_of(operation: ir.Operation, operand: Value) -> ir.Type:
-    for one, result in zip(operation.operands, operation.results, strict=True):
-        if one == operand:
-            found: ir.Type = result.type
-            return found
-    raise AssertionError("an operand of another operation")
-
-
-def _is_of_two_bits(mlir_type: ir.Type) -> bool:
-    return str(ir.RankedTensorType(mlir_type).element_type) in ("i2", "ui2")
+    return {name: one for name, one in attributes_of(operation).items() if name in names}
 
 
 def _table(rows: Sequence[Sequence[int]]) -> str:
     width = max(map(len, rows))
     filled = [[*row, *[-1] * (width - len(row))] for row in rows]
     return f"dense<{filled}> : tensor<{len(rows)}x{width}xi64>"
-
-
-class _Maker:
-    """Creates operations before the one that they replace, types and attributes from texts."""
-
-    def __init__(self, rewriter: Rewriter, before: ir.Operation) -> None:
-        self.rewriter = rewriter
-        self.before = before
-        self.context = before.context
-
-    def __call__(
-        self,
-        name: str,
-        result: ir.Type | str,
-        operands: Sequence[Value],
-        attributes: dict[str, ir.Attribute] | None = None,
-    ) -> Value:
-        if isinstance(result, str):
-            result = ir.Type.parse(result, self.context)
-        return self.operation(name, [result], operands, attributes).result
-
-    def operation(
-        self,
-        name: str,
-        results: Sequence[ir.Type],
-        operands: Sequence[Value],
-        attributes: dict[str, ir.Attribute] | None = None,
-        *,
-        regions: int = 0,
-    ) -> ir.Operation:
-        return self.rewriter.create(
-            name, results, operands, attributes, before=self.before, regions=regions
-        )
-
-    def reducing(
-        self,
-        name: str,
-        result: ir.Type | str,
-        operand: Value,
-        attributes: dict[str, ir.Attribute],
-        body: str,
-    ) -> Value:
-        """A reduction across devices by one binary operation."""
-        if isinstance(result, str):
-            result = ir.Type.parse(result, self.context)
-        made = self.operation(name, [result], [operand], attributes, regions=1)
-        scalar = self.tensor([], str(ir.RankedTensorType(operand.type).element_type))
-        location = self.before.location
-        block = ir.Block.create_at_start(made.regions[0], [scalar, scalar], [location] * 2)
-        ip = ir.InsertionPoint(block)
-        folded = ir.Operation.create(
-            body, results=[scalar], operands=list(block.arguments), loc=location, ip=ip
-        )
-        ir.Operation.create(
-            "stablehlo.return", results=[], operands=[folded.result], loc=location, ip=ip
-        )
-        return made.result
-
-    def copy_body(self, source: ir.Region, target: ir.Region) -> None:
-        """Copies the one block of a region into an empty region."""
-        old = source.blocks[0]
-        types = [argument.type for argument in old.arguments]
-        block = ir.Block.create_at_start(target, types, [self.before.location] * len(types))
-        ip = ir.InsertionPoint(block)
-        values: dict[Any, Value] = dict(zip(old.arguments, block.arguments, strict=True))
-        for one in old.operations:
-            copy = one.operation.clone(ip=ip)
-            for index, operand in enumerate(one.operation.operands):
-                if operand in values:
-                    copy.operands[index] = values[operand]
-            values.update(zip(one.operation.results, copy.results, strict=True))
-
-    def constant(self, text: str) -> Value:
-        value = self.parsed(text)
-        return self("stablehlo.constant", value.type, [], {"value": value})
-
-    def parsed(self, text: str) -> Any:
-        return ir.Attribute.parse(text, self.context)
-
-    def i64(self, value: int) -> Any:
-        return self.parsed(f"{value} : i64")
-
-    def i64_array(self, values: Sequence[int]) -> ir.Attribute:
-        return ir.DenseI64ArrayAttr.get(list(values), self.context)
-
-    def tensor(self, sizes: Sequence[int], element: str) -> ir.Type:
-        text = "".join(f"{size}x" for size in sizes)
-        return ir.Type.parse(f"tensor<{text}{element}>", self.context)
-
-    def packed(self, value: Value, element: str) -> Value:
-        """A value in the integers that carry it; see `_carrier`."""
-        how = "convert" if _is_of_two_bits(value.type) else "bitcast_convert"
-        return self(f"stablehlo.{how}", self.like(value.type, element), [value])
-
-    def unpacked(self, value: Value, result: ir.Type) -> Value:
-        """The value of type `result` that integers carry."""
-        how = "convert" if _is_of_two_bits(result) else "bitcast_convert"
-        return self(f"stablehlo.{how}", result, [value])
-
-    def like(self, tensor: ir.Type, element: str) -> ir.Type:
-        """A tensor type of the same sizes with other elements."""
-        ranked = ir.RankedTensorType(tensor)
-        return self.tensor([ranked.get_dim_size(d) for d in range(ranked.rank)], element)

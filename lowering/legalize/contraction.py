@@ -1,14 +1,10 @@
-"""Contractions that platforms lack.
-
-Dot products with groups of unequal sizes, which a CPU has not, become plain ones; convolutions of
-bounded spatial sizes, which XLA has not, become those of the largest sizes.
-"""
+"""Contractions that platforms lack: of few bits, of ragged groups, of bounded spatial sizes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from jaxlib.mlir import ir
 
@@ -18,9 +14,10 @@ from builder.attributes.window import dilated
 from builder.primitive_type import PrimitiveType
 from builder.shape import ArrayShape, intern_array
 from builder.shape_inference.contraction import RaggedMode, ragged_mode, ragged_prefix
-from lowering.legalize.registry import Rewriter, Value, refuse, rewrite
-from lowering.legalize.words import Words, array_of, attributes_of
-from lowering.types import mlir_type, shape_of_type
+from lowering.attribute_codecs import reader_of
+from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
+from lowering.legalize.registry import ALL_PLATFORMS, INTERPRETER, Value, refuse, rewrite
+from lowering.types import shape_of_type
 
 # MHLO's is what jaxlib makes of HLO text.
 _NAMES: Final = ("chlo.ragged_dot", "mhlo.ragged_dot")
@@ -42,99 +39,51 @@ for _name in _NAMES:
     )
 
 
-class _Writer(Words):
-    """Writes what contractions are said in."""
-
-    def text(
-        self, name: str, shape: ArrayShape, operands: Sequence[Value], **attributes: str
-    ) -> Value:
-        """The result of a new operation, whose attributes are given as MLIR text."""
-        return self(name, shape, operands, self._all_parsed(attributes))
-
-    def _all_parsed(self, attributes: dict[str, str]) -> dict[str, ir.Attribute]:
-        return {key: self.parsed(text) for key, text in attributes.items()}
-
-    def filled(self, shape: ArrayShape, number: int) -> Value:
-        """An array of one number throughout."""
-        return self.spread(self.number(number, shape.element_type), shape)
-
-    def where(self, chosen: Value, value: Value) -> Value:
-        """The value where `chosen` says so, else 0."""
-        shape = array_of(value)
-        return self("select", shape, [chosen, value, self.filled(shape, 0)])
-
-    def folded(
-        self, name: str, shape: ArrayShape, value: Value, opcode: str, **attributes: str
-    ) -> Value:
-        """A reduction, of dimensions or over windows, from 0, by a binary opcode."""
-        kind = mlir_type(intern_array(shape.element_type, ()), self.before.context)
-        operation = self.rewriter.create(
-            f"stablehlo.{name}",
-            [mlir_type(shape, self.before.context)],
-            [value, self.number(0, shape.element_type)],
-            self._all_parsed(attributes),
-            before=self.before,
-            regions=1,
-        )
-        location = self.before.location
-        block = ir.Block.create_at_start(operation.regions[0], [kind, kind], [location] * 2)
-        inside: dict[str, Any] = {"loc": location, "ip": ir.InsertionPoint(block)}
-        both = ir.Operation.create(f"stablehlo.{opcode}", [kind], list(block.arguments), **inside)
-        ir.Operation.create("stablehlo.return", [], [both.result], **inside)
-        return operation.result
-
-    def dot(
-        self,
-        lhs: Value,
-        rhs: Value,
-        numbers: DotDimensionNumbers,
-        to: PrimitiveType,
-        precision: str,
-    ) -> Value:
-        left, right = array_of(lhs), array_of(rhs)
-        n = numbers
-        sizes = [left.dimensions[d] for d in n.lhs_batch_dimensions]
-        for array, taken in (
-            (left, (*n.lhs_batch_dimensions, *n.lhs_contracting_dimensions)),
-            (right, (*n.rhs_batch_dimensions, *n.rhs_contracting_dimensions)),
-        ):
-            sizes += [size for d, size in enumerate(array.dimensions) if d not in taken]
-        text = (
-            f"lhs_batching_dimensions = {list(n.lhs_batch_dimensions)}, "
-            f"rhs_batching_dimensions = {list(n.rhs_batch_dimensions)}, "
-            f"lhs_contracting_dimensions = {list(n.lhs_contracting_dimensions)}, "
-            f"rhs_contracting_dimensions = {list(n.rhs_contracting_dimensions)}"
-        )
-        return self.text(
-            "dot_general",
-            intern_array(to, tuple(sizes)),
-            [lhs, rhs],
-            dot_dimension_numbers=f"#stablehlo.dot<{text}>",
-            precision_config=precision,
-        )
-
-
-def _i64s(numbers: Sequence[int]) -> str:
-    return f"array<i64: {', '.join(map(str, numbers))}>" if numbers else "array<i64>"
-
-
-def ragged_numbers(attribute: ir.Attribute) -> RaggedDotDimensionNumbers:
-    """What the attribute ``#chlo.ragged_dot<...>`` says, or that of MHLO."""
-    text = str(attribute)
-    found = {
-        name: tuple(int(n) for n in values.split(",") if n.strip())
-        for name, values in re.findall(r"(\w+) = \[([^\]]*)\]", text)
-    }
-    return RaggedDotDimensionNumbers(
-        DotDimensionNumbers(
-            found.get("lhs_contracting_dimensions", ()),
-            found.get("rhs_contracting_dimensions", ()),
-            found.get("lhs_batching_dimensions", ()),
-            found.get("rhs_batching_dimensions", ()),
-        ),
-        found.get("lhs_ragged_dimensions", ()),
-        found.get("rhs_group_dimensions", ()),
+def _summed_windows(b: OpBuilder, value: Value, sizes: Sequence[int], padding: str) -> Value:
+    """The sums over windows that give an array of the same sizes."""
+    shape = array_of(value)
+    made = b.create(
+        "reduce_window",
+        [shape],
+        [value, b.number(0, shape.element_type)],
+        {"window_dimensions": sizes, "padding": padding},
+        regions=1,
     )
+    b.reducer(made.regions[0], shape.element_type, "add")
+    return made.results[0]
+
+
+def _dot(
+    b: OpBuilder,
+    lhs: Value,
+    rhs: Value,
+    numbers: DotDimensionNumbers,
+    to: PrimitiveType,
+    precision: str,
+) -> Value:
+    left, right = array_of(lhs), array_of(rhs)
+    n = numbers
+    sizes = [left.dimensions[d] for d in n.lhs_batch_dimensions]
+    for array, taken in (
+        (left, (*n.lhs_batch_dimensions, *n.lhs_contracting_dimensions)),
+        (right, (*n.rhs_batch_dimensions, *n.rhs_contracting_dimensions)),
+    ):
+        sizes += [size for d, size in enumerate(array.dimensions) if d not in taken]
+    text = (
+        f"lhs_batching_dimensions = {list(n.lhs_batch_dimensions)}, "
+        f"rhs_batching_dimensions = {list(n.rhs_batch_dimensions)}, "
+        f"lhs_contracting_dimensions = {list(n.lhs_contracting_dimensions)}, "
+        f"rhs_contracting_dimensions = {list(n.rhs_contracting_dimensions)}"
+    )
+    return b(
+        "dot_general",
+        intern_array(to, tuple(sizes)),
+        [lhs, rhs],
+        {"dot_dimension_numbers": f"#stablehlo.dot<{text}>", "precision_config": precision},
+    )
+
+
+_ragged_numbers = reader_of("ragged_dot", "dimension_numbers")
 
 
 def _precision(operation: ir.Operation) -> str:
@@ -144,82 +93,110 @@ def _precision(operation: ir.Operation) -> str:
     return re.sub(r"#\w+<", "#stablehlo<", text)
 
 
-@rewrite("chlo.ragged_dot", "cpu")
-@rewrite("mhlo.ragged_dot", "cpu")
-def ragged_dot(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """The dot product of all rows with all groups, of which those are kept that go together.
+@rewrite(
+    *("stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution"),
+    *_NAMES,
+    platforms=("cpu", "gpu"),
+)
+def narrow_contraction(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Contract elements of 2 bits, and of 4 bits into another type, in the result's type or 8 bits.
 
-    Nothing of one group comes into another, not even multiplied by zero: an infinity would make a
-    NaN of it. Floats of at most 8 bits are computed in f32, which rounds once; one of them has no
-    zero to begin with.
+    XLA has no code for 2-bit elements. It converts 4-bit operands to the result's type itself, and
+    then refuses the layout that it gave them. Sums of integers that wrap in 8 bits end in the same
+    bits as sums that wrap in 2.
+
+    Shown by: dot_general_s2, dot_general_s4_s32, dot_general_f4_f32, convolution_s2_window,
+    convolution_s4_s32.
+    """
+    result = b.element_type(operation.results[0])
+    types = [b.element_type(operand) for operand in operation.operands[:2]]
+    if result is None or not any(_is_narrow(one, result) for one in types):
+        return None
+    wide = result
+    if result.bits < 8:
+        wide = pt.s8 if result.is_signed else pt.u8
+    lhs, rhs, *sizes = operation.operands
+    values = [b.converted(lhs, wide), b.converted(rhs, wide), *sizes]
+    shape = array_of(operation.results[0]).with_element_type(wide)
+    made = b.like(operation, values, [shape])
+    return [b.converted(made.results[0], result)]
+
+
+def _is_narrow(element_type: PrimitiveType | None, result: PrimitiveType) -> bool:
+    if element_type is None or element_type.bits >= 8 or element_type is pt.pred:
+        return False
+    return element_type.bits == 2 or element_type is not result
+
+
+@rewrite(*_NAMES, platforms=("cpu", INTERPRETER))
+def ragged_dot(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Expand ragged_dot into a dot_general of all rows with all groups, and select.
+
+    XLA's CPU backend has no code for it. No product of a row with another group is added, not even
+    multiplied by zero, since infinities would make it NaN. Floats of at most 8 bits are computed in
+    f32, so that they are rounded once; f8e8m0fnu has no zero to begin with.
     """
     if not _is_static(operation):
-        return  # it is refused
-    write = _Writer(rewriter, operation)
-    numbers = ragged_numbers(operation.attributes["ragged_dot_dimension_numbers"])
+        return None  # refused
+    attribute = operation.attributes["ragged_dot_dimension_numbers"]
+    numbers: RaggedDotDimensionNumbers = _ragged_numbers(attribute)
     precision = _precision(operation)
     lhs, rhs, sizes = operation.operands
     result = array_of(operation.results[0])
     to = result.element_type
     if array_of(lhs).element_type.is_floating and array_of(lhs).element_type.bits <= 8:
-        lhs, rhs = (write.converted(value, pt.f32) for value in (lhs, rhs))
+        lhs, rhs = (b.converted(value, pt.f32) for value in (lhs, rhs))
         to = to if to.bits > 32 else pt.f32
     mode = ragged_mode(numbers)
     groups = array_of(sizes).dimensions[-1]
     dot = numbers.dot_dimension_numbers
     if mode is RaggedMode.BATCH:
-        value = write.dot(lhs, rhs, dot, to, precision)
+        value = _dot(b, lhs, rhs, dot, to, precision)
     elif not groups:
-        value = write.filled(result.with_element_type(to), 0)
+        value = b.filled(result.with_element_type(to), 0)
     elif mode is RaggedMode.FREE:
-        value = _free(write, lhs, rhs, sizes, numbers, to, precision)
+        value = _free(b, lhs, rhs, sizes, numbers, to, precision)
     else:
-        value = _contracting(write, lhs, rhs, sizes, numbers, to, precision)
-    rewriter.replace(operation, [write.converted(value, result.element_type)])
+        value = _contracting(b, lhs, rhs, sizes, numbers, to, precision)
+    return [b.converted(value, result.element_type)]
 
 
 def _membership(
-    write: _Writer, sizes: Value, numbers: RaggedDotDimensionNumbers, lhs: ArrayShape
+    b: OpBuilder, sizes: Value, numbers: RaggedDotDimensionNumbers, lhs: ArrayShape
 ) -> Value:
     """Whether an index of the ragged dimension is in a group: pred [prefix..., groups, indices]."""
     length = lhs.dimensions[numbers.lhs_ragged_dimensions[0]]
     given = array_of(sizes)
-    # No group needs more than there is: so the sums of sizes fit 64 bits, whatever they are.
+    # A group has no more rows than there are: so the sums of sizes fit 64 bits.
     if given.element_type.max > length:
-        sizes = write("minimum", given, [sizes, write.filled(given, length)])
-    sizes = write.converted(sizes, pt.s64)
+        sizes = b("minimum", given, [sizes, b.filled(given, length)])
+    sizes = b.converted(sizes, pt.s64)
     prefix = tuple(lhs.dimensions[d] for d in ragged_prefix(numbers))
     shape = intern_array(pt.s64, (*prefix, given.dimensions[-1]))
     if given.rank != shape.rank:
-        sizes = write.spread(sizes, shape, [shape.rank - 1])
+        sizes = b.spread(sizes, shape, [shape.rank - 1])
     groups = shape.dimensions[-1]
     ends = sizes
     if 0 not in shape.dimensions:
         before = [[0, 0]] * len(prefix) + [[groups - 1, 0]]
-        ends = write.folded(
-            "reduce_window",
-            shape,
-            sizes,
-            "add",
-            window_dimensions=_i64s([1] * len(prefix) + [groups]),
-            padding=f"dense<{before}> : tensor<{shape.rank}x2xi64>",
-        )
-    starts = write("subtract", shape, [ends, sizes])
+        padding = f"dense<{before}> : tensor<{shape.rank}x2xi64>"
+        ends = _summed_windows(b, sizes, [1] * len(prefix) + [groups], padding)
+    starts = b("subtract", shape, [ends, sizes])
     grid = intern_array(pt.s64, (*shape.dimensions, length))
     places = range(shape.rank)
-    index = write.counted(grid, shape.rank)
-    return write(
+    index = b.counted(grid, shape.rank)
+    return b(
         "and",
         grid.with_element_type(pt.pred),
         [
-            write.compared("LE", write.spread(starts, grid, places), index),
-            write.compared("LT", index, write.spread(ends, grid, places)),
+            b.compared("LE", b.spread(starts, grid, places), index),
+            b.compared("LT", index, b.spread(ends, grid, places)),
         ],
     )
 
 
 def _free(
-    write: _Writer,
+    b: OpBuilder,
     lhs: Value,
     rhs: Value,
     sizes: Value,
@@ -227,9 +204,9 @@ def _free(
     to: PrimitiveType,
     precision: str,
 ) -> Value:
-    """Each row times the matrices of all groups; summed over the groups that it is in: one."""
+    """Multiply each row by the matrices of all groups, and sum over the one that it is in."""
     dot = numbers.dot_dimension_numbers
-    product = write.dot(lhs, rhs, dot, to, precision)
+    product = _dot(b, lhs, rhs, dot, to, precision)
     shape = array_of(product)
     # Where the dimensions of lhs, and the group dimension, are in the product.
     batch = dot.lhs_batch_dimensions
@@ -239,8 +216,8 @@ def _free(
     taken = (*dot.rhs_batch_dimensions, *dot.rhs_contracting_dimensions)
     (group,) = numbers.rhs_group_dimensions
     at = len(places) + [d for d in range(array_of(rhs).rank) if d not in taken].index(group)
-    inside = write.spread(
-        _membership(write, sizes, numbers, array_of(lhs)),
+    inside = b.spread(
+        _membership(b, sizes, numbers, array_of(lhs)),
         shape,
         [
             *(places[d] for d in ragged_prefix(numbers)),
@@ -248,18 +225,11 @@ def _free(
             places[numbers.lhs_ragged_dimensions[0]],
         ],
     )
-    sizes_left = tuple(size for d, size in enumerate(shape.dimensions) if d != at)
-    return write.folded(
-        "reduce",
-        intern_array(to, sizes_left),
-        write.where(inside, product),
-        "or" if to is pt.pred else "add",
-        dimensions=_i64s([at]),
-    )
+    return b.reduced(b.masked(inside, product), [at], 0, "or" if to is pt.pred else "add")
 
 
 def _contracting(
-    write: _Writer,
+    b: OpBuilder,
     lhs: Value,
     rhs: Value,
     sizes: Value,
@@ -267,9 +237,9 @@ def _contracting(
     to: PrimitiveType,
     precision: str,
 ) -> Value:
-    """A product for each group, of operands that are zero outside of it."""
+    """Compute a product for each group, of operands that are zero outside it."""
     dot = numbers.dot_dimension_numbers
-    inside = _membership(write, sizes, numbers, array_of(lhs))
+    inside = _membership(b, sizes, numbers, array_of(lhs))
     ragged = numbers.lhs_ragged_dimensions[0]
     contracting = dict(
         zip(dot.lhs_contracting_dimensions, dot.rhs_contracting_dimensions, strict=True)
@@ -286,25 +256,25 @@ def _contracting(
             source.element_type, (array_of(sizes).dimensions[-1], *source.dimensions)
         )
         *prefix, last = [place + 1 for place in places]
-        mask = write.spread(inside, shape, [*prefix, 0, last])
-        masked.append(write.where(mask, write.spread(value, shape, range(1, shape.rank))))
+        mask = b.spread(inside, shape, [*prefix, 0, last])
+        masked.append(b.masked(mask, b.spread(value, shape, range(1, shape.rank))))
     inner = DotDimensionNumbers(
         tuple(d + 1 for d in dot.lhs_contracting_dimensions),
         tuple(d + 1 for d in dot.rhs_contracting_dimensions),
         (0, *(d + 1 for d in dot.lhs_batch_dimensions)),
         (0, *(d + 1 for d in dot.rhs_batch_dimensions)),
     )
-    return write.dot(masked[0], masked[1], inner, to, precision)
+    return _dot(b, masked[0], masked[1], inner, to, precision)
 
 
 def _labels(operation: ir.Operation) -> list[list[str]]:
-    """What the dimensions of the input, the kernel and the output are, as MLIR writes it."""
+    """The labels of the dimensions of the input, the kernel and the output, as MLIR prints them."""
     text = str(operation.attributes["dimension_numbers"])
     return [part.split(", ") for part in re.findall(r"\[([^\]]*)\]", text)]
 
 
 def _bounded_labels(operation: ir.Operation) -> tuple[set[str], set[str]]:
-    """Which dimensions of the input and of the kernel have bounded sizes."""
+    """The labels of the bounded dimensions of the input and of the kernel."""
     labels = _labels(operation)
     bounded = []
     for operand, names in zip(operation.operands, labels, strict=False):
@@ -355,39 +325,42 @@ for _name in ("stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution")
     )
 
 
-@rewrite("stablehlo.convolution", "cpu", "tpu")
-def bounded_convolution(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """Of the largest sizes, with zeros for what is not there, as for padding."""
+@rewrite("stablehlo.convolution", platforms=ALL_PLATFORMS)
+def bounded_convolution(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Convolve in the largest sizes, with zeros beyond the bounded spatial sizes, as for padding.
+
+    XLA has no rule for bounded spatial dimensions. It has one for batches and features.
+
+    Shown by: convolution_of_a_bounded_size.
+    """
     bounded = sorted(_bounded_labels(operation)[0])
     if not set(bounded) - {"b", "f"} or not _is_computable(operation):
-        return  # XLA follows the sizes of these; and what is not computable is refused
-    write = _Writer(rewriter, operation)
+        return None  # XLA has a rule, or the operation is refused
     value, rhs = operation.operands
     sources, _, targets = _labels(operation)
-    sizes = {name: write.size(value, sources.index(name)) for name in bounded}
-    value = write.at_bounds(value)
+    sizes = {name: b.size(value, sources.index(name)) for name in bounded}
+    value = b.at_bounds(value)
     shape = array_of(value)
     counts = shape.with_element_type(pt.s32)
     for name in bounded:
-        if name != "b":  # of other batches nothing comes into one
-            there = [write.counted(counts, sources.index(name)), write.spread(sizes[name], counts)]
-            value = write.where(write.compared("LT", *there), value)
+        if name != "b":  # batches do not mix
+            there = [b.counted(counts, sources.index(name)), b.spread(sizes[name], counts)]
+            value = b.masked(b.compared("LT", *there), value)
     result = array_of(operation.results[0])
     whole = intern_array(result.element_type, result.dimensions)
-    value = write("convolution", whole, [value, rhs], attributes_of(operation))
+    value = b("convolution", whole, [value, rhs], attributes_of(operation))
     found: list[Value | None] = [None] * len(targets)
     for name in bounded:
         if name != "f":
             size = sizes[name]
             if name != "b":
-                size = _window_count(write, operation, int(name), size)
+                size = _window_count(b, operation, int(name), size)
             found[targets.index(name)] = size
-    value = write.sized(value, found)
-    rewriter.replace(operation, [value])
+    return [b.sized(value, found)]
 
 
-def _window_count(write: _Writer, operation: ir.Operation, dimension: int, size: Value) -> Value:
-    """How many positions of the window there are along a spatial dimension of this size."""
+def _window_count(b: OpBuilder, operation: ir.Operation, dimension: int, size: Value) -> Value:
+    """The number of positions of the window along a spatial dimension of this size."""
     attributes = attributes_of(operation)
 
     def entry(name: str) -> int:
@@ -405,14 +378,14 @@ def _window_count(write: _Writer, operation: ir.Operation, dimension: int, size:
     scalar = intern_array(pt.s64, ())
 
     def number(value: int) -> Value:
-        return write.number(value, pt.s64)
+        return b.number(value, pt.s64)
 
-    length = write.converted(size, pt.s64)
-    length = write("subtract", scalar, [length, number(1)])
-    length = write("multiply", scalar, [length, number(entry("lhs_dilation"))])
-    length = write("maximum", scalar, [write("add", scalar, [length, number(1)]), number(0)])
+    length = b.converted(size, pt.s64)
+    length = b("subtract", scalar, [length, number(1)])
+    length = b("multiply", scalar, [length, number(entry("lhs_dilation"))])
+    length = b("maximum", scalar, [b("add", scalar, [length, number(1)]), number(0)])
     beyond = added - dilated(width, entry("rhs_dilation"))
-    beyond_first = write("add", scalar, [length, number(beyond)])
-    steps = write("maximum", scalar, [beyond_first, number(-stride)])
-    whole = write("add", scalar, [steps, number(stride)])
-    return write.converted(write("divide", scalar, [whole, number(stride)]), pt.s32)
+    beyond_first = b("add", scalar, [length, number(beyond)])
+    steps = b("maximum", scalar, [beyond_first, number(-stride)])
+    whole = b("add", scalar, [steps, number(stride)])
+    return b.converted(b("divide", scalar, [whole, number(stride)]), pt.s32)

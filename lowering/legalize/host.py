@@ -1,4 +1,4 @@
-"""Infeed, outfeed and Python functions, which a program on CPU calls Python for; send and recv."""
+"""Infeed, outfeed and Python functions, for which a CPU program calls Python; send and recv."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, Final
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder.shape import ArrayShape
-from lowering import infeed, jaxlib_api
+from builder import primitive_type as pt
+from builder.shape import ArrayShape, intern_array
+from lowering import infeed
 from lowering.errors import CompileError, LoweringError, recorded_at
 from lowering.host_calls import (
     PYTHON_CALL,
@@ -20,7 +21,16 @@ from lowering.host_calls import (
     guarded,
     python_callback,
 )
-from lowering.legalize.registry import STANDS_FOR, Rewriter, Value, refuse, rewrite
+from lowering.jaxlib_api import compilation
+from lowering.legalize.op_builder import OpBuilder
+from lowering.legalize.registry import (
+    ALL_PLATFORMS,
+    STANDS_FOR,
+    Target,
+    Value,
+    refuse,
+    rewrite,
+)
 from lowering.legalize.sharding import CHANGES, check_partitioned
 from lowering.rules.orders import layouts_text
 from lowering.types import attribute_text, shape_of_type
@@ -85,17 +95,19 @@ for _name in ("infeed", "outfeed"):
     )
 
 
-@rewrite("stablehlo.infeed", "cpu")
-def _infeed(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """A call of a function that takes the next value out of the device's queue."""
+@rewrite("stablehlo.infeed", platforms=("cpu",))
+def _infeed(b: OpBuilder, operation: ir.Operation) -> list[Value]:
+    """Call a Python function that takes the next value out of the device's queue.
+
+    jaxlib gives a client no access to the infeed of XLA's CPU backend.
+    """
     *data, token = [result.type for result in operation.results]
     if not data:
         # Nothing is read for an empty tuple.
-        rewriter.replace(operation, list(operation.operands))
-        return
+        return list(operation.operands)
     shapes = [_array(t) for t in data]
-    name, place = rewriter.name, recorded_at(operation.location)
-    devices, waits = rewriter.devices, rewriter.failure.waits
+    name, place = b.target.name, recorded_at(operation.location)
+    devices, waits = b.target.devices, b.target.failure.waits
 
     def read(device: Any, _arguments: Sequence[Any]) -> tuple[Any, ...]:
         if len(devices) == 1:
@@ -105,17 +117,19 @@ def _infeed(rewriter: Rewriter, operation: ir.Operation) -> None:
         waits.add(device, time.monotonic() - begun, devices)
         return (*arrays, None)
 
-    call = _call(rewriter, operation, [*data, token], "infeed", read)
-    rewriter.replace(operation, list(call.results))
+    call = _call(b, operation, [*data, token], "infeed", read)
+    return list(call.results)
 
 
-@rewrite("stablehlo.outfeed", "cpu")
-def _outfeed(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """A call of a function that puts a value into the device's queue."""
+@rewrite("stablehlo.outfeed", platforms=("cpu",))
+def _outfeed(b: OpBuilder, operation: ir.Operation) -> list[Value]:
+    """Call a Python function that puts a value into the device's queue.
+
+    jaxlib gives a client no access to the outfeed of XLA's CPU backend.
+    """
     if len(operation.operands) == 1:
-        rewriter.replace(operation, list(operation.operands))
-        return
-    devices, waits = rewriter.devices, rewriter.failure.waits
+        return list(operation.operands)
+    devices, waits = b.target.devices, b.target.failure.waits
 
     def write(device: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
         infeed.write(device, arguments[:-1])
@@ -123,55 +137,58 @@ def _outfeed(rewriter: Rewriter, operation: ir.Operation) -> None:
             waits.add(device, 0.0, devices)
         return (None,)
 
-    call = _call(rewriter, operation, [operation.results[0].type], "outfeed", write)
-    rewriter.replace(operation, list(call.results))
+    call = _call(b, operation, [operation.results[0].type], "outfeed", write)
+    return list(call.results)
 
 
-@rewrite("stablehlo.custom_call", "cpu", "gpu", "tpu")
-def _python_call(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """A call of a Python function; other custom calls are said to be in rows, but for those that
-    XLA's partitioner knows."""
+@rewrite("stablehlo.custom_call", platforms=ALL_PLATFORMS)
+def _python_call(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Call a Python function through jaxlib, and give other registered calls row-major layouts.
+
+    A call without layouts gets those that XLA chooses, which a function does not learn. The calls
+    that change between whole arrays and shards are checked, and removed if there is one partition.
+    """
     target = attribute_text(operation.attributes["call_target_name"])
     if target in CHANGES:
-        check_partitioned(rewriter, operation, target)
-        return
+        return check_partitioned(b.target, operation, target)
     if target != PYTHON_CALL:
-        if target in jaxlib_api.registered_targets(rewriter.platform):
-            _say_layouts(operation)
-        return
+        if target not in compilation.registered_targets(b.target.platform):
+            return None
+        _set_layouts(operation)
+        return list(operation.results)
     place = recorded_at(operation.location)
-    called = _function_of(rewriter, operation, place)
-    if rewriter.platform != "cpu":
+    called = _function_of(b.target, operation, place)
+    if b.target.platform != "cpu":
         raise CompileError(
-            f"compile: {rewriter.name}: python_call{place} can't run on {rewriter.platform}: a "
+            f"compile: {b.target.name}: python_call{place} can't run on {b.target.platform}: a "
             f"program calls Python on CPU alone, got function {called.name}{called.place}\n"
             f"fix: compile for 'cpu', or split the computation there",
             op="python_call",
         )
-    function = python_callback(called, rewriter.name, place)
+    function = python_callback(called, b.target.name, place)
     types = [result.type for result in operation.results]
-    call = _callback(rewriter, operation, types, list(operation.operands), "python_call", function)
+    call = _callback(b, types, list(operation.operands), "python_call", function)
     if "has_side_effect" in operation.attributes:
         call.attributes["has_side_effect"] = operation.attributes["has_side_effect"]
-    rewriter.replace(operation, list(call.results))
+    return list(call.results)
 
 
-def _function_of(rewriter: Rewriter, operation: ir.Operation, place: str) -> PythonFunction:
-    """The function that a call means, which the module must have brought along."""
+def _function_of(target: Target, operation: ir.Operation, place: str) -> PythonFunction:
+    """The function that a call refers to, which must have come with the module."""
     name, index = "?", None
     if "backend_config" in operation.attributes:
         text = str(operation.attributes["backend_config"])
         name = (re.search(r'name = "([^"]*)"', text) or ["", "?"])[1]
         found = re.search(r"\bindex = (\d+)", text)
         index = None if found is None else int(found[1])
-    if index is None or index >= len(rewriter.functions):
+    if index is None or index >= len(target.functions):
         raise CompileError(
-            f"compile: {rewriter.name}: python_call{place} calls the Python function {name}, which "
+            f"compile: {target.name}: python_call{place} calls the Python function {name}, which "
             f"the module does not hold: it was read from a file or a text\n"
             f"fix: compile the computation itself, in the program that records it",
             op="python_call",
         )
-    return rewriter.functions[index]
+    return target.functions[index]
 
 
 def _array(mlir_type: ir.Type) -> ArrayShape:
@@ -181,21 +198,21 @@ def _array(mlir_type: ir.Type) -> ArrayShape:
 
 
 def _call(
-    rewriter: Rewriter,
+    b: OpBuilder,
     operation: ir.Operation,
     results: Sequence[ir.Type],
     stands_for: str,
     function: Callable[[Any, Sequence[Any]], tuple[Any, ...]],
 ) -> ir.Operation:
-    """A call of a function that is told on which device the program runs."""
-    if rewriter.num_partitions > 1:
+    """A call of a function that gets the device on which the program runs."""
+    if b.target.num_partitions > 1:
         raise CompileError(
-            f"compile: {rewriter.name}: {stands_for}{recorded_at(operation.location)} can't run "
-            f"where a replica is cut into partitions, got {rewriter.num_partitions}\n"
+            f"compile: {b.target.name}: {stands_for}{recorded_at(operation.location)} can't run "
+            f"where a replica is cut into partitions, got {b.target.num_partitions}\n"
             f"fix: run it on replicas, or pass values as arguments",
             op=stands_for,
         )
-    devices = rewriter.devices
+    devices = b.target.devices
     operands = list(operation.operands)
     if len(devices) == 1:
 
@@ -203,48 +220,45 @@ def _call(
             return function(devices[0], arguments)
 
     else:
-        number_type = ir.Type.parse("tensor<ui32>")
-        number = rewriter.create("stablehlo.replica_id", [number_type], [], before=operation)
-        operands.insert(0, number.result)
+        operands.insert(0, b("replica_id", intern_array(pt.u32, ()), []))
 
         def call(*arguments: Any) -> tuple[Any, ...]:
             return function(devices[int(np.asarray(arguments[0]))], arguments[1:])
 
-    made = _callback(rewriter, operation, results, operands, stands_for, call)
+    made = _callback(b, results, operands, stands_for, call)
     made.attributes["has_side_effect"] = ir.BoolAttr.get(True)
     return made
 
 
 def _callback(
-    rewriter: Rewriter,
-    operation: ir.Operation,
+    b: OpBuilder,
     results: Sequence[ir.Type],
     operands: Sequence[Value],
     stands_for: str,
     function: Callable[..., tuple[Any, ...]],
 ) -> ir.Operation:
-    """A custom call of a Python function before `operation`; what it raises is kept."""
-    if len(rewriter.devices) > 1:
+    """A custom call of a Python function, whose exceptions are stored."""
+    if len(b.target.devices) > 1:
         shapes = [shape_of_type(t) for t in results]
-        index = rewriter.add_callback(SharedCallback(function, shapes, rewriter.failure))
+        index = b.target.add_callback(SharedCallback(function, shapes, b.target.failure))
     else:
-        index = rewriter.add_callback(guarded(function))
+        index = b.target.add_callback(guarded(function))
     attributes: dict[str, ir.Attribute] = {
-        "call_target_name": ir.StringAttr.get(jaxlib_api.CALLBACK_TARGET),
+        "call_target_name": ir.StringAttr.get(compilation.CALLBACK_TARGET),
         "api_version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4),
         "backend_config": ir.Attribute.parse(f"{{index = {index} : ui64}}"),
         STANDS_FOR: ir.StringAttr.get(stands_for),
     }
-    made = rewriter.create("stablehlo.custom_call", results, operands, attributes, before=operation)
-    _say_layouts(made)
+    made = b.create("custom_call", results, operands, attributes)
+    _set_layouts(made)
     return made
 
 
-def _say_layouts(call: ir.Operation) -> None:
-    """Has operands and results be row-major, as functions take them, if nothing is said.
+def _set_layouts(call: ir.Operation) -> None:
+    """Give the operands and results of a call row-major layouts, unless it has layouts.
 
-    XLA would choose layouts by what gives the operands and takes the results, such as the end of a
-    program that gives columns, and tell the function nothing of it.
+    XLA would choose layouts by the producers of the operands and the users of the results, such as
+    a program with column-major results, and not pass them to the function.
     """
     if "operand_layouts" in call.attributes:
         return

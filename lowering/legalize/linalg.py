@@ -1,107 +1,112 @@
-"""Linear algebra and Fourier transforms that a platform gets wrong.
-
-XLA takes a matrix of bounded size in its largest size, with whatever stands in the rest of it, or
-can't compile it. So the matrices are filled up with the identity, and the other side of equations
-with zeros, which leaves the part that counts as it is.
-"""
+"""Linear algebra and Fourier transforms that XLA gets wrong."""
 
 from __future__ import annotations
 
 from jaxlib.mlir import ir
 
 from builder import primitive_type as pt
-from lowering.legalize.registry import Rewriter, Value, refuse, rewrite
-from lowering.legalize.words import Words, array_of, attributes_of
+from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
+from lowering.legalize.registry import ALL_PLATFORMS, Value, refuse, rewrite
 
 
-@rewrite("stablehlo.cholesky", "cpu", "gpu", "tpu")
-def cholesky(rewriter: Rewriter, operation: ir.Operation) -> None:
+@rewrite("stablehlo.cholesky", platforms=ALL_PLATFORMS)
+def cholesky(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Extend a matrix of bounded size by the identity, and decompose floats of 8 bits in f32.
+
+    XLA decomposes the matrix in its largest size, with undefined elements beyond the size. It
+    rounds the result of each step to the element type.
+
+    Shown by: cholesky_of_a_bounded_size, cholesky_f8e4m3fn.
+    """
     (a,) = operation.operands
     if not array_of(a).is_bounded:
-        return
-    words = Words(rewriter, operation)
-    rows, columns = words.sizes(a)[-2:]
+        return None
+    rows, columns = b.sizes(a)[-2:]
     size = rows or columns
-    _of_matrices(rewriter, operation, words, [_filled_up(words, a, size, columns or size, True)])
+    return _of_matrices(operation, b, [_filled_up(b, a, size, columns or size, True)])
 
 
-@rewrite("stablehlo.triangular_solve", "cpu", "gpu", "tpu")
-def triangular_solve(rewriter: Rewriter, operation: ir.Operation) -> None:
-    a, b = operation.operands
-    if not (array_of(a).is_bounded and array_of(b).is_bounded):
-        return
-    words = Words(rewriter, operation)
-    rows, columns = words.sizes(a)[-2:]
-    size = rows or columns
-    matrix = _filled_up(words, a, size, columns or size, True)
-    if ir.BoolAttr(operation.attributes["left_side"]).value:
-        right = _filled_up(words, b, size, None, False)
-    else:
-        right = _filled_up(words, b, None, size, False)
-    _of_matrices(rewriter, operation, words, [matrix, right])
+@rewrite("stablehlo.triangular_solve", platforms=ALL_PLATFORMS)
+def triangular_solve(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Extend a matrix of bounded size by the identity, and solve floats of 8 bits in f32.
 
+    XLA has no rule for bounded sizes. It rounds the result of each step to the element type.
 
-def _of_matrices(
-    rewriter: Rewriter, operation: ir.Operation, words: Words, values: list[Value]
-) -> None:
-    """Puts what the operation gives of these values, of fixed sizes, in the place of its result.
-
-    Those of 8 bits in f32: XLA rounds each step to the type, and some types have no zero.
+    Shown by: triangular_solve_of_a_bounded_size.
     """
+    a, right = operation.operands
+    if not (array_of(a).is_bounded and array_of(right).is_bounded):
+        return None
+    rows, columns = b.sizes(a)[-2:]
+    size = rows or columns
+    matrix = _filled_up(b, a, size, columns or size, True)
+    if ir.BoolAttr(operation.attributes["left_side"]).value:
+        right = _filled_up(b, right, size, None, False)
+    else:
+        right = _filled_up(b, right, None, size, False)
+    return _of_matrices(operation, b, [matrix, right])
+
+
+def _of_matrices(operation: ir.Operation, b: OpBuilder, values: list[Value]) -> list[Value] | None:
+    """The results of the operation for operands of fixed sizes; those of 8 bits in f32."""
     shape = array_of(operation.results[0])
     narrow = shape.element_type.bits <= 8
     if not narrow and values == list(operation.operands):
-        return
+        return None
     if narrow:
-        values = [words.converted(value, pt.f32) for value in values]
+        values = [b.converted(value, pt.f32) for value in values]
     name = operation.name.removeprefix("stablehlo.")
-    result = words(name, array_of(values[-1]), values, attributes_of(operation))
-    result = words.sized(result, words.sizes(operation.operands[-1]))
-    rewriter.replace(operation, [words.converted(result, shape.element_type)])
+    result = b(name, array_of(values[-1]), values, attributes_of(operation))
+    result = b.sized(result, b.sizes(operation.operands[-1]))
+    return [b.converted(result, shape.element_type)]
 
 
 def _filled_up(
-    words: Words, value: Value, rows: Value | None, columns: Value | None, one: bool
+    b: OpBuilder, value: Value, rows: Value | None, columns: Value | None, one: bool
 ) -> Value:
-    """An array of matrices in its largest size, filled up from some row and column on.
+    """An array of matrices in its largest size, overwritten from some row and column on.
 
     Args:
-        words: creates the operations.
+        b: creates the operations.
         value: an array of matrices.
-        rows, columns: how many rows and columns stay; None for all.
-        one: True to fill them up with the identity, False to fill them up with zeros.
+        rows, columns: the number of rows and columns that are kept; None for all.
+        one: True to overwrite with the identity, False to overwrite with zeros.
     """
-    whole = words.at_bounds(value)
+    whole = b.at_bounds(value)
     shape = array_of(whole)
     places = shape.with_element_type(pt.s32)
     row, column = shape.rank - 2, shape.rank - 1
     inside = [
-        words.compared("LT", words.counted(places, dimension), words.spread(size, shape))
+        b.compared("LT", b.counted(places, dimension), b.spread(size, shape))
         for dimension, size in ((row, rows), (column, columns))
         if size is not None
     ]
     if not inside:
         return whole
-    filling = words.spread(words.number(0, shape.element_type), shape)
+    filling = b.spread(b.number(0, shape.element_type), shape)
     if one:
-        ones = words.spread(words.number(1, shape.element_type), shape)
-        diagonal = words.compared("EQ", words.counted(places, row), words.counted(places, column))
-        filling = words("select", shape, [diagonal, ones, filling])
+        ones = b.spread(b.number(1, shape.element_type), shape)
+        diagonal = b.compared("EQ", b.counted(places, row), b.counted(places, column))
+        filling = b("select", shape, [diagonal, ones, filling])
     kept = inside[0]
     if len(inside) > 1:
-        kept = words("and", shape.with_element_type(pt.pred), inside)
-    return words("select", shape, [kept, whole, filling])
+        kept = b("and", shape.with_element_type(pt.pred), inside)
+    return b("select", shape, [kept, whole, filling])
 
 
-@rewrite("stablehlo.fft", "cpu", "gpu")
-def fft(rewriter: Rewriter, operation: ir.Operation) -> None:
-    """In fixed sizes: XLA can't compile bounded ones, though each transform is one by itself."""
+@rewrite("stablehlo.fft", platforms=("cpu", "gpu"))
+def fft(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Transform a bounded batch in its largest size.
+
+    XLA has no rule for bounded sizes.
+
+    Shown by: fft_of_a_bounded_size.
+    """
     operand, result = operation.operands[0], array_of(operation.results[0])
     if result.is_static or not result.is_bounded or not _has_its_lengths(operation):
-        return
-    words = Words(rewriter, operation)
-    whole = words("fft", result.at_bounds(), [words.at_bounds(operand)], attributes_of(operation))
-    rewriter.replace(operation, [words.sized(whole, words.sizes(operand))])
+        return None
+    whole = b("fft", result.at_bounds(), [b.at_bounds(operand)], attributes_of(operation))
+    return [b.sized(whole, b.sizes(operand))]
 
 
 def _has_its_lengths(operation: ir.Operation) -> bool:

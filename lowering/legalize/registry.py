@@ -1,62 +1,81 @@
-"""The tables of what a platform lacks: operations said in other words, and operations refused.
+"""The tables of backend knowledge: operations to rewrite and operations to refuse, by platform.
 
-A rewrite is entered for an operation's name and the platforms that lack it. It is called with each
-such operation of a copy of the module, and puts other operations in its place. A refusal is
-entered with the reason and with what to write instead; it becomes a CompileError before XLA sees
-the module, which might hang or die of it.
+A rewrite is registered for operation names and platforms. It gets one such operation of a copy of
+the module and returns the values that replace its results. A refusal is registered with a reason
+and a fix; it becomes a CompileError before XLA sees the module, which might hang or abort on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from jaxlib.mlir import ir
+from jaxlib.version import __version_info__ as jaxlib_version
 
-from builder.frozen import frozen
+from builder.shape import ArrayShape
 from lowering.host_calls import PythonFunction, SharedFailure
-from lowering.legalize.partitions import is_manual, mark_manual
-from lowering.sharding_attributes import GSPMD
+
+if TYPE_CHECKING:
+    from lowering.legalize.op_builder import OpBuilder
 
 __all__ = [
+    "ALL_PLATFORMS",
+    "ARTIFACT",
+    "INTERPRETER",
     "REFUSALS",
     "REWRITES",
     "STANDS_FOR",
     "Refusal",
     "Rewrite",
-    "Rewriter",
+    "Target",
+    "Value",
     "refuse",
     "rewrite",
+    "rewrites_for",
 ]
 
 Value = Any
 """An SSA value."""
 
+ALL_PLATFORMS: Final = ("cpu", "gpu", "tpu")
+"""For defects in the parts of XLA that its backends share: folding, verifiers, conversions."""
+
+INTERPRETER: Final = "interpreter"
+"""StableHLO's reference interpreter, which counts as a platform here."""
+
+ARTIFACT: Final = "artifact"
+"""The portable artifact, which counts as a platform too: for operations that it has no form for."""
+
 STANDS_FOR: Final = "xlabuilder.stands_for"
-"""An attribute of a custom call made by a rewrite: the op that it was, for messages."""
+"""An attribute of a custom call that a rewrite creates: the op that it replaces, for messages."""
 
 
-class Rewriter:
-    """What the rewrites of one module share.
+class Target:
+    """What a module is compiled for, and what its rewrites collect.
 
     Attributes:
         name: the computation's name, for messages.
-        platform: "cpu", "gpu", "tpu": where the module is to run.
-        num_replicas, num_partitions: on how many devices it is to run.
+        platform: "cpu", "gpu" or "tpu".
+        num_replicas, num_partitions: the number of devices that the program runs on.
         devices: these devices, the partitions of replica 0, those of replica 1, and so on.
-        functions: the Python functions that came along with the module.
+        functions: the Python functions that came with the module.
         callbacks: the Python functions that the module calls, in the order of their indices.
-        failure: what goes wrong in them on several devices.
+        failure: the errors that they raise on several devices.
+        created: the operations created by the rewrite that is running.
+        shapes: of the array types that rewrites have looked at; see `OpBuilder.shape`.
+        types: of the arrays that rewrites have created.
     """
 
     def __init__(
         self,
         name: str,
         platform: str,
-        num_replicas: int,
-        num_partitions: int,
-        devices: Sequence[Any],
-        functions: Sequence[PythonFunction],
+        num_replicas: int = 1,
+        num_partitions: int = 1,
+        devices: Sequence[Any] = (),
+        functions: Sequence[PythonFunction] = (),
     ) -> None:
         self.name = name
         self.platform = platform
@@ -66,57 +85,49 @@ class Rewriter:
         self.functions = functions
         self.callbacks: list[Callable[..., Any]] = []
         self.failure = SharedFailure()
-
-    def create(
-        self,
-        name: str,
-        results: Sequence[ir.Type],
-        operands: Sequence[Value],
-        attributes: dict[str, ir.Attribute] | None = None,
-        *,
-        before: ir.Operation,
-        regions: int = 0,
-    ) -> ir.Operation:
-        """Creates an operation before another one, at the same source line.
-
-        Where it is said of the other one that each partition has its own (of a program that XLA
-        cuts up), it is said of the new one too.
-        """
-        made = ir.Operation.create(
-            name,
-            results=list(results),
-            operands=list(operands),
-            attributes=attributes,
-            regions=regions,
-            loc=before.location,
-            ip=ir.InsertionPoint(before),
-        )
-        if GSPMD in before.attributes and is_manual(before):
-            mark_manual(made)
-        return made
-
-    def replace(self, old: ir.Operation, values: Sequence[Value]) -> None:
-        """Has the users of the results of `old` use these values, and erases it."""
-        for result, value in zip(list(old.results), values, strict=True):
-            result.replace_all_uses_with(value)
-        old.erase()
+        self.created: list[ir.Operation] = []
+        self.shapes: dict[ir.Type, ArrayShape | None] = {}
+        self.types: dict[ArrayShape, ir.Type] = {}
 
     def add_callback(self, function: Callable[..., Any]) -> int:
-        """The index by which the module calls a Python function."""
+        """Add a Python function that the module calls; returns the index to call it by."""
         self.callbacks.append(function)
         return len(self.callbacks) - 1
 
 
-Rewrite = Callable[[Rewriter, ir.Operation], None]
+Apply = Callable[["OpBuilder", ir.Operation], Sequence[Value] | None]
+"""The function of a rewrite: the replacing values, or None to leave the operation as it is.
+
+It creates operations through the builder, in front of the operation. One that changes the
+operation in place returns the operation's own results.
+"""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity, as sets of them are searched
+class Rewrite:
+    """A rewrite of the operations of some names.
+
+    Attributes:
+        names: of the operations.
+        platforms: where it applies.
+        apply: the function; its docstring describes the defect.
+        fixed_in: the first (major, minor) version of jaxlib without the defect; None while the
+            newest has it. The rewrite does not apply from that version on.
+    """
+
+    names: tuple[str, ...]
+    platforms: tuple[str, ...]
+    apply: Apply
+    fixed_in: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a platform can't run an operation, and what to write instead.
 
     Attributes:
-        reason, fix: the words of the message.
-        unless: says of an operation of that name that it can be run all the same.
+        reason, fix: parts of the message.
+        unless: whether an operation of that name can be run nevertheless.
     """
 
     reason: str
@@ -124,22 +135,44 @@ class Refusal:
     unless: Callable[[ir.Operation], bool] | None = None
 
 
-REWRITES: Final[dict[str, dict[str, Rewrite]]] = {}
-"""By platform and operation name."""
+REWRITES: Final[list[Rewrite]] = []
+"""In the order in which they are tried on an operation."""
 
 REFUSALS: Final[dict[str, dict[str, list[Refusal]]]] = {}
-"""By platform and operation name; of several the first that holds is said."""
+"""By platform and operation name; the first one that applies is reported."""
 
 
-def rewrite(name: str, *platforms: str) -> Callable[[Rewrite], Rewrite]:
-    """Enters the decorated function for the operation `name`, which these platforms lack."""
+def rewrite(
+    *names: str, platforms: Iterable[str], fixed_in: tuple[int, int] | None = None
+) -> Callable[[Apply], Apply]:
+    """Register the decorated function as a rewrite of the operations `names`.
 
-    def enter(function: Rewrite) -> Rewrite:
-        for platform in platforms:
-            REWRITES.setdefault(platform, {})[name] = function
+    The docstring describes the defect, or what the platform lacks. For a defect its last line is
+    "Shown by: NAME, NAME.", the programs in tests/defects/reproducers that show it; these record
+    what each version of jaxlib does. docs/xla_defects.md is generated from all of it.
+
+    Args:
+        names: of the operations, with their dialects.
+        platforms: those with the defect; ALL_PLATFORMS for one in a part of XLA that they share.
+        fixed_in: the first (major, minor) version of jaxlib without the defect.
+    """
+
+    def enter(function: Apply) -> Apply:
+        REWRITES.append(Rewrite(names, tuple(platforms), function, fixed_in))
         return function
 
     return enter
+
+
+def rewrites_for(platform: str, among: Iterable[Rewrite] = REWRITES) -> dict[str, list[Rewrite]]:
+    """The rewrites that this version of jaxlib needs on a platform, by operation name."""
+    table: dict[str, list[Rewrite]] = {}
+    for one in among:
+        is_needed = one.fixed_in is None or jaxlib_version[:2] < one.fixed_in
+        if platform in one.platforms and is_needed:
+            for name in one.names:
+                table.setdefault(name, []).append(one)
+    return table
 
 
 def refuse(
@@ -149,7 +182,7 @@ def refuse(
     fix: str,
     unless: Callable[[ir.Operation], bool] | None = None,
 ) -> None:
-    """Enters the operation `name` as one that these platforms can't run, for this reason too."""
+    """Register the operation `name` as one that these platforms can't run, for this reason too."""
     for platform in platforms:
         table = REFUSALS.setdefault(platform, {})
         table.setdefault(name, []).append(Refusal(reason, fix, unless))

@@ -1,28 +1,29 @@
-"""Results with a leading dimension of size 1: each device's row of an array over all of them.
+"""Results with a leading dimension of size 1: the row of each device in an array over all devices.
 
-A jax.Array that is cut up along its first dimension holds on each device an array with that
-dimension. What a replica gives has none, so the program itself adds it, which moves no byte.
+A jax.Array that is sharded along its first dimension has that dimension on each device too. The
+result of a replica does not, so the program adds it, which copies nothing.
 """
 
 from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from builder.shape import ArrayShape, intern_array
+from builder.shape import ArrayShape
 from lowering.entry_layouts import LAYOUT_MODE
 from lowering.errors import CompileError
-from lowering.legalize.registry import Value
-from lowering.types import attribute_text, mlir_type, shape_of_type
+from lowering.legalize.op_builder import OpBuilder
+from lowering.legalize.registry import Target, Value
+from lowering.types import attribute_text, shape_of_type
 
 __all__ = ["give_rows"]
 
 
-def give_rows(module: ir.Operation, name: str) -> None:
-    """Gives the results of @main a leading dimension of size 1; tokens stay as they are.
+def give_rows(target: Target, module: ir.Operation) -> None:
+    """Give the results of @main a leading dimension of size 1; tokens stay as they are.
 
     Args:
+        target: what the module is compiled for.
         module: is changed; its results have fixed sizes.
-        name: the computation's name, for messages.
 
     Raises:
         CompileError: a result asks for a layout.
@@ -33,33 +34,22 @@ def give_rows(module: ir.Operation, name: str) -> None:
         if one.operation.name == "func.func"
         and attribute_text(one.operation.attributes["sym_name"]) == "main"
     ]
-    _check_layouts(main, name)
-    last = list(main.regions[0].blocks[0].operations)[-1].operation
+    _check_layouts(main, target.name)
+    last = main.regions[0].blocks[0].operations[-1].operation
+    b = OpBuilder(target, last)
     with module.context:
-        ip = ir.InsertionPoint(last)
-        values = [_row(value, ip, last.location) for value in last.operands]
+        values = [_row(b, value) for value in last.operands]
         kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         main.attributes["function_type"] = ir.TypeAttr.get(
             ir.FunctionType.get(list(kind.inputs), [value.type for value in values])
         )
-        ir.Operation.create("func.return", operands=values, loc=last.location, ip=ip)
+        b.create("func.return", [], values)
     last.erase()
 
 
-def _row(value: Value, ip: ir.InsertionPoint, location: ir.Location) -> Value:
+def _row(b: OpBuilder, value: Value) -> Value:
     shape = shape_of_type(value.type)
-    if not isinstance(shape, ArrayShape):
-        return value
-    row = intern_array(shape.element_type, (1, *shape.dimensions))
-    reshape = ir.Operation.create(
-        "stablehlo.reshape",
-        [mlir_type(row, value.type.context)],
-        [value],
-        loc=location,
-        ip=ip,
-    )
-    result: Value = reshape.results[0]
-    return result
+    return b.reshaped(value, (1, *shape.dimensions)) if isinstance(shape, ArrayShape) else value
 
 
 def _check_layouts(main: ir.Operation, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from jaxlib.mlir import ir
 
 from lowering.errors import CompileError, recorded_at
-from lowering.legalize.registry import Rewriter
+from lowering.legalize.registry import Target, Value
 
 __all__ = ["CHANGES", "check_partitioned"]
 
@@ -18,22 +18,24 @@ CHANGES: Final = {
 """The targets of the calls that XLA's partitioner takes out, and the ops that record them."""
 
 
-def check_partitioned(rewriter: Rewriter, operation: ir.Operation, target: str) -> None:
+def check_partitioned(
+    target: Target, operation: ir.Operation, call_target: str
+) -> list[Value] | None:
     """Takes a change of shapes out where nothing is cut up; XLA has no code for it there.
 
     Raises:
         CompileError: it is an array of other sizes, and there is one partition.
     """
-    if rewriter.num_partitions > 1:
-        return
+    if target.num_partitions > 1:
+        return None
     before, after = operation.operands[0].type, operation.results[0].type
     if before != after:
-        op = CHANGES[target]
+        op = CHANGES[call_target]
         raise CompileError(
-            f"compile: {rewriter.name}: {op}{recorded_at(operation.location)} is of a program that "
+            f"compile: {target.name}: {op}{recorded_at(operation.location)} is of a program that "
             f"XLA partitions, got num_partitions=1, for {before} and {after}\n"
             f"fix: lowering.compile(computation, num_partitions=N), for the N devices of its "
             f"sharding",
             op=op,
         )
-    rewriter.replace(operation, list(operation.operands))
+    return list(operation.operands)

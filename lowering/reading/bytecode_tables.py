@@ -12,28 +12,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from lowering.jaxlib_api import BYTECODE_MAGIC
+from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 
 __all__ = [
     "DIALECTS",
-    "ENTRIES",
     "NAMES_HAVE_FLAGS",
-    "OFFSETS",
     "STRINGS",
-    "Entry",
     "Section",
-    "Tables",
-    "dialects_and_operations",
     "number_at",
+    "operations_of",
     "sections_of",
+    "sizes_add_up",
     "strings_of",
     "words_in",
 ]
 
 STRINGS: Final = 0
 DIALECTS: Final = 1
-ENTRIES: Final = 2
-OFFSETS: Final = 3
+_ENTRIES: Final = 2
+_OFFSETS: Final = 3
 """Kinds of sections: texts, names, what attributes and types say, and how long each is."""
 
 NAMES_HAVE_FLAGS: Final = 5
@@ -51,24 +48,6 @@ class Section(NamedTuple):
     is_aligned: bool
     begin: int
     size: int
-
-
-class Entry(NamedTuple):
-    """An attribute or a type.
-
-    Attributes:
-        dialect: the number of the dialect that it is of.
-        is_encoded: as the dialect has it; else it is text.
-        begin, end: where it stands.
-        size_begin, size_end: where its size stands.
-    """
-
-    dialect: int
-    is_encoded: bool
-    begin: int
-    end: int
-    size_begin: int
-    size_end: int
 
 
 def sections_of(part: Callable[[int, int], bytes], length: int) -> list[Section] | None:
@@ -142,70 +121,36 @@ def number_at(data: bytes, at: int, end: int) -> tuple[int, int]:
     return value >> (8 if width == 9 else width), at + width
 
 
-class Tables:
-    """The attributes and types of bytecode.
+def sizes_add_up(data: bytes) -> bool:
+    """Whether bytecode has a size for each attribute and type, and these fit their section.
 
-    Args:
-        data: all of it.
-        sections: which `sections_of` found in it.
+    MLIR does not count: it writes behind the end of its tables. Then it may refuse the file, crash
+    or loop, depending on what is there.
 
-    Attributes:
-        data: the same.
-        attributes, types: by their numbers.
-
-    Raises:
-        ValueError: the sizes are not as many as there are attributes and types, or more than what
-            there is of these. MLIR's reader does not count, and writes over memory of others.
+    MLIR Bytecode Format: Attribute/Type Sections.
     """
-
-    def __init__(self, data: bytes, sections: Sequence[Section]) -> None:
-        self.data = data
-        self._sections = {one.kind: one for one in sections}
-        try:
-            self.attributes, self.types = self._entries()
-        except (IndexError, KeyError):
-            raise ValueError("the table of sizes does not add up") from None
-
-    def _entries(self) -> tuple[list[Entry], list[Entry]]:
-        data = self.data
-        _, _, at, size = self._sections[OFFSETS]
-        end = at + size
-        _, _, begin, size = self._sections[ENTRIES]
-        last = begin + size
-        attribute_count, at = number_at(data, at, end)
-        type_count, at = number_at(data, at, end)
-        lists: tuple[list[Entry], list[Entry]] = ([], [])
-        for entries, wanted in zip(lists, (attribute_count, type_count), strict=True):
-            while len(entries) < wanted:
-                dialect, at = number_at(data, at, end)
+    sections = sections_of(lambda at, size: data[at : at + size], len(data))
+    found = {one.kind: one for one in sections or ()}
+    if not found.keys() >= {_ENTRIES, _OFFSETS}:
+        return False
+    _, _, at, size = found[_OFFSETS]
+    end, left = at + size, found[_ENTRIES].size
+    try:
+        attributes, at = number_at(data, at, end)
+        types, at = number_at(data, at, end)
+        for wanted in (attributes, types):
+            while wanted:
+                _, at = number_at(data, at, end)  # the dialect
                 count, at = number_at(data, at, end)
-                if count > wanted - len(entries):
-                    raise IndexError
+                if count > wanted:
+                    return False
+                wanted -= count
                 for _ in range(count):
-                    place = at
                     said, at = number_at(data, at, end)
-                    after = begin + (said >> 1)
-                    entries.append(Entry(dialect, said & 1 == 1, begin, after, place, at))
-                    begin = after
-        if at != end or begin > last:
-            raise IndexError
-        return lists
-
-    def dialects(self) -> list[bytes]:
-        """The names of the dialects, by their numbers.
-
-        Raises:
-            IndexError, KeyError: there are none.
-        """
-        data, sections = self.data, self._sections
-        version, _ = number_at(data, len(BYTECODE_MAGIC), len(data))
-        strings = strings_of(data, *_span(sections[STRINGS]))
-        names, _ = _dialects(data, *_span(sections[DIALECTS]), strings, has_versions=version > 0)
-        return names
-
-
-def _span(section: Section) -> tuple[int, int]:
-    return section.begin, section.begin + section.size
+                    left -= said >> 1  # the lowest bit is a flag
+    except IndexError:
+        return False
+    return at == end and left >= 0
 
 
 def strings_of(data: bytes, at: int, end: int) -> list[bytes]:
@@ -232,35 +177,15 @@ def strings_of(data: bytes, at: int, end: int) -> list[bytes]:
     return strings
 
 
-def _dialects(
-    data: bytes, at: int, end: int, strings: Sequence[bytes], *, has_versions: bool = True
-) -> tuple[list[bytes], int]:
-    """The names of dialects, by their numbers, and where they end."""
-    count, at = number_at(data, at, end)
-    names = []
-    for _ in range(count):
-        said, at = number_at(data, at, end)
-        if not has_versions:
-            names.append(strings[said])
-            continue
-        names.append(strings[said >> 1])
-        if said & 1:  # its version, a section of its own
-            size, at = number_at(data, at + 1, end)
-            at += size
-    return names, at
+def operations_of(data: bytes, at: int, end: int, strings: Sequence[bytes]) -> list[str]:
+    """The full names of the operations.
 
-
-def dialects_and_operations(
-    data: bytes, at: int, end: int, strings: Sequence[bytes]
-) -> tuple[list[bytes], list[str]]:
-    """The names of the dialects, and the full ones of the operations, by their numbers.
-
-    Names of operations stand in groups of one dialect each; a dialect may have several.
+    They are in groups of one dialect each; a dialect may have several.
 
     Args:
         data: bytecode of version `NAMES_HAVE_FLAGS` or later.
         at, end: where the section is.
-        strings: what `strings_of` gave.
+        strings: the result of `strings_of`.
 
     Raises:
         IndexError: it ends too early.
@@ -268,7 +193,14 @@ def dialects_and_operations(
 
     MLIR Bytecode Format: Dialect Section.
     """
-    dialects, at = _dialects(data, at, end, strings)
+    count, at = number_at(data, at, end)
+    dialects = []
+    for _ in range(count):
+        said, at = number_at(data, at, end)
+        dialects.append(strings[said >> 1])
+        if said & 1:  # its version, a section of its own
+            size, at = number_at(data, at + 1, end)
+            at += size
     operations = []
     _, at = number_at(data, at, end)  # how many names there are
     while at < end:
@@ -277,4 +209,4 @@ def dialects_and_operations(
         for _ in range(count):
             said, at = number_at(data, at, end)  # and whether the writer knew the operation
             operations.append(f"{dialects[dialect].decode()}.{strings[said >> 1].decode()}")
-    return dialects, operations
+    return operations

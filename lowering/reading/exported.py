@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from lowering.jaxlib_api import BYTECODE_MAGIC
+from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 
 __all__ = ["module_inside", "place_of_module"]
 

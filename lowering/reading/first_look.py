@@ -9,7 +9,8 @@ import re
 from typing import BinaryIO, Final
 
 from lowering.errors import ModuleFileError
-from lowering.jaxlib_api import BYTECODE_MAGIC, is_hlo_proto
+from lowering.jaxlib_api.hlo_conversion import is_hlo_proto
+from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 from lowering.reading.exported import place_of_module
 from lowering.reading.module_reader import text_of, truncated_bytecode
 

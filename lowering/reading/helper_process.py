@@ -10,9 +10,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-
-from lowering import jaxlib_api
 
 __all__ = ["HelperError", "in_helper"]
 
@@ -22,14 +21,13 @@ HELPER_SECONDS = 20.0
 HELPER_BYTES = 4 << 30
 """How much memory a helper may take, besides 40 times the size of what it reads (on Linux)."""
 
-# The helper is given jaxlib_api.py by its file name: importing the package would import jax.
+# Importing lowering.jaxlib_api does not import jax.
 HELPER = """
-import importlib.util, json, sys
+import importlib, json, sys
 arguments = json.loads(sys.argv[1])
 sys.path[:] = arguments["sys_path"]
-spec = importlib.util.spec_from_file_location("jaxlib_api", arguments["file"])
-api = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(api)
+from lowering.jaxlib_api.mlir import UnreadableModuleError
+task = getattr(importlib.import_module(arguments["module"]), arguments["task"])
 try:
     # Some damaged files ask for memory without end.
     import pathlib, resource
@@ -39,10 +37,10 @@ try:
 except (ImportError, OSError, ValueError):
     pass
 try:
-    answer, result = None, api.{task}(sys.stdin.buffer.read())
-except api.UnreadableModuleError as error:
+    answer, result = None, task(sys.stdin.buffer.read())
+except UnreadableModuleError as error:
     answer, result = [error.reason, error.line, error.column, error.detail], b""
-sys.stdout.buffer.write(json.dumps({{"refused": answer}}).encode() + b"\\n" + result)
+sys.stdout.buffer.write(json.dumps({"refused": answer}).encode() + b"\\n" + result)
 """
 
 
@@ -65,11 +63,11 @@ class HelperError(Exception):
         self.detail = detail
 
 
-def in_helper(task: str, source: bytes, *, died: str) -> bytes:
-    """What a function of `jaxlib_api` makes of some bytes, in another process.
+def in_helper(task: Callable[[bytes], bytes], source: bytes, *, died: str) -> bytes:
+    """Return the result of a function of `lowering.jaxlib_api`, called in another process.
 
     Args:
-        task: the function: from bytes to bytes, and raises UnreadableModuleError.
+        task: a top-level function, which may raise UnreadableModuleError.
         source: the bytes.
         died: what to say of bytes that end the process.
 
@@ -77,14 +75,16 @@ def in_helper(task: str, source: bytes, *, died: str) -> bytes:
         HelperError: it refuses them, the process died, or it took too long.
     """
     arguments = {
-        "sys_path": sys.path,
-        "file": str(Path(jaxlib_api.__file__).resolve()),
+        # The last entry is for a package that was found in another way than by sys.path.
+        "sys_path": [*sys.path, str(Path(__file__).resolve().parents[2])],
+        "module": task.__module__,
+        "task": task.__name__,
         "memory": HELPER_BYTES + 40 * len(source),
     }
     seconds = HELPER_SECONDS + len(source) / 1e6
     try:
         finished = subprocess.run(
-            [sys.executable, "-I", "-c", HELPER.format(task=task), json.dumps(arguments)],
+            [sys.executable, "-I", "-c", HELPER, json.dumps(arguments)],
             input=source,
             capture_output=True,
             timeout=seconds,

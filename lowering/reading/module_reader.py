@@ -19,12 +19,11 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from lowering import jaxlib_api
 from lowering.errors import ModuleFileError
-from lowering.jaxlib_api import BYTECODE_MAGIC, UnreadableModuleError
-from lowering.reading.bytecode_tables import Tables, sections_of
+from lowering.jaxlib_api import artifacts, hlo_conversion, mlir, versions
+from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
+from lowering.reading.bytecode_tables import sections_of, sizes_add_up
 from lowering.reading.helper_process import HelperError, in_helper
-from lowering.reading.large_elements import put_back, set_apart
 from lowering.reading.operation_names import operation_names, words_before_dots
 from lowering.reading.other_files import other_kind
 from lowering.reading.text_limits import Excess, risk, too_much
@@ -52,7 +51,7 @@ def sealed_bytecode(module: ir.Module) -> list[bytes]:
     the program that wrote the file, where every reader skips it: an attribute would have to be
     put on a copy of the module, which takes as long as writing it.
     """
-    pieces = _together(jaxlib_api.bytecode_pieces(module))
+    pieces = _together(mlir.bytecode_pieces(module))
     sections = sections_of(lambda at, size: _part(pieces, at, size), sum(map(len, pieces)))
     head, separator, rest = pieces[0].partition(b"\0")
     if not separator or sections is None or any(one.is_aligned for one in sections):
@@ -83,20 +82,22 @@ def _part(pieces: Sequence[bytes], at: int, size: int) -> bytes:
     return found
 
 
-def sealed_artifact(module: ir.Module, version: str) -> bytes:
+def sealed_artifact(module: ir.Module, version: str, prepare: Callable[[ir.Module], None]) -> bytes:
     """The portable artifact of a module for a StableHLO version, with a checksum of itself inside.
+
+    `prepare` changes the copy of the module that is written; see `artifacts.serialize_artifact`.
 
     Raises:
         ValueError: the module can't be said in that version.
     """
     # A BytesIO that alone refers to the bytes takes them as its buffer, to be written in place.
-    buffer = io.BytesIO(jaxlib_api.serialize_artifact(module, version, _MARKS))
+    buffer = io.BytesIO(artifacts.serialize_artifact(module, version, _MARKS, prepare))
     with buffer.getbuffer() as view:
         found = _only_seal(view)
         if found is not None:
             view[slice(*found)] = b"xlabuilder-crc32-%08x" % zlib.crc32(view)
     if found is None:  # as above
-        return jaxlib_api.serialize_artifact(module, version, {})
+        return artifacts.serialize_artifact(module, version, {}, prepare)
     return buffer.getvalue()
 
 
@@ -181,18 +182,15 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
                 f"have it drop the attribute {CHECKSUM_ATTRIBUTE} of the module",
                 path=path,
             )
-        if holds is None and not _tables_add_up(source):
+        if holds is None and not sizes_add_up(source):
             raise _not_adding_up(source, name, path)
-        module = _read_apart(source, name, path, is_sealed=holds is True)
-        if module is None:
-            if holds is None:
-                _read_in_helper(source, name, path, None)
-            module = _read_here(source, name, path)
+        if holds is None:
+            _read_in_helper(source, name, path, None)
     else:
         odd = risk(source)
         if odd is not None:
             _read_in_helper(source, name, path, odd)
-        module = _read_here(source, name, path)
+    module = _read_here(source, name, path)
     if CHECKSUM_ATTRIBUTE in module.operation.attributes:
         del module.operation.attributes[CHECKSUM_ATTRIBUTE]
     if not _is_harmless(source, module.context):
@@ -204,30 +202,12 @@ def _read_here(source: str | bytes, name: str, path: str | None) -> ir.Module:
     """The module in text or bytecode that this process can be trusted with."""
     try:
         # Of text MLIR loads what it names; of bytecode not the dialects of attributes.
-        context = jaxlib_api.new_context(loads_all=isinstance(source, bytes))
-        return jaxlib_api.read_module(context, source)
+        context = mlir.new_context(loads_all=isinstance(source, bytes))
+        return mlir.read_module(context, source)
     except UnreadableModuleError as error:
         raise _refused(
             name, path, source, error.reason, error.line, error.column, error.detail
         ) from None
-
-
-def _read_apart(source: bytes, name: str, path: str | None, *, is_sealed: bool) -> ir.Module | None:
-    """The module in bytecode that consists of large constants for the most part.
-
-    None for other bytecode; and for what can't be read so, which may be damaged, or not: who reads
-    all of it says what is wrong.
-    """
-    apart = set_apart(source)
-    if apart is None:
-        return None
-    try:
-        if not is_sealed:
-            _read_in_helper(apart.rest, name, path, None)
-        module = _read_here(apart.rest, name, path)
-    except ModuleFileError:
-        return None
-    return module if put_back(module, apart) else None
 
 
 def _not_adding_up(data: bytes, name: str, path: str | None) -> ModuleFileError:
@@ -252,20 +232,6 @@ def truncated_bytecode(part: Callable[[int, int], bytes], length: int) -> bool:
     sections = sections_of(part, length)
     # Strings, dialects, attributes and types, their offsets, operations: no module lacks these.
     return sections is None or not {one.kind for one in sections} >= {0, 1, 2, 3, 4}
-
-
-def _tables_add_up(data: bytes) -> bool:
-    """Whether there are as many sizes of attributes and types as there are of these.
-
-    MLIR does not ask: it writes behind the end of its tables, and what comes of that depends on
-    what lies there. It may refuse the file, die of it, or be busy for ever, one after the other.
-    """
-    sections = sections_of(lambda at, size: data[at : at + size], len(data))
-    try:
-        Tables(data, sections or ())
-    except ValueError:
-        return False
-    return True
 
 
 _KINDS: Final = "StableHLO text, MLIR bytecode or a portable artifact"
@@ -309,7 +275,7 @@ def _text(data: bytes, name: str, path: str | None) -> str:
             f"{name}: is HLO text, not StableHLO\nfix: lowering.from_hlo reads it",
             path=path,
         )
-    if jaxlib_api.is_hlo_proto(data):
+    if hlo_conversion.is_hlo_proto(data):
         raise no_text(data, name, path, "its control characters are no text")
     excess = too_much(text)
     if excess is not None:
@@ -356,7 +322,7 @@ def _refused(
         line = column = None
         message = f"{name}: is not readable StableHLO: {reason}"
         written = re.match(rb"ML\xefR.StableHLO_v(\d+)\.(\d+)\.(\d+)\0", source, re.DOTALL)
-        newest = jaxlib_api.current_version()
+        newest = versions.current_version()
         if written is not None and [int(n) for n in written.groups()] > [
             int(n) for n in newest.split(".")
         ]:
@@ -518,7 +484,7 @@ def _read_in_helper(source: str | bytes, name: str, path: str | None, odd: Exces
     """
     if not sys.executable:
         return
-    task = "tried_bytecode" if isinstance(source, bytes) else "tried_text"
+    task = mlir.tried_bytecode if isinstance(source, bytes) else mlir.tried_text
     died = "the bytecode contradicts itself" if odd is None else odd.reason
     data = source if isinstance(source, bytes) else source.encode()
     try:

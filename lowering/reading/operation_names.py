@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lowering.jaxlib_api import BYTECODE_MAGIC
+from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 from lowering.reading.bytecode_tables import (
     DIALECTS,
     NAMES_HAVE_FLAGS,
     STRINGS,
-    dialects_and_operations,
     number_at,
+    operations_of,
     sections_of,
     strings_of,
 )
@@ -39,7 +39,7 @@ def operation_names(data: bytes) -> set[str] | None:
         if version < NAMES_HAVE_FLAGS:
             return None
         strings = strings_of(data, *places[STRINGS])
-        return set(dialects_and_operations(data, *places[DIALECTS], strings)[1])
+        return set(operations_of(data, *places[DIALECTS], strings))
     except (IndexError, KeyError, UnicodeDecodeError):
         return None
 

@@ -1,16 +1,21 @@
-"""Lowering rules, one module for each family of ops; importing this enters them all."""
+"""Lowering rules for the opcodes that need more than a schema; importing this registers them."""
 
+from builder.schema import SCHEMAS
 from lowering.rules import (
     collectives as collectives,
-    contraction as contraction,
     control_flow as control_flow,
     dynamic as dynamic,
     elementwise as elementwise,
     host as host,
-    indexing as indexing,
-    linalg as linalg,
-    normalization as normalization,
     random as random,
     reduction as reduction,
-    reshaping as reshaping,
+)
+from lowering.rules.registry import EXCEPTIONS, ONE_TO_ONE, RULES
+
+ONE_TO_ONE.update(
+    {
+        opcode: schema.stablehlo
+        for opcode, schema in SCHEMAS.items()
+        if opcode != "parameter" and (opcode not in RULES or opcode in EXCEPTIONS)
+    }
 )

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from builder import primitive_type as pt
 from builder.computation import XlaComputation
 from builder.shape import ArrayShape, Shape, TupleShape, intern_array
-from builder.workarounds import is_empty_scan
 from builder.xla_op import XlaOp
 from lowering.errors import LoweringError
 from lowering.flattening import flatten
 from lowering.mlir_attributes import i32, i64_array, quoted, symbol
 from lowering.rules.elementwise import compared, filled
-from lowering.rules.registry import Region, Value, direct_applying, rule
+from lowering.rules.registry import Region, Value, check, rule
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
@@ -85,7 +84,11 @@ def composite(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 @rule("scan")
 def scan(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """A loop that counts the steps. (CHLO has a scan; no artifact can be written with it.)"""
+    """Emit a loop that counts the steps.
+
+    CHLO has a scan, but no portable artifact can hold it. A loop without steps is left out: its
+    body could not be verified, as it takes elements out of empty arrays.
+    """
     assert isinstance(op.shape, TupleShape)  # inference has said so
     for number, operand in enumerate(op.operands):
         if not operand.shape.is_static:
@@ -98,7 +101,7 @@ def scan(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     carries = op.attributes["num_carries"]
     inits = operands[len(operands) - carries :]
     outputs = [filled(ctx, shape, 0) for shape in _outputs(op)]
-    if is_empty_scan(op):
+    if not _steps(op):
         return [*outputs, *inits]
     inputs = op.operands[: len(operands) - carries]
     state = [_COUNT, *(o.shape for o in inputs), *op.shape.elements]
@@ -117,7 +120,7 @@ _COUNT: Final = intern_array(pt.s32, ())
 
 
 def _steps(op: XlaOp) -> int:
-    """How often the computation of a scan is applied."""
+    """The number of times that the computation of a scan is applied."""
     inputs = [o.shape for o in op.operands[: len(op.operands) - op.attributes["num_carries"]]]
     cut = [*(s for s in inputs if isinstance(s, ArrayShape)), *_outputs(op)]
     dimension: int = op.attributes["scan_dimension"]
@@ -176,16 +179,12 @@ def _one_step(shape: ArrayShape, dimension: int) -> ArrayShape:
     return intern_array(shape.element_type, builtins.tuple(sizes), shape.dynamic_dimensions)
 
 
-def _check_state(op: XlaOp) -> None:
+@check("while")
+def check_state(op: XlaOp) -> None:
     condition, body = op.attributes["condition"], op.attributes["body"]
     for computation in (condition, body):
         _need_same(op, "the state", op.shape, computation.parameters[0].shape, computation)
     _need_same(op, "the state that its body gives", body.root.shape, op.shape, body)
-
-
-@direct_applying("while", "condition", "body", check=_check_state)
-def while_(attributes: Mapping[str, Any]) -> dict[str, str]:
-    return {}
 
 
 @rule("conditional")

@@ -1,4 +1,4 @@
-"""Sizes known only when it runs, in StableHLO."""
+"""Bounded sizes in StableHLO."""
 
 from __future__ import annotations
 
@@ -7,42 +7,38 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from builder import primitive_type as pt
-from builder.bounded_sizes import (
+from builder.shape import ArrayShape, intern_array
+from builder.xla_op import XlaOp
+from lowering.bounded_sizes import (
     ReshapedSize,
     broadcast_sizes,
     is_bounded_broadcast,
     is_bounded_reshape,
     reshaped_sizes,
 )
-from builder.shape import ArrayShape, intern_array
-from builder.xla_op import XlaOp
 from lowering.mlir_attributes import dense_elements, i64
-from lowering.rules.registry import Value, direct, rule
-from lowering.rules.reshaping import dimension, dimension_lists
+from lowering.rules.registry import Value, attributes_of, rule
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
-
-direct("get_dimension_size")(dimension)
-direct("set_dimension_size")(dimension)
 
 _SIZE = intern_array(pt.s32, ())
 
 
 @rule("dynamic_reshape")
 def dynamic_reshape(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """The sizes are one array in StableHLO. Of a static result they say nothing new."""
-    assert isinstance(op.shape, ArrayShape)  # inference has said so
-    if op.shape.is_static:
-        return ctx.value("stablehlo.reshape", op.shape, operands[:1])
+    """Emit the sizes as one array. A scalar has none, and the op is a reshape."""
+    assert isinstance(op.shape, ArrayShape)  # inference has checked it
+    if not op.shape.rank:
+        return ctx.value("stablehlo.reshape", op.shape, operands)
     return _reshaped(ctx, operands[0], op.shape, operands[1:])
 
 
 @rule("reshape", when=is_bounded_reshape)
 def bounded_reshape(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """As a dynamic_reshape, whose sizes are worked out."""
+    """Emit a dynamic_reshape: StableHLO's reshape has one bounded size at most."""
     source, shape = op.operands[0].shape, op.shape
-    assert isinstance(source, ArrayShape)  # inference has said so
+    assert isinstance(source, ArrayShape)  # inference has checked it
     assert isinstance(shape, ArrayShape)
     sizes = []
     for size in reshaped_sizes(source, shape) or ():
@@ -68,12 +64,15 @@ def _reshaped(ctx: Emitter, value: Value, shape: ArrayShape, sizes: list[Value])
 
 @rule("broadcast_in_dim", when=is_bounded_broadcast)
 def bounded_broadcast(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """In its largest size, and then of the operand's sizes."""
+    """Broadcast in the largest size, and set the sizes.
+
+    StableHLO's broadcast_in_dim has one bounded size at most.
+    """
     source, shape = op.operands[0].shape, op.shape
-    assert isinstance(source, ArrayShape)  # inference has said so
+    assert isinstance(source, ArrayShape)  # inference has checked it
     assert isinstance(shape, ArrayShape)
     value = resized(ctx, operands[0], source, {})
-    attributes = dimension_lists(op.attributes)
+    attributes = attributes_of(op)
     whole = ctx.value("stablehlo.broadcast_in_dim", shape.at_bounds(), [value], attributes)
     sizes = {
         place: _constant(ctx, shape.dimensions[place])
@@ -85,7 +84,7 @@ def bounded_broadcast(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 
 
 def resized(ctx: Emitter, value: Value, shape: ArrayShape, sizes: dict[int, Value]) -> Value:
-    """The value with these sizes of some of its dimensions, and all others in their largest."""
+    """The value with these sizes of some of its dimensions, and the largest of the others."""
     marks = list(shape.dynamic_dimensions)
     for place in range(shape.rank):
         if marks[place] or place in sizes:

@@ -19,15 +19,12 @@ from lowering.host_calls import PYTHON_CALL, PythonFunction
 from lowering.mlir_attributes import array, i32, quoted, symbol, truth
 from lowering.mlir_context import shared_context
 from lowering.rules.orders import layouts_text, need_orders, order_text
-from lowering.rules.registry import DIRECT, Value, rule
+from lowering.rules.registry import Value, rule
 from lowering.rules.sharding import sharding_constraint
 from lowering.types import type_text
 
 if TYPE_CHECKING:
     from lowering.emitter import Emitter
-
-DIRECT["create_token"] = "stablehlo.after_all"
-DIRECT["after_all"] = "stablehlo.after_all"
 
 
 def _error(op: XlaOp, reason: str, fix: str) -> LoweringError:

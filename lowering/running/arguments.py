@@ -28,19 +28,19 @@ from builder.shape import (
     leaves,
 )
 from builder.xla_op import XlaOp
-from lowering import jaxlib_api
 from lowering.entry_layouts import is_same, layout_from, put_in_layout
 from lowering.errors import ArgumentError
 from lowering.flattening import leaf_paths
 from lowering.host_arrays import describe, host_array
+from lowering.jaxlib_api import array_layouts, jax_arrays
 from lowering.pjrt import Target
 from lowering.running import bounded
 from lowering.running.program import ProgramInfo
 
 __all__ = ["DELETED", "DELETED_FIX", "Arguments", "Leaf", "passed_shape", "target_of"]
 
-_JaxArray: Final = jaxlib_api.array_type
-_layout_of: Final = jaxlib_api.layout_of
+_JaxArray: Final = jax_arrays.array_type
+_layout_of: Final = array_layouts.layout_of
 _TOKEN_SHAPE: Final = pt.pred[0]
 """What the runtime passes in place of a token: an array without elements."""
 
@@ -88,8 +88,8 @@ class Leaf:
     def take_in(self, layout: Any) -> None:
         """Has the arrays given be in a layout of the runtime's."""
         shape = self.target.shape
-        wanted = layout_from(jaxlib_api.layout_text(layout))
-        if not is_same(shape, wanted, layout_from(jaxlib_api.layout_text(self.target.default))):
+        wanted = layout_from(array_layouts.layout_text(layout))
+        if not is_same(shape, wanted, layout_from(array_layouts.layout_text(self.target.default))):
             self.layout, self.wanted = layout, wanted
 
 
@@ -180,7 +180,7 @@ class Arguments:
         for number, array in enumerate(arrays):
             if type(array) is not _JaxArray:
                 continue
-            other = seen.setdefault(jaxlib_api.memory_of(array), number)
+            other = seen.setdefault(jax_arrays.memory_of(array), number)
             if other != number and not self.donated.isdisjoint((other, number)):
                 if other not in self.donated:
                     other, number = number, other
@@ -352,8 +352,8 @@ class Arguments:
         Refused is an array in tiles where arrays have none by default: what it holds is not known.
         """
         target = leaf.target
-        text = jaxlib_api.layout_text(_layout_of(array))
-        default = layout_from(jaxlib_api.layout_text(target.default))
+        text = array_layouts.layout_text(_layout_of(array))
+        default = layout_from(array_layouts.layout_text(target.default))
         wanted = default if leaf.wanted is None else leaf.wanted
         made = None
         try:
@@ -364,7 +364,7 @@ class Arguments:
             return array
         if given is not None and bool(given.tiles) <= bool(default.tiles):
             made = put_in_layout(array, wanted)
-            text = jaxlib_api.layout_text(_layout_of(made))
+            text = array_layouts.layout_text(_layout_of(made))
         if made is None or not is_same(target.shape, layout_from(text), wanted):
             raise self.refused(
                 leaf,

@@ -7,13 +7,13 @@ A program takes and gives arrays of the largest sizes, and the sizes beside them
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
 import numpy as np
 
 from builder import primitive_type as pt
-from builder.frozen import frozen
 from builder.shape import ArrayShape, intern_array
 from lowering.pjrt import Target
 
@@ -23,7 +23,7 @@ SIZE: Final = intern_array(pt.s32, ())
 """The shape of a size."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Filled:
     """An argument in its largest size.
 

@@ -35,8 +35,8 @@ import jax
 
 from builder.caller import caller_frame
 from builder.errors import OperandError, shown
-from lowering import jaxlib_api
 from lowering.errors import ModuleFileError
+from lowering.jaxlib_api import compilation, executables, mlir, topologies, versions
 from lowering.module import path_text, write_whole
 from lowering.running.executable_file import packed, unpacked
 from lowering.running.interrupts import answered_afterwards
@@ -79,7 +79,7 @@ class _Cache:
         if isinstance(content, str) or content.header.get("key") != key:
             return None
         try:
-            loaded = jaxlib_api.deserialize(devices, content.payload, options)
+            loaded = executables.deserialize(devices, content.payload, options)
         except ValueError:
             return None
         with contextlib.suppress(OSError):  # that of others may be read, and not touched
@@ -89,7 +89,7 @@ class _Cache:
     def write(self, key: str, devices: Sequence[Any], loaded: Any) -> None:
         """Enters an executable under a key."""
         try:
-            payload = jaxlib_api.serialized(loaded)
+            payload = executables.serialized(loaded)
         except ValueError:
             return  # this platform can't do that
         pieces = packed(None, devices, payload, key)
@@ -225,15 +225,15 @@ def _key(devices: Sequence[Any], code: bytes, options: Any) -> str:
     one = devices[0]
     parts = (
         b"1",  # to be changed with what is said of these parts
-        jaxlib_api.jaxlib_version().encode(),
+        versions.jaxlib_version().encode(),
         one.platform.encode(),
         one.device_kind.encode(),
-        jaxlib_api.platform_version(one).encode(),
-        ",".join(jaxlib_api.host_cpu_features()).encode() if one.platform == "cpu" else b"",
-        jaxlib_api.options_bytes(options),
+        versions.platform_version(one).encode(),
+        ",".join(executables.host_cpu_features()).encode() if one.platform == "cpu" else b"",
+        compilation.options_bytes(options),
         # Flags of a TPU's compiler for all programs, which are not among the options.
         os.environ.get("LIBTPU_INIT_ARGS", "").encode() if one.platform == "tpu" else b"",
-        jaxlib_api.without_locations(code),
+        mlir.without_locations(code),
     )
     check = hashlib.blake2b(digest_size=32)
     for part in parts:
@@ -255,7 +255,7 @@ def compile_or_read(
     Args:
         devices: those that are compiled for.
         code: the module's bytecode.
-        options: as `jaxlib_api.compile_options` made them of these devices.
+        options: as `compilation.compile_options` made them of these devices.
         callbacks: the Python functions that the module calls.
         has_dumps: whether XLA is to write down what it does, which it does not of what is read.
 
@@ -266,12 +266,12 @@ def compile_or_read(
     has_dumps = has_dumps or "xla_dump_" in os.environ.get("XLA_FLAGS", "")
     if cache is None or callbacks or has_dumps or not _is_kept(devices):
         with answered_afterwards():
-            return jaxlib_api.compile_and_load(devices, code, options=options, callbacks=callbacks)
+            return compilation.compile_and_load(devices, code, options=options, callbacks=callbacks)
     key = _key(devices, code, options)
     loaded = cache.read(key, devices, options)
     if loaded is None:
         with answered_afterwards():
-            loaded = jaxlib_api.compile_and_load(devices, code, options=options)
+            loaded = compilation.compile_and_load(devices, code, options=options)
         cache.write(key, devices, loaded)
     return loaded
 
@@ -279,4 +279,4 @@ def compile_or_read(
 def _is_kept(devices: Sequence[jax.Device]) -> bool:
     """Whether programs for these devices are kept."""
     here = jax.process_index()
-    return not any(jaxlib_api.is_absent(d) or d.process_index != here for d in devices)
+    return not any(topologies.is_absent(d) or d.process_index != here for d in devices)

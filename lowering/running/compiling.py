@@ -10,15 +10,16 @@ from typing import Any, Final, Literal, overload
 from builder import primitive_type as pt
 from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
+from builder.nested import ReusableFunction
 from builder.shape import ArrayShape, ProgramShape, leaves
 from builder.xla_op import XlaOp
-from lowering import jaxlib_api
 from lowering.compilable import check_compilable
 from lowering.custom_calls import check_registered, failing_calls
 from lowering.donations import donated_arguments
 from lowering.entry_layouts import asked_layouts, parameter_layouts
 from lowering.errors import CompileError
 from lowering.frontend_shardings import with_shardings
+from lowering.jaxlib_api import compilation
 from lowering.legalize import legalize
 from lowering.module import StablehloModule
 from lowering.partitioning import read_partitioning
@@ -133,6 +134,11 @@ def compile(
         hint = ""
         if isinstance(computation, XlaOp):
             hint = "\nfix: build the computation first: op.builder.build(op)"
+        elif isinstance(computation, ReusableFunction):
+            hint = (
+                "\nfix: compile function.computation(shape, ...), with a shape for each parameter, "
+                "or call lowering.jit(function) with arrays"
+            )
         raise OperandError(
             f"compile: expected an XlaComputation or a StablehloModule, "
             f"got {shown(computation)}{hint}",
@@ -169,7 +175,7 @@ def compile(
     )
     check_compilable(legal.operation, computation.name, target.platform)
     asked = asked_layouts(legal.operation, legal.code, computation.name, shape, target)
-    told = jaxlib_api.compile_options(
+    told = compilation.compile_options(
         targets,
         num_replicas=num_replicas,
         num_partitions=num_partitions,

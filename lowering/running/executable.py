@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowering import jaxlib_api
+from lowering.jaxlib_api import execution
 from lowering.running.bounded import is_host
 from lowering.running.failing import may_lack_memory
 from lowering.running.program import CompiledProgram, ProgramInfo
@@ -109,7 +109,7 @@ class Executable(CompiledProgram):
         return self._go(taken), right
 
     def call_data(self, structure: Any, *, from_host: bool = False) -> Any:
-        """By what jaxlib executes the program without Python, for `jaxlib_api.tree_caller`.
+        """By what jaxlib executes the program without Python, for `execution.tree_caller`.
 
         None if more has to be done than that.
 
@@ -125,7 +125,7 @@ class Executable(CompiledProgram):
         arguments = steps.arguments
         if structure.num_leaves != len(steps.results):
             return None  # a tuple in the place of a leaf
-        return jaxlib_api.call_data(
+        return execution.call_data(
             self._loaded, arguments.sharding, len(arguments.leaves), steps.results, structure
         )
 

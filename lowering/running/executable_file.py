@@ -17,16 +17,16 @@ import os
 import struct
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 import jax
 
 from builder.errors import XlaError
-from builder.frozen import frozen
 from builder.shape import ProgramShape, parse_shape
-from lowering import jaxlib_api
 from lowering.custom_calls import unregistered
 from lowering.errors import CompileError, DeviceError, ModuleFileError
+from lowering.jaxlib_api import array_layouts, compilation, executables, mlir, topologies, versions
 from lowering.legalize.agreement import Disagreement
 from lowering.module import path_text, read_file, write_whole
 from lowering.partitioning import Partitioning
@@ -45,7 +45,7 @@ _PREFIX: Final = struct.Struct("<8sII")
 _DIGEST: Final = 32
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Content:
     """What is in a file.
 
@@ -72,12 +72,12 @@ def packed(
     """
     one = devices[0]
     header = {
-        "jaxlib": jaxlib_api.jaxlib_version(),
+        "jaxlib": versions.jaxlib_version(),
         "platform": one.platform,
         # A topology's compiler says another version than the runtime that it compiles for.
-        "platform_version": None if jaxlib_api.is_absent(one) else jaxlib_api.platform_version(one),
+        "platform_version": None if topologies.is_absent(one) else versions.platform_version(one),
         "device_kind": one.device_kind,
-        "cpu_features": jaxlib_api.cpu_features(payload) if one.platform == "cpu" else (),
+        "cpu_features": executables.cpu_features(payload) if one.platform == "cpu" else (),
         "payload_bytes": len(payload),
         "key": key,
         "program": None if info is None else _said_of(info),
@@ -143,7 +143,7 @@ def unpacked(data: bytes) -> Content | str:
 
 def _something_else(data: bytes) -> str:
     """What a file is that is no executable, and who reads it."""
-    if data.startswith(jaxlib_api.BYTECODE_MAGIC):
+    if data.startswith(mlir.BYTECODE_MAGIC):
         return (
             "holds a module, which is not compiled yet\nfix: lowering.compile(lowering.load(path))"
         )
@@ -178,10 +178,10 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
     whole = "save the module instead, and compile it there: lowering.lower(computation).save(path)"
     if not all(map(is_local, devices)):
         raise refuse("runs on devices of several processes, each of which has but its part", whole)
-    if info.layouts is not None and jaxlib_api.parameter_layouts(loaded) is None:
+    if info.layouts is not None and array_layouts.parameter_layouts(loaded) is None:
         raise refuse("takes tokens besides arrays in layouts that jaxlib then does not tell", whole)
     try:
-        payload = jaxlib_api.serialized(loaded)
+        payload = executables.serialized(loaded)
     except ValueError as error:
         raise refuse(
             f"can't be written by {devices[0].platform}'s runtime", whole, str(error)
@@ -268,7 +268,7 @@ def load_executable(
     wrong = _other_devices(content.header, targets[0], platform, kind)
     if wrong is not None:
         raise _refused(name, path, wrong)
-    told = jaxlib_api.compile_options(
+    told = compilation.compile_options(
         targets,
         num_replicas=info.num_replicas,
         num_partitions=info.num_partitions,
@@ -276,7 +276,7 @@ def load_executable(
     )
     began = time.perf_counter()
     try:
-        loaded = jaxlib_api.deserialize(targets, content.payload, told)
+        loaded = executables.deserialize(targets, content.payload, told)
     except ValueError as error:
         missing = unregistered(str(error))
         if missing is not None:
@@ -298,7 +298,7 @@ def load_executable(
     has_layouts = content.header["program"]["has_layouts"]
     info = dataclasses.replace(
         info,
-        layouts=jaxlib_api.parameter_layouts(loaded) if has_layouts else None,
+        layouts=array_layouts.parameter_layouts(loaded) if has_layouts else None,
         compile_seconds=time.perf_counter() - began,
     )
     return executable_of(loaded, info, targets)
@@ -353,7 +353,7 @@ _AGAIN: Final = "compile and save it again here"
 
 def _other_versions(header: Mapping[str, Any]) -> str | None:
     """Why this jaxlib does not load what a header is of; None if it does."""
-    here = jaxlib_api.jaxlib_version()
+    here = versions.jaxlib_version()
     if header["jaxlib"] == here:
         return None
     return (
@@ -394,7 +394,7 @@ def _other_devices(
     header: Mapping[str, Any], one: jax.Device, platform: str, kind: str
 ) -> str | None:
     """Why a program does not run on a device; None if it does."""
-    if jaxlib_api.is_absent(one):
+    if topologies.is_absent(one):
         return f"can't be loaded for {one}, which is not there\nfix: give a device that is"
     if one.platform != platform:
         return (
@@ -403,7 +403,7 @@ def _other_devices(
         )
     if one.device_kind != kind:
         return f"was compiled for {kind!r}, and {one} is {one.device_kind!r}\nfix: {_AGAIN}"
-    version, here = header["platform_version"], jaxlib_api.platform_version(one)
+    version, here = header["platform_version"], versions.platform_version(one)
     if version is not None and version != here:
         return (
             f"was compiled with another version of {platform}'s software: "
@@ -411,7 +411,7 @@ def _other_devices(
             f"fix: install that version, or {_AGAIN}"
         )
     if platform == "cpu" and header["cpu_features"]:
-        known = jaxlib_api.host_cpu_features()
+        known = executables.host_cpu_features()
         missing = [f for f in header["cpu_features"] if known and f not in known]
         if missing:
             return (

@@ -17,9 +17,9 @@ import jax
 import numpy as np
 
 from builder.inspection.sheets import bytes_text
-from lowering import jaxlib_api
 from lowering.errors import ExecutionError
 from lowering.failures import asked_for, is_out_of_memory, plain_report
+from lowering.jaxlib_api import executables
 from lowering.running.program import ProgramInfo
 
 __all__ = ["check_numbers", "may_lack_memory", "must_wait", "raise_in_words"]
@@ -52,7 +52,7 @@ _LITTLE_MEMORY: Final = 1 << 20
 def _memory(loaded: Any) -> dict[str, int]:
     """The bytes that a program takes; empty where a platform does not tell."""
     try:
-        found = jaxlib_api.compiled_memory(loaded)
+        found = executables.compiled_memory(loaded)
     except (RuntimeError, AttributeError):
         return {}
     return {name: found[name] for name in ("arguments", "results", "temporary")}

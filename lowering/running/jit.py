@@ -23,9 +23,9 @@ from builder.recording import resolve_builder, undone_on_error
 from builder.shape import Shape
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
-from lowering import jaxlib_api
 from lowering.errors import ArgumentError
 from lowering.host_arrays import describe
+from lowering.jaxlib_api import execution, jax_arrays
 from lowering.lowering import lower
 from lowering.module import StablehloModule
 from lowering.pjrt import DeviceLike, device as find_device
@@ -41,7 +41,7 @@ from lowering.running.trees import TreeError, flatten, leaf_names, leaf_path, op
 
 __all__ = ["JittedFunction", "jit"]
 
-_JaxArray: Final = jaxlib_api.array_type
+_JaxArray: Final = jax_arrays.array_type
 _CHANGED_BY_JAX: Final = frozenset(map(np.dtype, ("f8", "i8", "u8", "c16")))
 """Of these types jaxlib makes others, of 32 bits, where jax's x64 flag is off."""
 
@@ -232,7 +232,7 @@ class JittedFunction:
 
     def _asking(self, static: tuple[Any, ...], key: tuple[Any, ...]) -> Callable[..., Any]:
         answer = functools.partial(self._answer, static, key)
-        return jaxlib_api.tree_caller(self.name, MOST_KEPT, answer)
+        return execution.tree_caller(self.name, MOST_KEPT, answer)
 
     def _call_with_static(self, /, *args: Any, **by_name: Any) -> Any:
         """A call with static arguments: there is a function of jaxlib's for each set of them.
@@ -263,7 +263,7 @@ class JittedFunction:
             return self._found(nested, leaves, same, static, key)
 
         return self._kept.caller(
-            (key, tree), lambda: jaxlib_api.tree_caller(self.name, MOST_KEPT, answer)
+            (key, tree), lambda: execution.tree_caller(self.name, MOST_KEPT, answer)
         )
 
     # Running

@@ -1,7 +1,7 @@
 """What a jitted function keeps: what it recorded for its arguments, and what XLA made of it.
 
 It is found in three steps. jaxlib knows calls with jax.Arrays, and with copies of NumPy's, as it
-does for jax.jit, and executes their programs by itself (`jaxlib_api.tree_caller`); for each set of
+does for jax.jit, and executes their programs by itself (`execution.tree_caller`); for each set of
 static values there is such a function. Others are found by the structure of their arguments and
 descriptions of the arrays. Where nothing is found, the arguments are looked at one by one, which
 takes several times as long and says what is wrong with them, for their shapes.

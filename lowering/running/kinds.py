@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from lowering import jaxlib_api
+from lowering.jaxlib_api import topologies
 from lowering.running.executable import Executable
 from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.program import ProgramInfo
@@ -25,7 +25,7 @@ def executable_of(loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device])
         info: what is known of the program.
         devices: those that it was compiled for.
     """
-    if jaxlib_api.is_absent(devices[0]):
+    if topologies.is_absent(devices[0]):
         return UnloadedExecutable(loaded, info, devices)
     if info.partitioning is not None:
         return PartitionedExecutable(loaded, info, devices)

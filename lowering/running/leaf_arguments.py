@@ -11,12 +11,12 @@ import numpy as np
 from builder import primitive_type as pt
 from builder.errors import shown
 from builder.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array
-from lowering import jaxlib_api
 from lowering.host_arrays import describe, host_array
+from lowering.jaxlib_api import jax_arrays
 
 __all__ = ["complaint", "descriptions", "given_shape", "shape_of"]
 
-_JaxArray: Final = jaxlib_api.array_type
+_JaxArray: Final = jax_arrays.array_type
 _SHAPES: Final = (ArrayShape, TupleShape, TokenShape)
 _NUMBERS: Final = {bool: "bool_", int: "int32", float: "float32", complex: "complex64"}
 

@@ -12,6 +12,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
@@ -19,15 +20,14 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, shown
-from builder.frozen import frozen
-from lowering import jaxlib_api
+from lowering.jaxlib_api import compilation, mlir
 
 __all__ = ["CompileOptions", "read_options", "refused_option", "with_precision"]
 
 Flag: TypeAlias = "bool | int | float | str"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CompileOptions:
     """Options that were checked.
 
@@ -106,7 +106,7 @@ def _error(message: str, fix: str = "") -> OperandError:
 
 def _unknown(name: str, value: Any) -> OperandError:
     """The error of an option that there is not, with those that are called nearly so."""
-    known = (_LEVEL, _PRECISION, *jaxlib_api.known_flags())
+    known = (_LEVEL, _PRECISION, *compilation.known_flags())
     near = get_close_matches(name.replace("-", "_").lower().strip("_"), known, n=3, cutoff=0.65)
     # "--xla_..." is how flags stand in the environment.
     plain = name.lstrip("-").partition("=")[0]
@@ -155,7 +155,7 @@ def _integer(value: Any) -> int | None:
 
 def _read_flag(name: str, value: Any) -> Flag:
     """The value of one of XLA's flags, as jaxlib takes it."""
-    default = jaxlib_api.known_flags().get(name, "")
+    default = compilation.known_flags().get(name, "")
     if default == "{":
         raise _error(
             f"option {name} holds several fields, and can't be set for one program, "
@@ -230,7 +230,7 @@ def refused_option(report: str, options: CompileOptions) -> OperandError | None:
             f"option {name} can't be {shown(given[name])}", "give a bool, a number or a name"
         )
     kind = _KINDS.get(wrong[3], f"of type {wrong[3]}")
-    default = jaxlib_api.known_flags().get(wrong[1], "")
+    default = compilation.known_flags().get(wrong[1], "")
     fix = f"such as {default!r}" if wrong[3] == "enum" and default else ""
     return _error(f"option {wrong[1]} must be {kind}, got {shown(given.get(wrong[1]))}", fix)
 
@@ -263,7 +263,7 @@ def with_precision(module: ir.Module, precision: str) -> ir.Module:
     """
     if precision == "DEFAULT":
         return module
-    copy = ir.Module.parse(jaxlib_api.bytecode(module), jaxlib_api.new_context())
+    copy = ir.Module.parse(mlir.bytecode(module), mlir.new_context())
 
     def look(operation: ir.Operation) -> ir.WalkResult:
         dialect = _PRODUCTS.get(operation.name)

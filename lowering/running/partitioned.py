@@ -17,10 +17,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from builder.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from builder.sharding.tiling import Tiling, parse_tiling
-from lowering import jaxlib_api
 from lowering.errors import CompileError, ExecutionError
 from lowering.flattening import leaf_paths
 from lowering.host_calls import raise_failure, shared_failure
+from lowering.jaxlib_api import array_layouts, execution, jax_arrays
 from lowering.legalize.agreement import Disagreement
 from lowering.partitioning import Partitioning, counts_of
 from lowering.pjrt import is_local, sharding_of
@@ -33,10 +33,10 @@ from lowering.running.shards import ShardedTarget, is_equivalent, named_sharding
 
 __all__ = ["PartitionedExecutable"]
 
-_aval_of: Final = jaxlib_api.aval_of
-_is_deleted: Final = jaxlib_api.is_deleted
-_layout_of: Final = jaxlib_api.layout_of
-_sharding_of: Final = jaxlib_api.sharding_getter()
+_aval_of: Final = jax_arrays.aval_of
+_is_deleted: Final = jax_arrays.is_deleted
+_layout_of: Final = array_layouts.layout_of
+_sharding_of: Final = jax_arrays.sharding_getter()
 
 
 class PartitionedExecutable(CompiledProgram):
@@ -126,7 +126,7 @@ class PartitionedExecutable(CompiledProgram):
         self.result_shardings = _nested(results, named)
         self._arguments = _ShardedArguments(info, targets[: len(entered)])
         expected = self._arguments.leaves
-        self._types = [jaxlib_api.array_type] * len(expected)
+        self._types = [jax_arrays.array_type] * len(expected)
         self._avals = [leaf.aval for leaf in expected]
         self._shardings: list[Any] = shardings[: len(expected)]
         self._has_layout = [leaf.layout is not None for leaf in expected]
@@ -140,10 +140,9 @@ class PartitionedExecutable(CompiledProgram):
         self._run: Callable[[list[Any]], list[Any]] | None = None
         if all(target.in_order for target in targets) and not self._waits:
             handlers = [
-                jaxlib_api.result_handler(target.aval, target.sharding)
-                for target in targets[count:]
+                execution.result_handler(target.aval, target.sharding) for target in targets[count:]
             ]
-            self._run = jaxlib_api.runner(loaded, handlers)
+            self._run = execution.runner(loaded, handlers)
         self._parts = _PartByPart(
             loaded, info.donated, targets[:count], targets[count:], self.devices
         )
@@ -290,7 +289,7 @@ class _PartByPart:
         given: Sequence[ShardedTarget],
         devices: Sequence[jax.Device],
     ) -> None:
-        self._execute = jaxlib_api.sharded_runner(loaded, wait=True)
+        self._execute = execution.sharded_runner(loaded, wait=True)
         self._local = [device for device in devices if is_local(device)]
         spec: Any = PartitionSpec
         self._whole = NamedSharding(Mesh(np.array(devices), ("device",)), spec())
@@ -300,7 +299,7 @@ class _PartByPart:
 
     def __call__(self, arrays: Sequence[jax.Array]) -> tuple[list[Any], Callable[[], None]]:
         passed = [
-            jaxlib_api.assemble(target.shard, self._whole, self._shards(array))
+            jax_arrays.assemble(target.shard, self._whole, self._shards(array))
             for array, target in zip(arrays, self._taken, strict=True)
         ]
         results, wait = self._execute(passed)
@@ -317,7 +316,7 @@ class _PartByPart:
 
     def _assembled(self, shards: dict[Any, jax.Array], target: ShardedTarget) -> jax.Array:
         there = [shards[device] for device in target.local_devices]
-        made: jax.Array = jaxlib_api.assemble(target.aval, target.sharding, there)
+        made: jax.Array = jax_arrays.assemble(target.aval, target.sharding, there)
         return made
 
 
@@ -325,8 +324,8 @@ def _tilings(
     loaded: Any, info: ProgramInfo, entered: int, left: int
 ) -> tuple[list[Tiling], list[Tiling]]:
     """How XLA takes arguments and gives results."""
-    taken = [*map(parse_tiling, jaxlib_api.parameter_tilings(loaded) or [])]
-    given = [*map(parse_tiling, jaxlib_api.result_tilings(loaded) or [])]
+    taken = [*map(parse_tiling, array_layouts.parameter_tilings(loaded) or [])]
+    given = [*map(parse_tiling, array_layouts.result_tilings(loaded) or [])]
     if not left:
         given = []  # of which XLA says how the empty tuple is cut up
     if len(taken) != entered or len(given) != left:

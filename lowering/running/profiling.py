@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from builder.frozen import frozen
-
 __all__ = ["Memory", "Profile", "profiled"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Memory:
     """The bytes that a program takes on each device that it runs on.
 
@@ -38,7 +37,7 @@ class Memory:
         return self.arguments + self.results - self.aliased + self.temporary + self.code
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Profile:
     """The seconds that the parts of one call took, each waited for before the next began.
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 import jax
 
 from builder.errors import OperandError
-from builder.frozen import frozen
 from builder.shape import ProgramShape
-from lowering import jaxlib_api
 from lowering.errors import ExecutionError
+from lowering.jaxlib_api import executables
 from lowering.partitioning import Partitioning
 from lowering.running.profiling import Memory, Profile, profiled
 
 __all__ = ["CompiledProgram", "ProgramInfo"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ProgramInfo:
     """What has to be known of a program to execute it, besides what XLA made of it.
 
@@ -92,7 +92,7 @@ class CompiledProgram:
             >>> text.startswith("HloModule wave"), " fusion(" in text
             (True, True)
         """
-        return jaxlib_api.optimized_hlo_text(self._loaded, large_constants=large_constants)
+        return executables.optimized_hlo_text(self._loaded, large_constants=large_constants)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the executable to a file, whole or not at all.
@@ -143,7 +143,7 @@ class CompiledProgram:
             >>> memory.arguments, memory.results
             (128, 64)
         """
-        return Memory(**self._told("memory", jaxlib_api.compiled_memory))
+        return Memory(**self._told("memory", executables.compiled_memory))
 
     def cost(self) -> dict[str, float]:
         """What XLA reckons that a run costs, on each device.
@@ -167,7 +167,7 @@ class CompiledProgram:
             >>> cost["flops"], cost["bytes accessed"]
             (16.0, 192.0)
         """
-        found: dict[str, float] = self._told("cost", jaxlib_api.compiled_cost)
+        found: dict[str, float] = self._told("cost", executables.compiled_cost)
         return found
 
     def _told(self, what: str, ask: Callable[[Any], Any]) -> Any:

@@ -16,10 +16,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from builder.shape import ArrayShape, TupleShape, leaves
-from lowering import jaxlib_api
 from lowering.errors import ExecutionError
 from lowering.host_arrays import describe, host_array
 from lowering.host_calls import raise_failure, shared_failure
+from lowering.jaxlib_api import array_layouts, execution, jax_arrays
 from lowering.legalize.agreement import Disagreement
 from lowering.pjrt import is_local, sharding_of
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, Leaf, target_of
@@ -31,11 +31,11 @@ from lowering.running.rows import Rows, row_of, rows_on
 
 __all__ = ["ReplicatedExecutable"]
 
-_JaxArray: Final = jaxlib_api.array_type
-_aval_of: Final = jaxlib_api.aval_of
-_is_deleted: Final = jaxlib_api.is_deleted
-_layout_of: Final = jaxlib_api.layout_of
-_sharding_of: Final = jaxlib_api.sharding_getter()
+_JaxArray: Final = jax_arrays.array_type
+_aval_of: Final = jax_arrays.aval_of
+_is_deleted: Final = jax_arrays.is_deleted
+_layout_of: Final = array_layouts.layout_of
+_sharding_of: Final = jax_arrays.sharding_getter()
 
 
 class ReplicatedExecutable(CompiledProgram):
@@ -131,9 +131,9 @@ class ReplicatedExecutable(CompiledProgram):
         self._execute: Callable[[list[Any]], tuple[list[Any], Callable[[], None]]]
         if info.in_rows:
             results = self._results()
-            self._execute = jaxlib_api.rows_runner(loaded, results, self._whole, wait=waits)
+            self._execute = execution.rows_runner(loaded, results, self._whole, wait=waits)
         else:
-            self._execute = jaxlib_api.sharded_runner(loaded, wait=waits)
+            self._execute = execution.sharded_runner(loaded, wait=waits)
         self._failure = shared_failure(callbacks)
         self._disagreements = [c for c in callbacks if isinstance(c, Disagreement)]
 
@@ -262,7 +262,7 @@ class ReplicatedExecutable(CompiledProgram):
                     one.argument(part, one.leaves[position])
                     for part, one in zip(arrays, self._arguments, strict=True)
                 ]
-            passed.append(jaxlib_api.assemble(leaf.target.aval, self._whole, arrays))
+            passed.append(jax_arrays.assemble(leaf.target.aval, self._whole, arrays))
             columns.append(arrays)
         return passed, columns
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 import jax
 
 from builder.shape import intern_array
-from lowering import jaxlib_api
 from lowering.entry_layouts import layout_from
+from lowering.jaxlib_api import array_layouts
 from lowering.pjrt import Target
 from lowering.running.arguments import Leaf
 
@@ -36,7 +36,7 @@ class Rows:
         target = leaf.target
         row = intern_array(target.shape.element_type, (1, *target.dimensions))
         there = Target(row, target.sharding)
-        texts = map(jaxlib_api.layout_text, (target.default, there.default))
+        texts = map(array_layouts.layout_text, (target.default, there.default))
         in_tiles = any(layout_from(text).tiles for text in texts)
         is_same = leaf.is_plain and leaf.wanted is None and not in_tiles
         self.dimensions: Final = (count, *target.dimensions) if is_same else None

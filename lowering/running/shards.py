@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from builder.shape import ArrayShape
 from builder.sharding.tiling import Tiling
-from lowering import jaxlib_api
+from lowering.jaxlib_api import jax_arrays
 from lowering.partitioning import Partitioning, counts_of
 from lowering.pjrt import Target, in_order, is_local, sharding_of
 
@@ -67,10 +67,10 @@ class ShardedTarget(Target):
     def _put(self, array: np.ndarray[Any, Any]) -> jax.Array:
         # One by one: given one part for several devices, jaxlib's function for all of them fails.
         shards = [
-            jaxlib_api.put(in_order(array[place]), self.shard, sharding_of(device), device)
+            jax_arrays.put(in_order(array[place]), self.shard, sharding_of(device), device)
             for device, place in self._places
         ]
-        made: jax.Array = jaxlib_api.assemble(self.aval, self.sharding, shards)
+        made: jax.Array = jax_arrays.assemble(self.aval, self.sharding, shards)
         return made
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from builder import primitive_type as pt
 from builder.errors import XlaError
 from builder.shape import ArrayShape, TupleShape, leaves
-from lowering import jaxlib_api
 from lowering.host_calls import raise_failure
+from lowering.jaxlib_api import execution, jax_arrays
 from lowering.legalize.dynamic import bounded_dimensions
 from lowering.pjrt import sharding_of
 from lowering.running import bounded
@@ -23,7 +23,7 @@ from lowering.running.results import packer
 
 __all__ = ["Steps", "explaining", "takes_from_host", "without_steps"]
 
-_JaxArray: Final = jaxlib_api.array_type
+_JaxArray: Final = jax_arrays.array_type
 
 
 class Steps:
@@ -64,10 +64,10 @@ class Steps:
         targets = [target_of(leaf, sharding) for leaf in leaves(shape.result)]
         sizes = bounded_dimensions([shape.result])
         handlers = [
-            jaxlib_api.result_handler(target.aval, sharding)
+            execution.result_handler(target.aval, sharding)
             for target in (*targets, *[target_of(bounded.SIZE, sharding)] * len(sizes))
         ]
-        self.run = jaxlib_api.runner(loaded, handlers, wait=self.waits)
+        self.run = execution.runner(loaded, handlers, wait=self.waits)
         self.pack = packer(shape.result)
         if sizes:
             self.pack = bounded.cut_off(self.pack, sizes, targets)
@@ -129,7 +129,7 @@ def without_steps(loaded: Any, steps: Steps) -> Callable[..., Any] | None:
     nesting = steps.pack([0] * len(results))
 
     def caller(otherwise: Callable[..., tuple[Any, bool]]) -> Callable[..., Any]:
-        return jaxlib_api.direct_caller(
+        return execution.direct_caller(
             loaded,
             steps.info.name,
             arguments.sharding,

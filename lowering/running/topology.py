@@ -9,21 +9,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import jax
 
 from builder.errors import OperandError, shown
-from builder.frozen import frozen
-from lowering import jaxlib_api
 from lowering.errors import DeviceError
+from lowering.jaxlib_api import topologies
 from lowering.running.program import CompiledProgram
 
 __all__ = ["Topology", "UnloadedExecutable", "topology"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Topology:
     """Devices of one kind that need not be there, as `lowering.topology` gives them.
 
@@ -134,7 +134,7 @@ def _description(path: Any) -> str:
 def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax.Device, ...]:
     plugin, brings = _PLUGINS[platform]
     try:
-        found = jaxlib_api.topology_devices(plugin, name, settings)
+        found = topologies.topology_devices(plugin, name, settings)
     except NotImplementedError as error:
         raise _error(
             f"the compiler for {platform} is not installed, or can't compile for what is not there",

@@ -6,6 +6,7 @@ they share a body, is held against jax.grad, NumPy and the literature.
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -18,8 +19,9 @@ import numpy as np
 import pytest
 from imported import ours_and_jax_s
 
+import builder as xb
 import lowering
-from benchmarks.graphs import GRAPHS, Graph, constants, lstm, resnet50, transformer
+from benchmarks.graphs import GRAPHS, Graph, constants, lstm, resnet50, shapes, transformer
 from benchmarks.languages import jax_lax, ours
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +42,7 @@ SMALL: dict[str, tuple[Graph, int]] = {
     "control_flow": (GRAPHS["control_flow"], 8),
     "constants": (GRAPHS["constants"], 1),
     "reducers": (GRAPHS["reducers"], 9),
+    "shapes": (shapes.graph_of(itertools.repeat(5)), 3),
 }
 
 
@@ -153,6 +156,7 @@ RECORDED = {
     "control_flow": 17_500,  # 22 computations of 10,000 functions
     "constants": 10_000,
     "reducers": 30_000,  # a constant to begin with, a sum and an addition for each
+    "shapes": 10_000,  # 12 for each of 834 layers
 }
 
 
@@ -174,6 +178,17 @@ def test_graphs_are_as_large_as_is_said(name: str) -> None:
         reductions = [op for op in computation.ops if op.opcode == "reduce"]
         assert len(reductions) == 10_000
         assert len(called) == 1
+
+
+def test_every_op_of_shapes_is_new() -> None:
+    seen: set[tuple[str, xb.Shape, tuple[xb.Shape, ...]]] = set()
+    for _ in range(2):
+        computation = ours.record(GRAPHS["shapes"], 5)
+        for op in computation.ops:
+            if op.operands:
+                signature = op.opcode, op.shape, tuple(operand.shape for operand in op.operands)
+                assert signature not in seen
+                seen.add(signature)
 
 
 def test_constants_hold_a_hundred_megabytes() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import builder as xb
-from lowering import jaxlib_api
+from lowering.jaxlib_api import hlo_conversion
 
 # Texts are written and read for the sake of their form: what is there for its size (chains of
 # 100,000 ops, constants of a gigabyte) says nothing more about that.
@@ -44,4 +44,4 @@ def every_text_is_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for computation in built[:MOST_BUILT]:
         if not is_of_size_alone(computation):
-            jaxlib_api.parsed_hlo_text(str(computation))
+            hlo_conversion.parsed_hlo_text(str(computation))

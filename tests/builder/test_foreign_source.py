@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from builder.foreign_source import MOST_PLACES, WIDTH, code_at, code_of_places
+from builder.foreign_source import MOST_PLACES, WIDTH, code_of_places
 from builder.xla_op import resolve_position
 
 LAST_LINE = 2**31 - 2
@@ -30,9 +30,3 @@ def test_lines_one_after_another() -> None:
     lines = [line for line, *_ in code.co_positions()]
     assert all(line is not None and after == line + 1 for line, after in pairwise(lines))
     assert len(lines) == MOST_PLACES
-
-
-def test_one_place_is_one_object() -> None:
-    code = code_at("f.mlir", 7, 3, "main")
-    assert code is code_at("f.mlir", 7, 3, "main")
-    assert list(code.co_positions()) == [(7, 7, 2, 3)]

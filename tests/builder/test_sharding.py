@@ -15,7 +15,7 @@ from jax.sharding import Mesh as JaxMesh, NamedSharding, PartitionSpec
 
 import builder as xb
 from builder.sharding.texts import joined, leaf_texts, per_value
-from lowering import jaxlib_api
+from lowering.jaxlib_api import hlo_conversion
 
 MESH = xb.Mesh({"data": 2, "model": 4})
 ROWS = "{devices=[2,1]<=[2]}"
@@ -167,7 +167,7 @@ TILINGS = [
 def parsed(shape: str, sharding: str) -> str:
     """The sharding of a parameter as XLA's parser reads it."""
     text = f"HloModule m\nENTRY e {{\n  ROOT p = {shape} parameter(0), sharding={sharding}\n}}\n"
-    return jaxlib_api.parsed_hlo_text(text).partition("sharding=")[2].splitlines()[0]
+    return hlo_conversion.parsed_hlo_text(text).partition("sharding=")[2].splitlines()[0]
 
 
 @pytest.mark.parametrize("text", TILINGS)

@@ -2,8 +2,10 @@
 
     python tests/conformance/run_cases.py FILE [--op NAME]...
 
-FILE holds one case a line, plain or gzipped; README.md describes it. Every disagreement is
-printed, then one line of totals; the exit status is 1 if an op that `builder` offers disagrees.
+FILE holds one case a line, plain or gzipped; README.md describes it. Every disagreement of a case
+that counts is printed, then the totals: the cases that count, and the others by the reason why
+they do not count. The exit status is 1 if a case that counts disagrees, or `builder` raises
+anything but one of its own errors.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import json
 import pkgutil
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,15 +28,20 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import numpy as np
+
 import builder as xb
-from builder.recording import append
 
 Case = dict[str, Any]
 Ops = Sequence[xb.XlaOp]
 Call = Callable[[xb.XlaBuilder, Ops, dict[str, Any]], Any]
 
-UNCOUNTED = {"unbounded", "opaque", "changed"}
-UNCOUNTED_IF_VALID = {"lenient", "loose"}
+# Why a case does not count, in the order in which a case is looked up here: README.md explains the
+# tags. "lenient" and "loose" are reasons only where the C++ builder accepts the call.
+DECIDED_BY_DOCUMENT = "document"
+NO_ANSWER = "no answer there"
+UNCOUNTED = {"changed": False, "lenient": True, "loose": True, "opaque": False, "unbounded": False}
+"""The tags of cases that do not count, and whether they matter for valid cases only."""
 
 # Cases in which the Operation Semantics document and the C++ builder differ, and builder follows
 # the document: id -> what the document says.
@@ -205,6 +213,18 @@ def type_named(name: str) -> xb.PrimitiveType:
 
 # --- Sub-computations ---------------------------------------------------------------------------
 
+
+def zeros(b: xb.XlaBuilder, shape: xb.Shape) -> xb.XlaOp:
+    """Record zeros of a static shape; a tuple and a token are recorded as ops."""
+    if isinstance(shape, xb.TupleShape):
+        parts = [zeros(b, element) for element in shape.elements]
+        return xb.tuple(*parts) if parts else b.empty_tuple()
+    if isinstance(shape, xb.ArrayShape):
+        return b.constant(np.zeros(shape.dimensions, shape.element_type.dtype))
+    assert isinstance(shape, xb.TokenShape)
+    return b.create_token()
+
+
 BODY_FUNCTIONS = {
     **{n: n for n in ("add", "mul", "max", "min", "sub", "xor")},
     **{n: n for n in ("lt", "le", "gt", "ge", "eq", "ne")},
@@ -213,10 +233,24 @@ BODY_FUNCTIONS = {
 }
 
 
-def body_root(b: xb.XlaBuilder, body: str, p: Ops) -> xb.XlaOp:
-    """The root that README.md gives for a body."""
+def is_floating(shape: Any) -> bool:
+    return isinstance(shape, xb.ArrayShape) and shape.element_type.is_floating
+
+
+def body_root(b: xb.XlaBuilder, body: str, p: Ops, result: Any) -> xb.XlaOp:
+    """Record the root that README.md gives for a body, of the shape `result`; None if unknown.
+
+    Raises:
+        KeyError: README.md has no such body.
+    """
+    if body == "zeros":
+        return zeros(b, result)
     if body in BODY_FUNCTIONS:
-        return public(BODY_FUNCTIONS[body])(p[0], p[1])
+        x, y = p[:2]
+        if x.shape is not y.shape and all(map(is_floating, (x.shape, y.shape, result))):
+            # Of two floating-point types the C++ builder takes the wider one.
+            x, y = (xb.convert_element_type(one, result.element_type) for one in (x, y))
+        return public(BODY_FUNCTIONS[body])(x, y)
     if body.startswith("param"):
         return p[int(body[len("param") :])]
     if body == "neg":
@@ -232,26 +266,25 @@ def body_root(b: xb.XlaBuilder, body: str, p: Ops) -> xb.XlaOp:
     return xb.tuple(*parts) if parts else b.empty_tuple()
 
 
+class BodyError(Exception):
+    """A computation of a case cannot be recorded as README.md describes it."""
+
+
 @cache
 def _computation(text: str) -> xb.XlaComputation:
     spec = json.loads(text)
     body, result = spec["body"], spec.get("result")
-    b = xb.XlaBuilder(body)
-    parameters = [b.parameter(shape) for shape in spec["params"]]
     wanted = None if result is None else xb.parse_shape(result)
-    root = None
-    if body != "zeros":
-        try:
-            root = body_root(b, body, parameters)
-        except (xb.XlaError, IndexError):
-            # Written for types that this body does not take here: the signature is what matters.
-            root = None
-    if root is None or (wanted is not None and root.shape is not wanted):
-        if wanted is None:
-            wanted = parameters[0].shape
-        # Any value of the shape will do. A constant could not have a dynamic size.
-        root = append(b, "zeros", wanted)
-    return b.build(root)
+    b = xb.XlaBuilder(body)
+    try:
+        root = body_root(b, body, [b.parameter(shape) for shape in spec["params"]], wanted)
+        built = b.build(root)
+    except xb.XlaError as error:
+        # Not an answer to the case: its computations are valid there.
+        raise BodyError(f"body {body} of {text}: {error}") from error
+    if wanted is not None and root.shape is not wanted:
+        raise BodyError(f"body {body} of {text}: its result is {root.shape}")
+    return built
 
 
 def computation(spec: dict[str, Any]) -> xb.XlaComputation:
@@ -347,25 +380,7 @@ def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
 
 @adapter("Constant", "b.constant")
 def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
-    import numpy as np
-
-    shape = xb.parse_shape(attrs["literal"])
-    if not isinstance(shape, xb.ArrayShape):
-        # No value of the language is a tuple or a token; those are recorded as ops.
-        return constant_tuple(b, shape)
-    return b.constant(np.zeros(shape.dimensions, shape.element_type.dtype))
-
-
-def constant_tuple(b: xb.XlaBuilder, shape: xb.Shape) -> xb.XlaOp:
-    """A value of zeros of any static shape."""
-    import numpy as np
-
-    if isinstance(shape, xb.TupleShape):
-        parts = [constant_tuple(b, element) for element in shape.elements]
-        return xb.tuple(*parts) if parts else b.empty_tuple()
-    if isinstance(shape, xb.ArrayShape):
-        return b.constant(np.zeros(shape.dimensions, shape.element_type.dtype))
-    return append(b, "create_token", shape)
+    return zeros(b, xb.parse_shape(attrs["literal"]))
 
 
 @adapter("Iota", "b.iota")
@@ -734,42 +749,78 @@ def answer(case: Case) -> Any:
         return Crash(error)
 
 
-def counts(case: Case) -> bool:
-    """Whether agreement with the case is asked for; see README.md."""
-    tags = set(case.get("tags", ()))
+def why_uncounted(case: Case) -> str | None:
+    """Return the reason why agreement with the case is not required; None if it is.
+
+    README.md explains the reasons.
+    """
+    if "result" not in case and "error" not in case:
+        return NO_ANSWER
     if case.get("id") in DECIDED:
-        return False
-    if "result" in case:
-        return not tags & (UNCOUNTED | UNCOUNTED_IF_VALID)
-    return not tags & UNCOUNTED
+        return DECIDED_BY_DOCUMENT
+    for tag, if_valid in UNCOUNTED.items():
+        if tag in case.get("tags", ()) and ("result" in case or not if_valid):
+            return tag
+    return None
 
 
-def agrees(case: Case, got: Any) -> bool:
-    """Whether `got` is right for the case. Where nothing is to be agreed with, living is."""
+AGREES = "agree"
+REFUSED = "refused here"
+ACCEPTED = "accepted here"
+OTHER_SHAPE = "of another shape here"
+CRASHED = "crashed here"
+
+
+def outcome(case: Case, got: Any) -> str:
+    """Compare `got` with the C++ builder's answer. A case without an answer agrees with any."""
     if isinstance(got, Crash):
-        return False
-    if not counts(case) or not ("result" in case or "error" in case):
-        return True
+        return CRASHED
     if "error" in case:
-        return isinstance(got, Rejection)
-    return bool(got == case["result"])
+        return AGREES if isinstance(got, Rejection) else ACCEPTED
+    if "result" not in case or got == case["result"]:
+        return AGREES
+    return REFUSED if isinstance(got, Rejection) else OTHER_SHAPE
 
 
 @dataclass
 class Report:
-    """Totals, and the cases that disagree with what was got."""
+    """The totals of a comparison.
 
-    counted: int = 0
-    agreed: int = 0
-    not_counted: int = 0
+    Attributes:
+        not_offered: cases of ops that `builder` does not have.
+        outcomes: how many cases had each outcome, by the reason why they do not count; the reason
+            of those that count is None.
+        failures: the cases that count and disagree, and all that crashed, with what was got.
+    """
+
     not_offered: int = 0
-    disagreements: list[tuple[Case, Any]] = field(default_factory=list)
+    outcomes: Counter[tuple[str | None, str]] = field(default_factory=Counter)
+    failures: list[tuple[Case, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return (
-            f"agree {self.agreed} of {self.counted} counted, {self.not_counted} not counted, "
+        counted = self.by_outcome(None)
+        reasons = sorted({reason for reason, _ in self.outcomes if reason is not None})
+        totals = (
+            f"agree {counted[AGREES]} of {counted.total()} counted, "
+            f"{self.outcomes.total() - counted.total()} not counted, "
             f"{self.not_offered} for ops not offered yet"
         )
+        return "\n".join([totals, *map(self._uncounted_text, reasons)])
+
+    def _uncounted_text(self, reason: str) -> str:
+        found = self.by_outcome(reason)
+        agree = found.pop(AGREES, 0)
+        if reason == NO_ANSWER:
+            return f"  not counted, {reason}: {agree} answered here"
+        kinds = ", ".join(f"{count} {what}" for what, count in sorted(found.items()))
+        return (
+            f"  not counted, {reason}: {agree} agree, {found.total()} disagree"
+            f"{kinds and f' ({kinds})'}"
+        )
+
+    def by_outcome(self, reason: str | None) -> Counter[str]:
+        """Return how many cases of a reason had each outcome."""
+        return Counter({what: n for (why, what), n in self.outcomes.items() if why == reason})
 
 
 def run(cases: Iterable[Case]) -> Report:
@@ -781,14 +832,10 @@ def run(cases: Iterable[Case]) -> Report:
             report.not_offered += 1
             continue
         got = answer(case)
-        good = agrees(case, got)
-        if counts(case):
-            report.counted += 1
-            report.agreed += good
-        else:
-            report.not_counted += 1
-        if not good:
-            report.disagreements.append((case, got))
+        reason, found = why_uncounted(case), outcome(case, got)
+        report.outcomes[reason, found] += 1
+        if found == CRASHED or (reason is None and found != AGREES):
+            report.failures.append((case, got))
     return report
 
 
@@ -819,10 +866,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     report = run(c for c in read(options.file) if not options.op or c["op"] in options.op)
-    for case, got in report.disagreements:
+    for case, got in report.failures:
         print(describe(case, got))
     print(report)
-    return 1 if report.disagreements else 0
+    return 1 if report.failures else 0
 
 
 if __name__ == "__main__":

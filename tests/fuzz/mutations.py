@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lowering.jaxlib_api import BYTECODE_MAGIC
+from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 
 __all__ = ["mutated", "truncated"]
 

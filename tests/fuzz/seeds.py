@@ -11,7 +11,7 @@ import numpy as np
 
 import builder as xb
 import lowering
-from lowering import jaxlib_api
+from lowering.jaxlib_api import artifacts, hlo_conversion, mlir, versions
 from tests.lowering.importer.examples import recorded_by_example
 
 __all__ = ["examples", "handful", "in_three_forms", "samples"]
@@ -108,7 +108,7 @@ def handful() -> list[bytes]:
 def in_hlo(computation: xb.XlaComputation) -> list[bytes]:
     """A computation as HLO text, and as a protocol buffer of it."""
     text = computation.to_hlo_text()
-    return [text.encode(), jaxlib_api.hlo_proto(text)]
+    return [text.encode(), hlo_conversion.hlo_proto(text)]
 
 
 def in_three_forms(module: lowering.StablehloModule) -> list[bytes]:
@@ -116,9 +116,9 @@ def in_three_forms(module: lowering.StablehloModule) -> list[bytes]:
 
     Without checksums, which would find out any change at once.
     """
-    artifact = jaxlib_api.serialize_artifact(module.module, jaxlib_api.current_version(), {})
+    artifact = artifacts.serialize_artifact(module.module, versions.current_version(), {})
     text = module.to_text(locations=True)
-    return [text.encode(), jaxlib_api.bytecode(module.module), artifact]
+    return [text.encode(), mlir.bytecode(module.module), artifact]
 
 
 def examples() -> Iterator[bytes]:

@@ -20,8 +20,9 @@ from unittest import mock
 
 import lowering
 from builder.errors import XlaError
-from lowering import hlo, jaxlib_api
+from lowering import hlo
 from lowering.hlo import is_hlo
+from lowering.jaxlib_api import mlir
 from lowering.reading import module_reader
 from lowering.reading.helper_process import HelperError
 
@@ -98,7 +99,7 @@ def reading_by_fork() -> Iterator[None]:
         yield
 
 
-def _read_in_a_copy(task: str, source: bytes, *, died: str) -> bytes:
+def _read_in_a_copy(task: Callable[[bytes], bytes], source: bytes, *, died: str) -> bytes:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -109,8 +110,8 @@ def _read_in_a_copy(task: str, source: bytes, *, died: str) -> bytes:
         signal.setitimer(signal.ITIMER_REAL, 4 * HANG_SECONDS)
         refused, result = None, b""
         try:
-            result = getattr(jaxlib_api, task)(source)
-        except jaxlib_api.UnreadableModuleError as error:
+            result = task(source)
+        except mlir.UnreadableModuleError as error:
             refused = [error.reason, error.line, error.column, error.detail]
         except BaseException:
             os._exit(1)

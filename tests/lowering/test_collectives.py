@@ -682,8 +682,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {},
         "all_gather",
         (
-            "has groups of 8 replicas in all, and the program is compiled for num_replicas=1\n"
-            "fix: lowering.compile(computation, num_replicas=8)"
+            "counts on 8 participants in each group, and the program is compiled for "
+            "num_replicas=1\nfix: lowering.compile(computation, num_replicas=8)"
         ),
     ),
     "scattering on one device": (
@@ -691,8 +691,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {},
         "reduce_scatter",
         (
-            "has groups of 4 replicas in all, and the program is compiled for num_replicas=1\n"
-            "fix: lowering.compile(computation, num_replicas=4)"
+            "counts on 4 participants in each group, and the program is compiled for "
+            "num_replicas=1\nfix: lowering.compile(computation, num_replicas=4)"
         ),
     ),
     "too many replicas": (

@@ -12,7 +12,7 @@ from support import assert_same_bits, run, summable
 import builder as xb
 import lowering
 from builder.shape_inference.contraction import ALGORITHM_TYPES, is_promotable
-from lowering import jaxlib_api
+from lowering.jaxlib_api import hlo_conversion
 
 RANDOM = np.random.default_rng(20240612)
 ALL_TYPES = [t for t in vars(xb).values() if isinstance(t, xb.PrimitiveType)]
@@ -145,7 +145,7 @@ def test_algorithms(algorithm: xb.DotAlgorithm) -> None:
     assert f"algorithm={algorithm.value}" in str(computation)
     if algorithm is xb.DotAlgorithm.DOT_BF16_BF16_F32_X9:
         # Not `run`: XLA's parser reads it, but jaxlib dies when it converts HLO to StableHLO.
-        assert f"algorithm={algorithm.value}" in jaxlib_api.parsed_hlo_text(str(computation))
+        assert f"algorithm={algorithm.value}" in hlo_conversion.parsed_hlo_text(str(computation))
         found = lowering.compile(computation)(*arguments)
     else:
         found = run(computation, *arguments)

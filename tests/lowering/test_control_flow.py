@@ -9,7 +9,7 @@ from support import assert_same_bits, run
 import builder as xb
 import lowering
 from builder.primitive_type import ALL
-from lowering import jaxlib_api
+from lowering.jaxlib_api import hlo_conversion, mlir
 
 S32 = xb.s32[()]
 F32 = xb.f32[()]
@@ -242,6 +242,60 @@ def test_a_computation_called_several_times_is_one_function() -> None:
     assert got.tolist() == [90, -90]
 
 
+def test_a_reusable_function_is_one_function_per_signature() -> None:
+    @xb.computation
+    def scale(pair):
+        x, factor = pair
+        return xb.mul(x, factor), factor + factor
+
+    b = xb.XlaBuilder("calls")
+    x, y, f = b.parameter(xb.f32[2]), b.parameter(xb.f32[()]), b.parameter(F32)
+    once = scale((x, f))
+    twice, _ = scale(xb.conditional(y < 0, once, lambda pair: pair, once, scale))
+    computation = b.build(xb.tuple(twice, scale((y, f))[0]))
+    module = lowering.lower(computation)
+    assert module.text.count("func.func private") == 2
+    assert module.bytecode == lowering.lower(computation).bytecode
+    arguments = np.array([1, -1], np.float32), np.float32(5), np.float32(3)
+    got, scalar = run(computation, *arguments)
+    assert got.tolist() == [1 * 3 * 6 * 12, -1 * 3 * 6 * 12]
+    assert scalar == 15
+
+
+def test_a_reusable_function_as_a_reducer_a_body_and_inlined() -> None:
+    @xb.computation
+    def below(state):
+        return state < 100
+
+    @xb.computation
+    def double(state):
+        return state + state
+
+    @xb.computation
+    def larger(a, b):
+        return xb.select(a > b, a, b)
+
+    b = xb.XlaBuilder("uses")
+    x = b.parameter(xb.s32[3], "x")
+    most = xb.reduce(x, 0, larger, [0])
+    root = xb.tuple(xb.while_(below, double, most), xb.inline(larger, x, xb.map([x], double)))
+    looped, mapped = run(b.build(root), np.array([3, 7, -5], np.int32))
+    assert looped == 112
+    assert mapped.tolist() == [6, 14, -5]
+
+
+def test_jit_of_a_reusable_function() -> None:
+    @xb.computation
+    def affine(x, y):
+        return x * 2.0 + y
+
+    jitted = lowering.jit(affine)
+    assert jitted(np.float32(3), y=np.float32(1)) == 7
+    (computation,) = jitted.computation(F32, F32).called_computations()
+    assert computation is affine.computation(F32, F32)
+    assert lowering.compile(affine.computation(F32, F32), "cpu")(np.float32(3), np.float32(1)) == 7
+
+
 def test_functions_that_share_a_name() -> None:
     def named(add: int) -> xb.XlaComputation:
         b = xb.XlaBuilder("main")  # and the name of the entry's function at that
@@ -307,7 +361,7 @@ def test_a_deeper_chain_of_calls_is_written() -> None:
     """Recording, printing and lowering do not recurse over calls; XLA's compiler does."""
     computation = chain_of_calls(3000)
     assert lowering.lower(computation).text.count("func.func private") == 2999
-    assert jaxlib_api.hlo_text_to_stablehlo(str(computation))
+    assert hlo_conversion.hlo_text_to_stablehlo(str(computation))
 
 
 # Tuples.
@@ -616,8 +670,8 @@ def test_composite_is_one_operation_with_its_decomposition_beside_it() -> None:
     assert "rate = 5.000000e-01 : f32" in text
     assert text.count("func.func private") == 2
     # XLA's own parser, and its translation, find the same facts in the HLO text.
-    context = jaxlib_api.new_context()
-    module = jaxlib_api.read_module(context, jaxlib_api.hlo_text_to_stablehlo(str(computation)))
+    context = mlir.new_context()
+    module = mlir.read_module(context, hlo_conversion.hlo_text_to_stablehlo(str(computation)))
     facts_text = text.partition("{composite_attributes = ")[2].partition(", decomposition")[0]
     assert facts_text in str(module)
     values, more = np.arange(3, dtype=np.float32), np.full(3, 0.5, np.float32)

@@ -12,7 +12,7 @@ import builder as xb
 import lowering
 from builder.shape import leaves
 from lowering import LoweringError
-from lowering.rules.registry import DIRECT
+from lowering.rules.registry import ONE_TO_ONE
 from lowering.types import shape_of_type
 
 BOUNDED = xb.f32[xb.bounded(5), 3]
@@ -184,7 +184,7 @@ def test_where_a_bound_meets_a_fixed_size(
 
 
 def test_what_the_verifier_refuses_of_dynamic_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DIRECT, "add", "stablehlo.and")
+    monkeypatch.setitem(ONE_TO_ONE, "add", "stablehlo.and")
     with pytest.raises(LoweringError) as caught:
         lowering.lower(build(lambda x: xb.reduce(x + x, 0.0, xb.max, [0, 1]), BOUNDED))
     text = str(caught.value)

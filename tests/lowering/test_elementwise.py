@@ -13,7 +13,6 @@ no values that small.
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -120,6 +119,21 @@ def apply_to_all(
 
 def as_double(a: np.ndarray) -> np.ndarray:
     return a.astype(np.complex128 if np.iscomplexobj(a) else np.float64)
+
+
+def of_subnormals(
+    got: np.ndarray, want: np.ndarray, t: PrimitiveType, *operands: np.ndarray
+) -> np.ndarray:
+    """What is wanted; of subnormal operands what was given, if it is the same when flushed.
+
+    Where the CPU has instructions for bf16, jaxlib 0.12 compares flushed numbers, and gives the
+    operand as it is: which of several zeros that is, is left open.
+    """
+    some = np.zeros(got.shape, bool)
+    for one in operands:
+        some |= (flushed(as_double(one), t) == 0) & (as_double(one) != 0)
+    same = flushed(as_double(got), t) == as_double(want)
+    return np.where(some & same, got, want)
 
 
 def flushed(x: np.ndarray, t: PrimitiveType) -> np.ndarray:
@@ -408,6 +422,8 @@ def test_binary_of_floats(name: str) -> None:
             want = BINARY[name](flushed(a, t), flushed(b, t))
             expected = rounded(want, t)
             where = in_range(want, t)
+            if name in ("max", "min"):
+                expected = of_subnormals(results[t], expected, t, *operands[t])
         assert_same_bits(results[t][where], expected[where])
 
 
@@ -523,17 +539,7 @@ def test_binary_of_integers(name: str) -> None:
     for t in types:
         a, b = map(as_numbers, operands[t])
         want = [INTEGER_BINARY[name](x, y, t) for x, y in zip(a, b, strict=True)]
-        got = results[t]
-        if name == "pow":
-            # XLA looks at the low 6 bits of the exponent, and takes exponents of unsigned types
-            # for signed ones; both show only where the result overflows.
-            exact = [_power_is_exact(x, y, t) for x, y in zip(a, b, strict=True)]
-            want, got = list(itertools.compress(want, exact)), got[exact]
-        assert_same_bits(got, wrapped(want, t))
-
-
-def _power_is_exact(a: int, b: int, t: PrimitiveType) -> bool:
-    return abs(a) <= 1 or b < min(64, 1 << (t.bits - 1))
+        assert_same_bits(results[t], wrapped(want, t))
 
 
 @pytest.mark.parametrize("name", ["add", "mul", "max", "min", "and_", "or_", "xor"])
@@ -768,6 +774,7 @@ def test_clamp() -> None:
             if t.is_floating:
                 a, v, c = (flushed(as_double(o), t) for o in (least, x, most))
                 want = rounded(-larger(-larger(a, v), -c), t)
+                want = of_subnormals(got, want, t, least, x, most)
             else:
                 want = np.minimum(np.maximum(as_numbers(least), as_numbers(x)), as_numbers(most))
                 want = want.astype(bool) if t is xb.pred else wrapped(want, t)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import jaxlib
 import numpy as np
 import pytest
 from support import (
@@ -27,8 +28,8 @@ from builder.hlo_text.words import RESERVED
 from builder.literal_text import splat_value
 from builder.primitive_type import ALL, PrimitiveType
 from builder.shape_inference.contraction import ALGORITHM_TYPES
-from builder.workarounds import TRANSCENDENTAL
-from lowering import jaxlib_api
+from lowering.jaxlib_api import hlo_conversion, mlir
+from lowering.legalize.elementwise import TRANSCENDENTAL
 
 FLOATS = [t for t in ALL if t.is_floating]
 COMPLEXES = [t for t in ALL if t.is_complex]
@@ -67,7 +68,7 @@ def test_the_parser_takes_every_name() -> None:
         total.name = name
     computation = b.build(total)
     text = computation.to_hlo_text(metadata=True)
-    assert jaxlib_api.parsed_hlo_text(text).startswith("HloModule x__names")
+    assert hlo_conversion.parsed_hlo_text(text).startswith("HloModule x__names")
     arguments = [np.array([-1, i % 2]).astype(xb.s4.dtype) for i in range(len(NAMES))]
     ours, theirs = both_ways(computation, *arguments)
     wanted = 7 + np.array([4 * len(NAMES), len(NAMES) // 2])
@@ -116,7 +117,7 @@ def test_ten_thousand_calls_of_functions_of_one_name() -> None:
     assert len(list(module.module.body.operations)) == 10_001
     small = calls(300)
     for module_bytecode in (lowering.lower(small).bytecode, stablehlo_of_text(small)):
-        assert jaxlib_api.stablehlo_to_hlo_text(module_bytecode).count(" call(") == 300
+        assert hlo_conversion.stablehlo_to_hlo_text(module_bytecode).count(" call(") == 300
 
 
 # Annotations.
@@ -131,15 +132,15 @@ def test_frontend_attributes_that_the_builder_takes() -> None:
         x = b.parameter(xb.f32[()], "x")
         y = x + x
     computation = b.build(y)
-    assert jaxlib_api.parsed_hlo_text(computation.to_hlo_text(metadata=True))
+    assert hlo_conversion.parsed_hlo_text(computation.to_hlo_text(metadata=True))
     for code in (lowering.lower(computation).bytecode, stablehlo_of_text(computation)):
-        module = jaxlib_api.read_module(jaxlib_api.new_context(), code)
+        module = mlir.read_module(mlir.new_context(), code)
         (main,) = module.body.operations
         add = main.regions[0].blocks[0].operations[0]
         got = add.attributes["mhlo.frontend_attributes"]
         assert len(got) == len(keys)
         assert {key: got[key].value for key in keys} == wanted
-        assert jaxlib_api.stablehlo_to_hlo_text(code).count("frontend_attributes={") == 2
+        assert hlo_conversion.stablehlo_to_hlo_text(code).count("frontend_attributes={") == 2
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ def test_shardings_are_read(sharding: str) -> None:
     b = xb.XlaBuilder("sharding")
     with b.sharding(sharding):
         x = b.parameter(xb.f32[8, 2], "x")
-    assert f"sharding={sharding}" in jaxlib_api.parsed_hlo_text(str(b.build(x)))
+    assert f"sharding={sharding}" in hlo_conversion.parsed_hlo_text(str(b.build(x)))
 
 
 # Dot algorithms.
@@ -175,7 +176,7 @@ def test_the_parser_takes_dot_algorithms(algorithm: xb.DotAlgorithm) -> None:
         preferred_element_type=max(targets, key=lambda t: t.bits),
         algorithm=algorithm,
     )
-    text = jaxlib_api.parsed_hlo_text(str(b.build(product)))
+    text = hlo_conversion.parsed_hlo_text(str(b.build(product)))
     assert f"algorithm={algorithm.value}" in text
 
 
@@ -183,21 +184,17 @@ def test_the_parser_takes_dot_algorithms(algorithm: xb.DotAlgorithm) -> None:
 
 
 @pytest.mark.parametrize("name", TRANSCENDENTAL)
-def test_opcodes_that_are_not_executed_as_hlo_are_read_as_themselves(name: str) -> None:
-    """What XLA reads is one op of the name, for each type; `support` has CHLO execute it."""
+def test_opcodes_that_jaxlib_converts_to_mhlo_are_read_as_themselves(name: str) -> None:
+    """XLA reads one op of the name for each type."""
     b = xb.XlaBuilder(name)
     types = [t for t in (*FLOATS, *COMPLEXES) if t.bits > 8]
     results = [getattr(xb, name)(b.parameter(t[3], f"x_{t}")) for t in types]
     computation = b.build(xb.tuple(*results))
-    parsed = jaxlib_api.parsed_hlo_text(str(computation))
+    parsed = hlo_conversion.parsed_hlo_text(str(computation))
     assert parsed.count(f" {name}(") == len(types)
-    context = jaxlib_api.new_context()
-    code = jaxlib_api.hlo_text_to_stablehlo(str(computation))
-    assert str(jaxlib_api.read_module(context, code)).count(f"mhlo.{name} ") == len(types)
-    context = jaxlib_api.new_context()
-    read = str(jaxlib_api.read_module(context, stablehlo_of_text(computation)))
-    assert read.count(f"chlo.{name} ") == len(types)
-    assert "mhlo.acos" not in read
+    context = mlir.new_context()
+    code = hlo_conversion.hlo_text_to_stablehlo(str(computation))
+    assert str(mlir.read_module(context, code)).count(f"mhlo.{name} ") == len(types)
 
 
 # Bits.
@@ -295,6 +292,12 @@ def with_filled_edge(v: np.ndarray) -> np.ndarray:
     return result
 
 
+def with_moved_corner(v: np.ndarray) -> np.ndarray:
+    result = v.copy()
+    result[1, 1] = v[0, 0]
+    return result
+
+
 # What moves bits: the op, and the same in NumPy.
 MOVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "reshape": (lambda x: xb.reshape(x, [x.shape.element_count]), np.ravel),
@@ -308,13 +311,17 @@ MOVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda x: xb.select(x.builder.iota(xb.s32[x.shape.dimensions], 0) < 1, x, xb.rev(x, [0])),
         lambda v: np.where(np.arange(len(v))[:, None] < 1, v, v[::-1]),
     ),
+    "dynamic_slice": (
+        lambda x: xb.dynamic_slice(x, [x.builder.constant(1, xb.s32)] * 2, [2, 1]),
+        lambda v: v[1:3, 1:2],
+    ),
+    "dynamic_update_slice": (
+        lambda x: xb.dynamic_update_slice(
+            x, xb.slice(x, [0, 0], [1, 1], [1, 1]), [x.builder.constant(1, xb.s32)] * 2
+        ),
+        with_moved_corner,
+    ),
 }
-
-
-# XLA's CPU backend copies these by way of wider types, which makes NaNs quiet and, of 8 bits,
-# all alike: in some ops, on each version in others.
-MADE_QUIET = {xb.f8e3m4, xb.f8e4m3, xb.f8e5m2, xb.bf16}
-COPYING = {"reverse", "slice", "concatenate", "pad", "select"}
 
 
 @pytest.mark.usefixtures("little_optimized")
@@ -332,8 +339,8 @@ def test_what_moves_bits_changes_none(t: PrimitiveType) -> None:
         want = MOVES[name][1](as_records(x))
         assert mine.shape == want.shape, name
         same = as_records(mine) == want
-        if t in MADE_QUIET and name in COPYING:
-            same |= is_nan(mine) & is_nan(MOVES[name][1](x))
+        if name == "select" and t is xb.bf16 and jaxlib.__version__.startswith("0.10."):
+            same |= np.isnan(mine)  # signalling NaNs come out quiet
         assert same.all(), name
 
 

@@ -15,8 +15,8 @@ from support import run, stablehlo_of_text, trusted_module
 
 import builder as xb
 import lowering
-from lowering import jaxlib_api
 from lowering.compilable import check_compilable
+from lowering.jaxlib_api import hlo_conversion
 
 
 def operations(module: lowering.StablehloModule) -> list[str]:
@@ -284,7 +284,7 @@ def test_a_called_computation_is_a_function() -> None:
     foreign = xb.custom_call("f", again, xb.f32[()], computation=helper)
     text = lowering.lower(b.build(foreign)).text
     assert text.count("func.func private @helper") == 1
-    assert jaxlib_api.hlo_text_to_stablehlo(str(call(computation=helper)))
+    assert hlo_conversion.hlo_text_to_stablehlo(str(call(computation=helper)))
 
 
 def test_bounded_sizes_are_said() -> None:

@@ -22,8 +22,8 @@ from jax.experimental.layout import Format, Layout as JaxLayout
 import builder as xb
 import lowering
 from builder import primitive_type as pt
-from lowering import jaxlib_api
 from lowering.errors import ArgumentError, CompileError, LoweringError
+from lowering.jaxlib_api import hlo_conversion
 from tests.support import assert_identical
 
 RNG = np.random.default_rng(0)
@@ -517,7 +517,7 @@ def test_no_layout_says_nothing() -> None:
 )
 def test_xla_reads_the_layouts_in_the_text(text: str) -> None:
     """XLA's parser prints the same layouts again."""
-    head = jaxlib_api.parsed_hlo_text(str(negated(text, text))).splitlines()[0]
+    head = hlo_conversion.parsed_hlo_text(str(negated(text, text))).splitlines()[0]
     assert f"entry_computation_layout={{({text})->{text}}}" in head
 
 
@@ -580,7 +580,7 @@ def test_layouts_of_ops(place: str) -> None:
         text = str(computation)
         assert layout in text
         # XLA's parser makes the shape of a send anew, of the operand's.
-        assert opcode == "send" or layout in jaxlib_api.parsed_hlo_text(text)
+        assert opcode == "send" or layout in hlo_conversion.parsed_hlo_text(text)
         if layout == "{0,1}":
             lowering.lower(computation)
             continue

@@ -14,10 +14,10 @@ from support import run
 
 import builder as xb
 import lowering
-from builder.hlo_text.words import hlo_name
-from lowering import jaxlib_api
+from builder.schema import SCHEMAS
+from lowering.jaxlib_api import hlo_conversion
 from lowering.mlir_context import shared_context
-from lowering.rules.registry import DIRECT, RULES
+from lowering.rules.registry import ONE_TO_ONE, RULES
 
 FILE = Path(__file__).name
 
@@ -69,7 +69,7 @@ def test_other_modules_in_between_change_nothing() -> None:
 def test_the_module_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     lowering.lower(model()).verify()
     # A rule that is wrong is found at once, and said to be our fault.
-    monkeypatch.setitem(DIRECT, "add", "stablehlo.and")
+    monkeypatch.setitem(ONE_TO_ONE, "add", "stablehlo.and")
     b = xb.XlaBuilder("wrong")
     x = b.parameter(xb.f32[2])
     with pytest.raises(lowering.LoweringError, match=r"'wrong' does not verify: 'stablehlo\.and'"):
@@ -77,7 +77,7 @@ def test_the_module_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_op_without_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(DIRECT, "tanh")
+    monkeypatch.delitem(ONE_TO_ONE, "tanh")
     b = xb.XlaBuilder("lacking")
     x = b.parameter(xb.f32[2])
     computation = b.build(xb.tanh(x))
@@ -90,6 +90,14 @@ def test_an_op_without_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_computation(value: object) -> None:
     with pytest.raises(TypeError, match="lower: expected an XlaComputation, got "):
         lowering.lower(value)
+
+
+def test_a_reusable_function_is_no_computation() -> None:
+    function = xb.computation(lambda x: x)
+    with pytest.raises(TypeError, match=r"fix: lower function\.computation\(shape"):
+        lowering.lower(function)
+    with pytest.raises(TypeError, match=r"fix: compile function\.computation\(shape"):
+        lowering.compile(function)
 
 
 def test_an_op_is_no_computation() -> None:
@@ -131,7 +139,7 @@ def test_names_of_ops_and_parameters() -> None:
     assert '"the sum"(' in located
     assert '"weight w"(' in located
     # XLA names its own instructions after them.
-    hlo = jaxlib_api.stablehlo_to_hlo_text(module.bytecode)
+    hlo = hlo_conversion.stablehlo_to_hlo_text(module.bytecode)
     assert "the_sum" in hlo
     assert "weight_w" in hlo
 
@@ -170,7 +178,7 @@ def test_odd_names_go_through_both_texts() -> None:
     got = run(computation, *map(np.int32, range(len(NAMES))))
     assert got == sum(i * (i + 1) for i in range(len(NAMES)))
     # With metadata as well, which carries names and files in quotes.
-    assert jaxlib_api.hlo_text_to_stablehlo(computation.to_hlo_text(metadata=True))
+    assert hlo_conversion.hlo_text_to_stablehlo(computation.to_hlo_text(metadata=True))
     loaded = lowering.load_bytes(lowering.lower(computation).bytecode)
     assert loaded.program_shape == computation.program_shape
     assert loaded.program_shape.parameter_names == tuple(NAMES)
@@ -246,8 +254,10 @@ def test_frontend_attributes_reach_the_module_and_the_text() -> None:
     assert "stablehlo.exponential %0 : tensor" in module.text
     assert 'stage="1"' in str(computation)
     for text in (
-        jaxlib_api.stablehlo_to_hlo_text(module.bytecode),
-        jaxlib_api.stablehlo_to_hlo_text(jaxlib_api.hlo_text_to_stablehlo(str(computation))),
+        hlo_conversion.stablehlo_to_hlo_text(module.bytecode),
+        hlo_conversion.stablehlo_to_hlo_text(
+            hlo_conversion.hlo_text_to_stablehlo(str(computation))
+        ),
     ):
         (line,) = (line for line in text.splitlines() if " add(" in line)
         assert 'stage="1"' in line
@@ -268,8 +278,10 @@ def test_shardings_reach_the_module_and_the_text() -> None:
     assert '{mhlo.sharding = "{replicated}", xlabuilder.name = "x"}' in module.text
     assert 'mhlo.sharding = "{devices=[2,1]<=[2]}"' in module.text
     for text in (
-        jaxlib_api.stablehlo_to_hlo_text(module.bytecode),
-        jaxlib_api.stablehlo_to_hlo_text(jaxlib_api.hlo_text_to_stablehlo(str(computation))),
+        hlo_conversion.stablehlo_to_hlo_text(module.bytecode),
+        hlo_conversion.stablehlo_to_hlo_text(
+            hlo_conversion.hlo_text_to_stablehlo(str(computation))
+        ),
     ):
         assert re.search(r"parameter\(0\), sharding=\{replicated\}", text)
         assert re.search(r" exponential\(.*\), sharding=\{devices=\[2,1\]<=\[2\]\}", text)
@@ -355,9 +367,9 @@ def test_xla_reads_a_long_chain() -> None:
     computation = chain(20_000)
     for module in (
         lowering.lower(computation).bytecode,
-        jaxlib_api.hlo_text_to_stablehlo(str(computation)),
+        hlo_conversion.hlo_text_to_stablehlo(str(computation)),
     ):
-        assert jaxlib_api.stablehlo_to_hlo_text(module).count(" add(") == 20_000
+        assert hlo_conversion.stablehlo_to_hlo_text(module).count(" add(") == 20_000
 
 
 def test_a_wide_tuple() -> None:
@@ -374,5 +386,5 @@ def test_a_wide_tuple() -> None:
 def test_every_opcode_has_a_rule_and_an_hlo_form() -> None:
     """What the text says of each op is tested with XLA's parser, in test_registry.py."""
     for name, info in xb.OPERATIONS.items():
-        assert info.opcode in DIRECT or info.opcode in RULES or info.opcode == "parameter", name
-        assert re.fullmatch("[a-z0-9-]+", hlo_name(info.opcode)), name
+        assert info.opcode in ONE_TO_ONE or info.opcode in RULES or info.opcode == "parameter", name
+        assert re.fullmatch("[a-z0-9-]+", SCHEMAS[info.opcode].hlo), name

@@ -17,7 +17,8 @@ from processes import run_python
 
 import builder as xb
 import lowering
-from lowering import ModuleFileError, VersionError, jaxlib_api
+from lowering import ModuleFileError, VersionError
+from lowering.jaxlib_api import artifacts, mlir, versions
 from lowering.reading import helper_process, module_reader
 
 AFFINE = """\
@@ -155,8 +156,8 @@ def test_artifacts_of_every_version_can_be_read(affine, version):
     artifact = affine.artifact(version)
     assert lowering.load_bytes(artifact).text == AFFINE
     names = {"minimum": "0.9.0", "current": None}
-    number = names.get(version, version) or jaxlib_api.current_version()
-    assert artifact.startswith(jaxlib_api.BYTECODE_MAGIC)
+    number = names.get(version, version) or versions.current_version()
+    assert artifact.startswith(mlir.BYTECODE_MAGIC)
     assert f"StableHLO_v{number}\0".encode() in artifact[:40]
 
 
@@ -174,7 +175,7 @@ def test_artifacts_of_every_version_can_be_read(affine, version):
     ],
 )
 def test_versions_that_do_not_exist(affine, version, message, tmp_path):
-    newest = jaxlib_api.current_version()
+    newest = versions.current_version()
     end = f"{message}\nfix: give one from 0.9.0 to {newest}, 'minimum' or 'current'"
     with pytest.raises(VersionError) as caught:
         affine.artifact(version)
@@ -194,7 +195,7 @@ def test_an_operation_that_a_version_lacks():
         module.artifact("0.9.0")
     assert str(caught.value) == (
         "artifact: main can't be written for StableHLO 0.9.0: its operation composite can't be "
-        f"said there\nfix: ask for a newer version, at most {jaxlib_api.current_version()}"
+        f"said there\nfix: ask for a newer version, at most {versions.current_version()}"
     )
     assert "legalize" in caught.value.detail
 
@@ -396,11 +397,9 @@ def test_a_module_is_printed_in_several_threads_at_once():
 )
 def test_a_context_reads_the_operations_of_every_dialect(operation):
     """Most dialects are loaded when they are named for the first time."""
-    module = ir.Module.parse(
-        f"func.func @f(%x: f32) {{ {operation} return }}", jaxlib_api.new_context()
-    )
+    module = ir.Module.parse(f"func.func @f(%x: f32) {{ {operation} return }}", mlir.new_context())
     assert module.operation.verify()
-    again = ir.Module.parse(jaxlib_api.bytecode(module), jaxlib_api.new_context())
+    again = ir.Module.parse(mlir.bytecode(module), mlir.new_context())
     assert str(again) == str(module)
 
 
@@ -429,10 +428,10 @@ def test_attributes_of_other_dialects_are_verified(place, attribute, message):
     assert message in refused(text(attribute).encode())
     # Written under the name of a dialect that nobody knows, and as long.
     dialect, _, said = attribute.partition(".")
-    context = jaxlib_api.new_context()
+    context = mlir.new_context()
     context.allow_unregistered_dialects = True
     module = ir.Module.parse(text(f"{'q' * len(dialect)}.{said}"), context)
-    code = jaxlib_api.bytecode(module)
+    code = mlir.bytecode(module)
     unknown, known = (
         f"{one}.{said.split()[0]}\0".encode() for one in ("q" * len(dialect), dialect)
     )
@@ -443,13 +442,13 @@ def test_attributes_of_other_dialects_are_verified(place, attribute, message):
 def test_the_checksum_stays_out_of_the_module(affine, monkeypatch):
     """While it is being written, the module itself is as it always is."""
     texts = []
-    write = jaxlib_api.bytecode_pieces
+    write = mlir.bytecode_pieces
 
     def spy(module):
         texts.append(affine.text)
         return write(module)
 
-    monkeypatch.setattr(jaxlib_api, "bytecode_pieces", spy)
+    monkeypatch.setattr(mlir, "bytecode_pieces", spy)
     assert affine.bytecode
     assert affine.artifact()
     assert set(texts) == {AFFINE}
@@ -479,10 +478,10 @@ def test_stablehlo_takes_the_quick_way_into_an_artifact(affine, monkeypatch):
         raise AssertionError("the slow way")
 
     with monkeypatch.context() as patch:
-        patch.setattr(jaxlib_api._jax.mlir, "serialize_portable_artifact", slow)
-        quick = jaxlib_api.serialize_artifact(affine.module, "1.9.5", {})
-    monkeypatch.setattr(jaxlib_api, "_NAMES_OF_OTHERS", (b"",))
-    assert jaxlib_api.serialize_artifact(affine.module, "1.9.5", {}) == quick
+        patch.setattr(artifacts.jax_extension.mlir, "serialize_portable_artifact", slow)
+        quick = artifacts.serialize_artifact(affine.module, "1.9.5", {})
+    monkeypatch.setattr(artifacts, "_NAMES_OF_OTHERS", (b"",))
+    assert artifacts.serialize_artifact(affine.module, "1.9.5", {}) == quick
 
 
 def test_why_the_quick_way_fails(capfd):
@@ -756,7 +755,7 @@ def test_random_bytes(capfd):
     chosen = random.Random(2)
     for _ in range(100):
         refused(chosen.randbytes(chosen.randrange(1, 300)))
-        refused(jaxlib_api.BYTECODE_MAGIC + chosen.randbytes(chosen.randrange(1, 300)))
+        refused(mlir.BYTECODE_MAGIC + chosen.randbytes(chosen.randrange(1, 300)))
     assert capfd.readouterr() == ("", "")
 
 
@@ -767,9 +766,9 @@ def test_the_checksum_does_not_show(affine):
 
 
 def test_foreign_bytecode(affine, capfd):
-    code = jaxlib_api.bytecode(affine.module)
+    code = mlir.bytecode(affine.module)
     assert lowering.load_bytes(code).text == AFFINE
-    artifact = jaxlib_api.serialize_artifact(affine.module, "1.9.5", {})
+    artifact = artifacts.serialize_artifact(affine.module, "1.9.5", {})
     assert lowering.load_bytes(artifact).text == AFFINE
     # The size of everything stays the same, the function's name does not parse any more.
     message = refused(code.replace(b"stablehlo", b"stablehli"))
@@ -777,7 +776,7 @@ def test_foreign_bytecode(affine, capfd):
     assert message.endswith("\nfix: it is truncated, damaged or of another program; save it again")
     newer = artifact.replace(b"StableHLO_v1.9.5", b"StableHLO_v9.9.5")
     assert lowering.load_bytes(newer).text == AFFINE  # nothing new in it
-    newest = jaxlib_api.current_version()
+    newest = versions.current_version()
     assert refused(newer.replace(b"broadcast_in_dim_v1", b"broadcast_in_dim_v9")) == (
         f"the module: is written for StableHLO 9.9.5, the jaxlib installed reads up to {newest}\n"
         f"fix: install a newer jaxlib, or save it with version={newest!r}"
@@ -800,7 +799,7 @@ def test_data_that_look_like_a_checksum_and_its_attribute():
 
 
 def test_a_reader_that_dies_or_hangs(affine, monkeypatch, capfd):
-    code = jaxlib_api.bytecode(affine.module)
+    code = mlir.bytecode(affine.module)
     monkeypatch.setattr(helper_process, "HELPER", "import os; os.abort()")
     assert "is not readable StableHLO: the bytecode contradicts itself" in refused(code)
     monkeypatch.setattr(helper_process, "HELPER_SECONDS", 0.3)
@@ -901,4 +900,4 @@ def test_bytecode_with_aligned_resources_goes_without_a_checksum():
         '{-# dialect_resources: { builtin: { numbers: "0x400000000000803F00000040" } } #-}\n'
     )
     module = lowering.load_bytes(text)
-    assert module.bytecode == jaxlib_api.bytecode(module.module)
+    assert module.bytecode == mlir.bytecode(module.module)

@@ -1,7 +1,8 @@
-"""What GPUs and TPUs lack, said in other words: the words give on a CPU what is asked for."""
+"""The rewrites for GPUs and TPUs, run on a CPU: they compute what the operation does."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,17 @@ import pytest
 import builder as xb
 import lowering
 from builder.primitive_type import PrimitiveType
-from lowering.legalize import legalize
-from lowering.legalize.registry import REWRITES
+from lowering.legalize import legalize, registry
 
 
-def said_as_for(monkeypatch: pytest.MonkeyPatch, platform: str, name: str) -> None:
-    """From now on a CPU's programs say an operation as those of another platform do."""
-    monkeypatch.setitem(REWRITES["cpu"], name, REWRITES[platform][name])
+def rewritten_as_for(monkeypatch: pytest.MonkeyPatch, platform: str, name: str) -> None:
+    """From now on an operation is rewritten on CPU as it is on another platform."""
+    moved = [
+        replace(one, platforms=("cpu",))
+        for one in registry.REWRITES
+        if name in one.names and platform in one.platforms
+    ]
+    monkeypatch.setattr(registry, "REWRITES", [*registry.REWRITES, *moved])
 
 
 def convolved(x: Any, kernel: Any) -> Any:
@@ -28,7 +33,7 @@ def convolved(x: Any, kernel: Any) -> Any:
 
 @pytest.mark.parametrize("t", [xb.s4, xb.u64, xb.c64, xb.f8e3m4], ids=str)
 def test_convolutions_of_a_gpu(monkeypatch: pytest.MonkeyPatch, t: PrimitiveType) -> None:
-    said_as_for(monkeypatch, "gpu", "stablehlo.convolution")
+    rewritten_as_for(monkeypatch, "gpu", "stablehlo.convolution")
     b = xb.XlaBuilder("convolved")
     shapes = (2, 3, 4), (5, 3, 2)
     x, kernel = (b.parameter(xb.array_shape(t, sizes)) for sizes in shapes)
@@ -62,7 +67,7 @@ def test_windows_in_the_last_dimensions_of_a_tpu(monkeypatch: pytest.MonkeyPatch
     want = np.asarray(lowering.compile(computation)(*given))
     said = legalize(lowering.lower(computation).module, "scattered", "tpu").operation
     assert "tensor<4x6x1x1xf32>" in str(said)
-    said_as_for(monkeypatch, "tpu", "stablehlo.select_and_scatter")
+    rewritten_as_for(monkeypatch, "tpu", "stablehlo.select_and_scatter")
     assert np.array_equal(np.asarray(lowering.compile(computation)(*given)), want)
 
 

@@ -12,8 +12,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 import builder as xb
 import lowering
-from lowering import jaxlib_api
 from lowering.errors import ArgumentError, DeviceError, XlaError
+from lowering.jaxlib_api import array_layouts, jax_arrays
 
 
 def mesh() -> Mesh:
@@ -67,8 +67,8 @@ def test_a_copy_in_the_usual_layout() -> None:
     turned = jax.device_put(array, Format(Layout((1, 0)), SingleDeviceSharding(first)))
     for to in ("cpu:0", "cpu:1"):
         there = lowering.device_put(turned, to)
-        usual = jaxlib_api.default_layout(first, array.dtype, array.shape)
-        assert jaxlib_api.layout_of(there) == usual
+        usual = array_layouts.default_layout(first, array.dtype, array.shape)
+        assert array_layouts.layout_of(there) == usual
         assert np.asarray(there).tolist() == array.tolist()
     there = lowering.device_put(lowering.device_put(array, "cpu"), "cpu")
     copied = lowering.device_put(there, "cpu")
@@ -99,9 +99,9 @@ def test_nothing_is_read_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("array", "asarray", "from_dlpack"):
             watched.setattr(np, name, closed(getattr(np, name)))
         for name in ("__array__", "_value", "__dlpack__"):
-            there_is = getattr(jaxlib_api.array_type, name)
+            there_is = getattr(jax_arrays.array_type, name)
             way_out = property(closed(None)) if name == "_value" else closed(there_is)
-            watched.setattr(jaxlib_api.array_type, name, way_out)
+            watched.setattr(jax_arrays.array_type, name, way_out)
         there = lowering.device_put(values, "cpu")
         moved = lowering.device_put(there, "cpu:1")
         cut = lowering.device_put(moved, spec("x"))

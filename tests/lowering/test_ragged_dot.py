@@ -16,7 +16,8 @@ from support import assert_same_bits, run, summable
 import builder as xb
 import lowering
 from builder.shape_inference.contraction import RaggedMode, ragged_mode, ragged_prefix
-from lowering import CompileError, jaxlib_api
+from lowering import CompileError
+from lowering.jaxlib_api import hlo_conversion
 
 Array = np.ndarray
 Ragged = xb.RaggedDotDimensionNumbers
@@ -293,7 +294,7 @@ def test_what_is_inferred_is_what_mlir_and_xla_infer(
     lowering.lower(computation).verify()
     # XLA infers the shape of an instruction that has none written.
     text, count = re.subn(r" = \S+ ragged-dot\(", " = ragged-dot(", str(computation))
-    root = re.search(r"ROOT \S+ = ([^{ ]+)", jaxlib_api.parsed_hlo_text(text))
+    root = re.search(r"ROOT \S+ = ([^{ ]+)", hlo_conversion.parsed_hlo_text(text))
     assert root is not None
     assert (root[1], count) == (str(y.shape), 1)
 

@@ -14,7 +14,7 @@ from support import assert_identical
 
 import builder as xb
 import lowering
-from lowering import jaxlib_api
+from lowering.jaxlib_api import hlo_conversion
 
 MESH = xb.Mesh({"data": 2, "model": 4})
 DATA = np.arange(64, dtype=np.float32).reshape(8, 8)
@@ -72,7 +72,7 @@ def shardings_of(text: str) -> list[tuple[str, str]]:
 def test_xla_makes_the_same_tilings_of_meshes() -> None:
     """XLA translates Shardy's words into GSPMD's; `MeshSharding.tiling` says the same."""
     named, tiled = (
-        jaxlib_api.stablehlo_to_hlo_text(lowering.lower(sharded(words)).bytecode)
+        hlo_conversion.stablehlo_to_hlo_text(lowering.lower(sharded(words)).bytecode)
         for words in ("mesh", "tilings")
     )
     theirs = shardings_of(named)
@@ -83,7 +83,7 @@ def test_xla_makes_the_same_tilings_of_meshes() -> None:
     b = xb.XlaBuilder("turned")
     specs = [turned.sharding("c"), turned.sharding(None, ("b", "a")), turned.sharding("b", "a")]
     xs = [b.parameter(xb.f32[8, 8], sharding=one) for one in specs]
-    text = jaxlib_api.stablehlo_to_hlo_text(lowering.lower(b.build(xb.tuple(*xs))).bytecode)
+    text = hlo_conversion.stablehlo_to_hlo_text(lowering.lower(b.build(xb.tuple(*xs))).bytecode)
     wanted = [("parameter", one.at_rank(2).tiling) for one in specs]
     assert [one for one in shardings_of(text) if one[0] == "parameter"] == wanted
 
@@ -92,8 +92,8 @@ def test_xla_makes_the_same_tilings_of_meshes() -> None:
 def test_the_text_says_what_xla_says_of_the_module(words: str) -> None:
     """What XLA's parser reads of the HLO text, and what XLA makes of the StableHLO."""
     computation = sharded(words)
-    parsed = jaxlib_api.parsed_hlo_text(str(computation))
-    translated = jaxlib_api.stablehlo_to_hlo_text(lowering.lower(computation).bytecode)
+    parsed = hlo_conversion.parsed_hlo_text(str(computation))
+    translated = hlo_conversion.stablehlo_to_hlo_text(lowering.lower(computation).bytecode)
     if words == "tilings":
         results = shardings_of(parsed)[-1]
         assert results == shardings_of(translated)[-1]

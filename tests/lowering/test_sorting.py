@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from support import assert_identical, parameter_like, run
+from support import assert_identical, branch, operation_names, parameter_like, run
 
 import builder as xb
 import lowering
@@ -115,7 +115,7 @@ def test_the_document_s_three_operands() -> None:
 
 
 def test_operands_of_many_types_go_together() -> None:
-    """Those that are sorted in other types, and those that are not, by two keys."""
+    """Those that `legalize` sorts in other types, and those that it does not, by two keys."""
     types = [xb.s2, xb.bf16, xb.f32, xb.pred, xb.f8e4m3, xb.u2, xb.c64, xb.s4, xb.f64, xb.u64]
     count = 200
     arrays = [any_values(t, count) for t in types]
@@ -281,9 +281,73 @@ def test_top_k_the_same_as_jax() -> None:
     assert_identical(places, np.asarray(reference[1]))
 
 
-def test_the_largest_are_one_operation_of_chlo() -> None:
-    b = xb.XlaBuilder()
-    x = b.parameter(xb.f32[3, 8])
-    text = lowering.lower(b.build(xb.tuple(xb.top_k(x, 2), xb.sort(x)))).text
-    assert "chlo.top_k" in text
-    assert text.count("stablehlo.sort") == 1
+# One operation for each op.
+
+
+@pytest.mark.parametrize("t", ALL, ids=str)
+def test_every_type_is_one_operation(t: PrimitiveType) -> None:
+    b = xb.XlaBuilder("sorted")
+    x = b.parameter(xb.array_shape(t, [3, 8]), "x")
+    results = [xb.sort(x), xb.top_k(x, 2), xb.top_k(x, 2, largest=False)]
+    computation = b.build(xb.tuple(*results))
+    assert operation_names(computation) == ["stablehlo.sort", "chlo.top_k", "mhlo.topk"]
+    entry = computation.to_hlo_text().partition("ENTRY")[2]
+    assert entry.count(" sort(") == 1
+    assert " topk(%x), k=2, largest=true" in entry
+    assert " topk(%x), k=2, largest=false" in entry
+    assert entry.count(" = ") == 5
+
+
+def test_bounded_sizes_are_one_operation() -> None:
+    b = xb.XlaBuilder("sorted")
+    x = b.parameter("f32[<=3,<=8]", "x")
+    computation = b.build(xb.tuple(xb.top_k(x, 2), xb.top_k(x, 2, largest=False)))
+    assert operation_names(computation) == ["chlo.top_k", "mhlo.topk"]
+
+
+@pytest.mark.parametrize("t", [xb.s2, xb.bf16, xb.f8e5m2], ids=str)
+def test_a_comparator_with_a_branch_inside_a_branch(t: PrimitiveType) -> None:
+    """The comparator's values are used in regions inside of regions."""
+    x = any_values(t, 60)
+    at = np.arange(x.size, dtype=np.int32) % 7
+
+    def before(a: xb.XlaOp, b: xb.XlaOp, i: xb.XlaOp, j: xb.XlaOp) -> xb.XlaOp:
+        def less(lhs: xb.XlaOp, rhs: xb.XlaOp) -> xb.XlaOp:
+            return lhs < rhs if t.is_integral else xb.lt_total_order(lhs, rhs)
+
+        def by_value() -> xb.XlaOp:
+            return branch(less(a, b), lambda: less(a, b), lambda: less(b, a) & (i < i))
+
+        return branch(i == j, by_value, lambda: i < j)
+
+    got, places = evaluate(lambda p, i: xb.sort([p, i], before, is_stable=True), x, at)
+    want = np.lexsort((keys(x).astype(np.int64), at))
+    assert_identical(got, x[want])
+    assert_identical(places, at[want])
+
+
+@pytest.mark.parametrize("t", [xb.f32, xb.bf16, xb.s4, xb.c64], ids=str)
+def test_top_k_of_a_file(t: PrimitiveType) -> None:
+    """Text and bytecode hold the operations, an artifact composites and custom calls for them."""
+    x = any_values(t, 40)
+    b = xb.XlaBuilder("largest")
+    p = parameter_like(b, x)
+    module = lowering.lower(b.build(xb.tuple(xb.top_k(p, 5), xb.top_k(p, 5, largest=False))))
+    artifact = lowering.load_bytes(module.artifact())
+    assert operation_names(artifact) == ["stablehlo.composite", "stablehlo.custom_call"]
+    for read in (lowering.load_bytes(module.text), lowering.load_bytes(module.bytecode), artifact):
+        found = lowering.compile(read, "cpu")(x)
+        leaves = [np.asarray(one) for one in jax.tree_util.tree_leaves(found)]
+        for sign, (values, places) in ((-1, leaves[:2]), (1, leaves[2:])):
+            want = np.argsort(sign * keys(x), kind="stable")[:5]
+            assert_identical(values, x[want])
+            assert_identical(places, want.astype(np.int32))
+
+
+def test_the_smallest_are_written_for_old_versions() -> None:
+    b = xb.XlaBuilder("smallest")
+    module = lowering.lower(b.build(xb.top_k(b.parameter("f32[5]", "x"), 2, largest=False)))
+    found = lowering.compile(lowering.load_bytes(module.artifact("minimum")), "cpu")(
+        np.float32([3, 1, 2, 1, 0])
+    )
+    assert [np.asarray(one).tolist() for one in found] == [[0, 1], [4, 1]]

@@ -26,15 +26,15 @@ def rounded(value: float, random: int, source: PrimitiveType, to: PrimitiveType)
         return int(to.min if value < 0 else to.max)
     whole = math.floor(abs(value))
     fraction = (Fraction(abs(value)) - whole) * 2**source.bits
-    # Of 16 bits and more only as many bits of the fraction count as there are random ones.
-    up = random < (fraction if source.bits <= 8 else math.floor(fraction))
+    # Only as many bits of the fraction count as there are random ones.
+    up = random < math.floor(fraction)
     return int(math.copysign(1, value)) * (whole + up)
 
 
 def numbers(t: PrimitiveType, size: int) -> np.ndarray[Any, Any]:
     rng = np.random.default_rng(7)
     drawn = np.concatenate([rng.standard_normal(size) * 3, rng.integers(-9, 9, size) / 4])
-    corners = [0.0, -0.0, 1.5, -2.25, 7, -8]
+    corners = [0.0, -0.0, 1.5, -2.25, 7, -8, 3 * 2**-10]
     if t.bits >= 16:
         corners += [math.nan, math.inf, -math.inf, 3e4, -3e4, 1e-7, -1e-7, 127.75]
     return np.concatenate([corners, drawn]).astype(t.dtype)

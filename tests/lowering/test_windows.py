@@ -12,12 +12,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
-from support import assert_same_bits, parameter_like, run, small_numbers
+from support import (
+    assert_identical,
+    assert_same_bits,
+    branch,
+    operation_names,
+    parameter_like,
+    run,
+    small_numbers,
+)
 
 import builder as xb
 import lowering
 from builder.primitive_type import ALL, PrimitiveType
-from lowering import jaxlib_api
+from lowering.jaxlib_api import hlo_conversion
 
 SAME, VALID = xb.Padding.SAME, xb.Padding.VALID
 Pairs = Sequence[tuple[int, int]]
@@ -421,6 +429,48 @@ def on_real(compared: Any, real: Any) -> Callable[[Any, Any], Any]:
     return lambda a, b: compared(real(a), real(b))
 
 
+def test_a_selection_that_reduces_and_branches() -> None:
+    """Regions inside of both computations, whose values are used there."""
+    x = np.random.default_rng(3).integers(0, 2, (4, 4)).astype(np.float32)
+    source = np.arange(1, 26, dtype=np.float32).reshape(5, 5)
+
+    def at_least(a: xb.XlaOp, c: xb.XlaOp) -> xb.XlaOp:
+        return branch(a > c, lambda: a >= a, lambda: branch(c > a, lambda: a > a, lambda: a >= c))
+
+    def added(a: xb.XlaOp, c: xb.XlaOp) -> xb.XlaOp:
+        return branch(a > c, lambda: a + c, lambda: c + a)
+
+    def program(p: xb.XlaOp, s: xb.XlaOp) -> xb.XlaOp:
+        window = [2, 2], [1, 1], [(1, 1), (1, 1)]
+        results = [
+            xb.select_and_scatter(p, at_least, *window, s, 0.0, added),
+            xb.select_and_scatter(p, xb.ge, *window, s, 0.0, xb.add),
+        ]
+        return xb.tuple(*results)
+
+    nested, plain = evaluate(program, x, source)
+    assert_identical(nested, plain)
+    assert_identical(
+        plain,
+        scattered(x, np.greater_equal, [2, 2], [1, 1], [(1, 1)] * 2, source, np.float32(0), np.add),
+    )
+
+
+@pytest.mark.parametrize("shape", ["f32[4,4]", "f32[]", "f32[<=4,4]"])
+def test_select_and_scatter_is_one_operation(shape: str) -> None:
+    b = xb.XlaBuilder("gradient")
+    x = b.parameter(shape, "x")
+    rank = x.shape.rank
+    window = [2] * rank, [1] * rank, [(1, 1)] * rank
+    source = b.parameter(shape.replace("4", "5"), "s")
+    computation = b.build(gradient(x, source, *window))
+    expected = ["stablehlo.constant", "stablehlo.select_and_scatter"]
+    assert operation_names(computation) == expected
+    entry = computation.to_hlo_text().partition("ENTRY")[2]
+    assert entry.count(" = ") == 4
+    assert " select-and-scatter(" in entry
+
+
 def test_what_is_nowhere_is_not_scattered() -> None:
     """Windows that lie in the padding alone have no element."""
     x, source = np.array([5, 1, 4], np.int32), np.arange(1, 9, dtype=np.int32)
@@ -514,9 +564,9 @@ def accepted(computation: xb.XlaComputation, result: xb.XlaOp) -> lowering.Stabl
     if re.search(r"ROOT %\S+ = \S+ (reduce-window|select-and-scatter)\(", entry):
         # Without the shape of the result XLA infers it.
         silent = re.sub(r"(ROOT %\S+ = )\S+ ", r"\1", entry)
-        root = jaxlib_api.parsed_hlo_text(f"{called}ENTRY{silent}").rpartition("ROOT")[2]
+        root = hlo_conversion.parsed_hlo_text(f"{called}ENTRY{silent}").rpartition("ROOT")[2]
         assert root.partition(" = ")[2].startswith(str(result.shape))
-    assert jaxlib_api.hlo_text_to_stablehlo(text)
+    assert hlo_conversion.hlo_text_to_stablehlo(text)
     return module
 
 

@@ -175,9 +175,9 @@ BINARY: Final = (
 
 
 def hlo_opcode(name: str) -> str:
-    from builder.hlo_text.words import hlo_name
+    from builder.schema import SCHEMAS
 
-    return hlo_name(xb.OPERATIONS[name].opcode)
+    return SCHEMAS[xb.OPERATIONS[name].opcode].hlo
 
 
 @st.composite

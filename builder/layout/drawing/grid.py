@@ -11,6 +11,7 @@ Tiled layout: figures 1 and 2.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from math import prod
 from typing import Final
@@ -18,7 +19,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from builder.frozen import frozen
 from builder.layout.digits import Number, combined, ravel, tiled, unravel
 from builder.layout.indexing import layout_of, physical_of
 from builder.layout.physical import Physical, Tiling
@@ -38,7 +38,7 @@ _Numbers = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Axis:
     """The rows, or the columns, of a grid.
 
@@ -77,7 +77,7 @@ class Axis:
         return self.drawn[position] != before + 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Panel:
     """The rows and columns at one index of all other dimensions.
 
@@ -96,7 +96,7 @@ class Panel:
     borders: tuple[dict[str, _Flags], ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Grid:
     """All that is drawn.
 
@@ -254,7 +254,7 @@ def _first_and_last(count: int, most: int) -> list[int]:
     return [*range(most - 1), count - 1] if most > 1 else [0]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Raw:
     """A panel before it is coloured, with the number of each cell's tile at each level."""
 

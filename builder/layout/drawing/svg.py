@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from math import prod
 from typing import Final
 
-from builder.frozen import frozen
 from builder.layout.drawing.caption import facts, index_text, left_out, legend
 from builder.layout.drawing.grid import SIDES, Axis, Grid, Panel
 from builder.layout.indexing import physical_of
@@ -38,7 +38,7 @@ _MOST_IN_MEMORY: Final = 96
 """Buffers that are longer are not drawn as a line."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Drawing:
     """Elements of SVG that stand in a rectangle whose corner is 0, 0."""
 

@@ -6,7 +6,6 @@ Operation Semantics: Conv, ConvWithGeneralPadding.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +26,7 @@ from builder.recording import record
 from builder.shape import ArrayShape, Shape
 from builder.shape_inference import contraction as infer
 from builder.shape_inference.check import flags, integer, integers
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
 _BUILDER_H = "xla_builder.h (not in the document)"
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _plan(
     name: str,
     lhs: Shape,
@@ -57,7 +57,7 @@ def _plan(
     preferred_element_type: PrimitiveType | None,
     window_reversal: tuple[bool, ...],
 ) -> tuple[ArrayShape, Mapping[str, Any]]:
-    shape = infer.conv_general_dilated(
+    shape = infer.conv_general_dilated.strict(
         lhs,
         rhs,
         window_strides,
@@ -71,7 +71,7 @@ def _plan(
         window_reversal,
         op=name,
     )
-    window = infer.convolution_window(
+    window = infer.convolution_window.strict(
         lhs,
         rhs,
         window_strides,
@@ -90,7 +90,7 @@ def _plan(
     )
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _attributes(
     window: infer.ConvolutionWindow,
     numbers: ConvolutionDimensionNumbers,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +25,7 @@ from builder.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.recording import record
 from builder.shape import ArrayShape, Shape
 from builder.shape_inference import contraction as infer
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = ["dot", "dot_general"]
@@ -43,18 +43,18 @@ def _attributes(
     )
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _dot_plan(
     lhs: Shape,
     rhs: Shape,
     precision: tuple[Precision, Precision],
     preferred_element_type: PrimitiveType | None,
 ) -> Plan:
-    shape = infer.dot(lhs, rhs, preferred_element_type)
-    return shape, _attributes(infer.dot_dimension_numbers(lhs, rhs), precision)
+    shape = infer.dot.strict(lhs, rhs, preferred_element_type)
+    return shape, _attributes(infer.dot_dimension_numbers.strict(lhs, rhs), precision)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _dot_general_plan(
     lhs: Shape,
     rhs: Shape,
@@ -63,12 +63,12 @@ def _dot_general_plan(
     preferred_element_type: PrimitiveType | None,
     algorithm: DotAlgorithm | None,
 ) -> Plan:
-    shape = infer.dot_general(lhs, rhs, numbers, preferred_element_type, algorithm)
+    shape = infer.dot_general.strict(lhs, rhs, numbers, preferred_element_type, algorithm)
     return shape, _attributes(numbers, precision, algorithm)
 
 
 _DEFAULT = Precision.pair(None)
-_listed_numbers = lru_cache(maxsize=4096)(DotDimensionNumbers.of)
+_listed_numbers = per_signature(DotDimensionNumbers.of)
 _SEQUENCES = (list, tuple)
 
 

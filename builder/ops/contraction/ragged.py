@@ -6,7 +6,6 @@ xla_builder.h: RaggedDot.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -23,12 +22,13 @@ from builder.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.recording import record
 from builder.shape import ArrayShape, Shape
 from builder.shape_inference import contraction as infer
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = ["ragged_dot"]
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _plan(
     lhs: Shape,
     rhs: Shape,
@@ -37,7 +37,7 @@ def _plan(
     precision: tuple[Precision, Precision],
     preferred_element_type: PrimitiveType | None,
 ) -> tuple[ArrayShape, Mapping[str, Any]]:
-    shape = infer.ragged_dot(lhs, rhs, group_sizes, numbers, preferred_element_type)
+    shape = infer.ragged_dot.strict(lhs, rhs, group_sizes, numbers, preferred_element_type)
     return shape, MappingProxyType({"dimension_numbers": numbers, "precision": precision})
 
 

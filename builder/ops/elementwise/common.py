@@ -1,15 +1,11 @@
-"""How elementwise ops are recorded: operands paired, shapes looked up, broadcasts written out.
-
-Inference runs once for each combination of shapes; after that an op costs a look in a cache.
-"""
+"""How elementwise ops are recorded: operands paired, shapes looked up, broadcasts written out."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from builder import shape_inference
 from builder.errors import OperandError, shown
@@ -25,6 +21,7 @@ from builder.ops.operands import (
 from builder.primitive_type import PrimitiveType
 from builder.recording import append, record, resolve_builder
 from builder.shape import ArrayShape, Shape, intern_array
+from builder.signatures import SignatureTable, per_signature
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import NO_ATTRIBUTES, XlaOp
 
@@ -35,22 +32,22 @@ COMPARISON_SECTION = "Element-wise comparison operations"
 BUILDER_H = "xla_builder.h (not in the document)"
 MATH_H = "XLA's client library, math.h"
 
-# Shapes by opcode and operand's shape, and plans by opcode and both operands' shapes. Looking in
-# nested dicts takes a third of the time of a look into an lru_cache of as many arguments.
-_UNARY_SHAPES: dict[str, dict[Shape, ArrayShape]] = defaultdict(dict)
-_BINARY_PLANS: dict[str, dict[Shape, dict[Shape, Plan]]] = defaultdict(dict)
-_NONE_YET: Mapping[Shape, Any] = MappingProxyType({})
-_MOST_PLANS = 65536
+# A table for each opcode: most ops of a graph are elementwise, and a `per_signature` function would
+# slow down recording. The key of a plan is the pair of operand shapes; of equal shapes it is the
+# shape itself, which is found faster than a tuple.
+_UNARY_SHAPES: Final[dict[str, SignatureTable[ArrayShape]]] = defaultdict(SignatureTable)
+_BINARY_PLANS: Final[dict[str, SignatureTable[Plan]]] = defaultdict(SignatureTable)
 
 
 def record_unary(name: str, opcode: str, operand: XlaOp) -> XlaOp:
     """Records an op of one operand. The caller is the public function, or called by one."""
     if type(operand) is not XlaOp:
         need_op(name, "operand", operand)
-    shape = _UNARY_SHAPES[opcode].get(operand.shape)
+    shapes = _UNARY_SHAPES[opcode]
+    shape = shapes.get(operand.shape)
     if shape is None:
-        shape = shape_inference.elementwise.unary(opcode, operand.shape, name)
-        _UNARY_SHAPES[opcode][operand.shape] = shape
+        inferred = shape_inference.elementwise.unary.strict(opcode, operand.shape, name)
+        shape = shapes.add(operand.shape, inferred)
     return record(opcode, shape, (operand,), NO_ATTRIBUTES, 3)
 
 
@@ -88,26 +85,18 @@ def _broadcasts(
     return found[0], found[1]
 
 
-@lru_cache(maxsize=65536)
-def _binary_plan(
-    opcode: str, lhs: Shape, rhs: Shape, dimensions: tuple[int, ...] | None, name: str
-) -> Plan:
-    result = shape_inference.elementwise.binary(opcode, lhs, rhs, dimensions, name)
-    return result, *_broadcasts(name, lhs, rhs, result, dimensions)
-
-
 def _plan(name: str, opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: Any) -> Plan:
     """How an op of operands of these shapes is recorded, or the error."""
+    dimensions = None
+    key: Any = lhs if lhs is rhs else (lhs, rhs)
     if broadcast_dimensions is not None:
         dimensions = dimensions_argument(name, broadcast_dimensions)
-        return _binary_plan(opcode, lhs, rhs, dimensions, name)
+        key = lhs, rhs, dimensions
     plans = _BINARY_PLANS[opcode]
-    plan = plans.get(lhs, _NONE_YET).get(rhs)
+    plan = plans.get(key)
     if plan is None:
-        plan = _binary_plan(opcode, lhs, rhs, None, name)
-        if sum(map(len, plans.values())) >= _MOST_PLANS:
-            plans.clear()
-        plans.setdefault(lhs, {})[rhs] = plan
+        result = shape_inference.elementwise.binary.strict(opcode, lhs, rhs, dimensions, name)
+        plan = plans.add(key, (result, *_broadcasts(name, lhs, rhs, result, dimensions)))
     return plan
 
 
@@ -127,7 +116,7 @@ _COMPARISONS: Mapping[tuple[str, str], Mapping[str, Any]] = {
 }
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _compare_plan(
     lhs: Shape,
     rhs: Shape,
@@ -136,7 +125,7 @@ def _compare_plan(
     total_order: bool,
     name: str,
 ) -> tuple[Plan, Mapping[str, Any]]:
-    result = shape_inference.elementwise.compare(
+    result = shape_inference.elementwise.compare.strict(
         lhs, rhs, direction, dimensions, total_order=total_order, op=name
     )
     kind = _comparison_type(lhs.element_type, total_order)
@@ -210,14 +199,15 @@ def record_binary(name: str, opcode: str, lhs: Any, rhs: Any, broadcast_dimensio
     if lhs.builder is not rhs.builder:
         resolve_builder(name, lhs, rhs)  # before a broadcast of one of them is recorded
     if broadcast_dimensions is None:
-        # What is asked nearly always, without a call.
-        plan = _BINARY_PLANS[opcode].get(lhs.shape, _NONE_YET).get(rhs.shape)
+        # The most frequent case, as in `_plan` but without a call.
+        left, right = lhs.shape, rhs.shape
+        plan = _BINARY_PLANS[opcode].get(left if left is right else (left, right))
         if plan is None:
-            plan = _plan(name, opcode, lhs.shape, rhs.shape, None)
+            plan = _plan(name, opcode, left, right, None)
     else:
         plan = _plan(name, opcode, lhs.shape, rhs.shape, broadcast_dimensions)
-    shape, left, right = plan
-    if left is None and right is None:
+    shape, lhs_broadcast, rhs_broadcast = plan
+    if lhs_broadcast is None and rhs_broadcast is None:
         return record(opcode, shape, (lhs, rhs), NO_ATTRIBUTES, 3)
     return _record_planned(opcode, lhs, rhs, plan, NO_ATTRIBUTES)
 

@@ -6,17 +6,18 @@ Operation Semantics: ConvertElementType, BitcastConvertType, ReducePrecision.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from types import MappingProxyType
 
 from builder import primitive_type as pt, shape_inference
 from builder.ops.elementwise.common import BUILDER_H
+from builder.ops.elementwise.comparison import ne
 from builder.ops.operands import need_op
 from builder.ops.registry import op
 from builder.primitive_type import PrimitiveTypeLike
 from builder.recording import record
-from builder.shape import Shape
+from builder.shape import ArrayShape, Shape
 from builder.shape_inference.check import integer
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 
@@ -26,7 +27,8 @@ def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
 
     Floating point to integer rounds toward zero, saturates at the ends of the range, and makes 0
     of NaN; integer to floating point rounds to the nearest; complex to real drops the imaginary
-    part; anything but zero becomes true as a pred.
+    part; anything but zero becomes true as a pred. Complex numbers to preds are recorded as a
+    comparison with 0, since `convert` drops the imaginary part first.
 
     Args:
         operand: an array.
@@ -49,10 +51,13 @@ def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
     source = need_op("convert_element_type", "operand", operand)
     wanted = pt.element_type_argument("convert_element_type", "new_element_type", new_element_type)
     shape = _convert_shape(source.shape, wanted)
+    assert isinstance(source.shape, ArrayShape)  # checked by inference
+    if wanted is pt.pred and source.shape.element_type.is_complex:
+        return ne(source, 0)
     return record("convert", shape, (source,))
 
 
-_convert_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.convert_element_type)
+_convert_shape = per_signature(shape_inference.elementwise.convert_element_type.strict)
 
 
 @op("BitcastConvertType", opcode="bitcast_convert", section="BitcastConvertType")
@@ -84,7 +89,7 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
     return record("bitcast_convert", shape, (source,))
 
 
-_bitcast_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.bitcast_convert_type)
+_bitcast_shape = per_signature(shape_inference.elementwise.bitcast_convert_type.strict)
 
 
 @op("StochasticConvertType", opcode="stochastic_convert", section=BUILDER_H)
@@ -131,7 +136,7 @@ def stochastic_convert_type(
     return record("stochastic_convert", shape, (source, bits))
 
 
-_stochastic_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.stochastic_convert_type)
+_stochastic_shape = per_signature(shape_inference.elementwise.stochastic_convert_type.strict)
 
 
 @op("ReducePrecision", opcode="reduce_precision", section="ReducePrecision")
@@ -164,10 +169,12 @@ def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> 
     return record("reduce_precision", shape, (source,), attributes)
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _precision_plan(
     operand: Shape, exponent_bits: int, mantissa_bits: int
 ) -> tuple[Shape, Mapping[str, int]]:
-    shape = shape_inference.elementwise.reduce_precision(operand, exponent_bits, mantissa_bits)
+    shape = shape_inference.elementwise.reduce_precision.strict(
+        operand, exponent_bits, mantissa_bits
+    )
     bits = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
     return shape, MappingProxyType(bits)

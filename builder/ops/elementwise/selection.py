@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -28,10 +27,11 @@ from builder.ops.registry import op
 from builder.recording import append, record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape, intern_array
 from builder.shape_inference.check import integers
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
-_clamp_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.clamp)
-_select_shape = lru_cache(maxsize=65536)(shape_inference.elementwise.select)
+_clamp_shape = per_signature(shape_inference.elementwise.clamp.strict)
+_select_shape = per_signature(shape_inference.elementwise.select.strict)
 
 
 @op("Clamp", opcode="clamp", section="Clamp")
@@ -159,7 +159,11 @@ def _select_tuple(pred: XlaOp, first: XlaOp, second: XlaOp) -> XlaOp:
     """XlaBuilder's tuple select: a conditional whose branches give their operand back."""
     from builder.ops.control_flow import conditional
 
-    return conditional(pred, first, lambda value: value, second, lambda value: value)
+    return conditional(pred, first, _identity, second, _identity)
+
+
+def _identity(value: XlaOp) -> XlaOp:
+    return value
 
 
 @op("Map", opcode="map", section="Map")
@@ -223,7 +227,7 @@ def _record_map(
     return record("map", shape, arrays, attributes)
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _map_arguments(
     shapes: builtins.tuple[Shape, ...],
 ) -> builtins.tuple[builtins.tuple[ArrayShape, ...], ArrayShape]:
@@ -235,7 +239,7 @@ def _map_arguments(
 
 
 # By signatures, which computations of equal shapes have in common, for callables recorded anew.
-_map_shape = lru_cache(maxsize=4096)(shape_inference.elementwise.map)
+_map_shape = per_signature(shape_inference.elementwise.map.strict)
 
 
 def _map_plan(

@@ -6,7 +6,6 @@ Operation Semantics: Reduce.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +17,7 @@ from builder.ops.registry import op
 from builder.recording import append, record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape, intern_array
 from builder.shape_inference.check import Check, integers
+from builder.signatures import per_signature
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 
@@ -54,9 +54,9 @@ def reduce(
             constant of the operand's type.
         computation: a reducer: for one operand ``(accumulated, value) -> new``, all scalars of its
             type; for N operands it takes N accumulated values and then N new ones, and gives a
-            tuple of N. A computation, or a callable such as ``xb.add`` or a lambda. A function
-            that was given before is not called again for the same types if it can only give the
-            same: see ``builder.shared_callables``. So it is for all ops that take callables.
+            tuple of N. A computation, or a callable such as ``xb.add`` or a lambda. For every op
+            that takes callables: functions of this library and of ``@xb.computation`` are recorded
+            once per signature, every other callable each time it is passed.
         dimensions: the dimensions that are folded, in any order; none leaves the sizes.
 
     Returns:
@@ -87,7 +87,7 @@ def reduce(
 
 
 # By signatures, which computations of equal shapes have in common, for callables recorded anew.
-_reduce_shape = lru_cache(maxsize=4096)(shape_inference.reduction.reduce)
+_reduce_shape = per_signature(shape_inference.reduction.reduce.strict)
 
 
 def _plan(
@@ -101,7 +101,7 @@ def _plan(
     return shape, MappingProxyType({"to_apply": applied, "dimensions": places})
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _own_plan(
     name: str,
     operands: tuple[Shape, ...],
@@ -257,7 +257,7 @@ def recorded_inits(
     ]
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def scalars_of(op: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
     """A scalar shape of each operand's element type; raises when one is no array."""
     arrays = Check.numbered(op, "operand", shapes).arrays()

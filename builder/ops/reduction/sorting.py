@@ -6,7 +6,6 @@ Operation Semantics: Sort.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -21,11 +20,12 @@ from builder.primitive_type import PrimitiveType
 from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape, intern_array
 from builder.shape_inference.check import Check, flag, integer
+from builder.signatures import per_signature
 from builder.xla_op import XlaOp
 
 __all__ = ["sort", "top_k"]
 
-_top_k_shape = lru_cache(maxsize=65536)(shape_inference.reduction.top_k)
+_top_k_shape = per_signature(shape_inference.reduction.top_k.strict)
 
 
 @op("Sort", opcode="sort", section="Sort")
@@ -98,20 +98,20 @@ def _record_sort(
     return record("sort", shape, arrays, attributes)
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _element_types(shapes: tuple[Shape, ...]) -> tuple[PrimitiveType, ...]:
     """Those of the operands; raises when one is no array."""
     return tuple(a.element_type for a in Check.numbered("sort", "operand", shapes).arrays())
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _pairs_of_scalars(shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
     """What a comparator takes: two scalars of each operand's element type."""
     return tuple(intern_array(t, ()) for t in _element_types(shapes) for _ in range(2))
 
 
 # By signatures, which computations of equal shapes have in common, for callables recorded anew.
-_sort_shape = lru_cache(maxsize=4096)(shape_inference.reduction.sort)
+_sort_shape = per_signature(shape_inference.reduction.sort.strict)
 
 
 def _sort_plan(
@@ -162,6 +162,6 @@ def top_k(operand: XlaOp, k: int, *, largest: bool = True) -> XlaOp:
     return record("top_k", shape, (source,), _top_k_attributes(number, largest))
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _top_k_attributes(k: int, largest: bool) -> Mapping[str, Any]:
     return MappingProxyType({"k": k, "largest": largest})

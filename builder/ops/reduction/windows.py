@@ -6,7 +6,6 @@ Operation Semantics: ReduceWindow, SelectAndScatter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +29,7 @@ from builder.ops.registry import op
 from builder.recording import append, record, resolve_builder, undone_on_error
 from builder.shape import ArrayShape, Shape, intern_array
 from builder.shape_inference.check import Check, integers
+from builder.signatures import per_signature
 from builder.xla_builder import XlaBuilder
 from builder.xla_op import XlaOp
 
@@ -52,7 +52,7 @@ def _window_attributes(base: Shape, window: Window) -> dict[str, Any]:
 
 
 # By signatures, which computations of equal shapes have in common, for callables recorded anew.
-_reduce_window_shape = lru_cache(maxsize=4096)(shape_inference.reduction.reduce_window)
+_reduce_window_shape = per_signature(shape_inference.reduction.reduce_window.strict)
 
 
 def _reduce_window_plan(
@@ -68,7 +68,7 @@ def _reduce_window_plan(
     return shape, MappingProxyType({**told, "to_apply": computation})
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _own_reduce_window_plan(
     op: str,
     operands: tuple[Shape, ...],
@@ -90,7 +90,7 @@ def _select_and_scatter_plan(
     scatter: XlaComputation,
     window: Window,
 ) -> tuple[Shape, Mapping[str, Any]]:
-    infer = shape_inference.reduction.select_and_scatter
+    infer = shape_inference.reduction.select_and_scatter.strict
     signatures = select.signature, scatter.signature
     shape = infer(operand, signatures[0], *window[:3], source, init_value, signatures[1], op=op)
     attributes = _window_attributes(operand, window)
@@ -98,7 +98,7 @@ def _select_and_scatter_plan(
     return shape, MappingProxyType({**attributes, "select": select, "scatter": scatter})
 
 
-@lru_cache(maxsize=65536)
+@per_signature
 def _own_select_and_scatter_plan(
     op: str,
     operand: Shape,
@@ -499,6 +499,6 @@ def _record_select_and_scatter(
     return record("select_and_scatter", shape, (base, values, init_value), attributes)
 
 
-@lru_cache(maxsize=4096)
+@per_signature
 def _scalar_of(op: str, operand: Shape) -> ArrayShape:
     return intern_array(Check(op, operand=operand).array("operand").element_type, ())

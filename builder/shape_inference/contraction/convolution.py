@@ -6,14 +6,15 @@ Operation Semantics: Conv, ConvWithGeneralPadding.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from builder.attributes import ConvolutionDimensionNumbers
 from builder.attributes.window import Padding
-from builder.frozen import frozen
 from builder.primitive_type import PrimitiveType
 from builder.shape import UNBOUNDED, ArrayShape, Shape
 from builder.shape_inference.check import Check
 from builder.shape_inference.contraction.dot_product import is_promotable
+from builder.shape_inference.public import public
 from builder.shape_inference.window import (
     one_for_each,
     positive,
@@ -28,7 +29,7 @@ _MOST_SPATIAL = 10
 """HLO text numbers spatial dimensions with one digit each."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ConvolutionWindow:
     """How the kernel moves over the input: for each spatial dimension one entry of each field.
 
@@ -47,6 +48,7 @@ class ConvolutionWindow:
     reversal: tuple[bool, ...]
 
 
+@public
 def convolution_window(
     lhs: Shape,
     rhs: Shape,
@@ -141,6 +143,7 @@ def _each_dimension_once(check: Check, numbers: ConvolutionDimensionNumbers, spa
             )
 
 
+@public
 def conv_general_dilated(
     lhs: Shape,
     rhs: Shape,
@@ -174,7 +177,7 @@ def conv_general_dilated(
         >>> infer(x, kernel, [2, 1], [(0, 0), (1, 1)])
         f32[7,5,4,9]
     """
-    window = convolution_window(
+    window = convolution_window.strict(
         lhs,
         rhs,
         window_strides,
@@ -232,7 +235,7 @@ def conv_general_dilated(
 
 
 def _is_preferable(element_type: PrimitiveType, to: PrimitiveType) -> bool:
-    if is_promotable(element_type, to):
+    if is_promotable.strict(element_type, to):
         return True
     return element_type.is_floating and to.is_floating and to.bits == element_type.bits
 

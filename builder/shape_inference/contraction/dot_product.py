@@ -13,6 +13,7 @@ from builder.attributes import DotAlgorithm, DotDimensionNumbers
 from builder.primitive_type import PrimitiveType
 from builder.shape import UNBOUNDED, ArrayShape, Shape
 from builder.shape_inference.check import Check
+from builder.shape_inference.public import public
 
 __all__ = ["dot", "dot_dimension_numbers", "dot_general", "is_promotable"]
 
@@ -43,6 +44,7 @@ ALGORITHM_TYPES: Final[
 }
 
 
+@public
 def is_promotable(element_type: PrimitiveType, to: PrimitiveType) -> bool:
     """Whether sums of `element_type` may be given as `to`.
 
@@ -60,6 +62,7 @@ def is_promotable(element_type: PrimitiveType, to: PrimitiveType) -> bool:
     )
 
 
+@public
 def dot_dimension_numbers(lhs: Shape, rhs: Shape) -> DotDimensionNumbers:
     """What `dot` sums over: dimension 1 of lhs (0 if it is a vector) and 0 of rhs.
 
@@ -73,6 +76,7 @@ def dot_dimension_numbers(lhs: Shape, rhs: Shape) -> DotDimensionNumbers:
     return DotDimensionNumbers((0 if check.array("lhs").rank == 1 else 1,), (0,))
 
 
+@public
 def dot(lhs: Shape, rhs: Shape, preferred_element_type: PrimitiveType | None = None) -> ArrayShape:
     """Shape of the dot product of vectors and matrices.
 
@@ -81,10 +85,11 @@ def dot(lhs: Shape, rhs: Shape, preferred_element_type: PrimitiveType | None = N
         >>> xb.shape_inference.contraction.dot(xb.f32[3, 4], xb.f32[4, 5])
         f32[3,5]
     """
-    numbers = dot_dimension_numbers(lhs, rhs)
-    return dot_general(lhs, rhs, numbers, preferred_element_type, op="dot")
+    numbers = dot_dimension_numbers.strict(lhs, rhs)
+    return dot_general.strict(lhs, rhs, numbers, preferred_element_type, op="dot")
 
 
+@public
 def dot_general(
     lhs: Shape,
     rhs: Shape,
@@ -120,7 +125,7 @@ def dot_general(
     _pairs(check, "contracting", n.lhs_contracting_dimensions, n.rhs_contracting_dimensions)
     _pairs(check, "batch", n.lhs_batch_dimensions, n.rhs_batch_dimensions)
     result = element_type if preferred_element_type is None else preferred_element_type
-    if not is_promotable(element_type, result):
+    if not is_promotable.strict(element_type, result):
         check.fail(
             f"preferred_element_type must be the operands' element type, {element_type}, or a "
             f"wider one of its kind, got {result}",

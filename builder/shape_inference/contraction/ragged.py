@@ -12,6 +12,7 @@ from builder.primitive_type import PrimitiveType
 from builder.shape import UNBOUNDED, ArrayShape, Shape
 from builder.shape_inference.check import Check
 from builder.shape_inference.contraction.dot_product import dot_general
+from builder.shape_inference.public import public
 
 __all__ = ["RaggedMode", "ragged_dot", "ragged_mode", "ragged_prefix"]
 
@@ -24,6 +25,7 @@ class RaggedMode(enum.Enum):
     BATCH = "batch"
 
 
+@public
 def ragged_mode(numbers: RaggedDotDimensionNumbers) -> RaggedMode:
     """What the ragged dimension is; the numbers must be valid.
 
@@ -40,6 +42,7 @@ def ragged_mode(numbers: RaggedDotDimensionNumbers) -> RaggedMode:
     return RaggedMode.CONTRACTING if ragged in dot.lhs_contracting_dimensions else RaggedMode.FREE
 
 
+@public
 def ragged_prefix(numbers: RaggedDotDimensionNumbers) -> tuple[int, ...]:
     """The dimensions of lhs for each index of which the groups may be of other sizes.
 
@@ -52,7 +55,7 @@ def ragged_prefix(numbers: RaggedDotDimensionNumbers) -> tuple[int, ...]:
     dot = numbers.dot_dimension_numbers
     (ragged,) = numbers.lhs_ragged_dimensions
     batch = dot.lhs_batch_dimensions
-    match ragged_mode(numbers):
+    match ragged_mode.strict(numbers):
         case RaggedMode.BATCH:
             return batch[: batch.index(ragged)]
         case RaggedMode.CONTRACTING:
@@ -63,6 +66,7 @@ def ragged_prefix(numbers: RaggedDotDimensionNumbers) -> tuple[int, ...]:
             return (*batch, *(d for d in range(ragged) if d not in taken))
 
 
+@public
 def ragged_dot(
     lhs: Shape,
     rhs: Shape,
@@ -83,7 +87,7 @@ def ragged_dot(
     left, right, sizes = check.array("lhs"), check.array("rhs"), check.array("group_sizes")
     n = dimension_numbers
     dot = n.dot_dimension_numbers
-    product = dot_general(left, right, dot, preferred_element_type, op="ragged_dot")
+    product = dot_general.strict(left, right, dot, preferred_element_type, op="ragged_dot")
     if len(n.lhs_ragged_dimensions) != 1:
         check.fail(
             f"lhs_ragged_dimensions must be one dimension, got {len(n.lhs_ragged_dimensions)}: "
@@ -96,7 +100,7 @@ def ragged_dot(
         (*n.rhs_group_dimensions, *taken),
         name="rhs_group_dimensions, rhs_batch_dimensions and rhs_contracting_dimensions together",
     )
-    mode = ragged_mode(n)
+    mode = ragged_mode.strict(n)
     wanted = 1 if mode is RaggedMode.FREE else 0
     if len(n.rhs_group_dimensions) != wanted:
         check.fail(
@@ -134,7 +138,7 @@ def _group_sizes(
     """One row of sizes for all, or one for each index of the dimensions further out."""
     if not sizes.element_type.is_integral:
         check.fail(f"group_sizes must be of integral type, got {sizes.element_type}")
-    prefix = [lhs.dimensions[d] for d in ragged_prefix(numbers)]
+    prefix = [lhs.dimensions[d] for d in ragged_prefix.strict(numbers)]
     forms = "[groups]" + (f" or [{', '.join(map(str, prefix))}, groups]" if prefix else "")
     if sizes.rank not in (1, len(prefix) + 1):
         check.fail(f"group_sizes must be of the form {forms}, got rank {sizes.rank}")

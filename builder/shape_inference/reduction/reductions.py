@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from builder.errors import SignatureError
 from builder.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 from builder.shape_inference.check import Check
+from builder.shape_inference.public import public
 
 __all__ = ["reduce", "reducer"]
 
@@ -47,6 +48,7 @@ def reducer(
         )
 
 
+@public
 def reduce(
     operands: Sequence[Shape],
     init_values: Sequence[Shape],

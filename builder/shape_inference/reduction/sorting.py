@@ -11,6 +11,7 @@ from builder import primitive_type as pt
 from builder.errors import SignatureError
 from builder.shape import ProgramShape, Shape, TupleShape, intern_array
 from builder.shape_inference.check import Check
+from builder.shape_inference.public import public
 from builder.shape_inference.reduction.windows import same_sizes
 
 __all__ = ["sort", "sorted_dimension", "top_k"]
@@ -19,6 +20,7 @@ _MOST_INDICES = 2**31
 """How many elements s32 indices can number."""
 
 
+@public
 def sort(operands: Sequence[Shape], comparator: ProgramShape, dimension: int = -1) -> Shape:
     """Shape of a sort: the operand's, for several a tuple of theirs.
 
@@ -65,6 +67,7 @@ def sorted_dimension(check: Check, dimension: int) -> int:
     return dimension % rank
 
 
+@public
 def top_k(operand: Shape, k: int) -> TupleShape:
     """Shape of the largest or smallest elements of each row, and of their places.
 

@@ -21,6 +21,7 @@ from builder.shape import (
     intern_array,
 )
 from builder.shape_inference.check import Check
+from builder.shape_inference.public import public
 from builder.shape_inference.reduction.reductions import reducer
 
 __all__ = ["Window", "reduce_window", "select_and_scatter", "window_over"]
@@ -123,6 +124,7 @@ def _windowed(check: Check, of: str, window: Window) -> ArrayShape:
     return check.result(base.element_type, sizes, base.dynamic_dimensions)
 
 
+@public
 def reduce_window(
     operands: Sequence[Shape],
     init_values: Sequence[Shape],
@@ -186,6 +188,7 @@ def same_sizes(check: Check, arrays: Sequence[ArrayShape]) -> None:
             check.fail(f"operands must have the same sizes; operand {index} differs from operand 0")
 
 
+@public
 def select_and_scatter(
     operand: Shape,
     select: ProgramShape,

@@ -12,7 +12,7 @@ from jaxlib import xla_client
 from layouts import SIZES, random_layouts, tilings
 
 import builder as xb
-from lowering import jaxlib_api
+from lowering.jaxlib_api import hlo_conversion
 
 PADDING = xb.PaddingValue
 
@@ -349,7 +349,7 @@ def test_the_hlo_parser_reads_and_writes_the_same(data: st.DataObject) -> None:
     text = "\n".join(
         ["HloModule m", "", "ENTRY main {", *lines, f"  ROOT t = {whole} tuple({names})", "}"]
     )
-    parsed = jaxlib_api.parsed_hlo_text(text)
+    parsed = hlo_conversion.parsed_hlo_text(text)
     written = re.findall(r"= (\S+) parameter\(\d+\)", parsed)
     assert written == [_of_xla(shape) for shape in shapes]
     entry = re.search(r"entry_computation_layout=\{\((.*)\)->\((.*)\)\}", parsed)

@@ -22,9 +22,9 @@ from scripts import ROOT
 
 import builder as xb
 import lowering
-from lowering import jaxlib_api
 from lowering.cli import main
 from lowering.cli.command import ended_by_interrupt, subcommand
+from lowering.jaxlib_api import hlo_conversion, versions
 
 
 def call(*words: str | Path, status: int = 0, stdin: bytes | None = None) -> Result:
@@ -77,7 +77,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
 @pytest.mark.parametrize("suffix", ["mlir", "mlirbc", "stablehlo"])
 def test_inspect(files, suffix):
     about = from_json("inspect", files[suffix], "--ops")
-    newest = jaxlib_api.current_version()
+    newest = versions.current_version()
     kind, version, producer = {
         "mlir": ("StableHLO text", None, None),
         "mlirbc": ("StableHLO bytecode", None, about["producer"]),
@@ -108,7 +108,7 @@ def test_inspect(files, suffix):
 
 def test_inspect_for_people(files):
     lines = call("inspect", files["stablehlo"]).stdout.splitlines()
-    version = jaxlib_api.current_version()
+    version = versions.current_version()
     assert lines[0].endswith(
         f"layer.stablehlo: StableHLO portable artifact, version {version}, "
         f"{files['stablehlo'].stat().st_size} bytes"
@@ -214,7 +214,7 @@ def test_convert(files, tmp_path, source, suffix):
 def test_convert_hlo(files, tmp_path):
     text, back = tmp_path / "out.txt", tmp_path / "back.mlir"
     call("convert", files["stablehlo"], text)
-    assert jaxlib_api.parsed_hlo_text(text.read_text()).startswith("HloModule layer")
+    assert hlo_conversion.parsed_hlo_text(text.read_text()).startswith("HloModule layer")
     call("convert", text, back)
     assert not layer.diff(lowering.to_computation(back))
 
@@ -223,14 +223,14 @@ def test_convert_for_older_versions(files, tmp_path):
     out = tmp_path / "old.stablehlo"
     for target, version in {
         "1.2.0": "1.2.0",
-        "minimum": jaxlib_api.minimum_version(),
-        "4w": jaxlib_api.compatible_version(4),
-        "12w": jaxlib_api.compatible_version(12),
+        "minimum": versions.minimum_version(),
+        "4w": versions.compatible_version(4),
+        "12w": versions.compatible_version(12),
     }.items():
         said = call("convert", files["mlir"], out, "--target", target).stdout
         assert f"for StableHLO {target if target == 'minimum' else version}, " in said
         assert from_json("inspect", out)["stablehlo_version"] == version
-    parts = [tuple(map(int, jaxlib_api.compatible_version(weeks).split("."))) for weeks in (12, 4)]
+    parts = [tuple(map(int, versions.compatible_version(weeks).split("."))) for weeks in (12, 4)]
     assert parts == sorted(parts)
     before = out.read_bytes()
     message = call("convert", files["mlir"], out, "--target", "9.9.9", status=1).stderr
@@ -485,7 +485,7 @@ def test_devices():
     assert [one["id"] for one in about["devices"]] == [one.id for one in jax.devices()]
     assert about["devices"][0]["platform"] == jax.devices()[0].platform
     assert about["versions"]["jaxlib"] == importlib.metadata.version("jaxlib")
-    assert about["versions"]["StableHLO"] == jaxlib_api.current_version()
+    assert about["versions"]["StableHLO"] == versions.current_version()
     lines = call("devices").stdout.splitlines()
     assert re.match(r"cpu:1 +\S+ +1 +0 ", lines[3])
     assert lines[-1].startswith("xlabuilder ")

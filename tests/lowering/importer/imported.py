@@ -12,7 +12,7 @@ from support import assert_identical, compiled_once, flat
 
 import builder as xb
 import lowering
-from lowering import jaxlib_api
+from lowering.jaxlib_api import mlir
 
 __all__ = ["as_jax_has_it", "of_text", "ours_and_jax_s", "returned"]
 
@@ -52,7 +52,7 @@ def ours_and_jax_s(
         arguments: as JAX takes them; the computation takes the arrays in them one by one.
     """
     compiled = lowered.compile()
-    theirs = jaxlib_api.bytecode(lowered.compiler_ir())
+    theirs = mlir.bytecode(lowered.compiler_ir())
     with compiled_once((theirs, compiled.runtime_executable())):
         run = lowering.compile(computation)
     found = flat(run(*jax.tree_util.tree_leaves(arguments)))

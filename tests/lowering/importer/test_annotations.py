@@ -15,7 +15,7 @@ from support import assert_identical
 
 import builder as xb
 import lowering
-from lowering import jaxlib_api
+from lowering.jaxlib_api import hlo_conversion
 
 EVERYTHING = """
 module @everything attributes {mhlo.num_partitions = 2 : i32, my.note = [1, "two"]} {
@@ -118,8 +118,8 @@ def test_names_of_operations_with_several_results() -> None:
 def test_shardings_in_hlo_text() -> None:
     """As XLA says them of the same module; it reads what is printed."""
     text = str(of_text(EVERYTHING))
-    translated = jaxlib_api.stablehlo_to_hlo_text(lowering.load_bytes(EVERYTHING).bytecode)
-    parsed = jaxlib_api.parsed_hlo_text(text)
+    translated = hlo_conversion.stablehlo_to_hlo_text(lowering.load_bytes(EVERYTHING).bytecode)
+    parsed = hlo_conversion.parsed_hlo_text(text)
     for words in (
         'frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2]>}}',
         r'xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{}]>]>"',

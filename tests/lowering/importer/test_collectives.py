@@ -93,11 +93,15 @@ def test_several_operands() -> None:
         assert np.array_equal(found[1], X[both].ravel())
 
 
-def test_groups_that_are_not_said_are_written_out() -> None:
+def test_groups_that_are_not_given() -> None:
     b = xb.XlaBuilder("program")
-    b_all = xb.all_gather(b.parameter(xb.f32[8]), 0, COUNT)
-    again = lowering.to_computation(lowering.lower(b.build(b_all)))
-    assert again.root.attributes["replica_groups"] == xb.ReplicaGroups([[0, 1, 2, 3]])
+    x = b.parameter(xb.f32[8])
+    root = xb.tuple(xb.all_gather(x, 0, COUNT), xb.all_to_all(x, 0, 0, COUNT))
+    again = lowering.to_computation(lowering.lower(b.build(root)))
+    gathered, exchanged = (op for op in again.ops if op.opcode.startswith("all"))
+    assert gathered.attributes["replica_groups"] == xb.ReplicaGroups([])
+    # StableHLO's verifier refuses an all_to_all without groups.
+    assert exchanged.attributes["replica_groups"] == xb.ReplicaGroups([[0, 1, 2, 3]])
 
 
 @pytest.mark.parametrize("parts", [2, 4])

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from imported import of_text
+from round_trip import same
 from support import assert_identical
 
+import builder as xb
 import lowering
 
 NUMBERS = np.array(
@@ -32,3 +34,32 @@ def test_complex_numbers_are_ordered_by_both_parts(
           return %0 : {kind}
         }}""")
     assert_identical(np.asarray(lowering.compile(found)(x, y)), function(x, y))
+
+
+@pytest.mark.parametrize(
+    "name", ["acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "mulhi", "sinh"]
+)
+def test_functions_of_an_artifact_are_ops(name: str) -> None:
+    """A portable artifact has them as composites, with their decompositions."""
+    b = xb.XlaBuilder("program")
+    x = b.parameter("s32[3]" if name == "mulhi" else "f32[3]", "x")
+    op = getattr(xb, name)
+    computation = b.build(op(x, x) if name == "mulhi" else op(x))
+    module = lowering.load_bytes(lowering.lower(computation).artifact())
+    assert f'stablehlo.composite "chlo.{name}"' in module.text
+    assert same(computation, lowering.to_computation(module)) is None
+
+
+def test_a_composite_with_attributes_of_its_own_stays() -> None:
+    computation = of_text("""
+        func.func private @f(%x: tensor<3xf32>) -> tensor<3xf32> {
+          return %x : tensor<3xf32>
+        }
+        func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+          %0 = stablehlo.composite "chlo.acos" %x {
+            composite_attributes = {steps = 2 : i64}, decomposition = @f
+          } : (tensor<3xf32>) -> tensor<3xf32>
+          return %0 : tensor<3xf32>
+        }
+    """)
+    assert computation.ops[-1].opcode == "composite", computation

@@ -8,7 +8,7 @@ from imported import of_text
 
 import builder as xb
 import lowering
-from lowering import jaxlib_api
+from lowering.jaxlib_api import mlir
 
 
 def module(body: str, more: str = "", result: str = "tensor<2xf32>") -> str:
@@ -56,7 +56,7 @@ class TestErrors:
         with pytest.raises(lowering.ModuleFileError, match="no recursion: @f -> @f"):
             of_text(module(body, more))
         # Not by way of a file, which is looked at as it is read.
-        read = jaxlib_api.read_module(jaxlib_api.new_context(), module(body, more))
+        read = mlir.read_module(mlir.new_context(), module(body, more))
         shape = xb.ProgramShape((xb.f32[2],), xb.f32[2], ("x",))
         with pytest.raises(
             lowering.LoweringError, match=r"func.func.*: @f calls itself, by way of @f"

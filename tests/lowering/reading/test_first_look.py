@@ -9,7 +9,7 @@ import pytest
 
 import lowering
 from lowering import ModuleFileError, module
-from lowering.jaxlib_api import BYTECODE_MAGIC
+from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 from lowering.reading.first_look import look_at_beginning
 
 MAIN = "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  return %x : tensor<f32>\n}\n"

@@ -6,7 +6,7 @@ import pytest
 from jaxlib.mlir import ir
 
 import lowering
-from lowering import jaxlib_api
+from lowering.jaxlib_api import mlir
 from lowering.reading import module_reader
 from lowering.reading.operation_names import operation_names, words_before_dots
 
@@ -40,7 +40,7 @@ class Written:
 
 def bytecode(text: str, version: int = 6) -> bytes:
     written = Written()
-    module = jaxlib_api.read_module(jaxlib_api.new_context(), text)
+    module = mlir.read_module(mlir.new_context(), text)
     module.operation.write_bytecode(written, version)
     return written.data
 
@@ -52,7 +52,7 @@ def walked(data: bytes) -> set[str]:
         names.add(operation.name)
         return ir.WalkResult.ADVANCE
 
-    module = jaxlib_api.read_module(jaxlib_api.new_context(), data)
+    module = mlir.read_module(mlir.new_context(), data)
     module.operation.walk(look)
     return names
 

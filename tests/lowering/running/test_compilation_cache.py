@@ -16,7 +16,8 @@ from processes import run_python
 
 import builder as xb
 import lowering
-from lowering import ModuleFileError, jaxlib_api
+from lowering import ModuleFileError
+from lowering.jaxlib_api import compilation, executables
 from lowering.running import compilation_cache
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -39,14 +40,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What XLA compiles meanwhile."""
     found: list[Any] = []
-    original = jaxlib_api.compile_and_load
-    jaxlib_api.host_cpu_features()  # compiles a program once
+    original = compilation.compile_and_load
+    executables.host_cpu_features()  # compiles a program once
 
     def compile_and_load(devices: Any, code: bytes, **more: Any) -> Any:
         found.append(code)
         return original(devices, code, **more)
 
-    monkeypatch.setattr(jaxlib_api, "compile_and_load", compile_and_load)
+    monkeypatch.setattr(compilation, "compile_and_load", compile_and_load)
     return found
 
 
@@ -145,7 +146,7 @@ class TestFolder:
     def test_what_the_runtime_refuses_is_replaced(
         self, folder: Path, compiled: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(jaxlib_api, "serialized", lambda _: b"no executable")
+        monkeypatch.setattr(executables, "serialized", lambda _: b"no executable")
         lowering.compile(adding(), "cpu")
         monkeypatch.undo()
         lowering.use_compilation_cache(folder)
@@ -258,11 +259,11 @@ CHILD = """
 import jax
 import numpy as np
 import builder as xb, lowering
-from lowering import jaxlib_api
-jaxlib_api.host_cpu_features()
+from lowering.jaxlib_api import compilation, executables
+executables.host_cpu_features()
 def compile_and_load(*_, **__):
     raise SystemExit("compiled")
-jaxlib_api.compile_and_load = compile_and_load
+compilation.compile_and_load = compile_and_load
 b = xb.XlaBuilder("adding")
 x = b.parameter(xb.f32[2, 3], "x")
 print(np.asarray(lowering.compile(b.build(x + 1.0), "cpu")(np.zeros((2, 3), np.float32))).sum())

@@ -12,7 +12,7 @@ import pytest
 
 import builder as xb
 import lowering
-from lowering import jaxlib_api
+from lowering.jaxlib_api import hlo_conversion
 
 SIZE = 4096
 
@@ -114,11 +114,11 @@ class TestText:
         text = str(stepping())
         said = "input_output_alias={ {1,0}: (0, {}, may-alias) }, buffer_donor={ (1, {0}) }"
         assert said in text
-        assert said in jaxlib_api.parsed_hlo_text(text)
+        assert said in hlo_conversion.parsed_hlo_text(text)
 
     def test_stablehlo_says_it_of_the_arrays_that_tuples_hold(self) -> None:
         module = lowering.lower(stepping())
-        translated = jaxlib_api.stablehlo_to_hlo_text(module.bytecode)
+        translated = hlo_conversion.stablehlo_to_hlo_text(module.bytecode)
         assert "input_output_alias={ {1}: (0, {}, may-alias) }" in translated
         assert "buffer_donor={ (1, {}) }" in translated
 

@@ -19,8 +19,9 @@ from processes import run_python
 
 import builder as xb
 import lowering
-from lowering import DeviceError, ModuleFileError, jaxlib_api
+from lowering import DeviceError, ModuleFileError
 from lowering.custom_calls import unregistered
+from lowering.jaxlib_api import array_layouts, executables, versions
 from lowering.running.executable_file import packed, save_executable, unpacked
 from lowering.running.program import ProgramInfo
 
@@ -202,7 +203,7 @@ class TestRefusedFiles:
 
     def test_elsewhere(self, tmp_path: Path, saved: bytes, monkeypatch: Any) -> None:
         path = tmp_path / "file"
-        version = jaxlib_api.jaxlib_version()
+        version = versions.jaxlib_version()
         for changes, words in (
             ({"jaxlib": "0.9.0"}, f"compiled with jaxlib 0.9.0, and here is jaxlib {version}\nfix"),
             ({"platform": "tpu"}, "was compiled for tpu, and there is no such platform here"),
@@ -234,16 +235,16 @@ class TestRefusedFiles:
         path.write_bytes(forged(saved))
         assert np.array_equal(lowering.load_executable(path)(X), X + X)
         # A CPU that lacks something.
-        monkeypatch.setattr(jaxlib_api, "host_cpu_features", lambda: ("sse2",))
+        monkeypatch.setattr(executables, "host_cpu_features", lambda: ("sse2",))
         refused(path, saved, "was compiled for a CPU that has .*, which this one has not\nfix:")
 
     def test_features_are_found_behind_constants(self, saved: bytes) -> None:
-        features = jaxlib_api.cpu_features(saved)
+        features = executables.cpu_features(saved)
         assert features
-        assert features == jaxlib_api.host_cpu_features()
+        assert features == executables.host_cpu_features()
         # A run of dashes must not be looked at from each of them on: a megabyte would take hours.
         for text in (b"-" * (1 << 20), b"-a" * (1 << 19), b"+a," * 5, b",+a" * 5 + b","):
-            assert jaxlib_api.cpu_features(text + b"\0" + saved) == features
+            assert executables.cpu_features(text + b"\0" + saved) == features
 
     def test_what_the_runtime_refuses(self, tmp_path: Path) -> None:
         executable = lowering.compile(twice, "cpu")
@@ -296,7 +297,7 @@ class TestNotSaved:
     def test_layouts_that_are_not_told(self, tmp_path: Path, monkeypatch: Any) -> None:
         executable = lowering.compile(twice, "cpu")
         info = dataclasses.replace(executable._info, layouts=[])
-        monkeypatch.setattr(jaxlib_api, "parameter_layouts", lambda _: None)
+        monkeypatch.setattr(array_layouts, "parameter_layouts", lambda _: None)
         with pytest.raises(ModuleFileError, match="takes tokens besides arrays in layouts"):
             save_executable(tmp_path / "file", executable._loaded, info, executable.devices)
 

@@ -13,7 +13,7 @@ from processes import run_python
 
 import builder as xb
 import lowering
-from lowering import jaxlib_api
+from lowering.jaxlib_api import compilation
 
 
 class EndedError(Exception):
@@ -36,7 +36,7 @@ def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Any]]:
     """What is done before XLA compiles; at the end stands what is to be done afterwards."""
-    original = jaxlib_api.compile_and_load
+    original = compilation.compile_and_load
     steps: list[Callable[[], Any]] = []
 
     def compile_and_load(*given: Any, **more: Any) -> Any:
@@ -46,7 +46,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Any]]:
         after()
         return loaded
 
-    monkeypatch.setattr(jaxlib_api, "compile_and_load", compile_and_load)
+    monkeypatch.setattr(compilation, "compile_and_load", compile_and_load)
     return steps
 
 
@@ -149,7 +149,7 @@ def test_other_threads_leave_handlers_alone(
 INTERRUPTED = """
 import os, signal, sys, threading, time
 import builder as xb, lowering
-from lowering import jaxlib_api
+from lowering.jaxlib_api import compilation
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
 b = xb.XlaBuilder("waves")
@@ -157,7 +157,7 @@ wave = b.parameter(xb.f32[64], "x")
 for _ in range(100):
     wave = xb.sin(wave) * xb.rev(wave, [0])
 module = lowering.lower(b.build(wave))
-original = jaxlib_api.compile_and_load
+original = compilation.compile_and_load
 
 def compile_and_load(*given, **more):
     threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -165,7 +165,7 @@ def compile_and_load(*given, **more):
     print("compiled", flush=True)
     return loaded
 
-jaxlib_api.compile_and_load = compile_and_load
+compilation.compile_and_load = compile_and_load
 try:
     lowering.compile(module, "cpu")
     time.sleep(10)  # where XLA was quicker than the signal

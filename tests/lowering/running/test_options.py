@@ -11,7 +11,7 @@ import pytest
 
 import builder as xb
 import lowering
-from lowering import jaxlib_api
+from lowering.jaxlib_api import compilation, executables
 from lowering.running.options import read_options, refused_option, with_precision
 
 X = np.linspace(0.1, 1, 64, dtype=np.float32).reshape(8, 8)
@@ -76,7 +76,7 @@ class TestFlags:
         assert read_options(None) == read_options({})
 
     def test_defaults_are_known(self) -> None:
-        known = jaxlib_api.known_flags()
+        known = compilation.known_flags()
         assert known["xla_backend_optimization_level"] == "3"
         assert known["xla_cpu_enable_fast_math"] == "false"
         assert known["xla_dump_to"] == '""'
@@ -86,7 +86,7 @@ class TestFlags:
 
 class TestOptimizationLevel:
     def test_machine_code_is_optimized_less(self) -> None:
-        sizes = []
+        codes = []
         for options in (
             {"optimization_level": 0},
             {"xla_backend_optimization_level": 0},
@@ -94,23 +94,26 @@ class TestOptimizationLevel:
             {"optimization_level": 3, "xla_backend_optimization_level": 0},
         ):
             executable = lowering.compile(waves, "cpu", options=options)
-            sizes.append(len(jaxlib_api.serialized(executable._loaded)))
+            code = executables.serialized(executable._loaded)
+            codes.append({code[i : i + 8] for i in range(len(code))})
             np.testing.assert_allclose(executable(X), np.exp(np.sin(X)) * X, rtol=1e-6)
-        # Beside the machine code there stands in it how hard XLA was to try.
-        assert abs(sizes[0] - sizes[1]) < 64
-        assert abs(sizes[0] - sizes[3]) < 64
-        assert abs(sizes[0] - sizes[2]) > 128
+        # The options themselves are among the bytes: nearly the same code is the same code.
+        first = codes[0]
+        shares = [len(first & code) / len(first | code) for code in codes]
+        assert shares[1] > 0.9
+        assert shares[3] > 0.9
+        assert shares[2] < 0.75
 
     def test_what_xla_is_told(self) -> None:
         devices = [lowering.device("cpu")]
-        told = jaxlib_api.compile_options(devices, level=1)
+        told = compilation.compile_options(devices, level=1)
         build = told.executable_build_options
         assert build.debug_options.xla_backend_optimization_level == 1
         assert build.optimization_level == 19  # O1 of xla.ExecutionOptions.EffortLevel
-        plain = jaxlib_api.compile_options(devices)
-        assert jaxlib_api.options_bytes(plain) != jaxlib_api.options_bytes(told)
-        again = jaxlib_api.compile_options(devices, level=1)
-        assert jaxlib_api.options_bytes(again) == jaxlib_api.options_bytes(told)
+        plain = compilation.compile_options(devices)
+        assert compilation.options_bytes(plain) != compilation.options_bytes(told)
+        again = compilation.compile_options(devices, level=1)
+        assert compilation.options_bytes(again) == compilation.options_bytes(told)
 
 
 def products(module: lowering.StablehloModule, precision: str) -> list[str]:

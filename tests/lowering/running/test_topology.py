@@ -13,7 +13,8 @@ from scripts import load_script
 
 import builder as xb
 import lowering
-from lowering import DeviceError, ModuleFileError, UnloadedExecutable, jaxlib_api
+from lowering import DeviceError, ModuleFileError, UnloadedExecutable
+from lowering.jaxlib_api import topologies
 
 tool = load_script("tools/write_platforms.py")
 
@@ -67,7 +68,7 @@ def test_what_plugins_say(
     def refusing(*_: Any) -> Any:
         raise report
 
-    monkeypatch.setattr(jaxlib_api, "topology_devices", refusing)
+    monkeypatch.setattr(topologies, "topology_devices", refusing)
     with pytest.raises(DeviceError, match=words) as caught:
         lowering.topology(platform, "name")
     assert caught.value.detail == str(report)
@@ -75,7 +76,7 @@ def test_what_plugins_say(
 
 def test_a_plugin_that_there_is_not() -> None:
     with pytest.raises((NotImplementedError, ValueError), match="abacus"):
-        jaxlib_api.topology_devices("abacus", "1x1x1", {})
+        topologies.topology_devices("abacus", "1x1x1", {})
 
 
 def test_a_program_that_can_not_be_called() -> None:
@@ -88,7 +89,7 @@ def test_a_program_that_can_not_be_called() -> None:
 
 
 def test_devices_that_are_there_are_no_topology() -> None:
-    assert not any(map(jaxlib_api.is_absent, lowering.devices("cpu")))
+    assert not any(map(topologies.is_absent, lowering.devices("cpu")))
 
 
 @pytest.mark.skipif(

@@ -1,0 +1,35 @@
+"""The attributes of an instruction in HLO text, from the schema of its opcode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from builder.computation import XlaComputation
+from builder.schema import MISSING, Group, Schema
+from builder.schema.kinds import COMPUTATION
+from builder.xla_op import XlaOp
+
+__all__ = ["attributes_text"]
+
+
+def attributes_text(schema: Schema, op: XlaOp, called: Callable[[XlaComputation], str]) -> str:
+    """What follows the operands of an instruction.
+
+    Args:
+        schema: of the op's opcode.
+        op: the op.
+        called: the reference of a computation in the text.
+    """
+    parts = []
+    for attribute in schema.attributes:
+        if isinstance(attribute, Group):
+            parts.append(attribute.hlo(op))
+        elif attribute.kind is COMPUTATION:
+            name = attribute.hlo or attribute.name
+            parts.append(f", {name}={called(op.attributes[attribute.name])}")
+        elif attribute.hlo is not None:
+            written = attribute.written
+            value = op.attributes[attribute.name] if written is None else written(op.attributes)
+            if attribute.omitted is MISSING or value != attribute.omitted:
+                parts.append(attribute.kind.hlo(attribute.hlo or attribute.name, value))
+    return "".join(parts)

@@ -1,0 +1,41 @@
+"""Constants in HLO text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from builder.hlo_text.printer import Printer, Written, rule
+from builder.literal_text import literal_text, splat_value
+from builder.shape import ArrayShape, intern_array
+from builder.xla_op import XlaOp
+
+
+@rule("constant")
+def _constant(printer: Printer, op: XlaOp, name: str, operands: str) -> Written:
+    array: np.ndarray[Any, Any] = op.attributes["value"]
+    assert isinstance(op.shape, ArrayShape)
+    value = splat_value(array)
+    if value is None:
+        return _literal(printer, op, op.shape, array)
+    # HLO text would have every element.
+    scalar = intern_array(op.shape.element_type, ())
+    one = printer.helper(op, "value", scalar, *_literal(printer, op, scalar, value))
+    return "broadcast", one, ", dimensions={}"
+
+
+def _literal(
+    printer: Printer, op: XlaOp, shape: ArrayShape, array: np.ndarray[Any, Any]
+) -> Written:
+    element_type = shape.element_type
+    if not element_type.is_complex or not np.isnan(array).any():
+        return "constant", literal_text(array, element_type), ""
+    # XLA's parser makes both parts NaN where the real one is, and drops the payload of the
+    # imaginary one. So the parts are constants of their own.
+    half = shape.with_element_type(element_type.real_type)
+    parts = [
+        printer.helper(op, part, half, "constant", literal_text(values, half.element_type))
+        for part, values in (("real", array.real), ("imag", array.imag))
+    ]
+    return "complex", ", ".join(parts), ""

@@ -1,0 +1,118 @@
+"""Dot products and convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from builder.attributes import DotDimensionNumbers, Precision, RaggedDotDimensionNumbers
+from builder.schema.definition import Attribute, CostClass, Group, Schema, define
+from builder.schema.kinds import (
+    ALGORITHM,
+    CONVOLUTION_DIMENSIONS,
+    FLAGS,
+    INTEGER,
+    INTEGERS,
+    PAIRS,
+    PRECISION,
+    DimensionNumbers,
+    Field,
+    Precisions,
+)
+from builder.schema.window import window_text
+
+_DEFAULT = (Precision.DEFAULT, Precision.DEFAULT)
+_PRECISION = Attribute(
+    "precision",
+    PRECISION,
+    "operand_precision",
+    "precision_config",
+    omitted=_DEFAULT,
+    absent=_DEFAULT,
+)
+
+
+def _dot_fields(inside: str = "") -> list[Field]:
+    return [
+        Field(
+            f"{inside}{side}_{kind}_dimensions",
+            f"{side}_{kind}_dims",
+            f"{side}_{stablehlo}_dimensions",
+            f"{side}_{stablehlo}_dimensions",
+            kind == "batch",
+        )
+        for side in ("lhs", "rhs")
+        for kind, stablehlo in (("batch", "batching"), ("contracting", "contracting"))
+    ]
+
+
+_DOT = DimensionNumbers(DotDimensionNumbers, "stablehlo.dot", _dot_fields())
+_RAGGED_DOT = DimensionNumbers(
+    RaggedDotDimensionNumbers,
+    "chlo.ragged_dot",
+    [
+        *_dot_fields("dot_dimension_numbers."),
+        Field("lhs_ragged_dimensions", "lhs_ragged_dims", "lhs_ragged_dimensions", ""),
+        Field("rhs_group_dimensions", "rhs_group_dims", "rhs_group_dimensions", "", True),
+    ],
+)
+
+define(
+    Schema(
+        "dot_general",
+        "lhs rhs",
+        (
+            Attribute("dimension_numbers", _DOT, stablehlo="dot_dimension_numbers"),
+            _PRECISION._replace(unless="algorithm"),
+            Attribute("algorithm", ALGORITHM, omitted=None, absent=None),
+        ),
+        hlo="dot",
+        cost=CostClass.RULE,
+    )
+)
+
+define(
+    Schema(
+        "ragged_dot",
+        "lhs rhs group_sizes",
+        (
+            Attribute("dimension_numbers", _RAGGED_DOT, stablehlo="ragged_dot_dimension_numbers"),
+            _PRECISION._replace(kind=Precisions("chlo")),
+        ),
+        stablehlo="chlo.ragged_dot",
+        cost=CostClass.RULE,
+    )
+)
+
+
+def _window(op: Any) -> str:
+    attributes = op.attributes
+    kernel = op.operands[1].shape.dimensions
+    size = [kernel[d] for d in attributes["dimension_numbers"].kernel_spatial_dimensions]
+    lists = {
+        "stride": attributes["window_strides"],
+        "lhs_dilate": attributes["lhs_dilation"],
+        "rhs_dilate": attributes["rhs_dilation"],
+        "rhs_reversal": [int(one) for one in attributes["window_reversal"]],
+    }
+    return window_text(size, attributes["padding"], lists)
+
+
+define(
+    Schema(
+        "convolution",
+        "lhs rhs",
+        (
+            Group(_window),
+            Attribute("window_strides", INTEGERS, None),
+            Attribute("padding", PAIRS, None),
+            Attribute("lhs_dilation", INTEGERS, None),
+            Attribute("rhs_dilation", INTEGERS, None),
+            Attribute("window_reversal", FLAGS, None),
+            Attribute("dimension_numbers", CONVOLUTION_DIMENSIONS, "dim_labels"),
+            Attribute("feature_group_count", INTEGER, omitted=1),
+            Attribute("batch_group_count", INTEGER, omitted=1),
+            _PRECISION,
+        ),
+        cost=CostClass.RULE,
+    )
+)

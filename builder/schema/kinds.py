@@ -1,0 +1,319 @@
+"""The kinds of attributes that ops have: how a value is printed in HLO text.
+
+Each kind is implemented once. `lowering.attribute_codecs` has the StableHLO form of the same kinds.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from builder.attributes import (
+    ChannelHandle,
+    DotAlgorithm,
+    PaddingConfig,
+    Precision,
+    ReplicaGroups,
+)
+
+__all__ = [
+    "ALGORITHM",
+    "CHANNEL",
+    "COMPUTATION",
+    "CONVOLUTION_DIMENSIONS",
+    "DIMENSION",
+    "FLAG",
+    "FLAGS",
+    "FLOAT32",
+    "GROUPS",
+    "INTEGER",
+    "INTEGER32",
+    "INTEGERS",
+    "PADDING",
+    "PAIRS",
+    "PRECISION",
+    "UNIT",
+    "Algorithm",
+    "AttributeKind",
+    "Channel",
+    "Computation",
+    "ConvolutionDimensions",
+    "Dimension",
+    "DimensionNumbers",
+    "Enumeration",
+    "Field",
+    "Flag",
+    "Flags",
+    "Float32",
+    "Groups",
+    "Integer",
+    "Integers",
+    "Padding",
+    "Pairs",
+    "Precisions",
+    "Unit",
+    "braces",
+]
+
+
+def braces(values: Iterable[Any]) -> str:
+    """A list in HLO text.
+
+    Example:
+        >>> braces([2, 3])
+        '{2,3}'
+    """
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+class AttributeKind:
+    """A kind of attribute. Equal kinds are one object."""
+
+    __slots__ = ()
+
+    def text(self, value: Any) -> str:
+        """The value in HLO text."""
+        return str(value)
+
+    def hlo(self, name: str, value: Any) -> str:
+        """The attribute in HLO text, as it follows the operands of an instruction."""
+        return f", {name}={self.text(value)}"
+
+
+class Integer(AttributeKind):
+    """A whole number: ``iota_dimension=1``."""
+
+    __slots__ = ("bits",)
+
+    def __init__(self, bits: int = 64) -> None:
+        self.bits = bits
+
+
+class Dimension(AttributeKind):
+    """One dimension, which HLO text writes as a list: ``dimensions={1}``."""
+
+    __slots__ = ()
+
+    def text(self, value: int) -> str:
+        return f"{{{value}}}"
+
+
+class Integers(AttributeKind):
+    """A list of dimensions or sizes: ``dimensions={1,0}``."""
+
+    __slots__ = ()
+
+    def text(self, value: tuple[int, ...]) -> str:
+        return braces(value)
+
+
+class Flag(AttributeKind):
+    """A Boolean: ``lower=true``."""
+
+    __slots__ = ()
+
+    def text(self, value: bool) -> str:
+        return str(value).lower()
+
+
+class Flags(AttributeKind):
+    """A list of Booleans."""
+
+    __slots__ = ()
+
+    def text(self, value: tuple[bool, ...]) -> str:
+        return braces(str(one).lower() for one in value)
+
+
+class Unit(Flag):
+    """A Boolean that StableHLO expresses by the presence of an attribute."""
+
+    __slots__ = ()
+
+
+class Float32(AttributeKind):
+    """A number of type f32, held as a Python float."""
+
+    __slots__ = ()
+
+    def text(self, value: float) -> str:
+        # As a double, which XLA's parser rounds to the f32 that it is.
+        return repr(value)
+
+
+class Enumeration(AttributeKind):
+    """A member of an enumeration, or a name out of a fixed set: ``fft_type=RFFT``.
+
+    Attributes:
+        mnemonic: of the StableHLO attribute, ``#stablehlo<mnemonic NAME>``.
+        members: the enumeration; None for names.
+        prefix: of the members' names, which StableHLO leaves out.
+        is_lower: whether HLO text has the name in lower case.
+    """
+
+    __slots__ = ("is_lower", "members", "mnemonic", "prefix")
+
+    def __init__(
+        self,
+        mnemonic: str,
+        members: type[enum.Enum] | None = None,
+        *,
+        prefix: str = "",
+        is_lower: bool = False,
+    ) -> None:
+        self.mnemonic = mnemonic
+        self.members = members
+        self.prefix = prefix
+        self.is_lower = is_lower
+
+    def name(self, value: Any) -> str:
+        """The name of a value."""
+        return value if self.members is None else str(value.name)
+
+    def text(self, value: Any) -> str:
+        name = self.name(value)
+        return name.lower() if self.is_lower else name
+
+
+class Precisions(AttributeKind):
+    """The precision of each operand: ``operand_precision={high,default}``.
+
+    Attributes:
+        dialect: of the attribute in StableHLO: "stablehlo" or "chlo".
+    """
+
+    __slots__ = ("dialect",)
+
+    def __init__(self, dialect: str = "stablehlo") -> None:
+        self.dialect = dialect
+
+    def text(self, value: tuple[Precision, ...]) -> str:
+        return braces(one.name.lower() for one in value)
+
+
+class Algorithm(AttributeKind):
+    """The algorithm of a dot product: ``algorithm=dot_bf16_bf16_f32``."""
+
+    __slots__ = ()
+
+    def text(self, value: DotAlgorithm) -> str:
+        return str(value.value)
+
+
+class Field(NamedTuple):
+    """A field of dimension numbers.
+
+    Attributes:
+        name: in the recorded bundle; with dots for one of a bundle inside.
+        hlo: in HLO text.
+        stablehlo: in StableHLO's text.
+        python: the property of the class that jaxlib has for the attribute, if it has one.
+        is_optional: whether HLO text omits it where it is empty.
+    """
+
+    name: str
+    hlo: str
+    stablehlo: str
+    python: str
+    is_optional: bool = False
+
+
+class DimensionNumbers(AttributeKind):
+    """A bundle of dimension numbers: one attribute in StableHLO, one a field in HLO text.
+
+    Attributes:
+        bundle: the class of the recorded value.
+        mnemonic: of the StableHLO attribute, such as "stablehlo.gather".
+        fields: of the bundle, in the order of HLO text.
+    """
+
+    __slots__ = ("bundle", "fields", "mnemonic")
+
+    def __init__(self, bundle: type[Any], mnemonic: str, fields: Iterable[Field]) -> None:
+        self.bundle = bundle
+        self.mnemonic = mnemonic
+        self.fields = tuple(fields)
+
+    def hlo(self, name: str, value: Any) -> str:  # noqa: ARG002  (each field has a name)
+        found = [(field, attrgetter(field.name)(value)) for field in self.fields]
+        return "".join(
+            f", {field.hlo}={braces(one) if isinstance(one, tuple) else one}"
+            for field, one in found
+            if one != () or not field.is_optional
+        )
+
+
+class ConvolutionDimensions(AttributeKind):
+    """The dimension numbers of a convolution: ``dim_labels=b01f_01io->b01f``."""
+
+    __slots__ = ()
+
+
+class Padding(AttributeKind):
+    """The amounts of a pad: ``padding=0_1_0x2_0_0``. StableHLO has three lists."""
+
+    __slots__ = ()
+
+    NAMES: Final = ("edge_padding_low", "edge_padding_high", "interior_padding")
+
+    def text(self, value: PaddingConfig) -> str:
+        return "x".join(
+            f"{one.edge_padding_low}_{one.edge_padding_high}_{one.interior_padding}"
+            for one in value.dimensions
+        )
+
+
+class Pairs(AttributeKind):
+    """A list of pairs of integers: ``source_target_pairs={{0,1},{1,0}}``."""
+
+    __slots__ = ()
+
+    def text(self, value: Iterable[Iterable[int]]) -> str:
+        return braces(braces(pair) for pair in value)
+
+
+class Groups(AttributeKind):
+    """Replica groups: ``replica_groups={{0,1},{2,3}}``."""
+
+    __slots__ = ()
+
+    def text(self, value: ReplicaGroups) -> str:
+        return braces(braces(group) for group in value.groups)
+
+
+class Channel(AttributeKind):
+    """The channel of a collective: ``channel_id=1``."""
+
+    __slots__ = ()
+
+    def text(self, value: ChannelHandle) -> str:
+        return str(value.handle)
+
+
+class Computation(AttributeKind):
+    """A computation that the op applies: a name in HLO text, a region in StableHLO.
+
+    A conditional has a tuple of them, and a custom call may have none: rules print and lower these.
+    """
+
+    __slots__ = ()
+
+
+INTEGER: Final = Integer()
+INTEGER32: Final = Integer(32)
+DIMENSION: Final = Dimension()
+INTEGERS: Final = Integers()
+FLAG: Final = Flag()
+FLAGS: Final = Flags()
+UNIT: Final = Unit()
+FLOAT32: Final = Float32()
+PRECISION: Final = Precisions()
+ALGORITHM: Final = Algorithm()
+CONVOLUTION_DIMENSIONS: Final = ConvolutionDimensions()
+PADDING: Final = Padding()
+PAIRS: Final = Pairs()
+GROUPS: Final = Groups()
+CHANNEL: Final = Channel()
+COMPUTATION: Final = Computation()

@@ -1,0 +1,86 @@
+"""Ops that apply computations to elements: reductions, windows, sorts, map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from builder.schema.definition import Attribute, CostClass, Group, Schema, define
+from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER, INTEGERS, PAIRS
+from builder.schema.window import window_text
+
+for _opcode, _operands in (("reduce", "*operands *init_values"), ("map", "*operands")):
+    define(
+        Schema(
+            _opcode,
+            _operands,
+            (Attribute("dimensions", INTEGERS), Attribute("to_apply", COMPUTATION)),
+            cost=CostClass.RULE,
+        )
+    )
+
+
+def _window(op: Any) -> str:
+    attributes = op.attributes
+    lists = {
+        "stride": attributes["window_strides"],
+        "lhs_dilate": attributes.get("base_dilations", ()),
+        "rhs_dilate": attributes.get("window_dilations", ()),
+    }
+    return window_text(attributes["window_dimensions"], attributes["padding"], lists)
+
+
+define(
+    Schema(
+        "reduce_window",
+        "*operands *init_values",
+        (
+            Attribute("window_dimensions", INTEGERS, None),
+            Attribute("window_strides", INTEGERS, None),
+            Attribute("base_dilations", INTEGERS, None),
+            Attribute("window_dilations", INTEGERS, None),
+            Attribute("padding", PAIRS, None),
+            Group(_window),
+            Attribute("to_apply", COMPUTATION),
+        ),
+        cost=CostClass.RULE,
+    )
+)
+define(
+    Schema(
+        "select_and_scatter",
+        "operand source init_value",
+        (
+            Attribute("window_dimensions", INTEGERS, None),
+            Attribute("window_strides", INTEGERS, None),
+            Attribute("padding", PAIRS, None),
+            Group(_window),
+            Attribute("select", COMPUTATION),
+            Attribute("scatter", COMPUTATION),
+        ),
+        cost=CostClass.RULE,
+    )
+)
+define(
+    Schema(
+        "sort",
+        "*operands",
+        (
+            Attribute("dimension", DIMENSION, "dimensions"),
+            Attribute("is_stable", FLAG, omitted=False, absent=False),
+            Attribute("to_apply", COMPUTATION),
+        ),
+        cost=CostClass.RULE,
+    )
+)
+define(
+    Schema(
+        "top_k",
+        "operand",
+        (
+            Attribute("k", INTEGER),
+            Attribute("largest", FLAG, stablehlo=None),
+        ),
+        hlo="topk",
+        stablehlo="chlo.top_k",
+    )
+)

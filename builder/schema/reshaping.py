@@ -1,0 +1,46 @@
+"""Ops that move elements: repeated, reordered, joined, padded, cut; and sizes known at run time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from builder.schema.definition import Attribute, CostClass, Group, Schema, define
+from builder.schema.kinds import DIMENSION, INTEGER, INTEGERS, PADDING
+
+define(Schema("iota", "", (Attribute("iota_dimension", INTEGER),)))
+define(Schema("reshape", "operand"))
+define(Schema("reverse", "operand", (Attribute("dimensions", INTEGERS),)))
+define(Schema("transpose", "operand", (Attribute("permutation", INTEGERS, "dimensions"),)))
+define(
+    Schema(
+        "broadcast_in_dim",
+        "operand",
+        (Attribute("broadcast_dimensions", INTEGERS, "dimensions"),),
+        hlo="broadcast",
+    )
+)
+define(Schema("concatenate", "*operands", (Attribute("dimension", DIMENSION, "dimensions"),)))
+define(Schema("pad", "operand padding_value", (Attribute("padding_config", PADDING, "padding"),)))
+
+_BOUNDS = ("start_indices", "limit_indices", "strides")
+
+
+def _slice(op: Any) -> str:
+    bounds = zip(*(op.attributes[name] for name in _BOUNDS), strict=True)
+    parts = [f"[{start}:{limit}:{stride}]" for start, limit, stride in bounds]
+    return f", slice={{{', '.join(parts)}}}"
+
+
+define(
+    Schema(
+        "slice",
+        "operand",
+        (*(Attribute(name, INTEGERS, None) for name in _BOUNDS), Group(_slice)),
+        cost=CostClass.RULE,
+    )
+)
+for _opcode, _operands in (
+    ("get_dimension_size", "operand"),
+    ("set_dimension_size", "operand size"),
+):
+    define(Schema(_opcode, _operands, (Attribute("dimension", DIMENSION, "dimensions"),)))

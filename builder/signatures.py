@@ -1,0 +1,50 @@
+"""Inference and attributes, cached by signature.
+
+The signature of an op is everything that its result's shape and its attributes depend on: the
+operands' shapes and the arguments. A graph repeats few signatures many times, so an op infers each
+of them once. A lookup takes constant time, because shapes are interned and hash by identity. Errors
+are not cached.
+
+Every cache is bounded, so a process that records ever new shapes does not grow. Evicted signatures
+are inferred again. Their attributes are then a new mapping, equal to the old one but not identical:
+code may use the identity of attributes to save time, never to decide what an op means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+__all__ = ["MOST_SIGNATURES", "SignatureTable", "per_signature"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MOST_SIGNATURES: Final = 8192
+"""The number of signatures that one cache holds."""
+
+
+def per_signature(function: Callable[P, R]) -> Callable[P, R]:
+    """Cache the results of `function`, whose arguments are a signature.
+
+    Arguments must be hashable and in their normal form: 1, 1.0 and True are one key.
+    """
+    return cast("Callable[P, R]", lru_cache(maxsize=MOST_SIGNATURES)(function))
+
+
+class SignatureTable(dict[Any, R]):
+    """A bounded table of what was inferred for each signature.
+
+    For the most frequent ops, where the call of a `per_signature` function takes too long: read it
+    with `get`, and fill it with `add`.
+    """
+
+    __slots__ = ()
+
+    def add(self, signature: Any, result: R) -> R:
+        """Enter the result for a new signature, and return it. A full table is emptied first."""
+        if len(self) >= MOST_SIGNATURES:
+            self.clear()
+        self[signature] = result
+        return result

@@ -1,0 +1,104 @@
+"""Bitcasts that XLA gets wrong: those of preds, and those between complex types."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from builder import primitive_type as pt
+from builder.primitive_type import PrimitiveType
+from builder.shape import intern_array
+from lowering.legalize.op_builder import OpBuilder
+from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
+
+
+@rewrite("stablehlo.bitcast_convert", platforms=ALL_PLATFORMS)
+def bitcast_of_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Bitcast from and to preds by shifts.
+
+    A pred has one bit in StableHLO, where a bitcast from s8 to pred appends a dimension of size 8.
+    XLA's preds have eight bits: it bitcasts each s8 to one pred, and the result has another shape
+    than the module declares.
+
+    Shown by: bitcast_convert_s8_pred, bitcast_convert_pred_s8.
+    """
+    (operand,), (result,) = operation.operands, operation.results
+    source, target = b.element_type(operand), b.element_type(result)
+    if source is target or pt.pred not in (source, target):
+        return None
+    if target is pt.pred:
+        return [b.on_fixed_sizes([operand], lambda value: _bits_as_preds(b, value))]
+    to = b.array_of(result).element_type
+    return [b.on_fixed_sizes([operand], lambda value: _preds_as_bits(b, value, to))]
+
+
+def _word(bits: int) -> PrimitiveType:
+    return pt.from_name(f"u{bits}")
+
+
+def _bits_as_preds(b: OpBuilder, value: Value) -> Value:
+    """The bits of the elements along a new last dimension."""
+    source = b.array_of(value)
+    bits = source.element_type.bits
+    words = b.converted(b.bitcast(value, _word(bits)), _word(max(bits, 8)))
+    each = intern_array(_word(max(bits, 8)), (*source.dimensions, bits))
+    spread = b.spread(words, each, range(source.rank))
+    shifted = b("shift_right_logical", each, [spread, b.counted(each, source.rank)])
+    return b.converted(b("and", each, [shifted, b.filled(each, 1)]), pt.pred)
+
+
+def _preds_as_bits(b: OpBuilder, value: Value, to: PrimitiveType) -> Value:
+    """The preds along the last dimension as the bits of one element."""
+    bits = to.bits
+    wide = b.converted(value, _word(max(bits, 8)))
+    shape = b.array_of(wide)
+    last = shape.rank - 1
+    shifted = b("shift_left", shape, [wide, b.counted(shape, last)])
+    words = b.converted(b.reduced(shifted, [last], 0, "or"), _word(bits))
+    return b.bitcast(words, to)
+
+
+@rewrite("stablehlo.bitcast_convert", platforms=ALL_PLATFORMS)
+def bitcast_of_complex_numbers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Bitcast between c64 and c128 by the real and the imaginary parts.
+
+    XLA has no such bitcast: its shape inference refuses it, or the process aborts.
+
+    Shown by: bitcast_convert_c128_c64, bitcast_convert_c64_c128.
+    """
+    (operand,), (result,) = operation.operands, operation.results
+    source, target = b.element_type(operand), b.element_type(result)
+    if source is target or source not in (pt.c64, pt.c128):
+        return None
+    bitcast = _halved if source is pt.c128 else _doubled
+    return [b.on_fixed_sizes([operand], lambda value: bitcast(b, value))]
+
+
+def _halved(b: OpBuilder, value: Value) -> Value:
+    """Two c64 for each c128: the halves of the real part, and those of the imaginary part."""
+    part = b.array_of(value).with_element_type(pt.f64)
+    halves = intern_array(pt.f32, (*part.dimensions, 2))
+    real, imag = (
+        b("bitcast_convert", halves, [b(name, part, [value])]) for name in ("real", "imag")
+    )
+    return b("complex", halves.with_element_type(pt.c64), _transposed(b, real, imag))
+
+
+def _doubled(b: OpBuilder, value: Value) -> Value:
+    """One c128 for each two c64."""
+    halves = b.array_of(value).with_element_type(pt.f32)
+    part = intern_array(pt.f64, halves.dimensions[:-1])
+    low, high = (b(name, halves, [value]) for name in ("real", "imag"))
+    parts = [b("bitcast_convert", part, [pair]) for pair in _transposed(b, low, high)]
+    return b("complex", part.with_element_type(pt.c128), parts)
+
+
+def _transposed(b: OpBuilder, first: Value, second: Value) -> list[Value]:
+    """Of two arrays of sizes [..., 2], the first elements side by side, and the second ones."""
+    *outer, _ = b.array_of(first).dimensions
+    zeros = [0] * len(outer)
+    pairs = []
+    for index in (0, 1):
+        begin, end = [*zeros, index], [*outer, index + 1]
+        taken = [b.sliced(value, begin, end) for value in (first, second)]
+        pairs.append(b.concatenated(taken, len(outer)))
+    return pairs

@@ -1,0 +1,194 @@
+"""Caches of inference: bounded, looked up in constant time, never wrong after an eviction."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import sys
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+import builder as xb
+from builder import signatures
+from builder.interning import InternTable
+from builder.shape import TupleShape
+from builder.signatures import SignatureTable, per_signature
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables that hold four signatures."""
+    monkeypatch.setattr(signatures, "MOST_SIGNATURES", 4)
+
+
+def test_a_function_is_called_once_per_signature() -> None:
+    calls: list[int] = []
+
+    @per_signature
+    def doubled(number: int) -> int:
+        calls.append(number)
+        return 2 * number
+
+    assert [doubled(n) for n in (1, 2, 1)] == [2, 4, 2]
+    assert calls == [1, 2]
+
+
+def test_errors_are_raised_each_time() -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[2, 3])
+    for _ in range(2):
+        with pytest.raises(xb.ShapeInferenceError, match=r"add: .*equal"):
+            xb.add(x, x.builder.parameter(xb.f32[3, 3]))
+
+
+def test_functions_forget_the_oldest_signature() -> None:
+    calls: list[int] = []
+    one = per_signature(calls.append)
+    for number in (*range(signatures.MOST_SIGNATURES + 1), 1, 0):
+        one(number)
+    assert calls[-1] == 0
+    assert len(calls) == signatures.MOST_SIGNATURES + 2
+
+
+@pytest.mark.usefixtures("few")
+def test_a_table_is_bounded() -> None:
+    table: SignatureTable[int] = SignatureTable()
+    for number in range(100):
+        assert table.add(number, -number) == -number
+        assert len(table) <= 4
+        assert table.get(number) == -number
+
+
+@pytest.mark.usefixtures("few")
+def test_recording_is_right_with_evictions() -> None:
+    b = xb.XlaBuilder()
+    for _ in range(2):
+        for size in range(1, 12):
+            x, scalar = b.parameter(xb.f32[size, 3]), b.parameter(xb.f32[()])
+            v = b.parameter(xb.f32[3])
+            assert xb.add(x, x).shape is xb.f32[size, 3]
+            assert xb.add(x, scalar).shape is xb.f32[size, 3]
+            assert xb.exp(x).shape is xb.f32[size, 3]
+            along = xb.mul(x, v, [1])
+            assert along.shape is xb.f32[size, 3]
+            assert along.operands[1].attributes == {"broadcast_dimensions": (1,)}
+            assert xb.mul(x, b.parameter(xb.f32[size]), [0]).shape is xb.f32[size, 3]
+            total = xb.reduce(x, 0.0, lambda p, q: p + q, [1])
+            assert total.shape is xb.f32[size]
+
+
+def test_a_pair_of_shapes_is_not_taken_for_another() -> None:
+    b = xb.XlaBuilder()
+    x, y, s = b.parameter(xb.f32[3, 3]), b.parameter(xb.f32[3]), b.parameter(xb.f32[()])
+    for _ in range(2):
+        assert xb.sub(x, x).operands == (x, x)
+        assert xb.sub(x, y, [0]).operands[1].attributes == {"broadcast_dimensions": (0,)}
+        assert xb.sub(x, y, [1]).operands[1].attributes == {"broadcast_dimensions": (1,)}
+        assert xb.sub(x, s).operands[0] is x
+        assert xb.sub(s, x).operands[1] is x
+
+
+def test_new_shapes_do_not_become_slower() -> None:
+    """Each op has a shape of its own; the last thousand are recorded as fast as the first."""
+
+    def seconds(sizes: range) -> float:
+        times = []
+        for start in sizes[::100]:
+            began = time.process_time()
+            for size in range(start, start + 100):
+                xb.add(xb.XlaBuilder().parameter(xb.f32[size, 7]), 1.0)
+            times.append(time.process_time() - began)
+        return statistics.median(times)
+
+    first = seconds(range(1, 1001))
+    for size in range(1001, 8001):
+        xb.add(xb.XlaBuilder().parameter(xb.f32[size, 7]), 1.0)
+    assert seconds(range(8001, 9001)) < 3 * first
+
+
+def test_new_shapes_do_not_use_up_memory() -> None:
+    def record(sizes: range) -> list[weakref.ref[xb.Shape]]:
+        found = []
+        for size in sizes:
+            x = xb.XlaBuilder().parameter(xb.f32[size, 11])
+            y = xb.reduce(xb.exp(x + 1.0) * x, 0.0, xb.add, [0])
+            turned = xb.reshape(xb.transpose(x, [1, 0]), [size * 11])
+            results = xb.tuple(xb.dot(x, y), xb.slice(turned, [1], [size]), xb.gt(x, 0.0))
+            found += [weakref.ref(one.shape) for one in (x, turned, results)]
+        return found
+
+    shapes = record(range(100, 200))
+    assert all(shape() is not None for shape in shapes)
+    record(range(1000, 1000 + 2 * signatures.MOST_SIGNATURES))
+    gc.collect()
+    assert all(shape() is None for shape in shapes)
+
+
+class Thing:
+    __slots__ = ("__weakref__",)
+
+
+@pytest.mark.usefixtures("few")
+def test_an_interned_object_is_one_while_it_is_used() -> None:
+    table: InternTable[Thing] = InternTable()
+    kept = table.intern("kept", Thing())
+    for number in range(20):
+        table.intern(number, Thing())
+    assert table.find("kept") is kept
+    assert table.intern("kept", Thing()) is kept
+    assert len(table) <= 5  # the one in use, and the latest
+    del kept
+    for number in range(20, 40):
+        table.intern(number, Thing())
+    assert table.find("kept") is None
+
+
+@pytest.mark.usefixtures("few")
+def test_shapes_stay_one_object_through_evictions() -> None:
+    array, nested = xb.f32[5, 8191], xb.parse_shape("(f32[5,8191], (s32[5,8191]))")
+    for size in range(30):
+        xb.tuple_shape([xb.f32[size, 8191]])
+    assert xb.f32[5, 8191] is array
+    assert xb.parse_shape(str(nested) + " ") is nested
+    assert xb.array_shape(np.float32, [5, 8191]) is array
+
+
+def test_threads_get_one_object() -> None:
+    workers = 4
+    found: list[list[int]] = [[] for _ in range(workers)]
+    kept: list[object] = []
+    barrier = threading.Barrier(workers)
+
+    def make(number: int) -> None:
+        barrier.wait()
+        for size in range(2000):
+            shape = xb.u8[size, 8191, 13]
+            kept.append(shape)
+            found[number].append(id(shape))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=make, args=(n,)) for n in range(workers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert found == [found[0]] * workers
+
+
+def test_a_deep_tuple_is_freed() -> None:
+    shape: xb.Shape = xb.f32[3, 8191]
+    for _ in range(50_000):
+        shape = TupleShape((shape,))
+    assert shape.leaf_count == 1
+    for size in range(signatures.MOST_SIGNATURES + 1):
+        xb.tuple_shape([xb.f32[size]])
+    del shape
+    gc.collect()
+    assert xb.tuple_shape([xb.f32[3, 8191]]) is xb.tuple_shape([xb.f32[3, 8191]])

@@ -1,0 +1,7 @@
+// DEFECT: the first element of the constant, -0, comes out as +0.
+// WANT: (array([-0., 1, 2], md.bfloat16),)
+// OBSERVED: 0.10 wrong, 0.12 wrong
+func.func @main() -> tensor<3xbf16> {
+  %r = stablehlo.constant dense<[-0.0, 1.0, 2.0]> : tensor<3xbf16>
+  return %r : tensor<3xbf16>
+}

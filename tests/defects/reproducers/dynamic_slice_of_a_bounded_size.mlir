@@ -1,0 +1,9 @@
+// DEFECT: dynamic_slice of a bounded size takes elements beyond the size.
+// ARGS: (array([1, 2, 3, 4], float32), array(2, int32))
+// WANT: (array([1, 2], float32),)
+// OBSERVED: 0.10 wrong, 0.12 wrong
+func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<2xf32> {
+  %a = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<4xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<4>>
+  %r = stablehlo.dynamic_slice %a, %n, sizes = [2] : (tensor<?xf32, #stablehlo.bounds<4>>, tensor<i32>) -> tensor<2xf32>
+  return %r : tensor<2xf32>
+}

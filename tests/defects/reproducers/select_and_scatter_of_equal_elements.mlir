@@ -1,0 +1,17 @@
+// DEFECT: of equal elements in a window a later one is selected.
+// ARGS: (array([[1,1,1,0],[0,0,0,0],[0,1,1,1],[1,1,1,1]],float32), array([[63,54,56,93,28],[81,67,1,40,85],[55,4,76,73,84],[18,9,86,3,54],[8,30,48,42,40]],float32))
+// WANT: (array([[265,57,133,113],[55,0,0,0],[0,175,76,138],[56,48,42,40]],float32),)
+// OBSERVED: 0.10 wrong, 0.12 wrong
+func.func @main(%x: tensor<4x4xf32>, %s: tensor<5x5xf32>) -> tensor<4x4xf32> {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %r = "stablehlo.select_and_scatter"(%x, %s, %z) ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %c = stablehlo.compare GE, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %c : tensor<i1>
+  }, {
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %c = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %c : tensor<f32>
+  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 1, 1>, padding = dense<1> : tensor<2x2xi64>} : (tensor<4x4xf32>, tensor<5x5xf32>, tensor<f32>) -> tensor<4x4xf32>
+  return %r : tensor<4x4xf32>
+}

@@ -1,0 +1,74 @@
+"""One computation for each op of the corpora and of the docstrings, for tests of every op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+from scripts import ROOT, load_script
+
+import builder as xb
+
+runner = load_script("tests/conformance/run_cases.py")
+platforms = load_script("tools/write_platforms.py")
+
+FILES = ("xlabuilder_cases.jsonl.gz", "xlabuilder_bounded.jsonl.gz")
+
+FREE = ("parameter", "tuple", "get_tuple_element")
+"""Opcodes that become no operation in StableHLO, which passes flat values."""
+
+
+def corpus() -> Iterator[tuple[str, xb.XlaComputation]]:
+    """The computations of the valid cases, with their ids."""
+    for file in FILES:
+        for number, case in enumerate(runner.read(ROOT / "tests" / "conformance" / file)):
+            adapter = runner.ADAPTERS.get(case["op"])
+            if adapter is None or not adapter.is_offered or "result" not in case:
+                continue
+            builder = xb.XlaBuilder("case")
+            try:
+                operands = [builder.parameter(text) for text in case["operands"]]
+                root = adapter.call(builder, operands, case["attrs"])
+                if isinstance(root, xb.XlaOp):
+                    yield case.get("id", f"{file}:{number}"), builder.build(root)
+            except xb.XlaError:
+                continue
+
+
+def examples() -> Iterator[tuple[str, xb.XlaComputation]]:
+    """The computations in the docstrings of the operations."""
+    for name, info in xb.OPERATIONS.items():
+        for computation in platforms.computations_of_example(info):
+            for one in (computation, *computation.called_computations()):
+                yield f"xb.{name}", one
+
+
+def others() -> Iterator[tuple[str, xb.XlaComputation]]:
+    """Cases that are neither in the corpora nor in the docstrings."""
+    b = xb.XlaBuilder("all_gather of nothing")
+    yield b.name, b.build(xb.all_gather(b.parameter(xb.f32[0, 2]), 0, 2, [[0, 1]]))
+    b = xb.XlaBuilder("complex NaN")
+    yield b.name, b.build(b.constant(np.array([1, complex(np.nan, 1)], np.complex64)))
+    b = xb.XlaBuilder("smallest")
+    yield b.name, b.build(xb.top_k(b.parameter(xb.f32[5]), 2, largest=False))
+    b = xb.XlaBuilder("scan of no steps")
+    x, total = b.parameter(xb.f32[0]), b.parameter(xb.f32[()])
+    yield b.name, b.build(xb.scan(x, total, lambda one, carry: (one + carry, one + carry), 0))
+
+
+@cache
+def recorded_ops() -> list[tuple[str, xb.XlaOp, xb.XlaComputation]]:
+    """Each op that differs from all before, with a computation of this op alone."""
+    found = []
+    seen = set()
+    for name, computation in (*corpus(), *examples(), *others()):
+        for op in computation.ops:
+            shapes = tuple(operand.shape for operand in op.operands)
+            key = (op.opcode, op.shape, shapes, str(dict(op.attributes)))
+            if op.opcode in FREE or key in seen:
+                continue
+            seen.add(key)
+            inputs = list(dict.fromkeys(op.operands))
+            found.append((name, op, computation.extract(op, inputs=inputs)))
+    return found

@@ -1,0 +1,92 @@
+"""Names that packages import when they are first used."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pickle
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from processes import run_python
+
+import builder as xb
+import lowering
+from builder import layout
+
+PACKAGES = (xb, layout, lowering)
+
+
+def for_type_checkers(package: ModuleType) -> dict[str, str]:
+    """The module of each name that the package imports under `if TYPE_CHECKING:`."""
+    assert package.__file__ is not None
+    found = {}
+    for node in ast.parse(Path(package.__file__).read_text()).body:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for imported in node.body:
+                assert isinstance(imported, ast.ImportFrom)
+                assert imported.module is not None
+                for alias in imported.names:
+                    assert alias.asname == alias.name  # a re-export, for type checkers
+                    found[alias.name] = imported.module
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_type_checkers_see_what_is_there(package: ModuleType) -> None:
+    lazy = package._LAZY
+    assert lazy == {
+        name: module
+        for name, module in for_type_checkers(package).items()
+        if module != package.__name__  # a submodule
+    }
+    assert list(lazy) == sorted(lazy)
+    for name, module in for_type_checkers(package).items():
+        assert getattr(package, name) is getattr(importlib.import_module(module), name)
+    assert set(lazy) <= set(dir(package))
+    # Importing a submodule of that name would replace the name.
+    folder = Path(str(package.__file__)).parent
+    assert not {one.stem for one in folder.iterdir()} & set(lazy)
+
+
+@pytest.mark.parametrize("package", [layout, lowering], ids=lambda package: package.__name__)
+def test_a_name_that_is_not_there(package: ModuleType) -> None:
+    with pytest.raises(
+        AttributeError, match=f"module '{package.__name__}' has no attribute 'lowre'"
+    ):
+        package.lowre  # noqa: B018  (the access is the test)
+    assert not hasattr(package, "__wrapped__")
+
+
+def test_names_of_lowering_are_imported_at_first_use() -> None:
+    program = (
+        "import sys, lowering\n"
+        "assert 'jaxlib' not in sys.modules and 'numpy' not in sys.modules\n"
+        "assert lowering.mlir_context.__name__ == 'lowering.mlir_context'\n"
+        "assert 'jaxlib' in sys.modules and 'jax' not in sys.modules\n"
+        "assert lowering.ffi.__name__ == 'lowering.ffi'\n"
+        "assert 'compile' not in vars(lowering)\n"
+        "assert lowering.compile is lowering.compile is vars(lowering)['compile']\n"
+    )
+    assert run_python("-c", program).stderr == ""
+
+
+def test_a_star_import_has_all_names() -> None:
+    program = (
+        "from lowering import *\n"
+        "import lowering\n"
+        "assert set(lowering.__all__) <= set(globals())\n"
+        "assert set(lowering.__all__) <= set(dir(lowering))\n"
+    )
+    run_python("-c", program)
+
+
+@pytest.mark.parametrize("module", sorted(set(lowering._LAZY.values())))
+def test_each_module_can_be_the_first(module: str) -> None:
+    run_python("-c", f"import {module}")
+
+
+def test_pickles_load_before_lowering_is_imported() -> None:
+    dumped = pickle.dumps([lowering.compile, lowering.ModuleFileError, xb.Mesh, layout.pack])
+    run_python("-c", f"import pickle; assert len(pickle.loads({dumped!r})) == 4")

@@ -26,7 +26,7 @@ from benchmarks.graphs import Graph
 from benchmarks.languages import jax_lax, ours
 from benchmarks.peer_process import PeerProcess
 from benchmarks.timing import Round, timed
-from builder.computation import XlaComputation
+from builder.graph.computation import XlaComputation
 from lowering.jaxlib_api import mlir
 
 __all__ = ["LARGE_BYTES", "code_of", "contenders", "counts", "large_arrays"]
@@ -138,7 +138,7 @@ def code_of(computation: Any) -> bytes:
         return ir.Module.parse(code, context)
 
     stand_in = SimpleNamespace(Module=SimpleNamespace(parse=parse), MLIRError=ir.MLIRError)
-    with mock.patch.object(importlib.import_module("lowering.lowering"), "ir", stand_in):
+    with mock.patch.object(importlib.import_module("lowering.stablehlo.lower"), "ir", stand_in):
         lowering.lower(computation)
     (code,) = caught
     return code

@@ -28,8 +28,6 @@ from builder.attributes import (
     ScatterDimensionNumbers as ScatterDimensionNumbers,
     Transpose as Transpose,
 )
-from builder.computation import XlaComputation as XlaComputation
-from builder.decorator import computation as computation
 from builder.errors import (
     BuilderError as BuilderError,
     ConstantError as ConstantError,
@@ -41,13 +39,18 @@ from builder.errors import (
     UnknownNameError as UnknownNameError,
     XlaError as XlaError,
 )
+from builder.graph.computation import XlaComputation as XlaComputation
+from builder.graph.decorator import computation as computation
+from builder.graph.registry import OPERATIONS as OPERATIONS, OpInfo as OpInfo
+from builder.graph.subcomputations import ReusableFunction as ReusableFunction
+from builder.graph.xla_builder import XlaBuilder as XlaBuilder
+from builder.graph.xla_op import SourceLocation as SourceLocation, XlaOp as XlaOp
 from builder.layout import (
     Layout as Layout,
     PaddingValue as PaddingValue,
     Tile as Tile,
     parse_layout as parse_layout,
 )
-from builder.nested import ReusableFunction as ReusableFunction
 from builder.ops.collectives import (
     all_gather as all_gather,
     all_reduce as all_reduce,
@@ -205,7 +208,6 @@ from builder.ops.reduction import (
     sort as sort,
     top_k as top_k,
 )
-from builder.ops.registry import OPERATIONS as OPERATIONS, OpInfo as OpInfo
 from builder.ops.reshaping import (
     broadcast as broadcast,
     broadcast_in_dim as broadcast_in_dim,
@@ -225,7 +227,8 @@ from builder.ops.sharding import (
     spmd_shard_to_full_shape as spmd_shard_to_full_shape,
     with_sharding as with_sharding,
 )
-from builder.primitive_type import (
+from builder.rewriting.inlining import inline as inline
+from builder.types.primitive_type import (
     PrimitiveType as PrimitiveType,
     as_primitive_type as as_primitive_type,
     bf16 as bf16,
@@ -257,8 +260,7 @@ from builder.primitive_type import (
     u32 as u32,
     u64 as u64,
 )
-from builder.rewriting.inlining import inline as inline
-from builder.shape import (
+from builder.types.shape import (
     TOKEN_SHAPE as TOKEN_SHAPE,
     UNBOUNDED as UNBOUNDED,
     ArrayShape as ArrayShape,
@@ -271,8 +273,6 @@ from builder.shape import (
     parse_shape as parse_shape,
     tuple_shape as tuple_shape,
 )
-from builder.xla_builder import XlaBuilder as XlaBuilder
-from builder.xla_op import SourceLocation as SourceLocation, XlaOp as XlaOp
 
 # Other names for the same functions, those of xla_builder.h where the document has another.
 convert = convert_element_type
@@ -287,7 +287,7 @@ if _typing.TYPE_CHECKING:
     from builder.sharding.mesh import Mesh as Mesh, MeshSharding as MeshSharding
     from builder.sharding.tiling import Tiling as Tiling, parse_tiling as parse_tiling
 else:
-    from builder.lazy import lazy_name as _lazy_name
+    from builder.support.lazy import lazy_name as _lazy_name
 
     # Few programs use these names; without them the import takes less time.
     _LAZY = {
@@ -303,9 +303,9 @@ else:
     def __getattr__(name):
         if name in _LAZY:
             return _lazy_name(globals(), _LAZY, name)
-        from builder.missing import missing_name
+        from builder.unknown_names import missing_name
 
-        raise missing_name(name)
+        raise missing_name(name, globals())
 
     def __dir__():
         return sorted({*globals(), *_LAZY})

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from builder.caller import caller_frame
+from builder.support.caller import caller_frame
 
 __all__ = [
     "BuilderError",

@@ -20,7 +20,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 if TYPE_CHECKING:
     from lowering import ffi as ffi
-    from lowering.custom_calls import register_custom_call_target as register_custom_call_target
     from lowering.errors import (
         ArgumentError as ArgumentError,
         CompileError as CompileError,
@@ -30,13 +29,17 @@ if TYPE_CHECKING:
         ModuleFileError as ModuleFileError,
         VersionError as VersionError,
     )
-    from lowering.hlo import from_hlo as from_hlo
-    from lowering.importer import to_computation as to_computation
-    from lowering.infeed import (
+    from lowering.host import infeed as infeed
+    from lowering.host.custom_calls import (
+        register_custom_call_target as register_custom_call_target,
+    )
+    from lowering.host.infeed import (
         clear_transfers as clear_transfers,
         transfer_from_outfeed as transfer_from_outfeed,
         transfer_to_infeed as transfer_to_infeed,
     )
+    from lowering.importer import to_computation as to_computation
+    from lowering.importer.hlo import from_hlo as from_hlo
     from lowering.interpreter import (
         Comparison as Comparison,
         Difference as Difference,
@@ -44,18 +47,12 @@ if TYPE_CHECKING:
         compare as compare,
         interpret as interpret,
     )
-    from lowering.lowering import lower as lower
-    from lowering.module import (
-        StablehloModule as StablehloModule,
-        load as load,
-        load_bytes as load_bytes,
-    )
-    from lowering.pjrt import device as device, devices as devices
-    from lowering.placing import device_put as device_put
+    from lowering.pjrt.devices import device as device, devices as devices
+    from lowering.pjrt.placement import device_put as device_put
     from lowering.running.compilation_cache import use_compilation_cache as use_compilation_cache
     from lowering.running.compiling import compile as compile
     from lowering.running.executable import Executable as Executable
-    from lowering.running.executable_file import load_executable as load_executable
+    from lowering.running.executable_loading import load_executable as load_executable
     from lowering.running.jit import JittedFunction as JittedFunction, jit as jit
     from lowering.running.jit_cache import JitCacheInfo as JitCacheInfo
     from lowering.running.partitioned import PartitionedExecutable as PartitionedExecutable
@@ -65,6 +62,12 @@ if TYPE_CHECKING:
         Topology as Topology,
         UnloadedExecutable as UnloadedExecutable,
         topology as topology,
+    )
+    from lowering.stablehlo.lower import lower as lower
+    from lowering.stablehlo.module import (
+        StablehloModule as StablehloModule,
+        load as load,
+        load_bytes as load_bytes,
     )
 else:
     # jax takes most of a second to import, which `xlabuilder --help` does not need. Submodules such
@@ -86,34 +89,35 @@ else:
         "PartitionedExecutable": "lowering.running.partitioned",
         "Profile": "lowering.running.profiling",
         "ReplicatedExecutable": "lowering.running.replicated",
-        "StablehloModule": "lowering.module",
+        "StablehloModule": "lowering.stablehlo.module",
         "Topology": "lowering.running.topology",
         "UnloadedExecutable": "lowering.running.topology",
         "VersionError": "lowering.errors",
-        "clear_transfers": "lowering.infeed",
+        "clear_transfers": "lowering.host.infeed",
         "compare": "lowering.interpreter",
         "compile": "lowering.running.compiling",
-        "device": "lowering.pjrt",
-        "device_put": "lowering.placing",
-        "devices": "lowering.pjrt",
-        "from_hlo": "lowering.hlo",
+        "device": "lowering.pjrt.devices",
+        "device_put": "lowering.pjrt.placement",
+        "devices": "lowering.pjrt.devices",
+        "from_hlo": "lowering.importer.hlo",
+        "infeed": "lowering.host",
         "interpret": "lowering.interpreter",
         "jit": "lowering.running.jit",
-        "load": "lowering.module",
-        "load_bytes": "lowering.module",
-        "load_executable": "lowering.running.executable_file",
-        "lower": "lowering.lowering",
-        "register_custom_call_target": "lowering.custom_calls",
+        "load": "lowering.stablehlo.module",
+        "load_bytes": "lowering.stablehlo.module",
+        "load_executable": "lowering.running.executable_loading",
+        "lower": "lowering.stablehlo.lower",
+        "register_custom_call_target": "lowering.host.custom_calls",
         "to_computation": "lowering.importer",
         "topology": "lowering.running.topology",
-        "transfer_from_outfeed": "lowering.infeed",
-        "transfer_to_infeed": "lowering.infeed",
+        "transfer_from_outfeed": "lowering.host.infeed",
+        "transfer_to_infeed": "lowering.host.infeed",
         "use_compilation_cache": "lowering.running.compilation_cache",
     }
     __all__ = list(_LAZY)
 
     def __getattr__(name):
-        from builder.lazy import lazy_name
+        from builder.support.lazy import lazy_name
 
         return lazy_name(globals(), _LAZY, name)
 

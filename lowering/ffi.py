@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import builder as xb
 from builder.errors import OperandError, shown
-from lowering.custom_calls import register_custom_call_target
 from lowering.errors import CompileError
-from lowering.native_code import NativeSource, SharedLibrary, read_source, shared_library
+from lowering.host.custom_calls import register_custom_call_target
+from lowering.host.native_code import NativeSource, SharedLibrary, read_source, shared_library
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from builder.shape import ShapeLike
+    from builder.types.shape import ShapeLike
 
 __all__ = ["FfiFunction", "FfiLibrary", "build"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import builder as xb
-from builder.ops.registry import OPERATIONS
+from builder.graph.registry import OPERATIONS
 
 Case = Callable[[xb.XlaBuilder], xb.XlaOp]
 P = xb.PrimitiveType

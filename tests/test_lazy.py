@@ -63,7 +63,8 @@ def test_names_of_lowering_are_imported_at_first_use() -> None:
     program = (
         "import sys, lowering\n"
         "assert 'jaxlib' not in sys.modules and 'numpy' not in sys.modules\n"
-        "assert lowering.mlir_context.__name__ == 'lowering.mlir_context'\n"
+        "assert lowering.jaxlib_api.__name__ == 'lowering.jaxlib_api'\n"
+        "import lowering.jaxlib_api.mlir\n"
         "assert 'jaxlib' in sys.modules and 'jax' not in sys.modules\n"
         "assert lowering.ffi.__name__ == 'lowering.ffi'\n"
         "assert 'compile' not in vars(lowering)\n"

@@ -17,9 +17,9 @@ from scripts import load_script
 
 import builder as xb
 import lowering
-from builder.ops.registry import OpInfo
+from builder.graph.registry import OpInfo
 from lowering.jaxlib_api import hlo_conversion
-from lowering.rules.registry import EXCEPTIONS, ONE_TO_ONE, RULES
+from lowering.stablehlo.rules.registry import EXCEPTIONS, ONE_TO_ONE, RULES
 
 TESTS = Path(__file__).parent
 FAMILIES = {
@@ -246,7 +246,7 @@ def lacks(info: OpInfo) -> list[str]:
         and info.opcode not in RULES
         and info.opcode not in WITHOUT_RULE
     ):
-        found.append(f"a rule for {info.opcode} in lowering/rules/{info.family}.py")
+        found.append(f"a rule for {info.opcode} in lowering/stablehlo/rules/{info.family}.py")
     documentation = info.function.__doc__ or ""
     if ">>>" not in documentation or f"{info.name}(" not in documentation:
         found.append(f"an example in the docstring that calls {info.name}")

@@ -22,8 +22,8 @@ HEAD = """\
 <!-- Written by tools/write_operations.py (make docs). Do not edit. -->
 
 Every public operation of `builder`, by family. A family is a module of the same name in
-`builder/ops`, `builder/shape_inference` and `lowering/rules`. What an operation takes, gives and
-refuses stands in its docstring: `help(xb.{example})`.
+`builder/ops`, `builder/shape_inference` and `lowering/stablehlo/rules`. What an operation takes,
+gives and refuses stands in its docstring: `help(xb.{example})`.
 
 - **Operation**: as it is called, with `import builder as xb`; `b` is an XlaBuilder. What may be
   left out is in brackets, arguments after `*` are given by name. Other names for the same function
@@ -33,8 +33,9 @@ refuses stands in its docstring: `help(xb.{example})`.
 - **Described under**: the section of the
   [Operation Semantics](https://openxla.org/xla/operation_semantics) document.
 - **StableHLO**: the operation that the opcode becomes. *(rule)* means that it is created by a rule
-  in `lowering/rules/FAMILY.py`, with regions or with others beside it; *(with exceptions)* that a
-  few element types are written another way; *(none)* that no operation is left in the module.
+  in `lowering/stablehlo/rules/FAMILY.py`, with regions or with others beside it; *(with
+  exceptions)* that a few element types are written another way; *(none)* that no operation is left
+  in the module.
 - **Ran on**: the platforms on which the example of its docstring was compiled and executed. This is
   measured: tools/write_platforms.py does it, and adds what the machine it runs on has to
   `docs/platforms.json`. What a platform can't run is recorded, inferred, lowered and verified like
@@ -90,8 +91,8 @@ def signature_text(name: str, function: Callable[..., Any], is_method: bool) -> 
 
 def stablehlo_text(opcode: str) -> str:
     """What an opcode becomes, as Markdown."""
-    from lowering.mlir_context import shared_context
-    from lowering.rules.registry import EXCEPTIONS, ONE_TO_ONE, RULES
+    from lowering.mlir.context import shared_context
+    from lowering.stablehlo.rules.registry import EXCEPTIONS, ONE_TO_ONE, RULES
 
     if opcode in ONE_TO_ONE:
         return f"`{ONE_TO_ONE[opcode]}`" + (" *(with exceptions)*" if opcode in EXCEPTIONS else "")

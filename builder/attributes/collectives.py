@@ -39,7 +39,7 @@ class ReplicaGroups:
     groups: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        from builder.shape_inference.check import integers  # inference builds on this module
+        from builder.check import integers  # inference builds on this module
 
         given: Any = self.groups
         groups = listed(given)
@@ -119,7 +119,7 @@ class ChannelHandle:
     type: ChannelType = ChannelType.DEVICE_TO_DEVICE
 
     def __post_init__(self) -> None:
-        from builder.shape_inference.check import integer  # inference builds on this module
+        from builder.check import integer  # inference builds on this module
 
         number = integer("channel_id", "a channel's handle", self.handle)
         if number < 1:

@@ -59,7 +59,7 @@ class ConvolutionDimensionNumbers:
     output_spatial_dimensions: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        from builder.shape_inference.check import integer  # inference builds on this module
+        from builder.check import integer  # inference builds on this module
 
         for name in self.__match_args__:
             if name.endswith("_dimensions"):
@@ -76,7 +76,7 @@ class ConvolutionDimensionNumbers:
         Raises:
             ShapeInferenceError: no number of dimensions.
         """
-        from builder.shape_inference.check import integer  # inference builds on this module
+        from builder.check import integer  # inference builds on this module
 
         count = integer(_OP, "spatial", spatial)
         if not 0 <= count <= _MOST_SPATIAL:

@@ -19,7 +19,7 @@ _MOST: Final = 2**20
 
 def set_integers(bundle: Any, op: str, *names: str) -> None:
     """Makes tuples of ints of the named fields of a frozen dataclass."""
-    from builder.shape_inference.check import integers  # inference builds on this module
+    from builder.check import integers  # inference builds on this module
 
     for name in names:
         object.__setattr__(bundle, name, integers(op, name, getattr(bundle, name)))

@@ -96,7 +96,7 @@ class OutputOperandAliasing:
     operand_index: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        from builder.shape_inference.check import integer, integers  # inference builds on this
+        from builder.check import integer, integers  # inference builds on this
 
         op, name = "custom_call", "output_operand_aliasing"
         for field in ("output_index", "operand_index"):

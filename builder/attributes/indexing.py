@@ -113,7 +113,7 @@ ScatterDimensionNumbersLike = ScatterDimensionNumbers | Mapping[str, Any]
 
 
 def _set_fields(numbers: Any, op: str) -> None:
-    from builder.shape_inference.check import integer  # inference builds on this module
+    from builder.check import integer  # inference builds on this module
 
     set_integers(numbers, op, *(n for n in numbers.__match_args__ if n != "index_vector_dim"))
     vector_dim = integer(op, "index_vector_dim", numbers.index_vector_dim)

@@ -27,7 +27,7 @@ class PaddingConfigDimension:
     interior_padding: int = 0
 
     def __post_init__(self) -> None:
-        from builder.shape_inference.check import integer  # inference builds on this module
+        from builder.check import integer  # inference builds on this module
 
         for name in ("edge_padding_low", "edge_padding_high", "interior_padding"):
             object.__setattr__(self, name, integer("pad", name, getattr(self, name)))

@@ -88,7 +88,7 @@ def padding_argument(
 
 
 def _whole_numbers(op: str, name: str, pairs: Iterable[Any]) -> tuple[tuple[int, int], ...]:
-    from builder.shape_inference.check import integer  # inference builds on this module
+    from builder.check import integer  # inference builds on this module
 
     each = f"each number of {name}"
     return tuple((integer(op, each, low), integer(op, each, high)) for low, high in pairs)

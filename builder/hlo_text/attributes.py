@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from builder.computation import XlaComputation
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
 from builder.schema import MISSING, Group, Schema
 from builder.schema.kinds import COMPUTATION
-from builder.xla_op import XlaOp
 
 __all__ = ["attributes_text"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from builder.graph.xla_op import XlaOp
 from builder.hlo_text.printer import Printer, Written, rule
-from builder.literal_text import literal_text, splat_value
-from builder.shape import ArrayShape, intern_array
-from builder.xla_op import XlaOp
+from builder.types.literal_text import literal_text, splat_value
+from builder.types.shape import ArrayShape, intern_array
 
 
 @rule("constant")

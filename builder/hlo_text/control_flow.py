@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from builder import primitive_type as pt
+from builder.graph.xla_op import XlaOp
 from builder.hlo_text.printer import Printer, Written, frontend_attributes, rule
-from builder.xla_op import XlaOp
+from builder.types import primitive_type as pt
 
 
 @rule("parameter")

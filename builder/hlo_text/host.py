@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from builder import primitive_type as pt
 from builder.attributes import CustomCallApiVersion, CustomCallSchedule
 from builder.attributes.host import ffi_dictionary
+from builder.graph.xla_op import XlaOp
 from builder.hlo_text.printer import Printer, Written, rule
-from builder.hlo_text.words import quoted, with_layout
+from builder.hlo_text.syntax import quoted, with_layout
 from builder.schema.kinds import braces
-from builder.shape import TOKEN_SHAPE, TupleShape, intern_array
-from builder.xla_op import XlaOp
+from builder.types import primitive_type as pt
+from builder.types.shape import TOKEN_SHAPE, TupleShape, intern_array
 
 
 @rule("infeed")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from builder.annotations import meshes
-from builder.computation import XlaComputation
+from builder.attributes.annotations import meshes
+from builder.graph.computation import XlaComputation
 from builder.hlo_text.printer import ModuleNames, Printer
-from builder.hlo_text.words import identifier, quoted, with_layout
+from builder.hlo_text.syntax import identifier, quoted, with_layout
 from builder.schema.kinds import braces
 
 __all__ = ["module_text"]

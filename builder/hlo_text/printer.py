@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from builder.computation import XlaComputation
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
 from builder.hlo_text.attributes import attributes_text
-from builder.hlo_text.words import identifier, quoted, with_layout
+from builder.hlo_text.syntax import identifier, quoted, with_layout
 from builder.schema import SCHEMAS
 from builder.schema.kinds import braces
-from builder.shape import Shape, TupleShape
-from builder.sharding.texts import is_shardy, joined, per_value
-from builder.unique_names import UniqueNames
-from builder.xla_op import XlaOp
+from builder.sharding.text import is_shardy, joined, per_value
+from builder.support.unique_names import UniqueNames
+from builder.types.shape import Shape, TupleShape
 
 __all__ = [
     "FRONTEND_ATTRIBUTES",

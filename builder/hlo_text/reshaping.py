@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from builder.graph.xla_op import XlaOp
 from builder.hlo_text.printer import Printer, Written, rule
 from builder.schema.kinds import braces
-from builder.shape import ArrayShape, intern_array
-from builder.xla_op import XlaOp
+from builder.types.shape import ArrayShape, intern_array
 
 
 @rule("broadcast_in_dim")

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from builder.computation import XlaComputation, called_in
+from builder.check import flag
 from builder.errors import OperandError, shown
+from builder.graph.computation import XlaComputation, called_in
+from builder.graph.xla_op import XlaOp
+from builder.inspection.attribute_text import constant_text, short, value_text
 from builder.inspection.diff import ComputationDiff, Difference, OpChange
 from builder.inspection.fingerprints import Fingerprints, value_key
 from builder.inspection.matching import matched
-from builder.inspection.words import constant_text, short, value_text
-from builder.shape_inference.check import flag
-from builder.xla_op import XlaOp
 
 __all__ = ["compared"]
 

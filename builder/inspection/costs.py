@@ -28,12 +28,12 @@ from collections.abc import Callable
 from math import gcd, prod
 from typing import Final, NamedTuple
 
-from builder.computation import XlaComputation
 from builder.errors import ShapeInferenceError
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS, CostClass
-from builder.shape import ArrayShape, Shape, TupleShape, leaves
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types.shape import ArrayShape, Shape, TupleShape, leaves
 
 __all__ = ["CUSTOM", "FREE", "Cost", "cost_of", "size_in_bytes"]
 

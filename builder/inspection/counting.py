@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from builder.computation import XlaComputation
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
 from builder.inspection.costs import CUSTOM, Cost, cost_of, size_in_bytes
 from builder.inspection.stats import ArrayTotals, ComputationStats, LoopStats, OpcodeStats
 from builder.inspection.trip_count import trip_count
-from builder.shape import ArrayShape, Shape, leaves
-from builder.xla_op import XlaOp
+from builder.types.shape import ArrayShape, Shape, leaves
 
 __all__ = ["counted"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from builder.computation import XlaComputation
-from builder.inspection.sheets import as_rich_lines, printable
-from builder.xla_op import XlaOp
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
+from builder.inspection.rendering import as_rich_lines, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -181,7 +181,7 @@ class ComputationDiff:
 
 
 def _op_line(op: XlaOp) -> str:
-    from builder.inspection.words import short
+    from builder.inspection.attribute_text import short
 
     operands = short(", ".join(f"%{operand.id}" for operand in op.operands))
     name = "" if op.name is None else f" {op.name!r}"

@@ -8,12 +8,12 @@ from fnmatch import fnmatchcase
 from functools import cache
 from types import CodeType
 
-from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
-from builder.ops.registry import OPERATIONS
+from builder.graph.computation import XlaComputation
+from builder.graph.registry import OPERATIONS
+from builder.graph.xla_op import XlaOp, resolve_position
 from builder.schema import SCHEMAS
-from builder.shape import Shape, ShapeLike, shape_argument, without_layout
-from builder.xla_op import XlaOp, resolve_position
+from builder.types.shape import Shape, ShapeLike, shape_argument, without_layout
 
 __all__ = ["found_in"]
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from builder.computation import XlaComputation
-from builder.literal_text import splat_value
-from builder.xla_op import XlaOp
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
+from builder.types.literal_text import splat_value
 
 __all__ = ["Fingerprints", "contexts", "value_key"]
 

@@ -13,7 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
-from builder.computation import XlaComputation
+from builder.graph.computation import XlaComputation
 from builder.inspection.fingerprints import Fingerprints, contexts
 
 __all__ = ["matched"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from builder.inspection.sheets import (
+from builder.inspection.rendering import (
     Column,
     Sheet,
     as_html,
@@ -19,7 +19,7 @@ from builder.inspection.sheets import (
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from builder.computation import XlaComputation
+    from builder.graph.computation import XlaComputation
 
 __all__ = ["ArrayTotals", "ComputationStats", "LoopStats", "OpcodeStats", "stats_of"]
 

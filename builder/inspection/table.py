@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
+from builder.check import integer
 from builder.errors import ShapeInferenceError
-from builder.inspection.sheets import Column, Sheet, as_html, as_rich, as_text
-from builder.shape import Shape
-from builder.shape_inference.check import integer
-from builder.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp
+from builder.inspection.rendering import Column, Sheet, as_html, as_rich, as_text
+from builder.types.shape import Shape
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from builder.computation import XlaComputation
-    from builder.inspection.words import OpWords
+    from builder.graph.computation import XlaComputation
+    from builder.inspection.attribute_text import OpWords
 
 __all__ = ["OpRow", "OpTable", "table_of"]
 
@@ -191,7 +191,7 @@ def table_of(
     """The ops of a computation as a table; see `XlaComputation.table`."""
     # Needed by those who look at ops, and not by all who import this.
     from builder.hlo_text.printer import ModuleNames
-    from builder.inspection.words import OpWords
+    from builder.inspection.attribute_text import OpWords
 
     if limit is not None:
         limit = integer("table", "limit", limit)
@@ -219,7 +219,7 @@ def _row(section: _Section, op: XlaOp) -> OpRow:
 
 
 def _cells(row: OpRow) -> list[str]:
-    from builder.inspection.words import short
+    from builder.inspection.attribute_text import short
 
     return [
         str(row.number),

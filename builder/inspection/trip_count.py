@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from builder.shape import ArrayShape
-from builder.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp
+from builder.types.shape import ArrayShape
 
 __all__ = ["trip_count"]
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder.layout.description import COMBINE, Layout, PaddingValue, Tile
-from builder.layout.text import parse_layout
+from builder.types.layout import COMBINE, Layout, PaddingValue, Tile
+from builder.types.layout_text import parse_layout
 
 __all__ = [
     "COMBINE",
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     )
     from builder.layout.packing import pack as pack, unpack as unpack
 else:
-    from builder.lazy import lazy_name
+    from builder.support.lazy import lazy_name
 
-    # These modules import `builder.shape`, which imports `builder.layout.description`: they cannot
+    # These modules import `builder.types.shape`, which imports `builder.types.layout`: they cannot
     # be imported before shapes are defined.
     _LAZY = {
         "buffer_size": "builder.layout.indexing",

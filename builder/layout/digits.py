@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from builder.layout.physical import Tiling
+from builder.types.physical_layout import Tiling
 
 __all__ = ["Number", "combined", "divided", "ravel", "tiled", "unravel"]
 

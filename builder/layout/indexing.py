@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from builder.errors import OperandError, ShapeInferenceError, XlaError, shown
-from builder.layout.description import Layout, in_order, whole_or_none
 from builder.layout.digits import Number, combined, divided, ravel, tiled, unravel
-from builder.layout.physical import Physical, physical
-from builder.shape import ArrayShape, ShapeLike, shape_of
+from builder.types.layout import Layout, in_order, whole_or_none
+from builder.types.physical_layout import Physical, physical
+from builder.types.shape import ArrayShape, ShapeLike, shape_of
 
 __all__ = [
     "buffer_size",

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from builder.errors import OperandError, ShapeInferenceError, shown
-from builder.layout.description import PaddingValue
 from builder.layout.indexing import layout_of, physical_of, placed_array
 from builder.layout.stages import Stage, stages
 from builder.layout.strided_copy import strided_copy, words
-from builder.primitive_type import PrimitiveType, dtype_text
-from builder.shape import ArrayShape, ShapeLike
+from builder.types.layout import PaddingValue
+from builder.types.primitive_type import PrimitiveType, dtype_text
+from builder.types.shape import ArrayShape, ShapeLike
 
 __all__ = ["pack", "unpack"]
 

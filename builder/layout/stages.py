@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from builder.layout.physical import Physical
+from builder.types.physical_layout import Physical
 
 __all__ = ["Block", "Stage", "stages"]
 

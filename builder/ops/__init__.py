@@ -4,7 +4,8 @@ Each function takes XlaOps and attributes, has the result's shape inferred, and 
 the few that XlaBuilder itself records for it).
 """
 
-from builder import xla_op
+from builder.graph import xla_op
+from builder.graph.registry import OPERATIONS
 from builder.ops import (
     collectives as collectives,
     contraction as contraction,
@@ -22,7 +23,6 @@ from builder.ops import (
     sources as sources,
 )
 from builder.ops.elementwise.binary import right_shift_operator
-from builder.ops.registry import OPERATIONS
 
 xla_op.OPERATOR_FUNCTIONS.update(
     {name: info.function for name, info in OPERATIONS.items() if not info.is_method},

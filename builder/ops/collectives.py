@@ -14,7 +14,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
-from builder import primitive_type as pt, shape_inference
+from builder import shape_inference
 from builder.attributes import (
     ChannelHandle,
     ChannelHandleLike,
@@ -22,19 +22,27 @@ from builder.attributes import (
     ReplicaGroupsLike,
 )
 from builder.attributes.fields import listed
-from builder.computation import XlaComputation
+from builder.check import Check, flag, integer, integers
 from builder.errors import ShapeInferenceError, ShapeTextError, shown
-from builder.layout.description import Layout
-from builder.layout.text import parse_layout
-from builder.nested import as_computation
+from builder.graph.computation import XlaComputation
+from builder.graph.recording import record, resolve_builder, undone_on_error
+from builder.graph.registry import op
+from builder.graph.subcomputations import as_computation
+from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise import add, or_
 from builder.ops.operands import need_op, need_ops, plain
-from builder.ops.registry import op
-from builder.recording import record, resolve_builder, undone_on_error
-from builder.shape import ArrayShape, Shape, ShapeLike, TupleShape, intern_array, shape_argument
-from builder.shape_inference.check import Check, flag, integer, integers
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types import primitive_type as pt
+from builder.types.layout import Layout
+from builder.types.layout_text import parse_layout
+from builder.types.shape import (
+    ArrayShape,
+    Shape,
+    ShapeLike,
+    TupleShape,
+    intern_array,
+    shape_argument,
+)
 
 __all__ = [
     "all_gather",

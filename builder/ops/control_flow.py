@@ -12,9 +12,12 @@ from typing import Any, overload
 
 from builder import shape_inference
 from builder.attributes.composite import composite_attributes_text
-from builder.computation import XlaComputation
+from builder.check import flag, integer
 from builder.errors import OperandError, shown
-from builder.nested import (
+from builder.graph.computation import XlaComputation
+from builder.graph.recording import record, resolve_builder, undone_on_error
+from builder.graph.registry import op
+from builder.graph.subcomputations import (
     Recorded,
     ReusableFunction,
     append_captures,
@@ -27,14 +30,11 @@ from builder.nested import (
     ready,
     signature,
 )
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op, need_ops
-from builder.ops.registry import op
-from builder.recording import record, resolve_builder, undone_on_error
-from builder.shape import Shape
-from builder.shape_inference.check import flag, integer
-from builder.signatures import per_signature
-from builder.xla_builder import XlaBuilder
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types.shape import Shape
 
 __all__ = [
     "call",

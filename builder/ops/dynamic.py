@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from builder import primitive_type as pt
+from builder.check import flags, integer, integers
+from builder.graph.recording import record, resolve_builder, undone_on_error
+from builder.graph.registry import op
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, number_as
-from builder.ops.registry import op
-from builder.recording import record, resolve_builder, undone_on_error
 from builder.shape_inference import dynamic as infer
-from builder.shape_inference.check import flags, integer, integers
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types import primitive_type as pt
 
 __all__ = [
     "dynamic_reshape",

@@ -19,18 +19,18 @@ from builder.attributes.host import (
     OutputOperandAliasingLike,
     ffi_dictionary,
 )
-from builder.computation import XlaComputation
+from builder.check import Check, flag
 from builder.errors import OperandError, ShapeInferenceError, shown
+from builder.graph.computation import XlaComputation
+from builder.graph.recording import append, record, resolve_builder
+from builder.graph.registry import op
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op, need_ops
-from builder.ops.registry import op
-from builder.recording import append, record, resolve_builder
-from builder.shape import TOKEN_SHAPE, Shape, ShapeLike, TupleShape, shape_argument
-from builder.shape_inference.check import Check, flag
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types.shape import TOKEN_SHAPE, Shape, ShapeLike, TupleShape, shape_argument
 
 if TYPE_CHECKING:
-    from builder.xla_builder import XlaBuilder
+    from builder.graph.xla_builder import XlaBuilder
 
 __all__ = [
     "after_all",

@@ -12,25 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from builder import primitive_type as pt
 from builder.attributes import (
     GatherDimensionNumbers,
     GatherDimensionNumbersLike,
     ScatterDimensionNumbers,
     ScatterDimensionNumbersLike,
 )
-from builder.computation import XlaComputation
+from builder.check import Check, flag, integer, integers
 from builder.errors import OperandError, shown
-from builder.nested import as_computation
+from builder.graph.computation import XlaComputation
+from builder.graph.recording import append, record, resolve_builder
+from builder.graph.registry import op
+from builder.graph.subcomputations import as_computation
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import is_number, need_op, need_ops, number_constant
-from builder.ops.registry import op
 from builder.ops.reshaping import reshape, slice
-from builder.recording import append, record, resolve_builder
-from builder.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 from builder.shape_inference import indexing as infer
-from builder.shape_inference.check import Check, flag, integer, integers
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types import primitive_type as pt
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
 __all__ = ["dynamic_slice", "dynamic_update_slice", "gather", "scatter"]
 

@@ -10,14 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from builder.attributes import FftType, FftTypeLike, Transpose, TransposeLike
+from builder.check import flag, integers
+from builder.graph.recording import record
+from builder.graph.registry import op
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
-from builder.ops.registry import op
-from builder.recording import record
-from builder.shape import ArrayShape, Shape
 from builder.shape_inference import linalg as infer
-from builder.shape_inference.check import flag, integers
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types.shape import ArrayShape, Shape
 
 __all__ = ["cholesky", "fft", "triangular_solve"]
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from builder.check import integer
 from builder.errors import ShapeInferenceError, shown
+from builder.graph.recording import record
+from builder.graph.registry import op
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
-from builder.ops.registry import op
-from builder.recording import record
 from builder.shape_inference import normalization as infer
-from builder.shape_inference.check import integer
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
 
 __all__ = ["batch_norm_grad", "batch_norm_inference", "batch_norm_training"]
 

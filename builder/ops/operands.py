@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from builder.constant import as_constant_array, scalar_constant
+from builder.check import Check, integers
 from builder.errors import ConstantError, OperandError, shown
-from builder.primitive_type import PrimitiveType
-from builder.recording import append, record, resolve_builder
-from builder.shape import ArrayShape, Shape
-from builder.shape_inference.check import Check, integers
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.graph.recording import append, record, resolve_builder
+from builder.graph.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types.constant import as_constant_array, scalar_constant
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape, Shape
 
 __all__ = [
     "Number",

@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import Final
 
 from builder.attributes import RandomAlgorithm, RandomAlgorithmLike
+from builder.graph.recording import record, resolve_builder, undone_on_error
+from builder.graph.registry import op
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, number_as
-from builder.ops.registry import op
-from builder.recording import record, resolve_builder, undone_on_error
-from builder.shape import ArrayShape, Shape, ShapeLike, TupleShape, shape_argument
 from builder.shape_inference import random as infer
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types.shape import ArrayShape, Shape, ShapeLike, TupleShape, shape_argument
 
 __all__ = ["rng_bit_generator", "rng_normal", "rng_uniform"]
 

@@ -11,6 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 from builder.attributes import PaddingConfig, PaddingConfigDimension, PaddingConfigLike
+from builder.check import Check, integer, integers
+from builder.graph.recording import append, record, resolve_builder
+from builder.graph.registry import op
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import (
     broadcast_to,
     dimensions_attribute,
@@ -20,13 +24,9 @@ from builder.ops.operands import (
     number_constant,
     plain,
 )
-from builder.ops.registry import op
-from builder.recording import append, record, resolve_builder
-from builder.shape import ArrayShape, Shape
 from builder.shape_inference import reshaping as infer
-from builder.shape_inference.check import Check, integer, integers
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types.shape import ArrayShape, Shape
 
 __all__ = [
     "broadcast",

@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder import shape_inference
+from builder.graph.recording import record, resolve_builder
+from builder.graph.registry import op
+from builder.graph.xla_op import XlaOp, noted
 from builder.ops.host import custom_call_plan
 from builder.ops.operands import need_op
-from builder.ops.registry import op
-from builder.recording import record, resolve_builder
-from builder.shape import ArrayShape, Shape, ShapeLike, shape_argument
-from builder.xla_op import XlaOp, noted
+from builder.types.shape import ArrayShape, Shape, ShapeLike, shape_argument
 
 if TYPE_CHECKING:
-    from builder.sharding.saying import ShardingLike
+    from builder.sharding.validation import ShardingLike
 
 __all__ = ["spmd_full_to_shard_shape", "spmd_shard_to_full_shape", "with_sharding"]
 
@@ -53,7 +53,7 @@ def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
 
     Not in the document; XLA's custom call Sharding, Shardy's sdy.sharding_constraint.
     """
-    from builder.sharding.saying import claim, sharding_on  # few programs need it
+    from builder.sharding.validation import claim, sharding_on  # few programs need it
 
     name = "with_sharding"
     value = need_op(name, "operand", operand)
@@ -151,7 +151,7 @@ def spmd_shard_to_full_shape(
 
 def _tiling(name: str, operand: XlaOp, full: Shape, sharding: ShardingLike) -> str:
     """The text of the tiling of the whole array, in which words ever it was said."""
-    from builder.sharding.saying import claim, tiling_of_whole  # few programs need them
+    from builder.sharding.validation import claim, tiling_of_whole  # few programs need them
 
     assert isinstance(full, ArrayShape)  # inference has said so
     text = tiling_of_whole(name, full, sharding).text

@@ -5,8 +5,8 @@ Each belongs to the family in whose modules its shape inference and its lowering
 
 from __future__ import annotations
 
-from builder.ops.registry import op
-from builder.xla_builder import XlaBuilder
+from builder.graph.registry import op
+from builder.graph.xla_builder import XlaBuilder
 
 __all__: list[str] = []
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from builder.shape import Shape
-from builder.xla_builder import XlaBuilder
-from builder.xla_op import Notes, XlaOp, noted
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import Notes, XlaOp, noted
+from builder.types.shape import Shape
 
 __all__ = ["copied", "merged", "parameter_shape"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builder.computation import XlaComputation
 from builder.errors import BuilderError, OperandError
-from builder.nested import tuple_of
+from builder.graph.computation import XlaComputation
+from builder.graph.subcomputations import tuple_of
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp, noted
 from builder.ops.operands import need_ops
 from builder.rewriting.copying import copied, parameter_shape
-from builder.unique_names import UniqueNames
-from builder.xla_builder import XlaBuilder
-from builder.xla_op import XlaOp, noted
+from builder.support.unique_names import UniqueNames
 
 __all__ = ["extract"]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from builder.computation import XlaComputation
 from builder.errors import OperandError, SignatureError, shown
-from builder.nested import ReusableFunction
+from builder.graph.computation import XlaComputation
+from builder.graph.recording import notes_around, resolve_builder, undone_on_error
+from builder.graph.subcomputations import ReusableFunction
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_ops
-from builder.recording import notes_around, resolve_builder, undone_on_error
 from builder.rewriting.copying import copied, merged
 from builder.shape_inference import control_flow
-from builder.xla_builder import XlaBuilder
-from builder.xla_op import XlaOp
 
 __all__ = ["inline", "inlined"]
 
@@ -74,11 +74,11 @@ def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: X
     _check(computation, operands)
     arguments = [builder.adopt("inline", operand) for operand in operands]
     if computation.annotations is not None and computation.annotations.meshes:
-        from builder.sharding.saying import name_meshes  # few programs need it
+        from builder.sharding.validation import name_meshes  # few programs need it
 
         name_meshes(builder, "inline", computation.annotations.meshes, computation.name)
     if computation.sharding_form:
-        from builder.sharding.saying import claim_form
+        from builder.sharding.validation import claim_form
 
         form = computation.sharding_form
         got = f"{form}, of {computation.name!r}"

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from types import CodeType, MappingProxyType
 from typing import Any, Self
 
-from builder.computation import XlaComputation, called_in
+from builder.check import flag
 from builder.errors import BuilderError, OperandError, ShapeInferenceError, shown
+from builder.graph.computation import XlaComputation, called_in
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, noted
 from builder.rewriting.copying import copied, merged
-from builder.shape_inference.check import flag
-from builder.xla_builder import XlaBuilder
-from builder.xla_op import NO_ATTRIBUTES, XlaOp, noted
 
 __all__ = ["Operands", "Replacement", "replace"]
 

@@ -1,6 +1,7 @@
 """The kinds of attributes that ops have: how a value is printed in HLO text.
 
-Each kind is implemented once. `lowering.attribute_codecs` has the StableHLO form of the same kinds.
+Each kind is implemented once. `lowering.stablehlo.attribute_codecs` has the StableHLO form of the
+same kinds.
 """
 
 from __future__ import annotations

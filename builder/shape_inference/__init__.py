@@ -14,6 +14,7 @@ the op takes in the forms that the op takes. A rule that is broken raises the Sh
 that the op raises. docs/shape_inference.md shows more.
 """
 
+from builder.check import Check as Check
 from builder.shape_inference import (
     collectives as collectives,
     contraction as contraction,
@@ -29,4 +30,3 @@ from builder.shape_inference import (
     reshaping as reshaping,
     sharding as sharding,
 )
-from builder.shape_inference.check import Check as Check

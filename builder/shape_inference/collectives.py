@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builder import primitive_type as pt
 from builder.attributes import (
     ChannelHandle,
     ChannelHandleLike,
     ReplicaGroups,
     ReplicaGroupsLike,
 )
+from builder.check import Check
 from builder.errors import ShapeInferenceError, SignatureError
-from builder.layout.description import Layout
-from builder.program_layouts import need_sayable
-from builder.shape import (
+from builder.layout.program_layouts import need_sayable
+from builder.shape_inference.public import public
+from builder.types import primitive_type as pt
+from builder.types.layout import Layout
+from builder.types.shape import (
     UNBOUNDED,
     ArrayShape,
     ProgramShape,
@@ -27,8 +29,6 @@ from builder.shape import (
     intern_array,
     without_layout,
 )
-from builder.shape_inference.check import Check
-from builder.shape_inference.public import public
 
 __all__ = [
     "all_gather",

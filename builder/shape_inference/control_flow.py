@@ -9,9 +9,11 @@ import builtins
 import re
 from collections.abc import Sequence
 
-from builder import primitive_type as pt
+from builder.check import Check
 from builder.errors import shown
-from builder.shape import (
+from builder.shape_inference.public import public
+from builder.types import primitive_type as pt
+from builder.types.shape import (
     ArrayShape,
     ProgramShape,
     Shape,
@@ -19,8 +21,6 @@ from builder.shape import (
     intern_array,
     without_layout,
 )
-from builder.shape_inference.check import Check
-from builder.shape_inference.public import public
 
 __all__ = [
     "call",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from builder import primitive_type as pt
-from builder.shape import ArrayShape, Shape, intern_array
-from builder.shape_inference.check import Check
+from builder.check import Check
 from builder.shape_inference.public import public
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape, Shape, intern_array
 
 __all__ = [
     "dynamic_reshape",

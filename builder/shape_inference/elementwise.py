@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from builder import primitive_type as pt
-from builder.broadcasting import broadcast_sizes
+from builder.check import Check
 from builder.errors import SignatureError
-from builder.primitive_type import PrimitiveType
-from builder.shape import (
+from builder.shape_inference.broadcasting import broadcast_sizes
+from builder.shape_inference.public import public
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import (
     UNBOUNDED,
     ArrayShape,
     ProgramShape,
     Shape,
     intern_array,
 )
-from builder.shape_inference.check import Check
-from builder.shape_inference.public import public
 
 __all__ = [
     "binary",

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 
 from builder.attributes import ChannelHandle, ChannelType
 from builder.attributes.host import OutputOperandAliasing
-from builder.program_layouts import need_sayable
-from builder.shape import (
+from builder.check import Check
+from builder.layout.program_layouts import need_sayable
+from builder.shape_inference.control_flow import same_shape
+from builder.shape_inference.public import public
+from builder.types.shape import (
     TOKEN_SHAPE,
     ArrayShape,
     Shape,
@@ -18,9 +21,6 @@ from builder.shape import (
     TupleShape,
     without_layout,
 )
-from builder.shape_inference.check import Check
-from builder.shape_inference.control_flow import same_shape
-from builder.shape_inference.public import public
 
 __all__ = [
     "after_all",

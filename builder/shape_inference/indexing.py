@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
+from builder.check import Check
 from builder.errors import SignatureError
-from builder.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, TupleShape, intern_array
-from builder.shape_inference.check import Check
 from builder.shape_inference.public import public
+from builder.types.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
 __all__ = ["dynamic_slice", "dynamic_update_slice", "gather", "scatter"]
 

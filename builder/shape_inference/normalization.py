@@ -5,9 +5,9 @@ Operation Semantics: BatchNormGrad, BatchNormInference, BatchNormTraining.
 
 from __future__ import annotations
 
-from builder.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, intern_array
-from builder.shape_inference.check import Check
+from builder.check import Check
 from builder.shape_inference.public import public
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, intern_array
 
 __all__ = ["batch_norm_grad", "batch_norm_inference", "batch_norm_training"]
 

@@ -16,10 +16,10 @@ from operator import or_
 from types import NoneType
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast, get_args, get_type_hints
 
+from builder.check import flag, flags, integer, integers
 from builder.errors import OperandError, XlaError, shown
-from builder.primitive_type import PrimitiveType, as_primitive_type
-from builder.shape import ProgramShape, Shape, shape_of
-from builder.shape_inference.check import flag, flags, integer, integers
+from builder.types.primitive_type import PrimitiveType, as_primitive_type
+from builder.types.shape import ProgramShape, Shape, shape_of
 
 __all__ = ["public"]
 

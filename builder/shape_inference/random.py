@@ -5,11 +5,11 @@ Operation Semantics: RngBitGenerator, RngNormal, RngUniform.
 
 from __future__ import annotations
 
-from builder import primitive_type as pt
-from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape, Shape, TupleShape
-from builder.shape_inference.check import Check
+from builder.check import Check
 from builder.shape_inference.public import public
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape, Shape, TupleShape
 
 __all__ = ["rng_bit_generator", "rng_normal", "rng_uniform"]
 

@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from builder import primitive_type as pt
 from builder.attributes import PaddingConfig
-from builder.shape import UNBOUNDED, ArrayShape, Shape, intern_array
-from builder.shape_inference.check import Check, integer
+from builder.check import Check, integer
 from builder.shape_inference.public import public
+from builder.types import primitive_type as pt
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
 __all__ = [
     "broadcast",

@@ -6,11 +6,11 @@ ConvertSpmdShardToFullShape.
 
 from __future__ import annotations
 
-from builder.shape import ArrayShape, Shape
-from builder.shape_inference.check import Check
+from builder.check import Check
 from builder.shape_inference.control_flow import same_shape
 from builder.shape_inference.public import public
 from builder.sharding.mesh import MeshSharding
+from builder.types.shape import ArrayShape, Shape
 
 __all__ = ["spmd_full_to_shard_shape", "spmd_shard_to_full_shape", "with_sharding"]
 
@@ -24,7 +24,7 @@ def with_sharding(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
         >>> xb.shape_inference.sharding.with_sharding(xb.f32[8, 2], "{devices=[2,1]<=[2]}")
         f32[8,2]
     """
-    from builder.sharding.saying import need_sharding, sharding_on  # few programs need it
+    from builder.sharding.validation import need_sharding, sharding_on  # few programs need it
 
     array = Check("with_sharding", operand=operand).array("operand")
     sharding_on("with_sharding", "operand", array, need_sharding("with_sharding", sharding))
@@ -68,7 +68,7 @@ def spmd_shard_to_full_shape(
 
 def _shard_shape(check: Check, full: ArrayShape, sharding: str | MeshSharding) -> ArrayShape:
     """The shape of the parts, of which each device has one that is as large as the others."""
-    from builder.sharding.saying import tiling_of_whole  # few programs need it
+    from builder.sharding.validation import tiling_of_whole  # few programs need it
 
     tiling = tiling_of_whole(check.op, full, sharding)
     for number, count in enumerate(tiling.tiles[: full.rank]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builder.attributes.window import Padding, dilated, explicit_padding
-from builder.shape import MAX_ELEMENTS, UNBOUNDED
-from builder.shape_inference.check import Check
+from builder.check import Check
+from builder.types.shape import MAX_ELEMENTS, UNBOUNDED
 
 __all__ = ["one_for_each", "positive", "window_padding", "windows_along"]
 

@@ -9,8 +9,8 @@ from math import prod
 from typing import Any, Final
 
 from builder.errors import OperandError, ShapeInferenceError, shown
-from builder.shape import ArrayShape, ShapeLike
 from builder.sharding.tiling import need_array, shard_shape, transposed
+from builder.types.shape import ArrayShape, ShapeLike
 
 __all__ = ["Mesh", "MeshSharding"]
 
@@ -59,7 +59,7 @@ class Mesh:
     name: str = "mesh"
 
     def __post_init__(self) -> None:
-        from builder.shape_inference.check import integers  # inference builds on this module
+        from builder.check import integers  # inference builds on this module
 
         object.__setattr__(self, "axes", _axes(self.axes))
         _need_name("name", self.name)
@@ -123,7 +123,7 @@ class Mesh:
 
 
 def _axes(given: Any) -> tuple[tuple[str, int], ...]:
-    from builder.shape_inference.check import integer  # inference builds on this module
+    from builder.check import integer  # inference builds on this module
 
     try:
         pairs = [(name, size) for name, size in dict(given).items()]

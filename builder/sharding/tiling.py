@@ -14,8 +14,8 @@ from math import prod
 from typing import Final
 
 from builder.errors import OperandError, ShapeInferenceError, shown
-from builder.shape import UNBOUNDED, ArrayShape, ShapeLike, intern_array, shape_argument
-from builder.text_reader import TextReader, outside_quotes
+from builder.types.shape import UNBOUNDED, ArrayShape, ShapeLike, intern_array, shape_argument
+from builder.types.text_reader import TextReader, outside_quotes
 
 __all__ = [
     "Tiling",

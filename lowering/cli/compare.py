@@ -14,8 +14,8 @@ from lowering.cli.programs import file_argument, opened, shape_option
 from lowering.cli.run import device_option
 
 if TYPE_CHECKING:
-    from builder.computation import XlaComputation
-    from builder.xla_op import XlaOp
+    from builder.graph.computation import XlaComputation
+    from builder.graph.xla_op import XlaOp
 
 
 @subcommand("compare")

@@ -67,7 +67,7 @@ def convert(
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
-    from lowering.module import write_whole
+    from lowering.stablehlo.module import write_whole
 
     write_whole(target_file, [content])
     version = f" for StableHLO {_version(target)}" if wanted == "artifact" else ""
@@ -79,7 +79,7 @@ def _content(program: Program, wanted: str, target: str | None) -> bytes:
     if wanted == "hlo":
         return program.computation().to_hlo_text(metadata=True).encode()
     if program.shapes:
-        from lowering.lowering import lower
+        from lowering.stablehlo.lower import lower
 
         module = lower(program.computation())
     else:

@@ -17,8 +17,8 @@ def devices(as_json: bool) -> None:
     """Lists the devices that programs can run on, with their memory, and the versions."""
     import jax
 
-    from lowering import pjrt
     from lowering.errors import DeviceError
+    from lowering.pjrt import devices as pjrt
 
     found = list(pjrt.devices())
     with contextlib.suppress(DeviceError):  # "cpu" may be left out of jax's platforms

@@ -12,9 +12,9 @@ from lowering.cli.command import FailedError
 if TYPE_CHECKING:
     import numpy as np
 
-    from builder.computation import XlaComputation
-    from builder.primitive_type import PrimitiveType
-    from builder.shape import ArrayShape, Shape
+    from builder.graph.computation import XlaComputation
+    from builder.types.primitive_type import PrimitiveType
+    from builder.types.shape import ArrayShape, Shape
 
 __all__ = ["arguments_of", "input_options"]
 
@@ -51,8 +51,8 @@ def arguments_of(computation: XlaComputation, inputs: Sequence[str], seed: int |
     Raises:
         FailedError: one is missing, or a file is not right.
     """
-    from builder.shape import ArrayShape
-    from lowering.flattening import leaf_paths
+    from builder.types.shape import ArrayShape
+    from lowering.mlir.flattening import leaf_paths
 
     shape = computation.program_shape
     wanted: dict[str, ArrayShape] = {}
@@ -84,14 +84,14 @@ def arguments_of(computation: XlaComputation, inputs: Sequence[str], seed: int |
 
 
 def _leaves(shape: Shape) -> Iterator[Any]:
-    from builder.shape import leaves
+    from builder.types.shape import leaves
 
     return leaves(shape)
 
 
 def _nested(shape: Shape, name: str, arrays: dict[str, Any]) -> Any:
     """The argument of a parameter."""
-    from builder.shape import TupleShape
+    from builder.types.shape import TupleShape
 
     if isinstance(shape, TupleShape):
         parts = enumerate(shape.elements)

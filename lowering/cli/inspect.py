@@ -13,8 +13,8 @@ from lowering.cli.output import bytes_text, count_text, print_json, show, table
 from lowering.cli.programs import Program, file_argument, opened, shape_option
 
 if TYPE_CHECKING:
-    from builder.computation import XlaComputation
     from builder.errors import XlaError
+    from builder.graph.computation import XlaComputation
     from builder.inspection.stats import ComputationStats
 
 
@@ -102,7 +102,7 @@ def _head(program: Program) -> str:
 
 
 def _parameter_table(computation: XlaComputation) -> Any:
-    from builder.shape import leaves
+    from builder.types.shape import leaves
 
     shape = computation.program_shape
     rows = []

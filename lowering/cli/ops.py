@@ -13,7 +13,7 @@ from lowering.cli.command import FailedError, json_option, subcommand
 from lowering.cli.output import print_json, show, table
 
 if TYPE_CHECKING:
-    from builder.ops.registry import OpInfo
+    from builder.graph.registry import OpInfo
 
 
 @subcommand("ops")
@@ -24,7 +24,7 @@ def ops(name: str | None, as_json: bool) -> None:
 
     NAME is what it is called in Python, an opcode, or what it is called in the C++ XlaBuilder.
     """
-    from builder.ops.registry import OPERATIONS
+    from builder.graph.registry import OPERATIONS
 
     if name is None:
         if as_json:

@@ -13,8 +13,8 @@ import click
 from lowering.cli.command import FailedError
 
 if TYPE_CHECKING:
-    from builder.computation import XlaComputation
-    from lowering.module import StablehloModule
+    from builder.graph.computation import XlaComputation
+    from lowering.stablehlo.module import StablehloModule
 
 __all__ = ["Program", "file_argument", "opened", "shape_option"]
 
@@ -67,8 +67,8 @@ class Program(NamedTuple):
         Raises:
             XlaError: it can't be read.
         """
-        from lowering.lowering import lower
-        from lowering.module import from_bytes
+        from lowering.stablehlo.lower import lower
+        from lowering.stablehlo.module import from_bytes
 
         if self.is_hlo:
             return lower(self.computation())
@@ -81,7 +81,7 @@ class Program(NamedTuple):
             XlaError: it can't be read, or an operation has no counterpart.
         """
         if self.is_hlo:
-            from lowering.hlo import from_hlo
+            from lowering.importer.hlo import from_hlo
 
             if self.shapes:
                 raise click.UsageError("--shape is for StableHLO: HLO leaves no sizes open")
@@ -107,11 +107,11 @@ def opened(file: str, shapes: Sequence[str] = ()) -> Program:
         FailedError: nothing is on the standard input.
         ModuleFileError: it can't be read.
     """
-    from lowering import hlo
+    from lowering.importer import hlo
     from lowering.jaxlib_api import hlo_conversion, mlir
-    from lowering.module import read_file
     from lowering.reading.exported import module_inside
-    from lowering.reading.first_look import look_at_beginning
+    from lowering.reading.file_kind import look_at_beginning
+    from lowering.stablehlo.module import read_file
 
     if file == "-":
         name, data = STDIN, sys.stdin.buffer.read()
@@ -146,7 +146,7 @@ def _argument_shapes(module: StablehloModule, said: Sequence[str]) -> list[Any] 
     """A shape for each parameter: those of `--shape`, and of the others those that they have."""
     if not said:
         return None
-    from builder.shape import parse_shape
+    from builder.types.shape import parse_shape
 
     names = list(module.program_shape.parameter_names)
     written = _written_names(module)

@@ -18,7 +18,7 @@ from lowering.cli.programs import file_argument, opened, shape_option
 if TYPE_CHECKING:
     import numpy as np
 
-    from builder.computation import XlaComputation
+    from builder.graph.computation import XlaComputation
     from lowering.running.executable import Executable
 
 __all__ = ["device_option"]
@@ -96,7 +96,7 @@ def _placed(computation: XlaComputation, arguments: list[Any], program: Executab
     """The arguments on the device, but for those whose memory a call takes."""
     import jax
 
-    from lowering.placing import device_put
+    from lowering.pjrt.placement import device_put
 
     taken = {one.param_number for one in computation.aliases}
     taken |= {one.param_number for one in computation.donors}
@@ -197,7 +197,7 @@ def _look(name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
     """A short look at an array, for JSON."""
     import numpy as np
 
-    from builder import primitive_type as pt
+    from builder.types import primitive_type as pt
 
     kind = pt.from_dtype(array.dtype)
     wide: Any = array.astype(np.complex128 if kind.is_complex else np.float64)
@@ -262,8 +262,8 @@ def _write(path: str, results: dict[str, Any]) -> list[str]:
     """Writes the results; gives what is to be known of how."""
     import numpy as np
 
-    from builder import primitive_type as pt
-    from lowering.module import write_whole
+    from builder.types import primitive_type as pt
+    from lowering.stablehlo.module import write_whole
 
     # NumPy would write of some such types what it can't read: in the file stands how wide they are.
     raw = {pt.from_dtype(a.dtype).name: a.dtype for a in results.values() if _is_foreign(a.dtype)}

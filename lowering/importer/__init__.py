@@ -1,6 +1,7 @@
 """From StableHLO to a computation: every operation recorded again, through the public ops.
 
-One module a family, with the names of `builder/ops` and `lowering/rules`; `scope` is the walk.
+One module a family, with the names of `builder/ops` and `lowering/stablehlo/rules`; `scope` is the
+walk.
 """
 
 from lowering.importer import (
@@ -11,10 +12,10 @@ from lowering.importer import (
     control_flow as control_flow,
     dynamic as dynamic,
     elementwise as elementwise,
-    hlo_words as hlo_words,
     host as host,
     indexing as indexing,
     linalg as linalg,
+    mhlo as mhlo,
     normalization as normalization,
     random as random,
     reduction as reduction,

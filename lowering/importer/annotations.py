@@ -13,17 +13,17 @@ from typing import Any, Final
 
 from jaxlib.mlir import ir
 
-from builder.annotations import NO_MESHES, NO_TEXTS, Annotations, Texts
-from builder.shape import ArrayShape, ProgramShape, Shape, leaves
-from builder.sharding.texts import is_shardy, joined, leaf_texts
-from builder.xla_op import XlaOp, noted
-from lowering.donations import ALIASING, DONOR
-from lowering.entry_layouts import LAYOUT_MODE
+from builder.attributes.annotations import NO_MESHES, NO_TEXTS, Annotations, Texts
+from builder.graph.xla_op import XlaOp, noted
+from builder.sharding.text import is_shardy, joined, leaf_texts
+from builder.types.shape import ArrayShape, ProgramShape, Shape, leaves
 from lowering.errors import LoweringError
 from lowering.importer.tables import Tables
-from lowering.mlir_attributes import ARGUMENT_NAME
-from lowering.sharding_attributes import GSPMD, SHARDINGS, SHARDY
-from lowering.types import attribute_text
+from lowering.mlir.attributes import ARGUMENT_NAME
+from lowering.mlir.donations import ALIASING, DONOR
+from lowering.mlir.types import attribute_text
+from lowering.pjrt.entry_layouts import LAYOUT_MODE
+from lowering.sharding.attributes import GSPMD, SHARDINGS, SHARDY
 
 __all__ = [
     "annotate",

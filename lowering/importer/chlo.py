@@ -9,10 +9,10 @@ import numpy as np
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder.shape import ArrayShape
-from builder.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp
+from builder.types.shape import ArrayShape
 from lowering.importer.constants import constant
-from lowering.importer.other_words import call_in_other_words
+from lowering.importer.decompositions import call_in_other_words
 from lowering.importer.registry import IMPORTERS, PLAIN, Imported, importer
 from lowering.importer.scope import Scope, failure
 from lowering.jaxlib_api import artifacts

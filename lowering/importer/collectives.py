@@ -10,8 +10,8 @@ from jaxlib.mlir.dialects import stablehlo
 
 import builder as xb
 from builder.attributes import ChannelHandle
-from builder.shape import ArrayShape
-from builder.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp
+from builder.types.shape import ArrayShape
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope, failure
 

@@ -5,7 +5,7 @@ those that stand in a resource of the file, are taken from the bytecode of the o
 they are bytes as they are in memory.
 
 Elements that are all the same are one element in MLIR. They are one in the array too, which shows
-it in all places (`builder.constant.repeats_one`).
+it in all places (`builder.types.constant.repeats_one`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
-from builder.constant import once, repeats_one
-from builder.shape import ArrayShape
-from builder.xla_builder import XlaBuilder
-from builder.xla_op import XlaOp
-from lowering.bytecode import reference
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
+from builder.types import primitive_type as pt
+from builder.types.constant import once, repeats_one
+from builder.types.shape import ArrayShape
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope, failure
 from lowering.jaxlib_api.mlir import bytecode_pieces
+from lowering.mlir.bytecode import reference
 
 Elements = np.ndarray[Any, Any]
 

@@ -7,13 +7,13 @@ from typing import Any
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder.primitive_type import PrimitiveType
+from builder.graph.xla_op import XlaOp
 from builder.shape_inference.contraction import is_promotable
-from builder.xla_op import XlaOp
-from lowering.attribute_codecs import reader_of
+from builder.types.primitive_type import PrimitiveType
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope, failure
 from lowering.importer.tables import decoded
+from lowering.stablehlo.attribute_codecs import reader_of
 
 Pair = tuple[xb.Precision, xb.Precision]
 

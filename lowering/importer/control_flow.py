@@ -7,11 +7,11 @@ from typing import Any, Final
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder.shape import TupleShape
-from builder.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp
+from builder.types.shape import TupleShape
 from lowering.importer.registry import PLAIN, Imported, importer
 from lowering.importer.scope import Scope, failure
-from lowering.types import attribute_text
+from lowering.mlir.types import attribute_text
 
 
 @importer("stablehlo.while")

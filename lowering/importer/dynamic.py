@@ -13,11 +13,11 @@ import numpy as np
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder import primitive_type as pt
+from builder.graph.xla_op import XlaOp
 from builder.ops.dynamic import set_to_bound
-from builder.shape import ArrayShape
-from builder.xla_op import XlaOp
-from lowering.importer.other_words import call_in_other_words
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape
+from lowering.importer.decompositions import call_in_other_words
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope, failure
 from lowering.jaxlib_api import artifacts

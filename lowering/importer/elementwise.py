@@ -8,9 +8,9 @@ from typing import Final
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder import primitive_type as pt
-from builder.shape import ArrayShape
-from builder.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape
 from lowering.importer.registry import PLAIN, importer
 from lowering.importer.scope import Scope
 

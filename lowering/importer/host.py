@@ -11,10 +11,10 @@ from jaxlib.mlir.dialects import stablehlo
 import builder as xb
 from builder.attributes import ChannelHandle, ChannelType
 from builder.attributes.host import CustomCallApiVersion, OutputOperandAliasing
-from builder.layout.description import Layout
-from builder.shape import ArrayShape, Shape, TupleShape
-from builder.xla_op import XlaOp
-from lowering.host_calls import PYTHON_CALL
+from builder.graph.xla_op import XlaOp
+from builder.types.layout import Layout
+from builder.types.shape import ArrayShape, Shape, TupleShape
+from lowering.host.callbacks import PYTHON_CALL
 from lowering.importer.registry import PLAIN, Imported, importer
 from lowering.importer.scope import Scope, closed, failure, opened
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jaxlib.mlir import ir
 
-from builder.aliasing import leaf_indices
-from builder.computation import XlaComputation
 from builder.errors import OperandError, XlaError, shown
-from builder.shape import ProgramShape, Shape, ShapeLike, TupleShape, leaves, without_layout
-from builder.unique_names import UniqueNames
-from builder.xla_op import XlaOp
-from lowering.donations import ALIASING, is_donated
+from builder.graph.aliasing import leaf_indices
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
+from builder.support.unique_names import UniqueNames
+from builder.types.shape import ProgramShape, Shape, ShapeLike, TupleShape, leaves, without_layout
 from lowering.errors import LoweringError
 from lowering.importer.annotations import (
     annotate,
@@ -24,16 +23,17 @@ from lowering.importer.annotations import (
     of_all_leaves,
 )
 from lowering.importer.bodies import Body, Holder, holders_of
-from lowering.importer.collector import collector_paused
 from lowering.importer.control_flow import stands_for_op
+from lowering.importer.garbage_collection import collector_paused
 from lowering.importer.refinement import has_open_sizes, refined, with_argument_shapes
 from lowering.importer.regions import Regions
 from lowering.importer.registry import IMPORTERS
 from lowering.importer.scope import Scope, closed, failure, opened, unknown
 from lowering.importer.tables import OpenSizeError, Tables
-from lowering.module import StablehloModule, load, load_bytes
+from lowering.mlir.donations import ALIASING, is_donated
+from lowering.mlir.types import attribute_text
 from lowering.reading.module_reader import named
-from lowering.types import attribute_text
+from lowering.stablehlo.module import StablehloModule, load, load_bytes
 
 if TYPE_CHECKING:
     from jax.export import Exported

@@ -5,11 +5,11 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder.shape import ArrayShape
-from builder.xla_op import XlaOp
-from lowering.attribute_codecs import reader_of
+from builder.graph.xla_op import XlaOp
+from builder.types.shape import ArrayShape
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope, failure
+from lowering.stablehlo.attribute_codecs import reader_of
 
 
 @importer("stablehlo.dynamic_slice")

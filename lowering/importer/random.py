@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope
 

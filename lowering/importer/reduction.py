@@ -8,8 +8,8 @@ from typing import Any
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder.shape import ArrayShape
-from builder.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp
+from builder.types.shape import ArrayShape
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, shown
-from builder.shape import (
+from builder.types.shape import (
     UNBOUNDED,
     ArrayShape,
     ProgramShape,
@@ -30,8 +30,8 @@ from builder.shape import (
 from lowering.errors import ArgumentError, LoweringError
 from lowering.importer.scope import failure
 from lowering.jaxlib_api import artifacts, mlir
-from lowering.module import StablehloModule
-from lowering.types import attribute_text, mlir_type, shape_of_type
+from lowering.mlir.types import attribute_text, mlir_type, shape_of_type
+from lowering.stablehlo.module import StablehloModule
 
 __all__ = ["has_open_sizes", "main_of", "refined", "with_argument_shapes"]
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from builder.computation import XlaComputation
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import tuple as tuple_of
-from builder.shape import Shape, TupleShape
-from builder.xla_builder import XlaBuilder
-from builder.xla_op import XlaOp
+from builder.types.shape import Shape, TupleShape
 from lowering.importer.bodies import Body, Holder
 from lowering.importer.registry import IMPORTERS, Value
 from lowering.importer.scope import Scope, failure

@@ -1,8 +1,8 @@
 """The tables of importers: from the name of an MLIR operation to what records it.
 
-An importer is the way back of a rule in the module of the same name in `lowering/rules`. It goes
-through the public op, so that shape inference runs again; the result's shape is compared with the
-file's type by who calls it.
+An importer is the way back of a rule in the module of the same name in `lowering/stablehlo/rules`.
+It goes through the public op, so that shape inference runs again; the caller compares the result's
+shape with the type in the file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jaxlib.mlir import ir
 
-from builder.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp
 
 if TYPE_CHECKING:
     from lowering.importer.scope import Scope

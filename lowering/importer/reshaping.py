@@ -7,10 +7,10 @@ from functools import lru_cache
 from jaxlib.mlir import ir
 
 import builder as xb
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import broadcast_to
-from builder.shape import ArrayShape
 from builder.shape_inference import reshaping as infer
-from builder.xla_op import XlaOp
+from builder.types.shape import ArrayShape
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
 

@@ -12,18 +12,18 @@ from typing import Any, Final
 
 from jaxlib.mlir import ir
 
-from builder.computation import XlaComputation
 from builder.errors import XlaError
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import tuple as tuple_of
-from builder.shape import ArrayShape, Shape, TokenShape, TupleShape
-from builder.xla_builder import XlaBuilder
-from builder.xla_op import XlaOp
+from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
 from lowering.errors import LoweringError, recorded_at
 from lowering.importer.annotations import annotate, foreign_names
 from lowering.importer.bodies import Body
 from lowering.importer.registry import IMPORTERS, PLAIN, Imported, Value
 from lowering.importer.tables import Place, T, Tables
-from lowering.sharding_attributes import SHARDINGS
+from lowering.sharding.attributes import SHARDINGS
 
 __all__ = ["Scope", "closed", "failure", "opened", "unknown"]
 

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder.computation import XlaComputation
-from builder.foreign_source import MOST_PLACES, WIDTH, code_of_places
-from builder.shape import ArrayShape, Shape, TupleShape
-from lowering.host_calls import PythonFunction
-from lowering.types import attribute_text, shape_of_type
+from builder.graph.computation import XlaComputation
+from builder.types.shape import ArrayShape, Shape, TupleShape
+from lowering.host.callbacks import PythonFunction
+from lowering.importer.source_lines import MOST_PLACES, WIDTH, code_of_places
+from lowering.mlir.types import attribute_text, shape_of_type
 
 __all__ = ["OpenSizeError", "Place", "Tables", "decoded", "name_of"]
 

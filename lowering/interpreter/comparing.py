@@ -9,12 +9,11 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from builder import primitive_type as pt
-from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
-from builder.shape import Shape, TokenShape, leaves
-from builder.xla_op import XlaOp
-from lowering.flattening import leaf_paths
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
+from builder.types import primitive_type as pt
+from builder.types.shape import Shape, TokenShape, leaves
 from lowering.importer import to_computation
 from lowering.interpreter import tolerances
 from lowering.interpreter.comparison import Comparison, Difference
@@ -24,13 +23,14 @@ from lowering.interpreter.evaluating import (
     program_of,
     run,
 )
-from lowering.interpreter.instrument import part, with_results
-from lowering.interpreter.legal import lacks
+from lowering.interpreter.instrumentation import part, with_results
+from lowering.interpreter.interpreter_support import lacks
 from lowering.interpreter.ulps import distances, in_units_of
-from lowering.module import StablehloModule
-from lowering.pjrt import DeviceLike, device as find_device
+from lowering.mlir.flattening import leaf_paths
+from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.running.compiling import compile
 from lowering.running.results import packer
+from lowering.stablehlo.module import StablehloModule
 
 __all__ = ["compare"]
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from builder.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp
 
 __all__ = ["Comparison", "Difference"]
 

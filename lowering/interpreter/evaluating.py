@@ -10,21 +10,21 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from builder.computation import XlaComputation
 from builder.errors import BuilderError, OperandError, shown
-from builder.shape import ArrayShape, Shape, leaves
-from builder.xla_op import XlaOp
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
+from builder.types.shape import ArrayShape, Shape, leaves
 from lowering.errors import DeviceError, ExecutionError, LoweringError
 from lowering.importer import to_computation
 from lowering.interpreter import helper
-from lowering.interpreter.instrument import with_probes, with_results
-from lowering.interpreter.legal import Interpretable, interpretable, recorded
-from lowering.lowering import lower
-from lowering.module import StablehloModule, load
-from lowering.pjrt import device, sharding_of
+from lowering.interpreter.instrumentation import with_probes, with_results
+from lowering.interpreter.interpreter_support import Interpretable, interpretable, recorded
+from lowering.pjrt.devices import device, sharding_of
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments
 from lowering.running.program import ProgramInfo
 from lowering.running.results import packer
+from lowering.stablehlo.lower import lower
+from lowering.stablehlo.module import StablehloModule, load
 
 __all__ = ["Interpretation", "Program", "interpret", "program_of", "run"]
 

@@ -23,12 +23,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from builder import primitive_type as pt
-from builder.computation import XlaComputation
-from builder.primitive_type import PrimitiveType
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
-from builder.shape import ArrayShape, Shape, leaves
-from builder.xla_op import XlaOp
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape, Shape, leaves
 
 __all__ = [
     "along",

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from builder import primitive_type as pt
-from builder.primitive_type import PrimitiveType
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
 
 __all__ = ["FAR", "distances", "in_units_of"]
 

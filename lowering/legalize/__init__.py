@@ -15,8 +15,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from lowering.frontend_shardings import check_meshes
-from lowering.host_calls import PythonFunction
+from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import mlir
 from lowering.legalize import (
     artifacts as artifacts,
@@ -26,12 +25,12 @@ from lowering.legalize import (
     contraction as contraction,
     control_flow as control_flow,
     convolution as convolution,
+    data_movement as data_movement,
     dynamic as dynamic,
     elementwise as elementwise,
     host as host,
     indexing as indexing,
     linalg as linalg,
-    moving as moving,
     normalization as normalization,
     random as random,
     reduction as reduction,
@@ -49,9 +48,10 @@ from lowering.legalize.partitions import (
 from lowering.legalize.registry import ARTIFACT, Target, rewrites_for
 from lowering.legalize.rows import give_rows
 from lowering.legalize.worklist import apply_rewrites, mentions_any
-from lowering.participants import are_in, check_participants
-from lowering.partitioning import Partitioning
 from lowering.reading.bytecode_tables import words_in
+from lowering.sharding.frontend_shardings import check_meshes
+from lowering.sharding.participants import are_in, check_participants
+from lowering.sharding.partitioning import Partitioning
 
 __all__ = ["Legalized", "legalize", "prepare_artifact"]
 

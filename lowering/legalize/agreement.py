@@ -13,15 +13,15 @@ from typing import Any, Final
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
+from builder.types import primitive_type as pt
 from lowering.errors import recorded_at
 from lowering.jaxlib_api.compilation import CALLBACK_TARGET
 from lowering.legalize.op_builder import Attributes, OpBuilder, array_of
 from lowering.legalize.ownership import ownership
 from lowering.legalize.partitions import is_manual, mark_manual
 from lowering.legalize.registry import Target, Value
-from lowering.participants import COLLECTIVES
-from lowering.partitioning import Partitioning
+from lowering.sharding.participants import COLLECTIVES
+from lowering.sharding.partitioning import Partitioning
 
 __all__ = ["Disagreement", "compare_conditions"]
 

@@ -8,7 +8,7 @@ from jaxlib.mlir import ir
 
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import ALL_PLATFORMS, INTERPRETER, REWRITES, Value, rewrite
-from lowering.types import attribute_text
+from lowering.mlir.types import attribute_text
 
 
 @rewrite("stablehlo.composite", platforms=ALL_PLATFORMS)

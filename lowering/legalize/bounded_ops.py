@@ -18,12 +18,12 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from builder import primitive_type as pt
-from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape, intern_array
-from lowering.bounded_sizes import ReshapedSize, reshaped_sizes
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape, intern_array
 from lowering.legalize.op_builder import OpBuilder, array_of
 from lowering.legalize.registry import ALL_PLATFORMS, Apply, Rewrite, Value
+from lowering.stablehlo.bounded_sizes import ReshapedSize, reshaped_sizes
 
 __all__ = ["BOUNDED", "is_static"]
 

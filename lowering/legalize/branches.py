@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Target, Value
-from lowering.sharding_attributes import SHARDINGS
+from lowering.sharding.attributes import SHARDINGS
 
 __all__ = ["part_branches"]
 

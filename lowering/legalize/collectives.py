@@ -12,13 +12,13 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
-from builder.shape import ArrayShape, intern_array
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape, intern_array
 from lowering.errors import CompileError, recorded_at
-from lowering.legalize.moving import carrier_of
+from lowering.legalize.data_movement import carrier_of
 from lowering.legalize.op_builder import Attributes, OpBuilder, array_of, attributes_of
 from lowering.legalize.registry import ALL_PLATFORMS, Target, Value, rewrite
-from lowering.participants import Mode, participants
+from lowering.sharding.participants import Mode, participants
 
 _REDUCES: Final = ("add", "multiply", "maximum", "minimum")
 

@@ -7,13 +7,13 @@ from typing import Any, Final
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
-from builder.shape import ArrayShape
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape
 from lowering.errors import LoweringError
 from lowering.importer.constants import elements_in_bytecode
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
-from lowering.types import dense_attribute
+from lowering.mlir.types import dense_attribute
 
 __all__ = ["known_elements"]
 

@@ -8,16 +8,16 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
 from builder.attributes import DotDimensionNumbers, RaggedDotDimensionNumbers
 from builder.attributes.window import dilated
-from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape, intern_array
 from builder.shape_inference.contraction import RaggedMode, ragged_mode, ragged_prefix
-from lowering.attribute_codecs import reader_of
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape, intern_array
 from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
 from lowering.legalize.registry import ALL_PLATFORMS, INTERPRETER, Value, refuse, rewrite
-from lowering.types import shape_of_type
+from lowering.mlir.types import shape_of_type
+from lowering.stablehlo.attribute_codecs import reader_of
 
 # MHLO's is what jaxlib makes of HLO text.
 _NAMES: Final = ("chlo.ragged_dot", "mhlo.ragged_dot")

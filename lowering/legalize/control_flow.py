@@ -6,7 +6,7 @@ from jaxlib.mlir import ir
 
 from lowering.legalize.op_builder import OpBuilder, array_of
 from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
-from lowering.types import attribute_text
+from lowering.mlir.types import attribute_text
 
 
 @rewrite("chlo.scan", "mhlo.scan", platforms=ALL_PLATFORMS)

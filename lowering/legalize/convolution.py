@@ -6,8 +6,8 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
-from builder.shape import ArrayShape
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape
 from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
 from lowering.legalize.registry import Value, rewrite
 

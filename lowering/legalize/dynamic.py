@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator
 
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
-from builder.shape import ArrayShape, Shape, intern_array, leaves
-from lowering.bounded_sizes import loses_a_size
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape, Shape, intern_array, leaves
 from lowering.legalize.bounded_ops import BOUNDED, is_static
 from lowering.legalize.op_builder import OpBuilder, array_of
 from lowering.legalize.registry import Target, Value, refuse, rewrites_for
 from lowering.legalize.worklist import apply_rewrites
-from lowering.types import mlir_type, shape_of_type
+from lowering.mlir.types import mlir_type, shape_of_type
+from lowering.stablehlo.bounded_sizes import loses_a_size
 
 __all__ = ["bounded_dimensions", "has_bounded_sizes", "legalize_bounded"]
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
-from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape
 from lowering.legalize.constants import known_elements
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import (
@@ -19,7 +19,7 @@ from lowering.legalize.registry import (
     refuse,
     rewrite,
 )
-from lowering.types import shape_of_type
+from lowering.mlir.types import shape_of_type
 
 
 @rewrite("stablehlo.add", platforms=ALL_PLATFORMS)

@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
-from builder.shape import ArrayShape, intern_array
-from lowering import infeed
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape, intern_array
 from lowering.errors import CompileError, LoweringError, recorded_at
-from lowering.host_calls import (
+from lowering.host import infeed
+from lowering.host.callbacks import (
     PYTHON_CALL,
     PythonFunction,
     SharedCallback,
@@ -32,8 +32,8 @@ from lowering.legalize.registry import (
     rewrite,
 )
 from lowering.legalize.sharding import CHANGES, check_partitioned
-from lowering.rules.orders import layouts_text
-from lowering.types import attribute_text, shape_of_type
+from lowering.mlir.types import attribute_text, shape_of_type
+from lowering.stablehlo.rules.operand_layouts import layouts_text
 
 _CHANNELS: Final = {
     "send": "xb.collective_permute sends from replica to replica, xb.outfeed and xb.python_call to "

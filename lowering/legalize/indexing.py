@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from builder import primitive_type as pt
-from builder.shape import intern_array
+from builder.types import primitive_type as pt
+from builder.types.shape import intern_array
 from lowering.legalize.op_builder import Attributes, OpBuilder, array_of
 from lowering.legalize.registry import ALL_PLATFORMS, Value, refuse, rewrite
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
+from builder.types import primitive_type as pt
 from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
 from lowering.legalize.registry import ALL_PLATFORMS, Value, refuse, rewrite
 

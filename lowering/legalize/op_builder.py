@@ -8,14 +8,14 @@ from typing import Any, Self
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
-from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape, intern_array
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape, intern_array
 from lowering.errors import LoweringError
 from lowering.legalize.partitions import is_manual, mark_manual
 from lowering.legalize.registry import Target, Value
-from lowering.sharding_attributes import GSPMD
-from lowering.types import dense_attribute, mlir_type, shape_of_type
+from lowering.mlir.types import dense_attribute, mlir_type, shape_of_type
+from lowering.sharding.attributes import GSPMD
 
 __all__ = ["Attributes", "OpBuilder", "array_of", "attributes_of"]
 

@@ -17,9 +17,9 @@ from jaxlib.mlir import ir
 
 from lowering.errors import CompileError, recorded_at
 from lowering.legalize.partitions import is_manual
-from lowering.participants import COLLECTIVES, Mode, participants
-from lowering.partitioning import main_of
-from lowering.types import attribute_text
+from lowering.mlir.types import attribute_text
+from lowering.sharding.participants import COLLECTIVES, Mode, participants
+from lowering.sharding.partitioning import main_of
 
 __all__ = ["Ownership", "check_parts", "ownership"]
 

@@ -5,9 +5,9 @@ says nothing of it and speaks of partitions itself (by partition_id, or by opera
 means something else: that every partition runs all of it on its own arrays. The partitioner calls
 that manual, and has to be told so of every operation.
 
-Of a program that says of something how it is cut up (`lowering.partitioning`) XLA works out the
-rest. Only at its entry nothing is left to XLA: it would take arguments cut up in a way that nobody
-asked for, another with each version.
+Of a program that says of something how it is cut up (`lowering.sharding.partitioning`) XLA works
+out the rest. Only at its entry nothing is left to XLA: it would take arguments cut up in a way that
+nobody asked for, another with each version.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from lowering.donations import ALIASING
-from lowering.partitioning import Partitioning, main_of
-from lowering.sharding_attributes import GSPMD, SHARDINGS, SHARDY
-from lowering.types import attribute_text
+from lowering.mlir.donations import ALIASING
+from lowering.mlir.types import attribute_text
+from lowering.sharding.attributes import GSPMD, SHARDINGS, SHARDY
+from lowering.sharding.partitioning import Partitioning, main_of
 
 __all__ = [
     "complete_shardings",

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
-from builder.primitive_type import PrimitiveType
-from builder.shape import ArrayShape, intern_array
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape, intern_array
 from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
 from lowering.legalize.registry import Value, refuse, rewrite
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder import primitive_type as pt
-from builder.shape import intern_array
+from builder.types import primitive_type as pt
+from builder.types.shape import intern_array
 from lowering.legalize.op_builder import Attributes, OpBuilder, array_of
 from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from jaxlib.mlir import ir
 from jaxlib.version import __version_info__ as jaxlib_version
 
-from builder.shape import ArrayShape
-from lowering.host_calls import PythonFunction, SharedFailure
+from builder.types.shape import ArrayShape
+from lowering.host.callbacks import PythonFunction, SharedFailure
 
 if TYPE_CHECKING:
     from lowering.legalize.op_builder import OpBuilder

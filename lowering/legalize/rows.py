@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from builder.shape import ArrayShape
-from lowering.entry_layouts import LAYOUT_MODE
+from builder.types.shape import ArrayShape
 from lowering.errors import CompileError
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Target, Value
-from lowering.types import attribute_text, shape_of_type
+from lowering.mlir.types import attribute_text, shape_of_type
+from lowering.pjrt.entry_layouts import LAYOUT_MODE
 
 __all__ = ["give_rows"]
 

@@ -7,11 +7,11 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder.sharding.texts import leaf_texts, per_value
+from builder.sharding.text import leaf_texts, per_value
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Rewrite, Target, Value
-from lowering.sharding_attributes import GSPMD, SHARDY, sharding_attribute
-from lowering.types import attribute_text
+from lowering.mlir.types import attribute_text
+from lowering.sharding.attributes import GSPMD, SHARDY, sharding_attribute
 
 __all__ = ["apply_rewrites", "mentions_any"]
 

@@ -22,12 +22,12 @@ from jaxlib.mlir import ir
 from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import artifacts, hlo_conversion, mlir, versions
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
+from lowering.mlir.types import attribute_text
 from lowering.reading.bytecode_tables import sections_of, sizes_add_up
+from lowering.reading.foreign_formats import other_kind
 from lowering.reading.helper_process import HelperError, in_helper
 from lowering.reading.operation_names import operation_names, words_before_dots
-from lowering.reading.other_files import other_kind
 from lowering.reading.text_limits import Excess, risk, too_much
-from lowering.types import attribute_text
 
 __all__ = ["CHECKSUM_ATTRIBUTE", "read", "sealed_artifact", "sealed_bytecode"]
 

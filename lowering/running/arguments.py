@@ -15,11 +15,12 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from builder import primitive_type as pt
-from builder.constant import scalar_array
 from builder.errors import ConstantError, ShapeTextError, shown
-from builder.layout.description import Layout
-from builder.shape import (
+from builder.graph.xla_op import XlaOp
+from builder.types import primitive_type as pt
+from builder.types.constant import scalar_array
+from builder.types.layout import Layout
+from builder.types.shape import (
     ArrayShape,
     Shape,
     TokenShape,
@@ -27,14 +28,13 @@ from builder.shape import (
     intern_array,
     leaves,
 )
-from builder.xla_op import XlaOp
-from lowering.entry_layouts import is_same, layout_from, put_in_layout
 from lowering.errors import ArgumentError
-from lowering.flattening import leaf_paths
-from lowering.host_arrays import describe, host_array
 from lowering.jaxlib_api import array_layouts, jax_arrays
-from lowering.pjrt import Target
-from lowering.running import bounded
+from lowering.mlir.flattening import leaf_paths
+from lowering.pjrt.devices import Target
+from lowering.pjrt.entry_layouts import is_same, layout_from, put_in_layout
+from lowering.pjrt.host_arrays import describe, host_array
+from lowering.running import bounded_arrays as bounded
 from lowering.running.program import ProgramInfo
 
 __all__ = ["DELETED", "DELETED_FIX", "Arguments", "Leaf", "passed_shape", "target_of"]

@@ -33,13 +33,13 @@ from typing import Any, Final
 
 import jax
 
-from builder.caller import caller_frame
 from builder.errors import OperandError, shown
+from builder.support.caller import caller_frame
 from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import compilation, executables, mlir, topologies, versions
-from lowering.module import path_text, write_whole
 from lowering.running.executable_file import packed, unpacked
 from lowering.running.interrupts import answered_afterwards
+from lowering.stablehlo.module import path_text, write_whole
 
 __all__ = ["compile_or_read", "use_compilation_cache"]
 

@@ -7,31 +7,31 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
-from builder import primitive_type as pt
-from builder.computation import XlaComputation
 from builder.errors import OperandError, shown
-from builder.nested import ReusableFunction
-from builder.shape import ArrayShape, ProgramShape, leaves
-from builder.xla_op import XlaOp
-from lowering.compilable import check_compilable
-from lowering.custom_calls import check_registered, failing_calls
-from lowering.donations import donated_arguments
-from lowering.entry_layouts import asked_layouts, parameter_layouts
+from builder.graph.computation import XlaComputation
+from builder.graph.subcomputations import ReusableFunction
+from builder.graph.xla_op import XlaOp
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape, ProgramShape, leaves
 from lowering.errors import CompileError
-from lowering.frontend_shardings import with_shardings
+from lowering.host.custom_calls import check_registered, failing_calls
 from lowering.jaxlib_api import compilation
 from lowering.legalize import legalize
-from lowering.module import StablehloModule
-from lowering.partitioning import read_partitioning
-from lowering.pjrt import DeviceLike, devices_for as find_devices, is_local
+from lowering.legalize.precompile_checks import check_compilable
+from lowering.mlir.donations import donated_arguments
+from lowering.pjrt.devices import DeviceLike, devices_for as find_devices, is_local
+from lowering.pjrt.entry_layouts import asked_layouts, parameter_layouts
 from lowering.running.compilation_cache import compile_or_read
-from lowering.running.donating import Parameters, with_donors
+from lowering.running.donation import Parameters, with_donors
 from lowering.running.executable import Executable
-from lowering.running.kinds import executable_of
+from lowering.running.executable_kinds import executable_of
 from lowering.running.options import read_options, refused_option, with_precision
 from lowering.running.partitioned import PartitionedExecutable
 from lowering.running.program import ProgramInfo
 from lowering.running.replicated import ReplicatedExecutable
+from lowering.sharding.frontend_shardings import with_shardings
+from lowering.sharding.partitioning import read_partitioning
+from lowering.stablehlo.module import StablehloModule
 
 __all__ = ["compile"]
 
@@ -127,7 +127,7 @@ def compile(
         Array([-1., -2.], dtype=float32)
     """
     if isinstance(computation, XlaComputation):
-        from lowering.lowering import lower  # which builds on modules, as this module does
+        from lowering.stablehlo.lower import lower  # which builds on modules, as this module does
 
         computation = lower(computation)
     if not isinstance(computation, StablehloModule):

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from lowering.jaxlib_api import execution
-from lowering.running.bounded import is_host
-from lowering.running.failing import may_lack_memory
+from lowering.running.bounded_arrays import is_host
+from lowering.running.failures import may_lack_memory
 from lowering.running.program import CompiledProgram, ProgramInfo
 from lowering.running.steps import Steps, explaining, takes_from_host, without_steps
 
@@ -31,7 +31,7 @@ class Executable(CompiledProgram):
       layout than the program takes it in; where the program takes over an argument's memory
       (`XlaBuilder.setup_alias`), the array is deleted by the call;
     - a Python number for a scalar parameter, if the parameter's type holds it exactly as
-      `builder.constant` would have it;
+      `builder.types.constant` would have it;
     - a tuple or list, nested as the parameter is, for a tuple parameter;
     - None for a token.
 

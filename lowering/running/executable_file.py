@@ -13,30 +13,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import struct
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import jax
-
-from builder.errors import XlaError
-from builder.shape import ProgramShape, parse_shape
-from lowering.custom_calls import unregistered
-from lowering.errors import CompileError, DeviceError, ModuleFileError
-from lowering.jaxlib_api import array_layouts, compilation, executables, mlir, topologies, versions
+from lowering.errors import ModuleFileError
+from lowering.jaxlib_api import array_layouts, executables, mlir, topologies, versions
 from lowering.legalize.agreement import Disagreement
-from lowering.module import path_text, read_file, write_whole
-from lowering.partitioning import Partitioning
-from lowering.pjrt import DeviceLike, devices as devices_of, devices_for, is_local
-from lowering.reading.module_reader import named
-from lowering.reading.other_files import EXECUTABLE_MAGIC, other_kind
-from lowering.running.kinds import executable_of
-from lowering.running.program import ProgramInfo
+from lowering.pjrt.devices import is_local
+from lowering.reading.foreign_formats import EXECUTABLE_MAGIC, other_kind
+from lowering.stablehlo.module import path_text, write_whole
 
-__all__ = ["Content", "load_executable", "packed", "save_executable", "unpacked"]
+if TYPE_CHECKING:
+    from lowering.running.program import ProgramInfo
+
+__all__ = ["Content", "other_content", "packed", "save_executable", "unpacked"]
 
 _VERSION: Final = 1
 _PREFIX: Final = struct.Struct("<8sII")
@@ -116,7 +108,7 @@ def _said_of(info: ProgramInfo) -> dict[str, Any]:
 def unpacked(data: bytes) -> Content | str:
     """What is in a file; or why it can't be read, and how to mend that."""
     if not data.startswith(EXECUTABLE_MAGIC):
-        return _something_else(data)
+        return other_content(data)
     again = "fix: copy it again, or save the executable again"
     begin = _PREFIX.size + _DIGEST
     if len(data) < begin:
@@ -141,7 +133,7 @@ def unpacked(data: bytes) -> Content | str:
     return Content(header, payload)
 
 
-def _something_else(data: bytes) -> str:
+def other_content(data: bytes) -> str:
     """What a file is that is no executable, and who reads it."""
     if data.startswith(mlir.BYTECODE_MAGIC):
         return (
@@ -187,237 +179,3 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
             f"can't be written by {devices[0].platform}'s runtime", whole, str(error)
         ) from None
     write_whole(name, packed(info, devices, payload))
-
-
-def _look(file: BinaryIO, _size: int, name: str, path: str) -> None:
-    """Refuses what is no executable by its first bytes, before all of it is read."""
-    beginning = file.read(4096)
-    file.seek(0)
-    if not beginning.startswith(EXECUTABLE_MAGIC):
-        raise _refused(name, path, _something_else(beginning))
-
-
-def _refused(name: str, path: str, reason: str, detail: str = "") -> ModuleFileError:
-    return ModuleFileError(f"{name}: {reason}", path=path, op="load_executable", detail=detail)
-
-
-def load_executable(
-    path: str | os.PathLike[str],
-    device: DeviceLike = None,
-    *,
-    devices: Sequence[DeviceLike] | None = None,
-) -> Any:
-    """Reads an executable that `save` wrote. Nothing is compiled.
-
-    It runs where it was compiled for: on devices of the same kind, under the same versions of
-    jaxlib and of the platform's software, on a CPU that has all features that it was compiled for.
-    Functions that it calls by custom calls are registered before it is loaded. Load only what you
-    would run: a file holds machine code.
-
-    Args:
-        path: the file.
-        device: the device, or the first of several; None for jax's default device, or the first of
-            the platform that the file is for.
-        devices: all devices, in place of `device`, as for `lowering.compile`.
-
-    Returns:
-        What was saved: an Executable, or a ReplicatedExecutable.
-
-    Raises:
-        ModuleFileError: the file can't be read, is damaged or something else, or does not go with
-            the devices, jaxlib or the machine.
-        DeviceError: there are no such devices.
-        CompileError: a function that it calls is not registered.
-
-    Example:
-        >>> import builder as xb, lowering, numpy as np, pathlib, tempfile
-        >>> @xb.computation(xb.f32[2])
-        ... def double(x):
-        ...     return x + x
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder, "double.executable")
-        ...     lowering.compile(double, "cpu").save(path)
-        ...     again = lowering.load_executable(path)
-        >>> again(np.array([1, 2], np.float32))
-        Array([2., 4.], dtype=float32)
-    """
-    data, path = read_file(path, "load_executable", _look)
-    name = named(path)
-    content = unpacked(data)
-    if isinstance(content, str):
-        raise _refused(name, path, content)
-    if content.header.get("program", "") is None:
-        raise _refused(
-            name,
-            path,
-            "is an entry of the compilation cache, which does not say what arguments it takes\n"
-            "fix: give a file that executable.save(path) wrote",
-        )
-    try:
-        _check_types(content.header)
-        info = _program(content.header["program"])
-        wrong = _other_versions(content.header)
-        platform, kind = content.header["platform"], content.header["device_kind"]
-    except (KeyError, TypeError, ValueError, AttributeError, XlaError) as error:
-        raise _refused(
-            name, path, "has a header that can't be read\nfix: save it again", repr(error)
-        ) from None
-    if wrong is not None:
-        raise _refused(name, path, wrong)
-    targets = _devices(name, path, platform, info, device, devices)
-    wrong = _other_devices(content.header, targets[0], platform, kind)
-    if wrong is not None:
-        raise _refused(name, path, wrong)
-    told = compilation.compile_options(
-        targets,
-        num_replicas=info.num_replicas,
-        num_partitions=info.num_partitions,
-        shardy=info.partitioning is not None and info.partitioning.is_shardy,
-    )
-    began = time.perf_counter()
-    try:
-        loaded = executables.deserialize(targets, content.payload, told)
-    except ValueError as error:
-        missing = unregistered(str(error))
-        if missing is not None:
-            raise CompileError(
-                f"load_executable: {info.name} calls the custom call {missing!r}, and no function "
-                f"of that name is registered for {platform}\n"
-                f"fix: register it before loading, as before compiling: "
-                f"lowering.register_custom_call_target, or jax.ffi.register_ffi_target",
-                op="custom_call",
-                detail=str(error),
-            ) from None
-        reason = str(error).partition("\n")[0][:300]
-        raise _refused(
-            name,
-            path,
-            f"is refused by {platform}'s runtime: {reason}\nfix: compile and save it again here",
-            str(error),
-        ) from None
-    has_layouts = content.header["program"]["has_layouts"]
-    info = dataclasses.replace(
-        info,
-        layouts=array_layouts.parameter_layouts(loaded) if has_layouts else None,
-        compile_seconds=time.perf_counter() - began,
-    )
-    return executable_of(loaded, info, targets)
-
-
-def _check_types(header: Mapping[str, Any]) -> None:
-    """Raises KeyError or TypeError if something is not said of a program, or in another type."""
-    program = header["program"]
-    texts = [header[name] for name in ("jaxlib", "platform", "device_kind")]
-    texts += [header["platform_version"] or "", program["name"]]
-    texts += [*header["cpu_features"], *program["parameter_names"], *program["handlers"]]
-    numbers = [program["num_replicas"], program["num_partitions"], *program["donated"]]
-    if not all(isinstance(one, str) for one in texts):
-        raise TypeError("a text")
-    # Of these one or more; True is none.
-    if not all(type(one) is int and one >= 0 for one in numbers) or 0 in numbers[:2]:
-        raise TypeError("a number")
-    if not all(isinstance(program[name], bool) for name in ("has_layouts", "in_rows")):
-        raise TypeError("true or false")
-
-
-def _program(program: Mapping[str, Any]) -> ProgramInfo:
-    """What the header says of the program."""
-    cut = program["partitioning"]
-    return ProgramInfo(
-        name=program["name"],
-        shape=ProgramShape(
-            [parse_shape(text) for text in program["parameters"]],
-            parse_shape(program["result"]),
-            program["parameter_names"],
-        ),
-        num_replicas=program["num_replicas"],
-        num_partitions=program["num_partitions"],
-        donated=frozenset(program["donated"]),
-        handlers=tuple(program["handlers"]),
-        in_rows=program["in_rows"],
-        partitioning=None if cut is None else _partitioning(cut),
-    )
-
-
-def _partitioning(cut: Mapping[str, Any]) -> Partitioning:
-    return Partitioning(
-        is_shardy=cut["is_shardy"],
-        axes=tuple((name, size) for name, size in cut["axes"]),
-        device_order=tuple(cut["device_order"]),
-        is_free=tuple(cut["is_free"]),
-    )
-
-
-_AGAIN: Final = "compile and save it again here"
-
-
-def _other_versions(header: Mapping[str, Any]) -> str | None:
-    """Why this jaxlib does not load what a header is of; None if it does."""
-    here = versions.jaxlib_version()
-    if header["jaxlib"] == here:
-        return None
-    return (
-        f"was compiled with jaxlib {header['jaxlib']}, and here is jaxlib {here}\n"
-        f"fix: install jaxlib=={header['jaxlib']}, or {_AGAIN}"
-    )
-
-
-def _devices(
-    name: str,
-    path: str,
-    platform: str,
-    info: ProgramInfo,
-    device: DeviceLike,
-    devices: Sequence[DeviceLike] | None,
-) -> list[jax.Device]:
-    """The devices to load for."""
-    if device is None and devices is None:
-        try:
-            there = devices_of(platform)
-        except DeviceError as error:
-            raise _refused(
-                name,
-                path,
-                f"was compiled for {platform}, and there is no such platform here"
-                + str(error).partition("\n")[2].join(("\n", "")),
-                error.detail,
-            ) from None
-        configured: Any = jax.config
-        chosen = configured.jax_default_device
-        device = chosen if chosen in there else there[0]
-    return devices_for(
-        device, devices, info.num_replicas, info.num_partitions, op="load_executable"
-    )
-
-
-def _other_devices(
-    header: Mapping[str, Any], one: jax.Device, platform: str, kind: str
-) -> str | None:
-    """Why a program does not run on a device; None if it does."""
-    if topologies.is_absent(one):
-        return f"can't be loaded for {one}, which is not there\nfix: give a device that is"
-    if one.platform != platform:
-        return (
-            f"was compiled for {platform}, and {one} is of platform {one.platform}\n"
-            f"fix: give a device of {platform}, or compile and save it for {one.platform}"
-        )
-    if one.device_kind != kind:
-        return f"was compiled for {kind!r}, and {one} is {one.device_kind!r}\nfix: {_AGAIN}"
-    version, here = header["platform_version"], versions.platform_version(one)
-    if version is not None and version != here:
-        return (
-            f"was compiled with another version of {platform}'s software: "
-            f"{' '.join(version.split())[:100]!r}, and here is {' '.join(here.split())[:100]!r}\n"
-            f"fix: install that version, or {_AGAIN}"
-        )
-    if platform == "cpu" and header["cpu_features"]:
-        known = executables.host_cpu_features()
-        missing = [f for f in header["cpu_features"] if known and f not in known]
-        if missing:
-            return (
-                f"was compiled for a CPU that has {', '.join(missing[:8])}"
-                f"{', ...' if len(missing) > 8 else ''}, which this one has not\n"
-                f"fix: {_AGAIN}; or there for more CPUs, with XLA_FLAGS=--xla_cpu_max_isa=AVX2 "
-                f"in the environment"
-            )
-    return None

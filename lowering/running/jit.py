@@ -14,30 +14,30 @@ from typing import Any, Final, overload
 import jax
 import numpy as np
 
-from builder.aliasing import leaf_indices
-from builder.computation import XlaComputation
 from builder.errors import ConstantError, OperandError, XlaError, shown
-from builder.nested import append_captures, build, is_unmarked, record_callable
+from builder.graph.aliasing import leaf_indices
+from builder.graph.computation import XlaComputation
+from builder.graph.recording import resolve_builder, undone_on_error
+from builder.graph.subcomputations import append_captures, build, is_unmarked, record_callable
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call
-from builder.recording import resolve_builder, undone_on_error
-from builder.shape import Shape
-from builder.xla_builder import XlaBuilder
-from builder.xla_op import XlaOp
+from builder.types.shape import Shape
 from lowering.errors import ArgumentError
-from lowering.host_arrays import describe
 from lowering.jaxlib_api import execution, jax_arrays
-from lowering.lowering import lower
-from lowering.module import StablehloModule
-from lowering.pjrt import DeviceLike, device as find_device
-from lowering.placing import device_put
+from lowering.pjrt.devices import DeviceLike, device as find_device
+from lowering.pjrt.host_arrays import describe
+from lowering.pjrt.placement import device_put
 from lowering.running.compiling import compile
-from lowering.running.donating import Parameters
+from lowering.running.donation import Parameters
 from lowering.running.executable import Executable
 from lowering.running.jit_cache import MOST_KEPT, Entry, JitCacheInfo, Kept, Recording
 from lowering.running.leaf_arguments import complaint, descriptions, given_shape, shape_of
 from lowering.running.options import read_options
 from lowering.running.signature import Signature
 from lowering.running.trees import TreeError, flatten, leaf_names, leaf_path, opened
+from lowering.stablehlo.lower import lower
+from lowering.stablehlo.module import StablehloModule
 
 __all__ = ["JittedFunction", "jit"]
 

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import jax
 
-from builder.computation import XlaComputation
 from builder.errors import BuilderError
+from builder.graph.computation import XlaComputation
 from lowering.running.executable import Executable
 
 __all__ = ["MOST_KEPT", "Entry", "JitCacheInfo", "Kept", "Recording"]

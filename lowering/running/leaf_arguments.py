@@ -8,11 +8,11 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from builder import primitive_type as pt
 from builder.errors import shown
-from builder.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array
-from lowering.host_arrays import describe, host_array
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array
 from lowering.jaxlib_api import jax_arrays
+from lowering.pjrt.host_arrays import describe, host_array
 
 __all__ = ["complaint", "descriptions", "given_shape", "shape_of"]
 

@@ -15,21 +15,21 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from builder.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from builder.sharding.tiling import Tiling, parse_tiling
+from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import CompileError, ExecutionError
-from lowering.flattening import leaf_paths
-from lowering.host_calls import raise_failure, shared_failure
+from lowering.host.callbacks import raise_failure, shared_failure
 from lowering.jaxlib_api import array_layouts, execution, jax_arrays
 from lowering.legalize.agreement import Disagreement
-from lowering.partitioning import Partitioning, counts_of
-from lowering.pjrt import is_local, sharding_of
+from lowering.mlir.flattening import leaf_paths
+from lowering.pjrt.devices import is_local, sharding_of
 from lowering.running.arguments import Arguments, Leaf, passed_shape
-from lowering.running.failing import must_wait, raise_in_words
-from lowering.running.launching import LAUNCH
+from lowering.running.failures import must_wait, raise_in_words
+from lowering.running.launch_order import LAUNCH
 from lowering.running.program import CompiledProgram, ProgramInfo
 from lowering.running.results import packer
 from lowering.running.shards import ShardedTarget, is_equivalent, named_shardings
+from lowering.sharding.partitioning import Partitioning, counts_of
 
 __all__ = ["PartitionedExecutable"]
 

@@ -10,11 +10,12 @@ from typing import Any, NoReturn, Self
 import jax
 
 from builder.errors import OperandError
-from builder.shape import ProgramShape
+from builder.types.shape import ProgramShape
 from lowering.errors import ExecutionError
 from lowering.jaxlib_api import executables
-from lowering.partitioning import Partitioning
+from lowering.running.executable_file import save_executable
 from lowering.running.profiling import Memory, Profile, profiled
+from lowering.sharding.partitioning import Partitioning
 
 __all__ = ["CompiledProgram", "ProgramInfo"]
 
@@ -121,8 +122,6 @@ class CompiledProgram:
             ...     lowering.load_executable(path)
             <Executable 'half' (x: f32[2]) -> f32[2] on cpu:0>
         """
-        from lowering.running.executable_file import save_executable  # which builds on this module
-
         save_executable(path, self._loaded, self._info, self.devices)
 
     def memory(self) -> Memory:

@@ -15,16 +15,16 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from builder.shape import ArrayShape, TupleShape, leaves
+from builder.types.shape import ArrayShape, TupleShape, leaves
 from lowering.errors import ExecutionError
-from lowering.host_arrays import describe, host_array
-from lowering.host_calls import raise_failure, shared_failure
+from lowering.host.callbacks import raise_failure, shared_failure
 from lowering.jaxlib_api import array_layouts, execution, jax_arrays
 from lowering.legalize.agreement import Disagreement
-from lowering.pjrt import is_local, sharding_of
+from lowering.pjrt.devices import is_local, sharding_of
+from lowering.pjrt.host_arrays import describe, host_array
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, Leaf, target_of
-from lowering.running.failing import must_wait, raise_in_words
-from lowering.running.launching import LAUNCH
+from lowering.running.failures import must_wait, raise_in_words
+from lowering.running.launch_order import LAUNCH
 from lowering.running.program import CompiledProgram, ProgramInfo
 from lowering.running.results import packer
 from lowering.running.rows import Rows, row_of, rows_on

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Final
 
-from builder.shape import ArrayShape, Shape, TokenShape, TupleShape
+from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
 
 __all__ = ["packer"]
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import jax
 
-from builder.shape import intern_array
-from lowering.entry_layouts import layout_from
+from builder.types.shape import intern_array
 from lowering.jaxlib_api import array_layouts
-from lowering.pjrt import Target
+from lowering.pjrt.devices import Target
+from lowering.pjrt.entry_layouts import layout_from
 from lowering.running.arguments import Leaf
 
 __all__ = ["Rows", "row_of", "rows_on"]

@@ -18,11 +18,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from builder.shape import ArrayShape
 from builder.sharding.tiling import Tiling
+from builder.types.shape import ArrayShape
 from lowering.jaxlib_api import jax_arrays
-from lowering.partitioning import Partitioning, counts_of
-from lowering.pjrt import Target, in_order, is_local, sharding_of
+from lowering.pjrt.devices import Target, in_order, is_local, sharding_of
+from lowering.sharding.partitioning import Partitioning, counts_of
 
 __all__ = ["ShardedTarget", "is_equivalent", "named_shardings"]
 

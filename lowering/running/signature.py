@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from builder.errors import OperandError, shown
 from lowering.errors import ArgumentError
-from lowering.running.donating import Parameters, parameter_numbers
+from lowering.running.donation import Parameters, parameter_numbers
 
 __all__ = ["Signature"]
 

@@ -8,16 +8,16 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from builder import primitive_type as pt
 from builder.errors import XlaError
-from builder.shape import ArrayShape, TupleShape, leaves
-from lowering.host_calls import raise_failure
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape, TupleShape, leaves
+from lowering.host.callbacks import raise_failure
 from lowering.jaxlib_api import execution, jax_arrays
 from lowering.legalize.dynamic import bounded_dimensions
-from lowering.pjrt import sharding_of
-from lowering.running import bounded
+from lowering.pjrt.devices import sharding_of
+from lowering.running import bounded_arrays as bounded
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, target_of
-from lowering.running.failing import check_numbers, must_wait, raise_in_words
+from lowering.running.failures import check_numbers, must_wait, raise_in_words
 from lowering.running.program import ProgramInfo
 from lowering.running.results import packer
 

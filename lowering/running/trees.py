@@ -14,7 +14,7 @@ from typing import Any, Final
 import jax
 from jax.tree_util import GetAttrKey, keystr
 
-from builder.unique_names import UniqueNames
+from builder.support.unique_names import UniqueNames
 
 __all__ = ["TreeError", "flatten", "leaf_names", "leaf_path", "opened"]
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import builder as xb
-from builder.primitive_type import ALL
+from builder.types.primitive_type import ALL
 
 FLOATS = [t for t in ALL if t.is_floating]
 INTEGERS = [t for t in ALL if t.is_integral]

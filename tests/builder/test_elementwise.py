@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import builder as xb
-from builder.primitive_type import ALL
 from builder.shape_inference import elementwise as inference
+from builder.types.primitive_type import ALL
 
 INTEGER = {t for t in ALL if t.is_integral}
 SIGNED = {t for t in INTEGER if t.is_signed}

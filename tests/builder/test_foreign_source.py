@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from builder.foreign_source import MOST_PLACES, WIDTH, code_of_places
-from builder.xla_op import resolve_position
+from builder.graph.xla_op import resolve_position
+from lowering.importer.source_lines import MOST_PLACES, WIDTH, code_of_places
 
 LAST_LINE = 2**31 - 2
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import builder as xb
-from builder.literal_text import literal_text
-from builder.unique_names import UniqueNames
+from builder.support.unique_names import UniqueNames
+from builder.types.literal_text import literal_text
 
 
 def lines_of(root: xb.XlaOp) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import builder as xb
-from builder.primitive_type import ALL
+from builder.types.primitive_type import ALL
 
 GATHER = xb.GatherDimensionNumbers([1, 2], [], [0, 1], index_vector_dim=1)
 ROWS = xb.GatherDimensionNumbers([1], [0], [0], index_vector_dim=1)

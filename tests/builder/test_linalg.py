@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import builder as xb
-from builder.primitive_type import ALL
 from builder.shape_inference import linalg as infer
+from builder.types.primitive_type import ALL
 
 FLOATING = [t for t in ALL if t.is_floating or t.is_complex]
 NO, FFT, RFFT, IRFFT = xb.Transpose.NO_TRANSPOSE, "FFT", "RFFT", "IRFFT"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import builder as xb
-from builder.primitive_type import ALL
 from builder.shape_inference import normalization as infer
+from builder.types.primitive_type import ALL
 
 FLOATS = [t for t in ALL if t.is_floating]
 

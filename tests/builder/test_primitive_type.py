@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import builder as xb
-from builder.primitive_type import ALL, Kind
+from builder.types.primitive_type import ALL, Kind
 
 # XLA's name, NumPy type, bits, kind: from xla_data.proto and the names of the NumPy types.
 TABLE: list[tuple[str, Any, int, Kind]] = [

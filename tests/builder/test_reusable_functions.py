@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import builder as xb
-from builder import nested
+from builder.graph import subcomputations as nested
 
 
 @pytest.fixture

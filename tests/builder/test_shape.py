@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 import builder as xb
-from builder.primitive_type import ALL
-from builder.shape import MAX_ELEMENTS, leaf_count, leaves, shape_of
+from builder.types.primitive_type import ALL
+from builder.types.shape import MAX_ELEMENTS, leaf_count, leaves, shape_of
 
 SIZES = st.integers(0, 9)
 DIMENSIONS = st.one_of(SIZES.map(str), SIZES.map(lambda n: f"<={n}"), st.just("?"))

@@ -14,7 +14,7 @@ import pytest
 from jax.sharding import Mesh as JaxMesh, NamedSharding, PartitionSpec
 
 import builder as xb
-from builder.sharding.texts import joined, leaf_texts, per_value
+from builder.sharding.text import joined, leaf_texts, per_value
 from lowering.jaxlib_api import hlo_conversion
 
 MESH = xb.Mesh({"data": 2, "model": 4})

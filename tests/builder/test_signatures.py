@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import builder as xb
-from builder import signatures
-from builder.interning import InternTable
-from builder.shape import TupleShape
-from builder.signatures import SignatureTable, per_signature
+from builder.support import signatures
+from builder.support.interning import InternTable
+from builder.support.signatures import SignatureTable, per_signature
+from builder.types.shape import TupleShape
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import builder as xb
-from builder.primitive_type import ALL
+from builder.types.primitive_type import ALL
 
 INFER = xb.shape_inference.reduction
 

@@ -20,7 +20,7 @@ from scripts import ROOT
 
 import builder as xb
 import lowering
-from builder.shape import leaf_count
+from builder.types.shape import leaf_count
 
 STRUCTURE = ("builtin.module", "func.func", "func.return", "stablehlo.return", "sdy.mesh")
 

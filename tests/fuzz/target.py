@@ -20,8 +20,8 @@ from unittest import mock
 
 import lowering
 from builder.errors import XlaError
-from lowering import hlo
-from lowering.hlo import is_hlo
+from lowering.importer import hlo
+from lowering.importer.hlo import is_hlo
 from lowering.jaxlib_api import mlir
 from lowering.reading import module_reader
 from lowering.reading.helper_process import HelperError

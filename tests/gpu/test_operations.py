@@ -15,7 +15,7 @@ from scripts import load_script
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import ALL, PrimitiveType
 
 pytestmark = pytest.mark.gpu
 

@@ -12,7 +12,7 @@ from on_device import cpu, device, device_name, of, random_array
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import ALL, PrimitiveType
 
 pytestmark = pytest.mark.gpu
 

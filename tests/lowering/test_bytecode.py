@@ -11,11 +11,11 @@ from support import small_numbers
 
 import builder as xb
 import lowering
-from lowering.bytecode import BytecodeWriter, number_of, reference, references
-from lowering.emitter import Emitter
-from lowering.mlir_attributes import DenseElements, dictionary, encodable, i64_array, quoted
-from lowering.mlir_context import shared_context
-from lowering.types import mlir_type
+from lowering.mlir.attributes import DenseElements, dictionary, encodable, i64_array, quoted
+from lowering.mlir.bytecode import BytecodeWriter, number_of, reference, references
+from lowering.mlir.context import shared_context
+from lowering.mlir.types import mlir_type
+from lowering.stablehlo.emitter import Emitter
 
 EDGES = [n for size in (7, 14, 21, 28, 35, 42, 49) for n in (2**size - 1, 2**size, 2**size + 1)]
 
@@ -98,7 +98,7 @@ def test_what_is_equal_is_entered_once() -> None:
 SHAPES = [(), (1,), (7,), (8,), (9,), (3, 5), (1000,), (2, 1, 4)]
 
 
-@pytest.mark.parametrize("element_type", xb.primitive_type.ALL, ids=str)
+@pytest.mark.parametrize("element_type", xb.types.primitive_type.ALL, ids=str)
 def test_elements(element_type: xb.PrimitiveType) -> None:
     """Against the attribute that MLIR's own bindings make of the array."""
     for dimensions in SHAPES:
@@ -287,7 +287,7 @@ def test_constants_that_one_line_records() -> None:
             assert np.asarray(one).tobytes() == array.tobytes()
 
 
-@pytest.mark.parametrize("element_type", xb.primitive_type.ALL, ids=str)
+@pytest.mark.parametrize("element_type", xb.types.primitive_type.ALL, ids=str)
 def test_large_constants_of_every_type(element_type: xb.PrimitiveType) -> None:
     """Against the attribute that MLIR's own bindings make of the array."""
     array = np.ascontiguousarray(small_numbers(element_type, (70, 61)))

@@ -13,7 +13,7 @@ from support import assert_identical, assert_same_bits, parameter_like, run_repl
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import ALL, PrimitiveType
 from lowering import CompileError
 
 N = 8

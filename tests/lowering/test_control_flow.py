@@ -8,7 +8,7 @@ from support import assert_same_bits, run
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL
+from builder.types.primitive_type import ALL
 from lowering.jaxlib_api import hlo_conversion, mlir
 
 S32 = xb.s32[()]

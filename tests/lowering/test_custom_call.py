@@ -15,8 +15,8 @@ from support import assert_identical, run, stablehlo_of_text, trusted_module
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType
-from lowering import host_calls
+from builder.types.primitive_type import ALL, PrimitiveType
+from lowering.host import callbacks as host_calls
 
 SOURCE = r"""
 #include <cstdint>

@@ -20,8 +20,8 @@ from support import (
 import builder as xb
 import lowering
 from lowering import ArgumentError, CompileError
-from lowering.pjrt import Target, sharding_of
-from lowering.running import bounded
+from lowering.pjrt.devices import Target, sharding_of
+from lowering.running import bounded_arrays as bounded
 
 RANDOM = np.random.default_rng(20261120)
 ALL_TYPES = [t for t in vars(xb).values() if isinstance(t, xb.PrimitiveType)]

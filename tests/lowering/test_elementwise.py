@@ -24,8 +24,8 @@ import scipy
 from support import assert_same_bits, parameter_like, run, ulp_distance
 
 import builder as xb
-from builder.primitive_type import ALL, PrimitiveType
 from builder.shape_inference.elementwise import BINARY_TYPES, UNARY_TYPES
+from builder.types.primitive_type import ALL, PrimitiveType
 
 FLOATS = [t for t in ALL if t.is_floating]
 INTEGERS = [t for t in ALL if t.is_integral]

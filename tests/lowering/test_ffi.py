@@ -15,7 +15,7 @@ import pytest
 
 import builder as xb
 import lowering
-from lowering import native_code
+from lowering.host import native_code
 
 SOURCE = r"""
 #include <atomic>

@@ -12,9 +12,10 @@ from support import _same_program, assert_identical, flat, small_numbers
 
 import builder as xb
 import lowering
-from builder.shape import leaves
+from builder.types.shape import leaves
 from examples import recorded_by_example
-from lowering import LoweringError, ModuleFileError, hlo
+from lowering import LoweringError, ModuleFileError
+from lowering.importer import hlo
 from lowering.jaxlib_api import hlo_conversion
 
 

@@ -24,10 +24,10 @@ from support import (
 
 import builder as xb
 import lowering
-from builder.hlo_text.words import RESERVED
-from builder.literal_text import splat_value
-from builder.primitive_type import ALL, PrimitiveType
+from builder.hlo_text.syntax import RESERVED
 from builder.shape_inference.contraction import ALGORITHM_TYPES
+from builder.types.literal_text import splat_value
+from builder.types.primitive_type import ALL, PrimitiveType
 from lowering.jaxlib_api import hlo_conversion, mlir
 from lowering.legalize.elementwise import TRANSCENDENTAL
 

@@ -15,8 +15,8 @@ from support import run, stablehlo_of_text, trusted_module
 
 import builder as xb
 import lowering
-from lowering.compilable import check_compilable
 from lowering.jaxlib_api import hlo_conversion
+from lowering.legalize.precompile_checks import check_compilable
 
 
 def operations(module: lowering.StablehloModule) -> list[str]:

@@ -16,7 +16,7 @@ from support import assert_same_bits, branch, operation_names, run
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import ALL, PrimitiveType
 from lowering.jaxlib_api import hlo_conversion
 from lowering.legalize import legalize
 

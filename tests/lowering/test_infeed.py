@@ -16,8 +16,8 @@ from support import assert_identical, stablehlo_of_text, trusted_module
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL
-from lowering import host_calls
+from builder.types.primitive_type import ALL
+from lowering.host import callbacks as host_calls
 
 f32, s32 = xb.f32[()], xb.s32[()]
 
@@ -32,7 +32,7 @@ def nothing_is_left() -> Iterator[None]:
 
 @pytest.fixture
 def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lowering.infeed, "timeout", 0.02)
+    monkeypatch.setattr(lowering.host.infeed, "timeout", 0.02)
 
 
 def every_form(computation: xb.XlaComputation) -> list[lowering.StablehloModule]:
@@ -484,7 +484,7 @@ def test_a_program_on_several_devices_waits_for_half_a_minute(
             self.now += 10
             return self.now
 
-    monkeypatch.setattr(lowering.infeed, "time", Clock())
+    monkeypatch.setattr(lowering.host.infeed, "time", Clock())
     monkeypatch.setattr(threading.Condition, "wait", lambda self, timeout=None: False)
     shapes = [s32]
     device = lowering.devices("cpu")[0]
@@ -493,7 +493,7 @@ def test_a_program_on_several_devices_waits_for_half_a_minute(
         (30.0, "for 30 seconds, no longer as other devices may wait for it, and nothing was sent"),
     ):
         with pytest.raises(lowering.ExecutionError, match=text) as caught:
-            lowering.infeed.read(device, shapes, "program", "", most=most)
+            lowering.host.infeed.read(device, shapes, "program", "", most=most)
         assert ("to wait longer, set" in str(caught.value)) == (most == math.inf)
 
 
@@ -546,7 +546,7 @@ def test_sixty_seconds_is_what_a_program_waits() -> None:
 
 @pytest.mark.parametrize("seconds", [None, "1", float("nan"), -1, float("inf"), True, 10**30])
 def test_no_time(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lowering.infeed, "timeout", seconds)
+    monkeypatch.setattr(lowering.host.infeed, "timeout", seconds)
     with pytest.raises(lowering.ArgumentError, match="timeout is a number of seconds"):
         lowering.transfer_from_outfeed(s32)
     with pytest.raises(lowering.ArgumentError, match="infeed: timeout is a number of seconds"):

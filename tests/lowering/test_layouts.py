@@ -21,7 +21,7 @@ from jax.experimental.layout import Format, Layout as JaxLayout
 
 import builder as xb
 import lowering
-from builder import primitive_type as pt
+from builder.types import primitive_type as pt
 from lowering.errors import ArgumentError, CompileError, LoweringError
 from lowering.jaxlib_api import hlo_conversion
 from tests.support import assert_identical

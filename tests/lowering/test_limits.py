@@ -11,8 +11,9 @@ from jaxlib.mlir import ir
 
 import builder as xb
 import lowering
-from lowering import LoweringError, lowering as lowering_module, mlir_context
-from lowering.mlir_context import shared_context
+from lowering import LoweringError, lowering as lowering_module
+from lowering.mlir import context as mlir_context
+from lowering.mlir.context import shared_context
 
 SCALAR = xb.f32[()]
 

@@ -12,7 +12,7 @@ from support import parameter_like, run
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import ALL, PrimitiveType
 
 FLOATS = [t for t in ALL if t.is_floating]
 COMPLEXES = [t for t in ALL if t.is_complex]

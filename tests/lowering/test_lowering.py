@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jaxlib.mlir import ir
+from lowering.stablehlo.rules.registry import ONE_TO_ONE, RULES
 from support import run
 
 import builder as xb
 import lowering
 from builder.schema import SCHEMAS
 from lowering.jaxlib_api import hlo_conversion
-from lowering.mlir_context import shared_context
-from lowering.rules.registry import ONE_TO_ONE, RULES
+from lowering.mlir.context import shared_context
 
 FILE = Path(__file__).name
 

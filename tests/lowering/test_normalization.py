@@ -11,7 +11,7 @@ import pytest
 from support import run
 
 import builder as xb
-from builder.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import ALL, PrimitiveType
 
 FLOATS = [t for t in ALL if t.is_floating and t is not xb.f8e8m0fnu]
 WIDE = [xb.f32, xb.f64]

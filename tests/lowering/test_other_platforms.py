@@ -10,7 +10,7 @@ import pytest
 
 import builder as xb
 import lowering
-from builder.primitive_type import PrimitiveType
+from builder.types.primitive_type import PrimitiveType
 from lowering.legalize import legalize, registry
 
 

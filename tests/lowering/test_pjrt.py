@@ -6,7 +6,7 @@ import pytest
 
 import builder as xb
 import lowering
-from builder import primitive_type as pt
+from builder.types import primitive_type as pt
 from lowering import ArgumentError, DeviceError
 
 CPU = "use one of cpu:0"

@@ -12,8 +12,8 @@ import pytest
 
 import builder as xb
 import lowering
-from lowering import platforms
-from lowering.platforms import missing_platform
+from lowering.pjrt import platforms
+from lowering.pjrt.platforms import missing_platform
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,7 +13,7 @@ from support import compiled_once, run
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import ALL, PrimitiveType
 
 INTEGERS = [t for t in ALL if t.is_integral]
 FLOATS = [t for t in ALL if t.is_floating]

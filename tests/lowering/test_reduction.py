@@ -11,7 +11,7 @@ import pytest
 from support import assert_same_bits, parameter_like, run, small_numbers
 
 import builder as xb
-from builder.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import ALL, PrimitiveType
 
 FLOATS = [t for t in ALL if t.is_floating]
 INTEGERS = [t for t in ALL if t.is_integral]

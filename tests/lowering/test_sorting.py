@@ -12,7 +12,7 @@ from support import assert_identical, branch, operation_names, parameter_like, r
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import ALL, PrimitiveType
 
 
 def evaluate(function: Callable[..., Any], *arguments: np.ndarray) -> Any:

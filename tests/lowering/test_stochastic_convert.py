@@ -12,7 +12,7 @@ from support import run
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType, from_name
+from builder.types.primitive_type import ALL, PrimitiveType, from_name
 
 FLOATS = [t for t in ALL if t.is_floating]
 SIGNED = [t for t in ALL if t.is_integral and t.is_signed]

@@ -24,7 +24,7 @@ from support import (
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import ALL, PrimitiveType
 from lowering.jaxlib_api import hlo_conversion
 
 SAME, VALID = xb.Padding.SAME, xb.Padding.VALID

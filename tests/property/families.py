@@ -23,7 +23,7 @@ from property.strategies import (
 )
 
 import builder as xb
-from builder.shape import intern_array
+from builder.types.shape import intern_array
 
 __all__ = ["FAMILIES"]
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 import builder as xb
-from builder.primitive_type import ALL, PrimitiveType
-from builder.shape import intern_array
+from builder.types.primitive_type import ALL, PrimitiveType
+from builder.types.shape import intern_array
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -256,7 +256,7 @@ def conversion(draw: Draw) -> Call:
         return Call("bitcast_convert_type", [shape], lambda x: xb.bitcast_convert_type(x, to))
     if how == "random":
         real = with_type(shape, draw(st.sampled_from(FLOATS)))
-        bits_type = xb.primitive_type.from_name(f"u{real.element_type.bits}")
+        bits_type = xb.types.primitive_type.from_name(f"u{real.element_type.bits}")
         shapes = draw(almost([real, with_type(real, bits_type)]))
         name = "stochastic_convert_type"
         return Call(name, shapes, lambda x, r: xb.stochastic_convert_type(x, r, to))

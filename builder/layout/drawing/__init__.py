@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import OperandError, shown
-from builder.layout.description import whole_or_none
 from builder.layout.drawing.grid import Grid, grid_of
 from builder.layout.drawing.svg import svg_of
 from builder.layout.drawing.text import text_of
 from builder.layout.indexing import placed_array
-from builder.shape import ArrayShape, ShapeLike
+from builder.types.layout import whole_or_none
+from builder.types.shape import ArrayShape, ShapeLike
 
 __all__ = ["Picture", "draw"]
 

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from builder.layout.digits import Number, combined, ravel, tiled, unravel
 from builder.layout.indexing import layout_of, physical_of
-from builder.layout.physical import Physical, Tiling
-from builder.shape import ArrayShape
+from builder.types.physical_layout import Physical, Tiling
+from builder.types.shape import ArrayShape
 
 __all__ = ["COLOURS", "SIDES", "Axis", "Grid", "Panel", "grid_of", "narrowed"]
 

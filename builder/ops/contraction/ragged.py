@@ -9,21 +9,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from builder import primitive_type as pt
 from builder.attributes import (
     Precision,
     PrecisionLike,
     RaggedDotDimensionNumbers,
     RaggedDotDimensionNumbersLike,
 )
+from builder.graph.recording import record
+from builder.graph.registry import op
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
-from builder.ops.registry import op
-from builder.primitive_type import PrimitiveType, PrimitiveTypeLike
-from builder.recording import record
-from builder.shape import ArrayShape, Shape
 from builder.shape_inference import contraction as infer
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
+from builder.types.shape import ArrayShape, Shape
 
 __all__ = ["ragged_dot"]
 

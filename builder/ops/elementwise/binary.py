@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from builder.graph.registry import op
+from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import (
     BINARY_SECTION,
     BUILDER_H,
@@ -15,8 +17,6 @@ from builder.ops.elementwise.common import (
     record_binary,
 )
 from builder.ops.operands import Number
-from builder.ops.registry import op
-from builder.xla_op import XlaOp
 
 
 @op("Add", opcode="add", section=BINARY_SECTION)

@@ -9,6 +9,9 @@ from typing import Any, Final
 
 from builder import shape_inference
 from builder.errors import OperandError, shown
+from builder.graph.recording import append, record, resolve_builder
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
 from builder.ops.operands import (
     check_broadcast,
     dimensions_argument,
@@ -18,12 +21,9 @@ from builder.ops.operands import (
     number_as,
     number_constant,
 )
-from builder.primitive_type import PrimitiveType
-from builder.recording import append, record, resolve_builder
-from builder.shape import ArrayShape, Shape, intern_array
-from builder.signatures import SignatureTable, per_signature
-from builder.xla_builder import XlaBuilder
-from builder.xla_op import NO_ATTRIBUTES, XlaOp
+from builder.support.signatures import SignatureTable, per_signature
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape, Shape, intern_array
 
 # The places that describe these ops, as the table of ops names them.
 UNARY_SECTION = "Element-wise unary functions"

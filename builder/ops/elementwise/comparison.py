@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from builder.check import flag
 from builder.errors import OperandError, shown
+from builder.graph.registry import op
+from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import COMPARISON_SECTION, record_compare
 from builder.ops.operands import Number
-from builder.ops.registry import op
-from builder.shape_inference.check import flag
-from builder.xla_op import XlaOp
 
 
 @op("Eq", opcode="compare", section=COMPARISON_SECTION)

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from builder import primitive_type as pt, shape_inference
+from builder import shape_inference
+from builder.check import integer
+from builder.graph.recording import record
+from builder.graph.registry import op
+from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import BUILDER_H
 from builder.ops.elementwise.comparison import ne
 from builder.ops.operands import need_op
-from builder.ops.registry import op
-from builder.primitive_type import PrimitiveTypeLike
-from builder.recording import record
-from builder.shape import ArrayShape, Shape
-from builder.shape_inference.check import integer
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveTypeLike
+from builder.types.shape import ArrayShape, Shape
 
 
 @op("ConvertElementType", opcode="convert", section="ConvertElementType", aliases=("convert",))

@@ -11,8 +11,12 @@ from types import MappingProxyType
 from typing import Any
 
 from builder import shape_inference
-from builder.computation import XlaComputation
-from builder.nested import as_computation, ready
+from builder.check import integers
+from builder.graph.computation import XlaComputation
+from builder.graph.recording import append, record, resolve_builder, undone_on_error
+from builder.graph.registry import op
+from builder.graph.subcomputations import as_computation, ready
+from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import constant_of, element_type_of
 from builder.ops.operands import (
     Number,
@@ -23,12 +27,8 @@ from builder.ops.operands import (
     need_ops,
     number_constant,
 )
-from builder.ops.registry import op
-from builder.recording import append, record, resolve_builder, undone_on_error
-from builder.shape import ArrayShape, Shape, intern_array
-from builder.shape_inference.check import integers
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types.shape import ArrayShape, Shape, intern_array
 
 _clamp_shape = per_signature(shape_inference.elementwise.clamp.strict)
 _select_shape = per_signature(shape_inference.elementwise.select.strict)

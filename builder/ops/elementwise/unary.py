@@ -5,7 +5,9 @@ Operation Semantics: Element-wise unary functions.
 
 from __future__ import annotations
 
-from builder import primitive_type as pt, shape_inference
+from builder import shape_inference
+from builder.graph.registry import op
+from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import (
     BUILDER_H,
     MATH_H,
@@ -14,8 +16,7 @@ from builder.ops.elementwise.common import (
     record_unary,
 )
 from builder.ops.operands import need_op
-from builder.ops.registry import op
-from builder.xla_op import XlaOp
+from builder.types import primitive_type as pt
 
 
 @op("Abs", opcode="abs", section=UNARY_SECTION)

@@ -10,18 +10,18 @@ from types import MappingProxyType
 from typing import Any
 
 from builder import shape_inference
-from builder.computation import XlaComputation
-from builder.nested import as_computation, ready
+from builder.check import Check, flag, integer
+from builder.graph.builtin_computations import in_order
+from builder.graph.computation import XlaComputation
+from builder.graph.recording import record, resolve_builder, undone_on_error
+from builder.graph.registry import op
+from builder.graph.subcomputations import as_computation, ready
+from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import BUILDER_H
 from builder.ops.operands import need_op, need_ops
-from builder.ops.registry import op
-from builder.own_computations import in_order
-from builder.primitive_type import PrimitiveType
-from builder.recording import record, resolve_builder, undone_on_error
-from builder.shape import ArrayShape, Shape, intern_array
-from builder.shape_inference.check import Check, flag, integer
-from builder.signatures import per_signature
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import ArrayShape, Shape, intern_array
 
 __all__ = ["sort", "top_k"]
 

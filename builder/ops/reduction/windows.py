@@ -11,9 +11,14 @@ from typing import Any
 
 from builder import shape_inference
 from builder.attributes.window import Padding, PaddingLike, padding_argument
-from builder.computation import XlaComputation
+from builder.check import Check, integers
 from builder.errors import shown
-from builder.nested import as_computation, is_own, ready
+from builder.graph.computation import XlaComputation
+from builder.graph.recording import append, record, resolve_builder, undone_on_error
+from builder.graph.registry import op
+from builder.graph.subcomputations import as_computation, is_own, ready
+from builder.graph.xla_builder import XlaBuilder
+from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, number_constant
 from builder.ops.reduction.reductions import (
     folded_operands,
@@ -25,13 +30,8 @@ from builder.ops.reduction.reductions import (
     resolved,
     single_init,
 )
-from builder.ops.registry import op
-from builder.recording import append, record, resolve_builder, undone_on_error
-from builder.shape import ArrayShape, Shape, intern_array
-from builder.shape_inference.check import Check, integers
-from builder.signatures import per_signature
-from builder.xla_builder import XlaBuilder
-from builder.xla_op import XlaOp
+from builder.support.signatures import per_signature
+from builder.types.shape import ArrayShape, Shape, intern_array
 
 __all__ = [
     "reduce_window",

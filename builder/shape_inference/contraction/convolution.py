@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 from builder.attributes import ConvolutionDimensionNumbers
 from builder.attributes.window import Padding
-from builder.primitive_type import PrimitiveType
-from builder.shape import UNBOUNDED, ArrayShape, Shape
-from builder.shape_inference.check import Check
+from builder.check import Check
 from builder.shape_inference.contraction.dot_product import is_promotable
 from builder.shape_inference.public import public
 from builder.shape_inference.window import (
@@ -21,6 +19,8 @@ from builder.shape_inference.window import (
     window_padding,
     windows_along,
 )
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 
 __all__ = ["ConvolutionWindow", "conv_general_dilated", "convolution_window"]
 

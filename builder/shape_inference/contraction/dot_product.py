@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from builder import primitive_type as pt
 from builder.attributes import DotAlgorithm, DotDimensionNumbers
-from builder.primitive_type import PrimitiveType
-from builder.shape import UNBOUNDED, ArrayShape, Shape
-from builder.shape_inference.check import Check
+from builder.check import Check
 from builder.shape_inference.public import public
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 
 __all__ = ["dot", "dot_dimension_numbers", "dot_general", "is_promotable"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import enum
 
 from builder.attributes import RaggedDotDimensionNumbers
-from builder.primitive_type import PrimitiveType
-from builder.shape import UNBOUNDED, ArrayShape, Shape
-from builder.shape_inference.check import Check
+from builder.check import Check
 from builder.shape_inference.contraction.dot_product import dot_general
 from builder.shape_inference.public import public
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 
 __all__ = ["RaggedMode", "ragged_dot", "ragged_mode", "ragged_prefix"]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from builder.check import Check
 from builder.errors import SignatureError
-from builder.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
-from builder.shape_inference.check import Check
 from builder.shape_inference.public import public
+from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
 __all__ = ["reduce", "reducer"]
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builder import primitive_type as pt
+from builder.check import Check
 from builder.errors import SignatureError
-from builder.shape import ProgramShape, Shape, TupleShape, intern_array
-from builder.shape_inference.check import Check
 from builder.shape_inference.public import public
 from builder.shape_inference.reduction.windows import same_sizes
+from builder.types import primitive_type as pt
+from builder.types.shape import ProgramShape, Shape, TupleShape, intern_array
 
 __all__ = ["sort", "sorted_dimension", "top_k"]
 

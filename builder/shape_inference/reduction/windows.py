@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from builder import primitive_type as pt
 from builder.attributes.window import Padding, dilated, explicit_padding
+from builder.check import Check
 from builder.errors import SignatureError
-from builder.shape import (
+from builder.shape_inference.public import public
+from builder.shape_inference.reduction.reductions import reducer
+from builder.types import primitive_type as pt
+from builder.types.shape import (
     MAX_ELEMENTS,
     UNBOUNDED,
     ArrayShape,
@@ -20,9 +23,6 @@ from builder.shape import (
     TupleShape,
     intern_array,
 )
-from builder.shape_inference.check import Check
-from builder.shape_inference.public import public
-from builder.shape_inference.reduction.reductions import reducer
 
 __all__ = ["Window", "reduce_window", "select_and_scatter", "window_over"]
 

@@ -13,7 +13,7 @@ from jax._src.lib import xla_client
 from jaxlib import _jax
 
 import builder as xb
-from builder.inspection.sheets import bytes_text, flops_text
+from builder.inspection.rendering import bytes_text, flops_text
 from builder.inspection.trip_count import trip_count
 
 Costs = tuple[float, float, float]

@@ -221,7 +221,7 @@ def test_the_documents_padded_example() -> None:
     assert "6 elements in a buffer of 15 (60 bytes): 9 of padding, 60%" in str(layout.draw(PADDED))
 
 
-def brute_force(shape: xb.shape.ArrayShape) -> np.ndarray:
+def brute_force(shape: xb.ArrayShape) -> np.ndarray:
     """The buffer as NumPy packs it: the number of the element at each place, -1 for padding."""
     found = layout.layout_of(shape)
     array = np.arange(shape.element_count).reshape(shape.dimensions)
@@ -258,7 +258,7 @@ def brute_force(shape: xb.shape.ArrayShape) -> np.ndarray:
     )
 
 
-def random_shape(chance: random.Random) -> xb.shape.ArrayShape:
+def random_shape(chance: random.Random) -> xb.ArrayShape:
     rank = chance.randrange(5)
     sizes = [chance.randint(1, 3 if d < rank - 2 else 6) for d in range(rank)]
     order = chance.sample(range(rank), rank)

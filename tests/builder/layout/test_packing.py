@@ -15,7 +15,7 @@ from layouts import SIZES, in_memory, random_layouts
 import builder as xb
 import lowering
 from builder import layout
-from builder.primitive_type import ALL
+from builder.types.primitive_type import ALL
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from layouts import SIZES, in_memory, random_layouts
 
 import builder as xb
-from builder.layout.physical import physical
+from builder.types.physical_layout import physical
 
 
 @given(st.data())

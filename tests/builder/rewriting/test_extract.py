@@ -189,7 +189,7 @@ class TestInputs:
 
 
 def test_meshes_come_along() -> None:
-    from builder.annotations import Annotations
+    from builder.attributes.annotations import Annotations
 
     b = xb.XlaBuilder()
     b.annotations = Annotations(

@@ -130,7 +130,7 @@ def test_into_a_callable_whose_op_captures(b: xb.XlaBuilder) -> None:
 
 
 def test_meshes_come_along(b: xb.XlaBuilder) -> None:
-    from builder.annotations import Annotations
+    from builder.attributes.annotations import Annotations
 
     two = {"mesh": {"mesh": '#sdy.mesh<["x"=2]>'}}
     inside = xb.XlaBuilder("inside")

@@ -65,7 +65,7 @@ class TestNothingIsReplaced:
         assert_same(c.replace(lambda op, operands: operands.keep(), nested=True), c)
 
     def test_annotations_of_a_module(self) -> None:
-        from builder.annotations import Annotations
+        from builder.attributes.annotations import Annotations
 
         b = xb.XlaBuilder()
         b.annotations = Annotations(module={"mhlo.num_partitions": "2 : i32"})

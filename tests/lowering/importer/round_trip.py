@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 import builder as xb
-from builder.shape import leaves
-from builder.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp
+from builder.types.shape import leaves
 
 __all__ = ["same"]
 

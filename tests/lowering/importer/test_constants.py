@@ -13,8 +13,8 @@ from imported import of_text
 
 import builder as xb
 import lowering
-from builder import primitive_type as pt
-from builder.primitive_type import PrimitiveType
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
 
 TYPES = [t for t in pt.ALL if t.is_array_element]
 SIZES: list[tuple[int, ...]] = [(), (1,), (5,), (3, 4), (70, 30), (0, 3)]

@@ -16,10 +16,11 @@ from support import assert_identical, summable
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType
 from builder.shape_inference.contraction import ALGORITHM_TYPES, is_promotable
-from lowering import LoweringError, ModuleFileError, types
+from builder.types.primitive_type import ALL, PrimitiveType
+from lowering import LoweringError, ModuleFileError
 from lowering.jaxlib_api import hlo_conversion
+from lowering.mlir import types
 
 RANDOM = np.random.default_rng(20250610)
 A = RANDOM.normal(size=(4, 3)).astype(np.float32)

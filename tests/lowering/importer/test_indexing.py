@@ -15,7 +15,7 @@ from support import assert_identical
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import ALL, PrimitiveType
 
 RANDOM = np.random.default_rng(20250609)
 X = RANDOM.normal(size=(5, 6)).astype(np.float32)

@@ -14,7 +14,7 @@ from support import assert_identical, small_numbers
 
 import builder as xb
 import lowering
-from builder.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import ALL, PrimitiveType
 from lowering import LoweringError
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)

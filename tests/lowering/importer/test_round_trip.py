@@ -25,7 +25,7 @@ import builder as xb
 import lowering
 from benchmarks.graphs import GRAPHS, Graph, lstm, resnet50, transformer
 from benchmarks.languages import ours
-from builder.computation import APPLYING
+from builder.graph.computation import APPLYING
 from examples import recorded_by_example
 
 EXAMPLES: Final = int(os.environ.get("HYPOTHESIS_EXAMPLES", "50"))

@@ -17,7 +17,7 @@ import builder as xb
 import lowering
 from examples import recorded_by_example
 from lowering.interpreter import helper
-from lowering.interpreter.legal import LACKING
+from lowering.interpreter.interpreter_support import LACKING
 
 X = np.float32([0.5, 1.0, 2.0])
 

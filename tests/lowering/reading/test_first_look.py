@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import lowering
-from lowering import ModuleFileError, module
+from lowering import ModuleFileError
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
-from lowering.reading.first_look import look_at_beginning
+from lowering.reading.file_kind import look_at_beginning
+from lowering.stablehlo import module
 
 MAIN = "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  return %x : tensor<f32>\n}\n"
 SIZE = 3 << 30

@@ -8,7 +8,7 @@ from processes import run_python
 
 import builder as xb
 import lowering
-from builder import primitive_type as pt
+from builder.types import primitive_type as pt
 from lowering import ModuleFileError
 from lowering.jaxlib_api import mlir
 from lowering.reading import module_reader

@@ -12,7 +12,7 @@ import pytest
 
 import lowering
 from lowering import ModuleFileError
-from lowering.reading.other_files import other_kind
+from lowering.reading.foreign_formats import other_kind
 
 TEXT = "func.func @main() { return }\n"
 

@@ -11,9 +11,9 @@ from processes import run_python
 
 import builder as xb
 import lowering
-from builder import primitive_type as pt
+from builder.types import primitive_type as pt
 from lowering import ArgumentError, CompileError
-from lowering.types import element_type_text
+from lowering.mlir.types import element_type_text
 from tests.lowering.test_pjrt import Exported, aligned, values
 
 AFFINE = """

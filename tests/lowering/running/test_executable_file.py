@@ -20,7 +20,7 @@ from processes import run_python
 import builder as xb
 import lowering
 from lowering import DeviceError, ModuleFileError
-from lowering.custom_calls import unregistered
+from lowering.host.custom_calls import unregistered
 from lowering.jaxlib_api import array_layouts, executables, versions
 from lowering.running.executable_file import packed, save_executable, unpacked
 from lowering.running.program import ProgramInfo

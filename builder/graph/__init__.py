@@ -1,0 +1,1 @@
+"""The recorded graph: XlaOp, XlaBuilder, XlaComputation, and how ops enter it."""

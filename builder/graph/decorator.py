@@ -1,0 +1,101 @@
+"""``@xb.computation``: a computation written as a Python function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+from builder.errors import OperandError, shown
+from builder.graph.computation import XlaComputation
+from builder.graph.subcomputations import ReusableFunction, record_callable
+from builder.layout.program_layouts import result_shape
+from builder.types.shape import ShapeLike, shape_argument
+
+__all__ = ["computation"]
+
+
+@overload
+def computation(function: Callable[..., Any], /) -> ReusableFunction: ...
+
+
+@overload
+def computation() -> Callable[[Callable[..., Any]], ReusableFunction]: ...
+
+
+@overload
+def computation(
+    shape: ShapeLike, /, *shapes: ShapeLike, result: ShapeLike | None = None
+) -> Callable[[Callable[..., Any]], XlaComputation]: ...
+
+
+def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
+    """Turn a function of XlaOps into an XlaComputation, or into a function recorded on use.
+
+    With shapes (``@xb.computation(xb.f32[2])``) the function is recorded at once, and the result is
+    an XlaComputation. Without shapes (``@xb.computation``, also ``@xb.computation()``) it becomes a
+    `ReusableFunction`, which is recorded once for each signature that it is used with.
+
+    Args:
+        shapes: the shape of each parameter, in order. Parameters are named as the function's
+            arguments are.
+        result: the result's shape with the layouts in which it is given; None for the default
+            ones. See `XlaBuilder.build`.
+
+    Returns:
+        A decorator, or the ReusableFunction of a function given without parentheses. What the
+        function returns, an op or a sequence of ops for a tuple, is the root. The function's
+        builder is that of its arguments: ``x.builder.constant(...)``.
+
+    Raises:
+        SignatureError: the function takes another number of arguments.
+        OperandError: it returns no XlaOp; it is no function; or `result` is given without shapes.
+        ShapeInferenceError: `result` is not the root's shape but for layouts.
+
+    Example:
+        >>> import builder as xb
+        >>> @xb.computation(xb.f32[32, 784], "f32[784,10]", xb.f32[10])
+        ... def affine(x, w, bias):
+        ...     return xb.add(x @ w, bias, broadcast_dimensions=[1])
+        >>> affine.program_shape
+        (x: f32[32,784], w: f32[784,10], bias: f32[10]) -> f32[32,10]
+
+        Recorded once for all reductions of f32:
+
+        >>> @xb.computation
+        ... def larger(a, b):
+        ...     return xb.select(a > b, a, b)
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 3])
+        >>> rows, columns = (xb.reduce(x, 0.0, larger, [d]) for d in (0, 1))
+        >>> rows.called_computations == columns.called_computations
+        True
+    """
+    if not shapes or (len(shapes) == 1 and callable(shapes[0])):
+        if result is not None:
+            raise OperandError(
+                "computation: result belongs to parameters of given shapes, got result without "
+                "shapes\nfix: @xb.computation(shape of each parameter, ..., result=...)",
+                op="computation",
+            )
+        return _reusable(*shapes) if shapes else _reusable
+    resolved = [shape_argument("computation", f"shape {i}", s) for i, s in enumerate(shapes)]
+    wanted = None if result is None else shape_argument("computation", "result", result)
+
+    def record(function: Callable[..., Any]) -> XlaComputation:
+        recorded = record_callable("computation", "function", function, resolved)
+        if wanted is not None:
+            result_shape("computation", recorded.root.shape, wanted)
+        return recorded.builder.build(recorded.root, result=wanted)
+
+    return record
+
+
+def _reusable(function: Any) -> ReusableFunction:
+    if isinstance(function, ReusableFunction):
+        return function
+    if not callable(function) or isinstance(function, XlaComputation):
+        raise OperandError(
+            f"computation: expected a function of XlaOps, got {shown(function)}\n"
+            f"fix: write @xb.computation above a function",
+            op="computation",
+        )
+    return ReusableFunction(function)

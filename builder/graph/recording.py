@@ -1,0 +1,259 @@
+"""Recording: how an op gets into its builder. Every public op ends here.
+
+This is the innermost path of the library: `record` runs once for every op. It takes shapes that
+are already inferred and operands that are already XlaOps, finds the builder they belong to, notes
+the line of the user's program, and appends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from sys import _getframe
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from builder.errors import BuilderError, ShapeInferenceError
+from builder.graph.registry import OPERATIONS
+from builder.graph.xla_op import NO_ATTRIBUTES, Notes, XlaOp, noted
+from builder.support.caller import INSIDE
+from builder.types.shape import Shape
+
+if TYPE_CHECKING:
+    from builder.graph.xla_builder import XlaBuilder
+
+__all__ = ["append", "notes_around", "record", "resolve_builder", "undone_on_error"]
+
+_new: Final = object.__new__
+
+
+def record(
+    opcode: str,
+    shape: Shape,
+    operands: tuple[XlaOp, ...],
+    attributes: Mapping[str, Any] = NO_ATTRIBUTES,
+    depth: int = 2,
+    builder: XlaBuilder | None = None,
+) -> XlaOp:
+    """Append an op to `builder`, by default to the builder of its operands.
+
+    The source line is that of the nearest frame outside this package. Only its code object and
+    offset are stored; `XlaOp.source` computes the line number on demand.
+
+    Args:
+        opcode, shape, operands, attributes: those of the op.
+        depth: how many frames up the search for the user's line starts; all nearer frames belong
+            to this library. Each skipped frame saves time, because the interpreter creates an
+            object for every frame that is examined.
+        builder: see `append`.
+
+    Raises:
+        BuilderError: the operands belong to different builders, or to one already built.
+    """
+    if builder is None:
+        builder = operands[0].builder
+        if builder.is_open:
+            for operand in operands:
+                if operand.builder is not builder:
+                    builder, operands = _resolve(opcode, operands)
+                    break
+        else:
+            builder, operands = _resolve(opcode, operands)
+    op = _new(XlaOp)
+    op.opcode = opcode
+    op.shape = shape
+    op.operands = operands
+    op.attributes = attributes
+    op.builder = builder
+    notes = builder.current_notes
+    op.notes = notes if notes is None else notes_around(builder, opcode, shape, notes)
+    ops = builder.ops
+    op.id = len(ops)
+    try:
+        frame: FrameType | None = _getframe(depth)
+    except ValueError:
+        frame = None  # called from C, such as the first function of a thread
+    while frame is not None:
+        code = frame.f_code
+        if not INSIDE[code.co_filename]:
+            op.code = code
+            op.lasti = frame.f_lasti
+            break
+        frame = frame.f_back
+    else:
+        op.code = None
+        op.lasti = 0
+    ops.append(op)
+    return op
+
+
+def append(
+    builder: XlaBuilder,
+    opcode: str,
+    shape: Shape,
+    operands: tuple[XlaOp, ...] = (),
+    attributes: Mapping[str, Any] = NO_ATTRIBUTES,
+    depth: int = 1,
+) -> XlaOp:
+    """Append an op to `builder`; for ops without operands and for the library itself.
+
+    The operands are not checked. `depth` is that of `record`.
+    """
+    return record(opcode, shape, operands, attributes, depth + 1, builder)
+
+
+_NO_OPERATIONS: Final = frozenset(("captured", "get_tuple_element", "tuple"))
+"""What takes arrays along and computes none: the sharding of a block goes by if it does not fit."""
+
+
+def notes_around(
+    builder: XlaBuilder, opcode: str, shape: Shape, notes: Notes, *, must_fit: bool = True
+) -> Notes | None:
+    """The notes of an op of this shape that is recorded where these are in force.
+
+    Args:
+        builder, opcode, shape: those of the op.
+        notes: what is in force.
+        must_fit: false to leave out a sharding that does not fit.
+
+    Raises:
+        ShapeInferenceError: the sharding does not fit the shape.
+    """
+    if notes.sharding is None:
+        return notes
+    from builder.sharding.validation import Misfit, name_meshes, sharding_around
+
+    found = sharding_around(notes.sharding, shape)
+    if isinstance(found, Misfit):
+        if must_fit and opcode not in _NO_OPERATIONS:
+            op = _spoken(opcode)
+            raise ShapeInferenceError(
+                f"{op}: {found.rule}\n"
+                f"fix: {found.fix}; or record it outside of the block, or under "
+                f"builder.sharding(None)",
+                op=op,
+                shapes={"result": shape},
+            )
+        found = None
+    if not isinstance(notes.sharding, str):
+        mesh = notes.sharding.mesh
+        name_meshes(builder, opcode, {mesh.name: {"mesh": str(mesh)}})
+    return noted(notes, sharding=found)
+
+
+class undone_on_error:  # noqa: N801  (used as a statement, like contextlib's)
+    """``with undone_on_error(builder):`` takes back what was recorded inside if it fails.
+
+    An op that records helpers (a constant for a number, a tuple for a loop's state) before a rule
+    is found broken would else leave them behind, and the last op is the default root.
+    """
+
+    __slots__ = ("builder", "marks")
+
+    def __init__(self, builder: XlaBuilder) -> None:
+        self.builder = builder
+
+    def __enter__(self) -> None:
+        # Enclosing builders too: a value captured from further out passes through each of them.
+        self.marks = []
+        builder: XlaBuilder | None = self.builder
+        while builder is not None:
+            counts = len(builder.ops), len(builder.captured), len(builder.parameters)
+            self.marks.append((builder, counts))
+            builder = builder.parent
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            return
+        for builder, (ops, captured, parameters) in self.marks:
+            del builder.ops[ops:]
+            # Dicts keep the order of insertion: what came last goes first.
+            while len(builder.captured) > captured:
+                builder.captured.popitem()
+            while len(builder.parameters) > parameters:
+                _, parameter = builder.parameters.popitem()
+                builder.parameter_names.discard(parameter.name or "")
+
+
+def resolve_builder(opcode: str, *operands: XlaOp) -> XlaBuilder:
+    """The builder that will record an op on these operands; raises as `record` does."""
+    builder = operands[0].builder
+    if builder.is_open:
+        for operand in operands:
+            if operand.builder is not builder:
+                break
+        else:
+            return builder
+    return _target(opcode, operands)
+
+
+def _spoken(opcode: str) -> str:
+    """The public name of an op, as the user wrote it: "mul" for the opcode "multiply"."""
+    # Several ops may have one opcode: the one that was called is the outermost of our frames.
+    called = None
+    frame: FrameType | None = _getframe(1)
+    while frame is not None and INSIDE[frame.f_code.co_filename]:
+        if frame.f_code.co_name in OPERATIONS:
+            called = frame.f_code.co_name
+        frame = frame.f_back
+    if called is not None:
+        return called
+    if opcode in OPERATIONS:
+        return opcode
+    return next((name for name, info in OPERATIONS.items() if info.opcode == opcode), opcode)
+
+
+def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
+    """The builder that records, of operands of several builders, or of one that is not open.
+
+    While a callable of a `while_`, `conditional` or `call` is being recorded, the enclosing
+    builder is not open: what is recorded belongs to the innermost builder, and values from
+    further out are captured by it.
+    """
+    target = operands[0].builder.innermost()
+    for position, operand in enumerate(operands):
+        if operand.builder.built or operand.builder.innermost() is not target:
+            raise _foreign_operand(_spoken(opcode), operands, position)
+    return target
+
+
+def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tuple[XlaOp, ...]]:
+    """The builder that records, and the operands as it may use them."""
+    target = _target(opcode, operands)
+    return target, tuple(target.adopt(opcode, operand) for operand in operands)
+
+
+def _foreign_operand(op: str, operands: tuple[XlaOp, ...], position: int) -> BuilderError:
+    """The error for operand `position`, which can't stand beside operand 0."""
+    first, operand = operands[0], operands[position]
+    shapes = {"operand 0": first.shape, f"operand {position}": operand.shape}
+    if operand.builder.built:
+        return BuilderError(
+            f"{op}: operand {position} belongs to builder {operand.builder.name!r}, which was "
+            f"already built, got\n  {operand!r}\n"
+            f"fix: record every op before build(), or begin a new XlaBuilder",
+            op=op,
+            shapes=shapes,
+        )
+    nested, foreign = first, operand
+    # Inside a body, a reducer is the inner one of two nested builders: it has no parent.
+    inner = operand.builder
+    if not first.builder.purpose or (inner.purpose and inner.parent is None):
+        nested, foreign = foreign, nested
+    if nested.builder.purpose:
+        return BuilderError(
+            f"{op}: {nested.builder.purpose} can't use values of another computation, got\n"
+            f"  {foreign!r}\n"
+            f"fix: use its arguments, and constants made of them, alone; only plain callables "
+            f"given to while_, conditional and call may use enclosing values",
+            op=op,
+            shapes=shapes,
+        )
+    return BuilderError(
+        f"{op}: operands belong to different builders, got\n"
+        f"  operand 0 of builder {first.builder.name!r}: {first!r}\n"
+        f"  operand {position} of builder {operand.builder.name!r}: {operand!r}\n"
+        f"fix: record all operands with one builder; a value that another computation gives is "
+        f"passed as a parameter",
+        op=op,
+        shapes=shapes,
+    )

@@ -1,0 +1,1 @@
+"""Helpers without knowledge of XLA: callers, caches, lazy imports, unique names."""

@@ -1,0 +1,68 @@
+"""Import names of a package when they are first used.
+
+`lowering` needs jax, whose import takes most of a second, and `builder` re-exports functions that
+few programs use. Such a package imports these names under `if TYPE_CHECKING:`, where type checkers
+and editors find them, and maps each to its module for `__getattr__`:
+
+    if TYPE_CHECKING:
+        from builder.layout.packing import pack as pack
+    else:
+        from builder.support.lazy import lazy_name
+
+        _LAZY = {"pack": "builder.layout.packing"}
+
+        def __getattr__(name):
+            return lazy_name(globals(), _LAZY, name)
+
+        def __dir__():
+            return sorted({*globals(), *_LAZY})
+
+tests/test_lazy.py compares the two lists. `lowering` imports this module inside `__getattr__`,
+because `builder` imports NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+__all__ = ["lazy_name"]
+
+
+def lazy_name(package: dict[str, Any], modules: Mapping[str, str], name: str) -> Any:
+    """Import a name of a package and store it there, so that `__getattr__` runs once a name.
+
+    A name that `modules` does not contain is imported as a submodule of the package.
+
+    Args:
+        package: the package's `globals()`.
+        modules: the module of each name.
+        name: the attribute that the package does not have yet.
+
+    Raises:
+        AttributeError: the package has neither such a name nor such a submodule.
+
+    Example:
+        >>> package = {"__name__": "shapes"}
+        >>> lazy_name(package, {"size": "math"}, "sise")
+        Traceback (most recent call last):
+        AttributeError: module 'shapes' has no attribute 'sise'
+        >>> lazy_name(package, {"prod": "math"}, "prod") is package["prod"]
+        True
+    """
+    if name in modules:
+        source = import_module(modules[name])
+        if not hasattr(source, name):  # a submodule
+            import_module(f"{modules[name]}.{name}")
+        found = package[name] = getattr(source, name)
+        return found
+    own = package["__name__"]
+    module = f"{own}.{name}"
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        # An import inside the submodule that fails is reported as it is; so is one of a parent.
+        if error.name not in (module, own):
+            raise
+        raise AttributeError(f"module {own!r} has no attribute {name!r}") from None

@@ -1,0 +1,349 @@
+"""The element types of XLA arrays: their names, widths, kinds, NumPy types and ranges.
+
+Each type is one object, the same wherever it is named (compare with ``is``). Indexing a type with
+sizes makes an array shape: ``f32[2, 3]``.
+
+Shapes and Layout; ``xla_data.proto``, PrimitiveType.
+"""
+
+from __future__ import annotations
+
+import enum
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from builder.errors import OperandError, PrimitiveTypeError, XlaError, shown
+
+if TYPE_CHECKING:
+    from builder.types.shape import ArrayShape, DimensionLike
+
+__all__ = [
+    "Kind",
+    "PrimitiveType",
+    "as_primitive_type",
+    "dtype_text",
+    "element_type_argument",
+    "float_info",
+    "from_dtype",
+    "from_name",
+]
+
+
+class Kind(enum.Enum):
+    """What sort of values a primitive type holds."""
+
+    PRED = "pred"
+    SIGNED = "signed integer"
+    UNSIGNED = "unsigned integer"
+    FLOAT = "floating point"
+    COMPLEX = "complex"
+    NOT_ARRAY = "not an array element"
+
+
+class PrimitiveType:
+    """An XLA element type, such as ``f32``.
+
+    Attributes:
+        name: XLA's name, as it stands in shapes ("f32", "pred", "f8e4m3fn").
+        bits: width of one element in bits; a pred counts 1 bit here and fills a byte in memory.
+        kind: pred, signed, unsigned, floating point or complex.
+        dtype: the NumPy (or ml_dtypes) type of the same values.
+        min, max: the smallest and largest finite value, as Python numbers; for a complex type,
+            those of its parts.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.bf16.bits, xb.s4.min, xb.s4.max
+        (16, -8, 7)
+        >>> xb.f32[2, 3]
+        f32[2,3]
+    """
+
+    __slots__ = (
+        "bits",
+        "dtype",
+        "is_array_element",
+        "is_complex",
+        "is_floating",
+        "is_integral",
+        "is_signed",
+        "kind",
+        "max",
+        "min",
+        "name",
+    )
+
+    name: Final[str]
+    bits: Final[int]
+    kind: Final[Kind]
+    dtype: Final[np.dtype[Any]]
+    min: Final[Any]
+    max: Final[Any]
+    is_array_element: Final[bool]
+    is_complex: Final[bool]
+    is_floating: Final[bool]
+    is_integral: Final[bool]
+    is_signed: Final[bool]
+
+    def __init__(
+        self, name: str, bits: int, kind: Kind, dtype: Any = None, low: Any = None, high: Any = None
+    ) -> None:
+        self.name = name
+        self.bits = bits
+        self.kind = kind
+        if dtype is not None:  # else see `_load_ml_dtypes`
+            self.dtype = np.dtype(dtype)
+            self.min = low
+            self.max = high
+        # Answered thousands of times in a program: attributes, not properties.
+        self.is_array_element = kind is not Kind.NOT_ARRAY
+        self.is_floating = kind is Kind.FLOAT
+        self.is_complex = kind is Kind.COMPLEX
+        self.is_integral = kind in (Kind.SIGNED, Kind.UNSIGNED)
+        self.is_signed = kind in (Kind.SIGNED, Kind.FLOAT)
+
+    if not TYPE_CHECKING:  # which takes all attributes for known where there is this method
+
+        def __getattr__(self, name: str) -> Any:
+            # Called where an attribute is missing: at the first use of a type of ml_dtypes.
+            if name in ("dtype", "min", "max"):
+                _load_ml_dtypes()
+                return object.__getattribute__(self, name)
+            raise AttributeError(f"'PrimitiveType' object has no attribute {name!r}")
+
+    @property
+    def real_type(self) -> PrimitiveType:
+        """The type of the parts of a complex type (f32 for c64); the type itself otherwise."""
+        if self.is_complex:
+            return _BY_NAME["f32" if self.bits == 64 else "f64"]
+        return self
+
+    @property
+    def complex_type(self) -> PrimitiveType | None:
+        """The complex type whose parts are of this type: c64 for f32, c128 for f64, else None."""
+        return {"f32": _BY_NAME["c64"], "f64": _BY_NAME["c128"]}.get(self.name)
+
+    @property
+    def byte_width(self) -> int:
+        """Bytes that one element takes in an ordinary (unpacked) array: at least 1."""
+        return max(1, self.bits // 8)
+
+    def __getitem__(self, dimensions: DimensionLike | tuple[DimensionLike, ...]) -> ArrayShape:
+        from builder.types.shape import array_shape  # shape builds on this module
+
+        return array_shape(self, dimensions if isinstance(dimensions, tuple) else (dimensions,))
+
+    def __iter__(self) -> Any:
+        # Without this, `list(f32)` would index f32[0], f32[1], ... for ever.
+        raise OperandError(
+            f"the primitive type {self.name} is not iterable\n"
+            f"fix: values are written [...]; the shape of a scalar is {self.name}[()]"
+        )
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (from_name, (self.name,))
+
+
+def _integer(name: str, bits: int, dtype: Any) -> PrimitiveType:
+    if name.startswith("s"):
+        return PrimitiveType(
+            name, bits, Kind.SIGNED, dtype, -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        )
+    return PrimitiveType(name, bits, Kind.UNSIGNED, dtype, 0, (1 << bits) - 1)
+
+
+def _floating(name: str, bits: int, dtype: Any) -> PrimitiveType:
+    info = np.finfo(dtype)
+    return PrimitiveType(name, bits, Kind.FLOAT, dtype, float(info.min), float(info.max))
+
+
+def _complex(name: str, bits: int, dtype: Any, part: Any) -> PrimitiveType:
+    info = np.finfo(part)
+    return PrimitiveType(name, bits, Kind.COMPLEX, dtype, float(info.min), float(info.max))
+
+
+pred: Final = PrimitiveType("pred", 1, Kind.PRED, np.bool_, False, True)
+s2: Final = PrimitiveType("s2", 2, Kind.SIGNED)
+s4: Final = PrimitiveType("s4", 4, Kind.SIGNED)
+s8: Final = _integer("s8", 8, np.int8)
+s16: Final = _integer("s16", 16, np.int16)
+s32: Final = _integer("s32", 32, np.int32)
+s64: Final = _integer("s64", 64, np.int64)
+u2: Final = PrimitiveType("u2", 2, Kind.UNSIGNED)
+u4: Final = PrimitiveType("u4", 4, Kind.UNSIGNED)
+u8: Final = _integer("u8", 8, np.uint8)
+u16: Final = _integer("u16", 16, np.uint16)
+u32: Final = _integer("u32", 32, np.uint32)
+u64: Final = _integer("u64", 64, np.uint64)
+f4e2m1fn: Final = PrimitiveType("f4e2m1fn", 4, Kind.FLOAT)
+f8e3m4: Final = PrimitiveType("f8e3m4", 8, Kind.FLOAT)
+f8e4m3: Final = PrimitiveType("f8e4m3", 8, Kind.FLOAT)
+f8e4m3fn: Final = PrimitiveType("f8e4m3fn", 8, Kind.FLOAT)
+f8e4m3b11fnuz: Final = PrimitiveType("f8e4m3b11fnuz", 8, Kind.FLOAT)
+f8e4m3fnuz: Final = PrimitiveType("f8e4m3fnuz", 8, Kind.FLOAT)
+f8e5m2: Final = PrimitiveType("f8e5m2", 8, Kind.FLOAT)
+f8e5m2fnuz: Final = PrimitiveType("f8e5m2fnuz", 8, Kind.FLOAT)
+f8e8m0fnu: Final = PrimitiveType("f8e8m0fnu", 8, Kind.FLOAT)
+bf16: Final = PrimitiveType("bf16", 16, Kind.FLOAT)
+f16: Final = _floating("f16", 16, np.float16)
+f32: Final = _floating("f32", 32, np.float32)
+f64: Final = _floating("f64", 64, np.float64)
+c64: Final = _complex("c64", 64, np.complex64, np.float32)
+c128: Final = _complex("c128", 128, np.complex128, np.float64)
+
+ALL: Final[tuple[PrimitiveType, ...]] = (
+    *(pred, s2, s4, s8, s16, s32, s64, u2, u4, u8, u16, u32, u64),
+    *(f4e2m1fn, f8e3m4, f8e4m3, f8e4m3fn, f8e4m3b11fnuz, f8e4m3fnuz, f8e5m2, f8e5m2fnuz),
+    *(f8e8m0fnu, bf16, f16, f32, f64, c64, c128),
+)
+"""Every element type, narrow to wide within a kind."""
+
+# What a tuple's or a token's `element_type` is, so that no caller has to ask for the sort of shape
+# first. They are not element types of arrays and are not exported.
+TUPLE: Final = PrimitiveType("tuple", 0, Kind.NOT_ARRAY, np.void)
+TOKEN: Final = PrimitiveType("token", 0, Kind.NOT_ARRAY, np.void)
+
+_BY_NAME: Final = {t.name: t for t in ALL}
+_BY_DTYPE: Final = {
+    t.dtype: t for t in (pred, s8, s16, s32, s64, u8, u16, u32, u64, f16, f32, f64, c64, c128)
+}
+
+
+@cache
+def _load_ml_dtypes() -> None:
+    """Gives the types that NumPy does not have their dtype, min and max.
+
+    At first use: to load ml_dtypes takes 5 to 7 ms, a fifth of `import builder`, and many programs
+    need none of its types. Until then these attributes are missing, so that reading them is no
+    slower for any type.
+    """
+    import ml_dtypes
+
+    for element_type, scalar in (
+        (s2, ml_dtypes.int2),
+        (s4, ml_dtypes.int4),
+        (u2, ml_dtypes.uint2),
+        (u4, ml_dtypes.uint4),
+        (f4e2m1fn, ml_dtypes.float4_e2m1fn),
+        (f8e3m4, ml_dtypes.float8_e3m4),
+        (f8e4m3, ml_dtypes.float8_e4m3),
+        (f8e4m3fn, ml_dtypes.float8_e4m3fn),
+        (f8e4m3b11fnuz, ml_dtypes.float8_e4m3b11fnuz),
+        (f8e4m3fnuz, ml_dtypes.float8_e4m3fnuz),
+        (f8e5m2, ml_dtypes.float8_e5m2),
+        (f8e5m2fnuz, ml_dtypes.float8_e5m2fnuz),
+        (f8e8m0fnu, ml_dtypes.float8_e8m0fnu),
+        (bf16, ml_dtypes.bfloat16),
+    ):
+        number: Any = int if element_type.is_integral else float
+        info: Any = (ml_dtypes.iinfo if number is int else ml_dtypes.finfo)(scalar)
+        for name, value in (
+            ("min", number(info.min)),
+            ("max", number(info.max)),
+            ("dtype", np.dtype(scalar)),
+        ):
+            object.__setattr__(element_type, name, value)
+        _BY_DTYPE[element_type.dtype] = element_type
+
+
+PrimitiveTypeLike = PrimitiveType | str | type | np.dtype[Any]
+"""A primitive type, its name, or the NumPy type of the same values."""
+
+
+def from_name(name: str) -> PrimitiveType:
+    """The primitive type called `name` in XLA's text.
+
+    Raises:
+        PrimitiveTypeError: there is no such type.
+
+    Example:
+        >>> import builder as xb
+        >>> xb.as_primitive_type("bf16") is xb.bf16
+        True
+    """
+    found = _BY_NAME.get(name)
+    if found is None:
+        raise PrimitiveTypeError(
+            f"unknown primitive type {shown(name)}; the types are: {', '.join(_BY_NAME)}"
+        )
+    return found
+
+
+def dtype_text(dtype: np.dtype[Any]) -> str:
+    """A NumPy or ml_dtypes type as one would write it in a program."""
+    if dtype.name == "bool":
+        return "bool"
+    return f"{'numpy' if dtype.type.__module__ == 'numpy' else 'ml_dtypes'}.{dtype.name}"
+
+
+def float_info(element_type: PrimitiveType) -> Any:
+    """What `numpy.finfo` says of a floating-point type, of those of ml_dtypes too.
+
+    Example:
+        >>> import builder as xb
+        >>> float(float_info(xb.bf16).eps)
+        0.0078125
+    """
+    import ml_dtypes
+
+    return ml_dtypes.finfo(element_type.dtype)  # type: ignore[no-untyped-call]  # it has no types
+
+
+def from_dtype(dtype: Any) -> PrimitiveType:
+    """The primitive type that holds the values of a NumPy or ml_dtypes type.
+
+    Raises:
+        PrimitiveTypeError: XLA has no such type (object, strings, float128, dates, records).
+    """
+    try:
+        if dtype is None:  # which NumPy takes for float64
+            raise TypeError
+        resolved = np.dtype(dtype)
+        found = _BY_DTYPE.get(resolved)
+        if found is None:  # asked for first, as turning the bytes takes a third of the whole
+            resolved = resolved.newbyteorder("=")
+            found = _BY_DTYPE.get(resolved)
+    except Exception:  # NumPy refuses what it can't read in several ways
+        raise PrimitiveTypeError(f"{shown(dtype)} is not a NumPy data type") from None
+    if found is None:
+        _load_ml_dtypes()
+        found = _BY_DTYPE.get(resolved)
+    if found is None:
+        raise PrimitiveTypeError(
+            f"NumPy dtype {resolved.name} has no primitive type in XLA\n"
+            f"fix: convert the array first, for instance with .astype(numpy.float32)"
+        )
+    return found
+
+
+def as_primitive_type(value: PrimitiveTypeLike) -> PrimitiveType:
+    """The primitive type that `value` names: a type itself, XLA's name, or a NumPy type.
+
+    Raises:
+        PrimitiveTypeError: `value` names no primitive type.
+
+    Example:
+        >>> import builder as xb, numpy as np
+        >>> xb.as_primitive_type(np.float32), xb.as_primitive_type("pred")
+        (f32, pred)
+    """
+    if isinstance(value, PrimitiveType):
+        return value
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
+    if isinstance(value, str):
+        return from_name(value)
+    return from_dtype(value)
+
+
+def element_type_argument(op: str, name: str, value: Any) -> PrimitiveType:
+    """What `value`, given for argument `name` of an op, stands for in `as_primitive_type`."""
+    try:
+        return as_primitive_type(value)
+    except XlaError as error:
+        raise error.in_argument(op, name) from None

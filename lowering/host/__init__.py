@@ -1,0 +1,1 @@
+"""Code and data of the host: infeed, outfeed, Python callbacks, custom calls."""

@@ -1,0 +1,1 @@
+"""MLIR below any dialect: contexts, types, attributes, bytecode, flattened tuples."""

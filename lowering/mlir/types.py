@@ -1,0 +1,138 @@
+"""Shapes and MLIR types, element types and NumPy arrays: the two ways across.
+
+StableHLO: Types. A bounded dimension is `?` with a bound in the tensor's encoding.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final, cast
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from builder.types import primitive_type as pt
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import (
+    TOKEN_SHAPE,
+    UNBOUNDED,
+    ArrayShape,
+    TokenShape,
+    array_shape,
+)
+from lowering.errors import LoweringError
+
+__all__ = [
+    "attribute_text",
+    "dense_attribute",
+    "element_type_text",
+    "mlir_type",
+    "shape_of_type",
+    "type_text",
+]
+
+_SMALL_FLOATS: Final = {
+    "f4e2m1fn": "f4E2M1FN",
+    "f8e3m4": "f8E3M4",
+    "f8e4m3": "f8E4M3",
+    "f8e4m3fn": "f8E4M3FN",
+    "f8e4m3b11fnuz": "f8E4M3B11FNUZ",
+    "f8e4m3fnuz": "f8E4M3FNUZ",
+    "f8e5m2": "f8E5M2",
+    "f8e5m2fnuz": "f8E5M2FNUZ",
+    "f8e8m0fnu": "f8E8M0FNU",
+}
+
+
+def element_type_text(element_type: PrimitiveType) -> str:
+    """The MLIR text of an element type: "i1" for pred, "ui8" for u8, "complex<f32>" for c64."""
+    if element_type is pt.pred:
+        return "i1"
+    if element_type.is_integral:
+        return f"{'i' if element_type.is_signed else 'ui'}{element_type.bits}"
+    if element_type.is_complex:
+        return f"complex<{element_type.real_type}>"
+    return _SMALL_FLOATS.get(element_type.name, element_type.name)
+
+
+_BY_TEXT: Final = {element_type_text(t): t for t in pt.ALL}
+
+
+@lru_cache(maxsize=65536)
+def type_text(shape: ArrayShape | TokenShape) -> str:
+    """The MLIR text of the type of an array or token. (Tuples are flattened before.)"""
+    if isinstance(shape, TokenShape):
+        return "!stablehlo.token"
+    marked = list(zip(shape.dimensions, shape.dynamic_dimensions, strict=True))
+    sizes = "".join(f"{'?' if dynamic else size}x" for size, dynamic in marked)
+    bounds = ""
+    if any(dynamic and size != UNBOUNDED for size, dynamic in marked):
+        bounds = ", #stablehlo.bounds<" + ", ".join(
+            str(size) if dynamic and size != UNBOUNDED else "?" for size, dynamic in marked
+        )
+        bounds += ">"
+    return f"tensor<{sizes}{element_type_text(shape.element_type)}{bounds}>"
+
+
+def mlir_type(shape: ArrayShape | TokenShape, context: ir.Context) -> ir.Type:
+    """The MLIR type of an array or token."""
+    return ir.Type.parse(type_text(shape), context)
+
+
+_BOUNDS: Final = re.compile(r"#stablehlo\.bounds<([^>]*)>")
+
+
+def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
+    """The shape of a value of this MLIR type.
+
+    Raises:
+        LoweringError: the type is nothing that XLA has (quantized, memref, index).
+    """
+    text = shortened(str(value))
+    if text == "!stablehlo.token":
+        return TOKEN_SHAPE
+    try:
+        tensor = ir.RankedTensorType(value)
+    except ValueError:
+        raise LoweringError(f"the MLIR type {text} is neither a tensor nor a token") from None
+    element_text = str(tensor.element_type)
+    element_type = _BY_TEXT.get(element_text)
+    if element_type is None:
+        raise LoweringError(f"the MLIR element type {element_text} of {text} is not one of XLA's")
+    dynamic = [tensor.is_dynamic_dim(i) for i in range(tensor.rank)]
+    sizes = [UNBOUNDED if d else tensor.get_dim_size(i) for i, d in enumerate(dynamic)]
+    encoding = tensor.encoding
+    found = None if encoding is None else _BOUNDS.fullmatch(str(encoding))
+    try:
+        if found is not None:
+            bounds = [b.strip() for b in found.group(1).split(",")]
+            for index, bound in enumerate(bounds):
+                if bound != "?" and dynamic[index]:
+                    sizes[index] = int(bound)
+        return array_shape(element_type, sizes, dynamic_dimensions=dynamic)
+    except (IndexError, ValueError) as error:
+        raise LoweringError(f"the MLIR type {text} has no shape: {error}") from None
+
+
+def shortened(text: str) -> str:
+    """A text for messages: of a long one the beginning."""
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def attribute_text(attribute: ir.Attribute) -> str | None:
+    """The text of a string attribute, None for another. Bytes that are no UTF-8 become "?"."""
+    if not isinstance(attribute, ir.StringAttr):
+        return None
+    data: bytes = ir.StringAttr(attribute).value_bytes
+    return data.decode("utf-8", "replace").replace("\ufffd", "?")
+
+
+def dense_attribute(array: np.ndarray[Any, Any], tensor_type: ir.Type) -> ir.Attribute:
+    """The elements of an array as an MLIR attribute; one copy is made, into the MLIR context.
+
+    The array must be C-contiguous, of the tensor's shape and exactly of its element type: MLIR
+    does not look, and reads wrong bytes as if they were right. `builder` has seen to it.
+    """
+    attribute: ir.Attribute = ir.DenseElementsAttr.get(cast(Any, array), type=tensor_type)
+    return attribute

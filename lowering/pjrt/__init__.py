@@ -1,0 +1,1 @@
+"""Devices: finding them, placing arrays on them, the layouts of arrays there."""

@@ -1,0 +1,52 @@
+"""What files of other programs begin with, for those who took one for a module."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["EXECUTABLE_MAGIC", "other_kind"]
+
+EXECUTABLE_MAGIC: Final = b"\x89XLAEXE\n"
+"""What the files of `lowering.load_executable` begin with."""
+
+_BEGINNINGS: Final = (
+    (EXECUTABLE_MAGIC, "a compiled executable", "lowering.load_executable reads it"),
+    (b"\x1f\x8b", "a gzip file", "unpack it: gunzip"),
+    (b"BZh", "a bzip2 file", "unpack it: bunzip2"),
+    (b"\xfd7zXZ\0", "an xz file", "unpack it: unxz"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file", "unpack it: unzstd"),
+    (b"PK\x03\x04", "a zip archive", "take the module out of it: unzip"),
+    (b"\xff\xfe\0\0", "text in UTF-32", "save it in UTF-8"),
+    (b"\xff\xfe", "text in UTF-16", "save it in UTF-8"),
+    (b"\xfe\xff", "text in UTF-16", "save it in UTF-8"),
+    (b"\0\0\xfe\xff", "text in UTF-32", "save it in UTF-8"),
+    (b"\x93NUMPY", "a NumPy array", None),
+    (b"\x89HDF\r\n", "an HDF5 file", None),
+    (b"\x7fELF", "a program of this machine", None),
+    (b"BC\xc0\xde", "bitcode of LLVM", None),
+    *((bytes((0x80, version)), "a Python pickle", None) for version in (2, 3, 4, 5)),
+)
+_BUFFER: Final = "a protocol buffer, as of ONNX or TensorFlow"
+
+
+def other_kind(data: bytes) -> tuple[str, str | None] | None:
+    """What a file with this beginning seems to be, and how to make it readable, if that is known.
+
+    Example:
+        >>> from lowering.reading.foreign_formats import other_kind
+        >>> other_kind(bytes([0x1F, 0x8B, 8]))
+        ('a gzip file', 'unpack it: gunzip')
+    """
+    for beginning, kind, fix in _BEGINNINGS:
+        if data.startswith(beginning):
+            return kind, fix
+    if len(data) > 8 and data[1:8:2] == bytes(4) and 0 not in data[:8:2]:
+        return "text in UTF-16", "save it in UTF-8"
+    if data[4:8] == b"TFL3":
+        return "a model of TensorFlow Lite", None
+    # A number in the first field, as both have it, then a text, which is the second.
+    if data[:1] == b"\x08" and data[2:3] == b"\x12":
+        return _BUFFER, "export StableHLO with the program that wrote it"
+    if data[:1] == b"\n" and any(byte < 9 or 13 < byte < 32 for byte in data[:4096]):
+        return "a protocol buffer", "lowering.from_hlo reads it, if it is one of HLO"
+    return None

@@ -1,0 +1,1 @@
+"""Shardings, partitions and participants, as modules declare them."""

@@ -1,0 +1,1 @@
+"""Computations as StableHLO modules: lowering, attribute codecs, saving and loading."""

@@ -1,0 +1,111 @@
+"""The lowering of each opcode: one operation by its schema, or a rule.
+
+Most opcodes become the operation that their schema names, with its attributes and regions. Those
+that StableHLO can't always express have a rule: a function of the emitter, the op and its operands'
+values that returns the op's value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import XlaOp
+from builder.schema import SCHEMAS
+from builder.types.shape import ArrayShape, Shape
+from lowering.mlir.attributes import Attribute, dense_elements
+from lowering.stablehlo.attribute_codecs import stablehlo_attributes
+
+if TYPE_CHECKING:
+    from lowering.stablehlo.emitter import Emitter
+
+__all__ = [
+    "CHECKS",
+    "EXCEPTIONS",
+    "ONE_TO_ONE",
+    "RULES",
+    "Region",
+    "RegionLike",
+    "Rule",
+    "Value",
+    "attributes_of",
+    "check",
+    "rule",
+]
+
+Value = Any
+"""An SSA value (see `emitter`), or for a tuple the list of its elements' values."""
+
+Rule = Callable[["Emitter", XlaOp, list[Value]], Value]
+
+
+class Region(NamedTuple):
+    """The contents of a region of an operation: one block.
+
+    Attributes:
+        shapes: the shapes of the block's arguments.
+        body: a function of the arguments, one value for each shape, that emits the operations and
+            returns the values that the block ends with.
+    """
+
+    shapes: tuple[Shape, ...]
+    body: Callable[[list[Value]], Value]
+
+
+RegionLike = XlaComputation | Region
+"""A computation stands for the block whose arguments are its parameters."""
+
+ONE_TO_ONE: Final[dict[str, str]] = {}
+"""The operation that an opcode becomes, with its dialect; filled by `lowering.stablehlo.rules`."""
+
+RULES: Final[dict[str, Rule]] = {}
+
+EXCEPTIONS: Final[dict[str, Callable[[XlaOp], bool]]] = {}
+"""For an opcode of `ONE_TO_ONE` that has a rule: the ops that need the rule."""
+
+CHECKS: Final[dict[str, Callable[[XlaOp], None]]] = {}
+"""For an opcode of `ONE_TO_ONE`: raises if StableHLO can't express an op."""
+
+
+def attributes_of(op: XlaOp) -> Mapping[str, Attribute]:
+    """The attributes of the operation that an op becomes, without its regions."""
+    if op.opcode == "constant":
+        assert isinstance(op.shape, ArrayShape)  # checked by inference
+        return {"value": dense_elements(op.attributes["value"], op.shape)}
+    return stablehlo_attributes(SCHEMAS[op.opcode], op.attributes)
+
+
+def rule(opcode: str, *, when: Callable[[XlaOp], bool] | None = None) -> Callable[[Rule], Rule]:
+    """Register the decorated function as the rule for `opcode`.
+
+    Args:
+        opcode: the recorded opcode.
+        when: the ops that need the rule; the others become one operation. It may look at the op's
+            shape and attributes and the shape of its first operand only, since it is asked once for
+            ops that are equal in these.
+    """
+
+    def enter(function: Rule) -> Rule:
+        RULES[opcode] = function
+        if when is not None:
+            EXCEPTIONS[opcode] = when
+        return function
+
+    return enter
+
+
+_C = TypeVar("_C", bound=Callable[[XlaOp], None])
+
+
+def check(*opcodes: str) -> Callable[[_C], _C]:
+    """Register the decorated function as the check of opcodes that have no rule.
+
+    It may look at what `when` of a rule may look at.
+    """
+
+    def enter(function: _C) -> _C:
+        CHECKS.update(dict.fromkeys(opcodes, function))
+        return function
+
+    return enter

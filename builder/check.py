@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from builder.errors import ShapeInferenceError, SignatureError, shown
+from builder.errors import ShapeInferenceError, SignatureError, brief
 from builder.types.layout import MOST_DIMENSIONS
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import (
@@ -46,7 +46,7 @@ def integer(op: str, name: str, value: Any) -> int:
         number = value if type(value) is int else operator.index(value)
     except TypeError:
         raise ShapeInferenceError(
-            f"{op}: {name} must be a whole number, got {shown(value)}", op=op
+            f"{op}: {name} must be a whole number, got {brief(value)}", op=op
         ) from None
     if not _LOWEST <= number <= _HIGHEST:
         raise ShapeInferenceError(
@@ -70,21 +70,21 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
             return tuple(values)
     if isinstance(values, (str, bytes)) or hasattr(values, "opcode"):
         raise ShapeInferenceError(
-            f"{op}: {name} must be a sequence of whole numbers, got {shown(values)}", op=op
+            f"{op}: {name} must be a sequence of whole numbers, got {brief(values)}", op=op
         )
     try:
         plain = type(values) is tuple or type(values) is list
         found = tuple(values if plain else islice(values, MOST_DIMENSIONS))
     except TypeError:
         raise ShapeInferenceError(
-            f"{op}: {name} must be a sequence of whole numbers, got {shown(values)}\n"
-            f"fix: write {name}=[{shown(values)}]",
+            f"{op}: {name} must be a sequence of whole numbers, got {brief(values)}\n"
+            f"fix: write {name}=[{brief(values)}]",
             op=op,
         ) from None
     if not plain and len(found) == MOST_DIMENSIONS:
         raise ShapeInferenceError(
             f"{op}: {name} must be a sequence of whole numbers, one for each dimension, "
-            f"got {shown(values)}",
+            f"got {brief(values)}",
             op=op,
         )
     for value in found:
@@ -101,7 +101,7 @@ def flag(op: str, name: str, value: Any) -> bool:
     """
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise ShapeInferenceError(f"{op}: {name} must be True or False, got {shown(value)}", op=op)
+    raise ShapeInferenceError(f"{op}: {name} must be True or False, got {brief(value)}", op=op)
 
 
 def flags(op: str, name: str, values: Any, of: str = "") -> tuple[bool, ...]:
@@ -124,7 +124,7 @@ def flags(op: str, name: str, values: Any, of: str = "") -> tuple[bool, ...]:
     if found is None or not all(isinstance(v, (bool, np.bool_)) for v in found):
         each = f", one for each {of}" if of else ""
         raise ShapeInferenceError(
-            f"{op}: {name} must be a sequence of bools{each}, got {shown(values)}", op=op
+            f"{op}: {name} must be a sequence of bools{each}, got {brief(values)}", op=op
         )
     return tuple(map(bool, found))
 

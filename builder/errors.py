@@ -34,7 +34,7 @@ def _caller() -> str | None:
     return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def shown(value: object, limit: int = 200) -> str:
+def brief(value: object, limit: int = 200) -> str:
     """`value` as messages show it: short, whatever it is (Python refuses to write huge ints)."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"(an int of {value.bit_length()} bits)"

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import builder as xb
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from lowering.errors import CompileError
 from lowering.host.custom_calls import register_custom_call_target
 from lowering.host.native_code import NativeSource, SharedLibrary, read_source, shared_library
@@ -199,19 +199,19 @@ def build(
     if not isinstance(platform, str) or platform not in ("cpu", "gpu"):
         fix = "\nfix: a TPU calls no C functions; xb.* says what it shall do" * (platform == "tpu")
         raise OperandError(
-            f"{_OP}: platform must be 'cpu' or 'gpu', got {shown(platform)}{fix}", op=_OP
+            f"{_OP}: platform must be 'cpu' or 'gpu', got {brief(platform)}{fix}", op=_OP
         )
     if not isinstance(api, str) or api not in _DEFINED:
-        raise OperandError(f"{_OP}: api must be 'typed' or 'untyped', got {shown(api)}", op=_OP)
+        raise OperandError(f"{_OP}: api must be 'typed' or 'untyped', got {brief(api)}", op=_OP)
     if isinstance(flags, str) or not isinstance(flags, Sequence):
         raise OperandError(
-            f"{_OP}: flags must be a sequence of strings, got {shown(flags)}\n"
+            f"{_OP}: flags must be a sequence of strings, got {brief(flags)}\n"
             f"fix: flags=['-O0', '-lz']",
             op=_OP,
         )
     for flag in flags:
         if not isinstance(flag, str) or "\0" in flag:
-            raise OperandError(f"{_OP}: a flag must be a string, got {shown(flag)}", op=_OP)
+            raise OperandError(f"{_OP}: a flag must be a string, got {brief(flag)}", op=_OP)
     asked = _asked(targets)
     code = read_source(_OP, source, language)
     with _LOCK:
@@ -245,7 +245,7 @@ def _asked(targets: Any) -> Sequence[str] | Mapping[str, str] | None:
     if not names or not all(isinstance(one, str) and one.isprintable() and one for one in names):
         raise OperandError(
             f"{_OP}: targets must be names of functions, or a mapping from target names to them, "
-            f"got {shown(targets)}",
+            f"got {brief(targets)}",
             op=_OP,
         )
     checked: Sequence[str] | Mapping[str, str] = targets
@@ -279,7 +279,7 @@ def _register(target: str, function: Any, platform: str, api: str) -> None:
         if "has another function" not in str(error):
             raise
         raise OperandError(
-            f"{_OP}: the target name {shown(target)} belongs to another source on {platform} "
+            f"{_OP}: the target name {brief(target)} belongs to another source on {platform} "
             f"already, and XLA can't forget it\n"
             f"fix: give names in place of a mapping, which are registered with a hash of the "
             f"source; or another target name; or start the process anew",
@@ -363,4 +363,4 @@ def _need_symbol(library: ctypes.CDLL, symbol: str, code: NativeSource, api: str
         return
     there = [one for one in _defined(code, api) if hasattr(library, one)]
     fix = f"one of {', '.join(there)}" if there else _offered(code)
-    raise OperandError(f"{_OP}: the library has no function {shown(symbol)}\nfix: {fix}", op=_OP)
+    raise OperandError(f"{_OP}: the library has no function {brief(symbol)}\nfix: {fix}", op=_OP)

@@ -166,4 +166,4 @@ def assert_same(a: xb.XlaComputation, b: xb.XlaComputation, *, nested: bool = Fa
 
 def _facts(op: xb.XlaOp) -> Any:
     operands = [operand.id for operand in op.operands]
-    return op.id, op.opcode, op.shape, operands, op.notes, op.source, type(op.operands)
+    return op.id, op.opcode, op.shape, operands, op.metadata, op.source, type(op.operands)

@@ -2,7 +2,7 @@
 
 They come in with modules of other programs, and go out again as they came: the meshes of devices
 that shardings name, what JAX notes of results, for how many devices it was written. An op carries
-its own in `XlaOp.notes`; what belongs to no op stands here.
+its own in `XlaOp.metadata`; what belongs to no op stands here.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from builder.attributes.fields import listed, member
-from builder.errors import ShapeInferenceError, shown
+from builder.attributes.fields import member, sequence_or_none
+from builder.errors import ShapeInferenceError, brief
 
 __all__ = [
     "ChannelHandle",
@@ -42,7 +42,7 @@ class ReplicaGroups:
         from builder.check import integers  # inference builds on this module
 
         given: Any = self.groups
-        groups = listed(given)
+        groups = sequence_or_none(given)
         if groups is None or any(isinstance(g, str) or not isinstance(g, Iterable) for g in groups):
             _refuse("replica_groups", given)
         object.__setattr__(
@@ -73,12 +73,12 @@ class ReplicaGroups:
 
 def _refuse(op: str, given: Any) -> NoReturn:
     fix = "for instance [[0, 2], [1, 3]]; [] for one group of all replicas"
-    flat = listed(given)
+    flat = sequence_or_none(given)
     if flat and len(flat) <= 64 and all(type(number) is int for number in flat):
-        fix = f"write {shown([list(flat)])} for the one group of them, or " + fix.partition("; ")[2]
+        fix = f"write {brief([list(flat)])} for the one group of them, or " + fix.partition("; ")[2]
     raise ShapeInferenceError(
         f"{op}: replica_groups must be a sequence of groups, which are sequences of whole "
-        f"numbers, got {shown(given)}\n"
+        f"numbers, got {brief(given)}\n"
         f"fix: {fix}",
         op=op,
     )

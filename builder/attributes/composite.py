@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.errors import ShapeInferenceError, shown
+from builder.errors import ShapeInferenceError, brief
 
 __all__ = ["composite_attributes_text"]
 
@@ -39,7 +39,7 @@ def composite_attributes_text(attributes: Any) -> str:
 
 
 def _refused(rule: str, value: Any) -> ShapeInferenceError:
-    return ShapeInferenceError(f"composite_call: {rule}, got {shown(value)}", op="composite_call")
+    return ShapeInferenceError(f"composite_call: {rule}, got {brief(value)}", op="composite_call")
 
 
 def _text(value: Any, depth: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.attributes.fields import opened, set_integers
-from builder.errors import ShapeInferenceError, shown
+from builder.errors import ShapeInferenceError, brief
 
 __all__ = [
     "DotDimensionNumbers",
@@ -61,7 +61,7 @@ class DotDimensionNumbers:
         except (TypeError, ValueError):
             raise ShapeInferenceError(
                 f"{op}: dimension_numbers must be DotDimensionNumbers or a pair of pairs, "
-                f"got {shown(value)}\n"
+                f"got {brief(value)}\n"
                 f"fix: write ((lhs contracting, rhs contracting), (lhs batch, rhs batch)), for "
                 f"instance (([1], [0]), ([], []))",
                 op=op,
@@ -115,7 +115,7 @@ class RaggedDotDimensionNumbers:
             raise ShapeInferenceError(
                 f"ragged_dot: dimension_numbers must be RaggedDotDimensionNumbers or a triple "
                 f"(dot dimension numbers, ragged dimensions, group dimensions), "
-                f"got {shown(value)}\n"
+                f"got {brief(value)}\n"
                 f"fix: write for instance xb.RaggedDotDimensionNumbers((([1], [1]), ([], [])), "
                 f"[0], [0])",
                 op="ragged_dot",

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from builder.attributes.fields import set_integers
-from builder.errors import ShapeInferenceError, shown
+from builder.errors import ShapeInferenceError, brief
 
 __all__ = ["ConvolutionDimensionNumbers", "ConvolutionDimensionNumbersLike"]
 
@@ -106,7 +106,7 @@ class ConvolutionDimensionNumbers:
             raise ShapeInferenceError(
                 f"{op}: dimension_numbers must be ConvolutionDimensionNumbers or a text that "
                 f"names each dimension of the input, the kernel and the output once, "
-                f"got {shown(value)}\n"
+                f"got {brief(value)}\n"
                 f'fix: write for instance "b01f_01io->b01f"',
                 op=op,
             )

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 
-from builder.errors import ShapeInferenceError, shown
+from builder.errors import ShapeInferenceError, brief
 
-__all__ = ["Named", "listed", "member", "opened", "set_integers"]
+__all__ = ["Named", "member", "opened", "sequence_or_none", "set_integers"]
 
 E = TypeVar("E", bound=enum.Enum)
 
@@ -43,7 +43,7 @@ def member(enumeration: type[E], op: str, name: str, value: Any) -> E:
                 return one
     names = list(enumeration.__members__)
     raise ShapeInferenceError(
-        f"{op}: {name} must be one of {', '.join(names)}, got {shown(value)}\n"
+        f"{op}: {name} must be one of {', '.join(names)}, got {brief(value)}\n"
         f"fix: write xb.{enumeration.__name__}.{names[0]}, or the name as text",
         op=op,
     )
@@ -75,7 +75,7 @@ class Named(enum.Enum):
         return member(cls, *cls._taken_by, value)
 
 
-def listed(values: Any) -> tuple[Any, ...] | None:
+def sequence_or_none(values: Any) -> tuple[Any, ...] | None:
     """The values of a sequence; None for what is none: a text, an op, an array of rank 0."""
     try:
         # More than anything has: a range or an iterator that goes on is not read further.

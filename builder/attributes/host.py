@@ -12,8 +12,8 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from builder.attributes.fields import listed, member, opened
-from builder.errors import ShapeInferenceError, shown
+from builder.attributes.fields import member, opened, sequence_or_none
+from builder.errors import ShapeInferenceError, brief
 
 __all__ = [
     "CustomCallApiVersion",
@@ -111,7 +111,7 @@ class OutputOperandAliasing:
         Raises:
             ShapeInferenceError: they are neither.
         """
-        given = None if isinstance(values, Mapping) else listed(values)
+        given = None if isinstance(values, Mapping) else sequence_or_none(values)
         if given is None:
             _refuse_aliasing(op, values)
         found = []
@@ -131,7 +131,7 @@ class OutputOperandAliasing:
 def _refuse_aliasing(op: str, values: Any) -> NoReturn:
     raise ShapeInferenceError(
         f"{op}: output_operand_aliasing must be a sequence of OutputOperandAliasing, or of pairs "
-        f"(output_index, (operand_number, operand_index)), got {shown(values)}\n"
+        f"(output_index, (operand_number, operand_index)), got {brief(values)}\n"
         f"fix: [((), (0, ()))] lays the result over operand 0",
         op=op,
     )
@@ -169,14 +169,14 @@ def ffi_dictionary(op: str, attributes: Any) -> str:
     """
     if not isinstance(attributes, Mapping):
         raise ShapeInferenceError(
-            f"{op}: attributes must map names to values, got {shown(attributes)}", op=op
+            f"{op}: attributes must map names to values, got {brief(attributes)}", op=op
         )
     entries = []
     for name, value in attributes.items():
         if not isinstance(name, str) or not re.fullmatch(_KEY, name):
             raise ShapeInferenceError(
                 f"{op}: the name of an attribute is of letters, digits, '_', '$' and '.', and "
-                f"begins with a letter or '_', got {shown(name)}",
+                f"begins with a letter or '_', got {brief(name)}",
                 op=op,
             )
         try:
@@ -245,7 +245,7 @@ def _number_text(op: str, name: str, value: Any, kind: str) -> str:
     if kind == "i64" and not -(2**63) <= value < 2**63:
         raise ShapeInferenceError(
             f"{op}: attribute {name!r} is an int64_t to the handler, which can't hold "
-            f"{shown(value)}\nfix: give numpy.uint64(...) where the handler takes a uint64_t",
+            f"{brief(value)}\nfix: give numpy.uint64(...) where the handler takes a uint64_t",
             op=op,
         )
     return str(value)
@@ -257,7 +257,8 @@ def _string_text(op: str, name: str, value: str) -> str:
         data = value.encode()
     except UnicodeEncodeError:
         raise ShapeInferenceError(
-            f"{op}: attribute {name!r} is a string that UTF-8 can't say, got {shown(value)}", op=op
+            f"{op}: attribute {name!r} is a string that UTF-8 can't say, got {brief(value)}",
+            op=op,
         ) from None
     # Quotes, braces and backslashes too: HLO's lexer counts braces without looking at strings.
     plain = re.sub(rb'[\x00-\x1f\x7f-\xff"\\{}]', lambda m: b"\\%02X" % m[0][0], data)
@@ -265,7 +266,7 @@ def _string_text(op: str, name: str, value: str) -> str:
 
 
 def _unknown(op: str, name: str, value: Any) -> ShapeInferenceError:
-    got = shown(value)
+    got = brief(value)
     if isinstance(value, np.ndarray):
         got = f"an array of {value.dtype} of rank {value.ndim}"
     return ShapeInferenceError(

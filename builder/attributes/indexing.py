@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from builder.attributes.fields import set_integers
-from builder.errors import ShapeInferenceError, shown
+from builder.errors import ShapeInferenceError, brief
 
 __all__ = [
     "GatherDimensionNumbers",
@@ -127,10 +127,10 @@ def _from_mapping(cls: type[Numbers], op: str, value: Any) -> Numbers:
         missing = [n for n in names[:4] if n not in value]
         if not unknown and not missing:
             return cls(**value)
-        found = f"unknown {shown(unknown)}" if unknown else f"no {', '.join(missing)}"
+        found = f"unknown {brief(unknown)}" if unknown else f"no {', '.join(missing)}"
         rule = f"dimension_numbers must have the fields of {cls.__name__}, got {found}"
     else:
-        rule = f"dimension_numbers must be {cls.__name__}, got {shown(value)}"
+        rule = f"dimension_numbers must be {cls.__name__}, got {brief(value)}"
     raise ShapeInferenceError(
         f"{op}: {rule}\nfix: write xb.{cls.__name__}({', '.join(cls.__match_args__)})", op=op
     )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.attributes.fields import listed
-from builder.errors import ShapeInferenceError, shown
+from builder.attributes.fields import sequence_or_none
+from builder.errors import ShapeInferenceError, brief
 
 __all__ = ["PaddingConfig", "PaddingConfigDimension", "PaddingConfigLike"]
 
@@ -54,11 +54,11 @@ class PaddingConfig:
 
     def __post_init__(self) -> None:
         given: Any = self.dimensions
-        dimensions = listed(given)
+        dimensions = sequence_or_none(given)
         if dimensions is None:
             raise ShapeInferenceError(
                 f"pad: padding_config must be a PaddingConfig or a sequence of triples "
-                f"(low, high, interior), got {shown(given)}",
+                f"(low, high, interior), got {brief(given)}",
                 op="pad",
             )
         object.__setattr__(self, "dimensions", tuple(map(_padding_dimension, dimensions)))
@@ -73,7 +73,7 @@ def _padding_dimension(value: Any) -> PaddingConfigDimension:
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 3:
         return PaddingConfigDimension(*value)
     raise ShapeInferenceError(
-        f"pad: the padding of a dimension is three numbers, got {shown(value)}\n"
+        f"pad: the padding of a dimension is three numbers, got {brief(value)}\n"
         f"fix: write (low, high, interior), for instance (1, 1, 0)",
         op="pad",
     )

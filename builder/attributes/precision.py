@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from builder.errors import ShapeInferenceError, shown
+from builder.errors import ShapeInferenceError, brief
 
 __all__ = ["DotAlgorithm", "Precision", "PrecisionLike"]
 
@@ -44,7 +44,7 @@ class Precision(enum.Enum):
                 return lhs, rhs
         raise ShapeInferenceError(
             f"{op}: precision must be a Precision, or a pair of them for lhs and rhs, "
-            f"got {shown(given)}\n"
+            f"got {brief(given)}\n"
             f"fix: write xb.Precision.HIGHEST, or the name as text",
             op=op,
         )
@@ -96,6 +96,6 @@ class DotAlgorithm(enum.Enum):
                 return algorithm
         raise ShapeInferenceError(
             f"dot_general: algorithm must be one of {', '.join(a.value for a in cls)}, "
-            f"got {shown(value)}",
+            f"got {brief(value)}",
             op="dot_general",
         )

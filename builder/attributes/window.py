@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from builder.attributes.fields import opened
-from builder.errors import ShapeInferenceError, shown
+from builder.errors import ShapeInferenceError, brief
 
 __all__ = ["Padding", "PaddingLike", "dilated", "explicit_padding", "padding_argument"]
 
@@ -81,7 +81,7 @@ def padding_argument(
             return pairs
     raise ShapeInferenceError(
         f"{op}: {name} must be Padding.SAME, Padding.VALID, or a pair (low, high) for each "
-        f"dimension of the window, got {shown(value)}\n"
+        f"dimension of the window, got {brief(value)}\n"
         f"fix: write for instance {name}=[(1, 1), (0, 2)]",
         op=op,
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from builder.attributes.annotations import Annotations
 from builder.check import flag
-from builder.errors import BuilderError, OperandError, shown
+from builder.errors import BuilderError, OperandError, brief
 from builder.graph.aliasing import BufferDonor, InputOutputAlias
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS
@@ -182,7 +182,7 @@ class XlaComputation:
         """Raises if `op`, given to a method, is no op of this computation."""
         if type(op) is not XlaOp:
             raise OperandError(
-                f"{method}: op must be an XlaOp, got {type(op).__name__}: {shown(op, 80)}\n"
+                f"{method}: op must be an XlaOp, got {type(op).__name__}: {brief(op, 80)}\n"
                 f"fix: one of computation.ops; computation.find(...) looks for some",
                 op=method,
             )

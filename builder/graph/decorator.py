@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction, record_callable
 from builder.layout.program_layouts import result_shape
@@ -94,7 +94,7 @@ def _reusable(function: Any) -> ReusableFunction:
         return function
     if not callable(function) or isinstance(function, XlaComputation):
         raise OperandError(
-            f"computation: expected a function of XlaOps, got {shown(function)}\n"
+            f"computation: expected a function of XlaOps, got {brief(function)}\n"
             f"fix: write @xb.computation above a function",
             op="computation",
         )

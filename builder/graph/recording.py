@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from builder.errors import BuilderError, ShapeInferenceError
 from builder.graph.registry import OPERATIONS
-from builder.graph.xla_op import NO_ATTRIBUTES, Notes, XlaOp, noted
+from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp, with_metadata
 from builder.support.caller import INSIDE
 from builder.types.shape import Shape
 
 if TYPE_CHECKING:
     from builder.graph.xla_builder import XlaBuilder
 
-__all__ = ["append", "notes_around", "record", "resolve_builder", "undone_on_error"]
+__all__ = ["append", "metadata_for", "record", "resolve_builder", "rollback_on_error"]
 
 _new: Final = object.__new__
 
@@ -64,8 +64,8 @@ def record(
     op.operands = operands
     op.attributes = attributes
     op.builder = builder
-    notes = builder.current_notes
-    op.notes = notes if notes is None else notes_around(builder, opcode, shape, notes)
+    metadata = builder.current_metadata
+    op.metadata = metadata if metadata is None else metadata_for(builder, opcode, shape, metadata)
     ops = builder.ops
     op.id = len(ops)
     try:
@@ -105,24 +105,24 @@ _NO_OPERATIONS: Final = frozenset(("captured", "get_tuple_element", "tuple"))
 """What takes arrays along and computes none: the sharding of a block goes by if it does not fit."""
 
 
-def notes_around(
-    builder: XlaBuilder, opcode: str, shape: Shape, notes: Notes, *, must_fit: bool = True
-) -> Notes | None:
-    """The notes of an op of this shape that is recorded where these are in force.
+def metadata_for(
+    builder: XlaBuilder, opcode: str, shape: Shape, metadata: OpMetadata, *, must_fit: bool = True
+) -> OpMetadata | None:
+    """The metadata of an op of this shape that is recorded where these are in force.
 
     Args:
         builder, opcode, shape: those of the op.
-        notes: what is in force.
+        metadata: what is in force.
         must_fit: false to leave out a sharding that does not fit.
 
     Raises:
         ShapeInferenceError: the sharding does not fit the shape.
     """
-    if notes.sharding is None:
-        return notes
-    from builder.sharding.validation import Misfit, name_meshes, sharding_around
+    if metadata.sharding is None:
+        return metadata
+    from builder.sharding.validation import Misfit, block_sharding, name_meshes
 
-    found = sharding_around(notes.sharding, shape)
+    found = block_sharding(metadata.sharding, shape)
     if isinstance(found, Misfit):
         if must_fit and opcode not in _NO_OPERATIONS:
             op = _spoken(opcode)
@@ -134,13 +134,13 @@ def notes_around(
                 shapes={"result": shape},
             )
         found = None
-    if not isinstance(notes.sharding, str):
-        mesh = notes.sharding.mesh
+    if not isinstance(metadata.sharding, str):
+        mesh = metadata.sharding.mesh
         name_meshes(builder, opcode, {mesh.name: {"mesh": str(mesh)}})
-    return noted(notes, sharding=found)
+    return with_metadata(metadata, sharding=found)
 
 
-class undone_on_error:  # noqa: N801  (used as a statement, like contextlib's)
+class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
     """``with undone_on_error(builder):`` takes back what was recorded inside if it fails.
 
     An op that records helpers (a constant for a number, a tuple for a loop's state) before a rule

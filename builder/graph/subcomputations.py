@@ -19,9 +19,9 @@ from sys import _getframe
 from types import FunctionType
 from typing import Any, Final
 
-from builder.errors import BuilderError, OperandError, SignatureError, shown
+from builder.errors import BuilderError, OperandError, SignatureError, brief
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import append, undone_on_error
+from builder.graph.recording import append, rollback_on_error
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.support.caller import INSIDE, caller_frame
@@ -40,12 +40,12 @@ __all__ = [
     "Recorded",
     "ReusableFunction",
     "as_computation",
+    "available_computation",
     "build_all",
-    "close_over",
-    "found_or_recorded",
-    "is_own",
-    "is_unmarked",
-    "ready",
+    "computation_or_recorded",
+    "has_no_metadata",
+    "is_library_function",
+    "lift_captures",
     "record_callable",
     "signature",
 ]
@@ -125,7 +125,7 @@ def record_callable(
     for number, shape in enumerate(shapes):
         parameters.append(builder.add_parameter(shape, names[number], number))
     if enclosing is not None:
-        builder.current_notes = enclosing.current_notes
+        builder.current_metadata = enclosing.current_metadata
         enclosing.child = builder
         enclosing.is_open = False
     try:
@@ -163,16 +163,16 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
             r if type(r) is XlaOp and r.builder is builder else _as_root(op, role, builder, r)
             for r in result
         ]
-        return tuple_of(builder, parts)
+        return record_tuple(builder, parts)
     if type(result) is not XlaOp:
         fix = ""
         if result is None:
             fix = "\nfix: return the result"
         elif isinstance(result, (bool, int, float)):
-            kind = "True" if isinstance(result, bool) else f"{shown(result)}, element_type"
+            kind = "True" if isinstance(result, bool) else f"{brief(result)}, element_type"
             fix = f"\nfix: return x.builder.constant({kind}), where x is an argument"
         raise OperandError(
-            f"{op}: {role} must return an XlaOp, or several in a tuple, got {shown(result)}{fix}",
+            f"{op}: {role} must return an XlaOp, or several in a tuple, got {brief(result)}{fix}",
             op=op,
         )
     return builder.adopt(op, result)
@@ -191,7 +191,7 @@ def build_all(ones: Sequence[XlaComputation | Recorded]) -> tuple[XlaComputation
 _OWN: Final[set[FunctionType]] = set()
 
 
-def is_own(computation: Any) -> bool:
+def is_library_function(computation: Any) -> bool:
     """Return whether `computation` is a function of this library, such as xb.add."""
     # This runs for every op with a reducer, so functions found once are looked up in a set.
     return type(computation) is FunctionType and (computation in _OWN or _is_ours(computation))
@@ -211,12 +211,12 @@ def _is_ours(function: FunctionType) -> bool:
     return is_ours
 
 
-def is_unmarked(builder: XlaBuilder) -> bool:
+def has_no_metadata(builder: XlaBuilder) -> bool:
     """Whether ops recorded now get neither frontend attributes nor a sharding."""
-    return builder.current_notes is None
+    return builder.current_metadata is None
 
 
-def ready(
+def available_computation(
     op: str,
     role: str,
     computation: Any,
@@ -231,7 +231,7 @@ def ready(
         return computation
     if type(computation) is ReusableFunction:
         return computation.found(shapes, pass_arguments)
-    if is_own(computation):
+    if is_library_function(computation):
         return _own_computation(op, role, computation, shapes, pass_arguments)
     return None
 
@@ -239,13 +239,13 @@ def ready(
 def _need_callable(op: str, role: str, computation: Any) -> None:
     if not callable(computation):
         raise OperandError(
-            f"{op}: {role} must be an XlaComputation or a callable, got {shown(computation)}\n"
+            f"{op}: {role} must be an XlaComputation or a callable, got {brief(computation)}\n"
             f"fix: give a function of XlaOps, such as xb.add or a lambda",
             op=op,
         )
 
 
-def found_or_recorded(
+def computation_or_recorded(
     op: str,
     role: str,
     computation: XlaComputation | Callable[..., Any],
@@ -274,10 +274,10 @@ def found_or_recorded(
     if isinstance(computation, XlaComputation):
         return computation
     if type(computation) is ReusableFunction:
-        with undone_on_error(enclosing):
+        with rollback_on_error(enclosing):
             return computation.recorded(op, role, shapes, pass_arguments)
     _need_callable(op, role, computation)
-    if not will_widen and is_own(computation) and is_unmarked(enclosing):
+    if not will_widen and is_library_function(computation) and has_no_metadata(enclosing):
         return _own_computation(op, role, computation, shapes, pass_arguments)
     return record_callable(
         op, role, computation, shapes, enclosing=enclosing, pass_arguments=pass_arguments
@@ -301,7 +301,7 @@ def as_computation(
         OperandError: neither a computation nor callable.
     """
     taken = tuple(shapes)
-    found = ready(op, role, computation, taken)
+    found = available_computation(op, role, computation, taken)
     if found is not None:
         return found
     if type(computation) is ReusableFunction:
@@ -484,7 +484,7 @@ def signature(one: XlaComputation | Recorded) -> ProgramShape:
     )
 
 
-def close_over(
+def lift_captures(
     ones: Sequence[XlaComputation | Recorded], *, give_back: Sequence[bool]
 ) -> tuple[list[XlaComputation], list[XlaOp]]:
     """Builds computations of one parameter, of which any captured something.
@@ -507,8 +507,8 @@ def close_over(
         recorded = one if isinstance(one, Recorded) else _call_of(one)
         whole = _widen_parameter(recorded, captured, position)
         if gives:
-            kept = [element(whole, i + 1) for i in range(len(captured))]
-            recorded.root = tuple_of(recorded.builder, [recorded.root, *kept])
+            kept = [record_tuple_element(whole, i + 1) for i in range(len(captured))]
+            recorded.root = record_tuple(recorded.builder, [recorded.root, *kept])
         closed.append(build(recorded))
     return closed, captured
 
@@ -560,7 +560,7 @@ def append_captures(one: Recorded) -> list[XlaOp]:
     return captured
 
 
-def tuple_of(builder: XlaBuilder, parts: Sequence[XlaOp]) -> XlaOp:
+def record_tuple(builder: XlaBuilder, parts: Sequence[XlaOp]) -> XlaOp:
     """Records a tuple in `builder`, which may be one that is being recorded as a callable."""
     return append(builder, "tuple", _tuple_shape(tuple([p.shape for p in parts])), tuple(parts))
 
@@ -568,7 +568,7 @@ def tuple_of(builder: XlaBuilder, parts: Sequence[XlaOp]) -> XlaOp:
 _tuple_shape = per_signature(TupleShape)
 
 
-def element(op: XlaOp, index: int) -> XlaOp:
+def record_tuple_element(op: XlaOp, index: int) -> XlaOp:
     """Records element `index` of a tuple in the builder of `op`."""
     shape = op.shape
     if not isinstance(shape, TupleShape):

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from builder.attributes.annotations import Annotations
-from builder.errors import BuilderError, OperandError, shown
+from builder.errors import BuilderError, OperandError, brief
 from builder.graph.aliasing import BufferDonor, Donations, InputOutputAlias
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append
-from builder.graph.xla_op import Notes, XlaOp, noted
-from builder.layout.program_layouts import need_sayable, result_shape
+from builder.graph.xla_op import OpMetadata, XlaOp, with_metadata
+from builder.layout.program_layouts import check_supported_layout, result_shape
 from builder.support.extensions import extension
 from builder.support.signatures import per_signature
 from builder.types.constant import constant_plan
@@ -84,7 +84,7 @@ class XlaBuilder:
         "built",
         "captured",
         "child",
-        "current_notes",
+        "current_metadata",
         "donations",
         "is_open",
         "last_tokens",
@@ -100,7 +100,7 @@ class XlaBuilder:
     def __init__(self, name: str = "computation") -> None:
         if not isinstance(name, str) or not name:
             raise OperandError(
-                f"XlaBuilder: name must be a string, not an empty one, got {shown(name)}"
+                f"XlaBuilder: name must be a string, not an empty one, got {brief(name)}"
             )
         self.name = name
         self.ops: list[XlaOp] = []
@@ -111,7 +111,7 @@ class XlaBuilder:
         # false once built, and while the callable of a nested computation is being recorded.
         self.is_open = True
         self.child: XlaBuilder | None = None
-        self.current_notes: Notes | None = None
+        self.current_metadata: OpMetadata | None = None
         # Of a builder that records a callable: who encloses it, for which argument of which op,
         # and the enclosing values that it uses (id of the op -> the op, what stands for it here).
         self.parent: XlaBuilder | None = None
@@ -196,18 +196,19 @@ class XlaBuilder:
         else:
             resolved = shape_argument("parameter", "shape", shape)
         if name is not None and not isinstance(name, str):
-            raise OperandError(f"parameter: name is a string, got {shown(name)}", op="parameter")
+            raise OperandError(f"parameter: name is a string, got {brief(name)}", op="parameter")
         if number is None:
             number = len(self.parameters)
             while number in self.parameters:
                 number += 1
         elif isinstance(number, bool) or not isinstance(number, int):
             raise OperandError(
-                f"parameter: number must be a whole number, got {shown(number)}", op="parameter"
+                f"parameter: number must be a whole number, got {brief(number)}",
+                op="parameter",
             )
         if not 0 <= number < 2**31:
             raise BuilderError(
-                f"parameter: numbers begin at 0, got {shown(number)} for {resolved}",
+                f"parameter: numbers begin at 0, got {brief(number)} for {resolved}",
                 op="parameter",
             )
         taken = self.parameters.get(number)
@@ -241,13 +242,13 @@ class XlaBuilder:
         if sharding is None:
             return self.add_parameter(resolved, label, int(number))
         text = self._sharding_of_parameter(resolved, sharding)
-        around = self.current_notes
-        self.current_notes = noted(around, sharding=None)
+        around = self.current_metadata
+        self.current_metadata = with_metadata(around, sharding=None)
         try:
             op = self.add_parameter(resolved, label, int(number))
         finally:
-            self.current_notes = around
-        op.notes = noted(op.notes, sharding=text)
+            self.current_metadata = around
+        op.metadata = with_metadata(op.metadata, sharding=text)
         return op
 
     def _sharding_of_parameter(self, shape: Shape, sharding: Any) -> str:
@@ -259,14 +260,14 @@ class XlaBuilder:
         if len(each) < len(found) or not each:
             raise OperandError(
                 f"parameter: sharding must say of each array of a tuple how it lies on devices, "
-                f"got {shown(sharding)} for {shape}\n"
+                f"got {brief(sharding)} for {shape}\n"
                 f"fix: '{{replicated}}', or mesh.sharding(), for those that are whole everywhere",
                 op="parameter",
                 shapes={"shape": shape},
             )
         for one in said:
-            saying.claim(self, "parameter", one)
-        return texts.joined(each) if isinstance(shape, TupleShape) else each[0]
+            saying.register_sharding(self, "parameter", one)
+        return texts.join_leaf_texts(each) if isinstance(shape, TupleShape) else each[0]
 
     def add_parameter(self, shape: Shape, name: str, number: int) -> XlaOp:
         """`parameter` where the name and the number are known to be free."""
@@ -275,11 +276,13 @@ class XlaBuilder:
         if shape is shape_of_value:
             attributes = _numbered(number)
         else:
-            need_sayable("parameter", "shape", shape)
+            check_supported_layout("parameter", "shape", shape)
             attributes = {"number": number, "shape_with_layout": shape}
         op = append(self, "parameter", shape_of_value, (), attributes)
-        notes = op.notes
-        op.notes = Notes(name, None, None) if notes is None else notes._replace(name=name)
+        metadata = op.metadata
+        op.metadata = (
+            OpMetadata(name, None, None) if metadata is None else metadata._replace(name=name)
+        )
         self.parameters[number] = op
         self.parameter_names.add(name)
         return op
@@ -525,7 +528,8 @@ class XlaBuilder:
 
         if not isinstance(computation, XlaComputation):
             raise OperandError(
-                f"call: computation must be an XlaComputation, got {shown(computation)}", op="call"
+                f"call: computation must be an XlaComputation, got {brief(computation)}",
+                op="call",
             )
         shape = control_flow.call.strict(computation.signature, ())
         target = self.innermost()
@@ -583,28 +587,30 @@ class XlaBuilder:
         """
         if not isinstance(attributes, Mapping):
             raise OperandError(
-                f"frontend_attributes: they map strings to strings, got {shown(attributes)}"
+                f"frontend_attributes: they map strings to strings, got {brief(attributes)}"
             )
         for key, value in attributes.items():
             if not (isinstance(key, str) and isinstance(value, str)):
                 raise OperandError(
                     f"frontend_attributes: they map strings to strings, "
-                    f"got {shown(key)}: {shown(value)}"
+                    f"got {brief(key)}: {brief(value)}"
                 )
             if not re.fullmatch(_KEY, key):
                 raise OperandError(
                     f"frontend_attributes: HLO takes keys of the letters A-Z and a-z, digits, "
-                    f"'_', '.' and '-', of which the first is a letter or '_', got {shown(key)}"
+                    f"'_', '.' and '-', of which the first is a letter or '_', got {brief(key)}"
                 )
         target = self.innermost()
-        notes = target.current_notes
-        before = None if notes is None else notes.frontend_attributes
+        metadata = target.current_metadata
+        before = None if metadata is None else metadata.frontend_attributes
         now = {**(before or {}), **attributes}
-        target.current_notes = noted(notes, frontend_attributes=now)
+        target.current_metadata = with_metadata(metadata, frontend_attributes=now)
         try:
             yield
         finally:
-            target.current_notes = noted(target.current_notes, frontend_attributes=before)
+            target.current_metadata = with_metadata(
+                target.current_metadata, frontend_attributes=before
+            )
 
     def sharding(self, sharding: ShardingLike | None) -> AbstractContextManager[None]:
         """Ops recorded inside carry this sharding, each for its own result; None for none.
@@ -640,12 +646,12 @@ class XlaBuilder:
     @contextmanager
     def _under_sharding(self, sharding: ShardingLike | None) -> Iterator[None]:
         target = self.innermost()
-        before = None if target.current_notes is None else target.current_notes.sharding
-        target.current_notes = noted(target.current_notes, sharding=sharding)
+        before = None if target.current_metadata is None else target.current_metadata.sharding
+        target.current_metadata = with_metadata(target.current_metadata, sharding=sharding)
         try:
             yield
         finally:
-            target.current_notes = noted(target.current_notes, sharding=before)
+            target.current_metadata = with_metadata(target.current_metadata, sharding=before)
 
     def set_sharding(self, sharding: ShardingLike | None) -> None:
         """Ops recorded from now on carry this sharding; None for none, as at the beginning.
@@ -671,14 +677,14 @@ class XlaBuilder:
         """
         self._check_sharding("set_sharding", sharding)
         target = self.innermost()
-        target.current_notes = noted(target.current_notes, sharding=sharding)
+        target.current_metadata = with_metadata(target.current_metadata, sharding=sharding)
 
     def _check_sharding(self, op: str, sharding: ShardingLike | None) -> None:
         """Raises unless a sharding, or None, can be that of ops recorded now."""
         if sharding is not None:
             from builder.sharding import validation as saying
 
-            saying.claim(self.innermost(), op, saying.need_sharding(op, sharding))
+            saying.register_sharding(self.innermost(), op, saying.check_sharding_type(op, sharding))
 
     def setup_alias(
         self, output_index: Sequence[int], param_number: int, param_index: Sequence[int] = ()
@@ -869,7 +875,7 @@ class XlaBuilder:
             root = self.ops[-1]
         elif not isinstance(root, XlaOp):
             raise BuilderError(
-                f"build: the root is an XlaOp, got {shown(root)}\n"
+                f"build: the root is an XlaOp, got {brief(root)}\n"
                 f"fix: several results are given as one tuple: xb.tuple(a, b)",
                 op="build",
             )
@@ -920,6 +926,6 @@ class XlaBuilder:
 
         found, said = saying.shardings_on_leaves("build", "result_sharding", shape, sharding)
         for one in said:
-            saying.claim(self, "build", one)
+            saying.register_sharding(self, "build", one)
         given = self.annotations or Annotations()
         self.annotations = given._replace(result_shardings=tuple(found))

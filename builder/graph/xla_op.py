@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from builder.errors import OperandError, ShapeInferenceError, shown
+from builder.errors import OperandError, ShapeInferenceError, brief
 from builder.types.shape import Shape, TupleShape
 
 if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation
     from builder.graph.xla_builder import XlaBuilder
 
-__all__ = ["Notes", "SourceLocation", "XlaOp", "noted"]
+__all__ = ["OpMetadata", "SourceLocation", "XlaOp", "with_metadata"]
 
 NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -82,7 +82,7 @@ class SourceLocation(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
-class Notes(NamedTuple):
+class OpMetadata(NamedTuple):
     """What some ops carry besides what they compute.
 
     Attributes:
@@ -97,13 +97,13 @@ class Notes(NamedTuple):
     others: Mapping[str, str] | None = None
 
 
-NO_NOTES: Final = Notes(None, None, None)
+NO_METADATA: Final = OpMetadata(None, None, None)
 
 
-def noted(notes: Notes | None, **changes: Any) -> Notes | None:
-    """The notes with some of them changed; None where nothing is noted."""
-    changed = (notes or NO_NOTES)._replace(**changes)
-    return None if changed == NO_NOTES else changed
+def with_metadata(metadata: OpMetadata | None, **changes: Any) -> OpMetadata | None:
+    """The metadata with some of them changed; None where nothing is noted."""
+    changed = (metadata or NO_METADATA)._replace(**changes)
+    return None if changed == NO_METADATA else changed
 
 
 _POSITIONS: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
@@ -141,7 +141,7 @@ class XlaOp:
         sharding: how the result is laid out over devices, or None: in XLA's text form, such as
             "{replicated}", or in Shardy's, "#sdy.sharding<@mesh, [{"x"}]>". May be assigned, also a
             `MeshSharding`.
-        notes: the last three together, or None: most ops have none of them.
+        metadata: the last three together, or None: most ops have none of them.
 
     Example:
         >>> import builder as xb
@@ -158,7 +158,7 @@ class XlaOp:
         "code",
         "id",
         "lasti",
-        "notes",
+        "metadata",
         "opcode",
         "operands",
         "shape",
@@ -169,7 +169,7 @@ class XlaOp:
     code: CodeType | None
     id: int
     lasti: int
-    notes: Notes | None
+    metadata: OpMetadata | None
     opcode: str
     operands: tuple[XlaOp, ...]
     shape: Shape
@@ -179,19 +179,19 @@ class XlaOp:
 
     @property
     def name(self) -> str | None:
-        return None if self.notes is None else self.notes.name
+        return None if self.metadata is None else self.metadata.name
 
     @name.setter
     def name(self, name: str | None) -> None:
-        self.notes = noted(self.notes, name=name)
+        self.metadata = with_metadata(self.metadata, name=name)
 
     @property
     def frontend_attributes(self) -> Mapping[str, str] | None:
-        return None if self.notes is None else self.notes.frontend_attributes
+        return None if self.metadata is None else self.metadata.frontend_attributes
 
     @property
     def sharding(self) -> Any:
-        return None if self.notes is None else self.notes.sharding
+        return None if self.metadata is None else self.metadata.sharding
 
     @sharding.setter
     def sharding(self, sharding: Any) -> None:
@@ -200,10 +200,10 @@ class XlaOp:
             from builder.sharding import validation as saying
 
             self.builder.check_open("sharding")
-            said = saying.need_sharding("sharding", sharding)
-            text = saying.sharding_on("sharding", "op", self.shape, said)
-            saying.claim(self.builder, "sharding", said)
-        self.notes = noted(self.notes, sharding=text)
+            said = saying.check_sharding_type("sharding", sharding)
+            text = saying.fitting_sharding("sharding", "op", self.shape, said)
+            saying.register_sharding(self.builder, "sharding", said)
+        self.metadata = with_metadata(self.metadata, sharding=text)
 
     @property
     def source(self) -> SourceLocation | None:
@@ -298,7 +298,7 @@ class XlaOp:
         """Element `index` of a tuple, as `get_tuple_element` gives it."""
         if not isinstance(self.shape, TupleShape):
             raise ShapeInferenceError(
-                f"get_tuple_element: op[{shown(index)}] takes an element of a tuple, "
+                f"get_tuple_element: op[{brief(index)}] takes an element of a tuple, "
                 f"got {self.shape}\n"
                 f"fix: use xb.slice or xb.slice_in_dim for a part of an array",
                 op="get_tuple_element",

@@ -15,7 +15,7 @@ from builder.hlo_text.attributes import attributes_text
 from builder.hlo_text.syntax import identifier, quoted, with_layout
 from builder.schema import SCHEMAS
 from builder.schema.kinds import braces
-from builder.sharding.text import is_shardy, joined, per_value
+from builder.sharding.text import as_per_value, is_shardy, join_leaf_texts
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import Shape, TupleShape
 
@@ -126,7 +126,7 @@ class Printer:
         if op.sharding is not None:
             said = str(op.sharding)
             if is_shardy(said):  # which HLO has no words for
-                said = said if op.opcode == "parameter" else per_value(said)
+                said = said if op.opcode == "parameter" else as_per_value(said)
                 attributes = {**(attributes or {}), "xla.sdy.sharding": said}
             else:
                 text += f", sharding={said}"
@@ -151,7 +151,7 @@ class Printer:
         texts = [text for text in self.result_shardings if text is not None]
         if len(texts) < len(self.result_shardings) or any(map(is_shardy, texts)):
             return ()
-        return (texts[0] if len(texts) == 1 else joined(texts), joined(texts))
+        return (texts[0] if len(texts) == 1 else join_leaf_texts(texts), join_leaf_texts(texts))
 
     def _results(self, root: XlaOp) -> None:
         """Writes the result once more, with its shardings: an instruction of its own says them, as
@@ -172,7 +172,7 @@ class Printer:
                 is_shardys = sharding is not None and is_shardy(sharding)
                 said.append("{replicated}" if sharding is None or is_shardys else sharding)
                 if sharding is not None and is_shardys:
-                    attributes = f"xla.sdy.sharding={quoted(per_value(sharding))}"
+                    attributes = f"xla.sdy.sharding={quoted(as_per_value(sharding))}"
                     reference = self.helper(
                         *(root, "result", shape, "custom-call", reference),
                         ', custom_call_target="xla.sdy.FuncResultSharding", '
@@ -197,7 +197,8 @@ class Printer:
                 waiting += reversed(parts)
         rest = ""
         if any(one is not None and not is_shardy(one) for one in self.result_shardings):
-            rest = f", sharding={joined(said) if isinstance(root.shape, TupleShape) else said[0]}"
+            text = join_leaf_texts(said) if isinstance(root.shape, TupleShape) else said[0]
+            rest = f", sharding={text}"
         if not isinstance(root.shape, TupleShape):
             self.helper(root, "result", root.shape, "reshape", done[0])
         self.lines[-1] = self.lines[-1].replace("  %", "  ROOT %", 1) + rest

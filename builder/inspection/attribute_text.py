@@ -44,7 +44,7 @@ class OpWords(Printer):
     def attributes(self, op: XlaOp) -> str:
         """The attributes of an op, with its sharding and its frontend attributes."""
         text = self._said(op) if op.attributes else ""
-        if op.notes is not None:
+        if op.metadata is not None:
             rest = self.annotations(op).removeprefix(", ")
             text = f"{text}, {rest}" if text and rest else text or rest
         return short(text)

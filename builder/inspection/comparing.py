@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from builder.check import flag
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation, called_in
 from builder.graph.xla_op import XlaOp
 from builder.inspection.attribute_text import constant_text, short, value_text
@@ -28,7 +28,7 @@ def compared(
     if not isinstance(other, XlaComputation):
         raise OperandError(
             f"diff: other must be an XlaComputation, got {type(other).__name__}: "
-            f"{shown(other, 80)}",
+            f"{brief(other, 80)}",
             op="diff",
         )
     fingerprints = Fingerprints(metadata=flag("diff", "metadata", metadata))

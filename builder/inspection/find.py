@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from types import CodeType
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import XlaOp, resolve_position
@@ -44,7 +44,7 @@ def found_in(
     if where is not None:
         if not callable(where):
             raise OperandError(
-                f"find: where must be a function of an XlaOp, got {shown(where)}\n"
+                f"find: where must be a function of an XlaOp, got {brief(where)}\n"
                 f"fix: find(where=lambda op: len(op.operands) > 2)",
                 op="find",
             )
@@ -58,7 +58,7 @@ def found_in(
 def _text(argument: str, value: object) -> str:
     if isinstance(value, str):
         return value
-    raise OperandError(f"find: {argument} must be a str, got {shown(value)}", op="find")
+    raise OperandError(f"find: {argument} must be a str, got {brief(value)}", op="find")
 
 
 def _opcode_test(wanted: str, searched: list[XlaComputation]) -> Test:
@@ -68,7 +68,7 @@ def _opcode_test(wanted: str, searched: list[XlaComputation]) -> Test:
     if not opcodes:
         meant = _meant(wanted, known)
         fix = f"\nfix: did you mean {' or '.join(map(repr, meant))}?" if meant else ""
-        raise OperandError(f"find: no op has the opcode {shown(wanted)}{fix}", op="find")
+        raise OperandError(f"find: no op has the opcode {brief(wanted)}{fix}", op="find")
     return lambda op: op.opcode in opcodes
 
 
@@ -88,9 +88,9 @@ def _meant(wanted: str, known: set[str]) -> list[str]:
 
 def _name_test(wanted: str) -> Test:
     def is_named(op: XlaOp) -> bool:
-        if op.notes is None:
+        if op.metadata is None:
             return False
-        name = op.notes.name
+        name = op.metadata.name
         return name is not None and (name == wanted or fnmatchcase(name, wanted))
 
     return is_named

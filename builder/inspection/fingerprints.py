@@ -48,16 +48,16 @@ class Fingerprints:
             if said is None:
                 said = self._attributes_number(op.attributes)
             key: tuple[Hashable, ...] = (op.opcode, op.shape, said[1])
-            if op.notes is not None or self.metadata:
-                key += self._notes(op)
+            if op.metadata is not None or self.metadata:
+                key += self._metadata(op)
             found.append(numbers.setdefault(key, len(numbers)))
         return found
 
-    def _notes(self, op: XlaOp) -> tuple[Hashable, ...]:
-        notes = op.notes
+    def _metadata(self, op: XlaOp) -> tuple[Hashable, ...]:
+        attached = op.metadata
         key: tuple[Hashable, ...] = ()
-        if notes is not None and (notes.sharding is not None or notes.frontend_attributes):
-            key = str(notes.sharding), value_key(dict(notes.frontend_attributes or {}))
+        if attached is not None and (attached.sharding is not None or attached.frontend_attributes):
+            key = str(attached.sharding), value_key(dict(attached.frontend_attributes or {}))
         if self.metadata:
             source = op.source
             key += op.name, None if source is None else (source.file, source.line)

@@ -17,9 +17,9 @@ from typing import Any, Final, overload
 import numpy as np
 import numpy.typing as npt
 
-from builder.errors import OperandError, ShapeInferenceError, XlaError, shown
+from builder.errors import OperandError, ShapeInferenceError, XlaError, brief
 from builder.layout.digits import Number, combined, divided, ravel, tiled, unravel
-from builder.types.layout import Layout, in_order, whole_or_none
+from builder.types.layout import Layout, in_order, int_or_none
 from builder.types.physical_layout import Physical, physical
 from builder.types.shape import ArrayShape, ShapeLike, shape_of
 
@@ -224,10 +224,10 @@ def multi_index(shape: ShapeLike, linear_index: Any, *, padding: int | None = No
     """
     array = placed_array("multi_index", shape)
     place = _place("multi_index", array, linear_index)
-    stands = None if padding is None else whole_or_none(padding)
+    stands = None if padding is None else int_or_none(padding)
     if padding is not None and (stands is None or not -_GREATEST - 1 <= stands <= _GREATEST):
         raise OperandError(
-            f"multi_index: padding is an int of 64 bits, or None, got {shown(padding)}",
+            f"multi_index: padding is an int of 64 bits, or None, got {brief(padding)}",
             op="multi_index",
         )
     if isinstance(place, np.ndarray) and not place.size:
@@ -322,7 +322,7 @@ def _array(function: str, shape: Any) -> ArrayShape:
     if not isinstance(found, ArrayShape):
         kind = "a tuple's parts are" if found.is_tuple else "a token is"
         raise OperandError(
-            f"{function}: shape must be the shape of an array, got {shown(found)}\n"
+            f"{function}: shape must be the shape of an array, got {brief(found)}\n"
             f"fix: {kind} {'laid out one by one' if found.is_tuple else 'no data'}",
             op=function,
             shapes={"shape": found},
@@ -334,7 +334,7 @@ def _need_no_other(function: str, shape: Any) -> None:
     """Raises if what stands in the place of a shape is known for something else."""
     is_text = isinstance(shape, str) and shape.lstrip().startswith("{")
     if is_text or isinstance(shape, Layout):
-        got, fix = f"the layout {shown(shape)}", "shape.with_layout(layout)"
+        got, fix = f"the layout {brief(shape)}", "shape.with_layout(layout)"
     elif isinstance(shape, np.ndarray):
         got = f"an array of {shape.dtype} with sizes {list(shape.shape)}"
         call = _OF_ARRAYS.get(function)
@@ -376,11 +376,11 @@ def _number(function: str, what: str, value: Any) -> Number:
             f"{function}: {what} must be of integers, got an array of {value.dtype}", op=function
         )
     is_bools = isinstance(value, np.ndarray) and value.dtype.kind == "b"
-    number = None if is_bools else whole_or_none(value)
+    number = None if is_bools else int_or_none(value)
     if number is None:
         raise OperandError(
-            f"{function}: {what} is an int, or a NumPy array of integers, got {shown(value)}"
-            + (f"\nfix: numpy.asarray({shown(value)})" if isinstance(value, (list, tuple)) else ""),
+            f"{function}: {what} is an int, or a NumPy array of integers, got {brief(value)}"
+            + (f"\nfix: numpy.asarray({brief(value)})" if isinstance(value, (list, tuple)) else ""),
             op=function,
         )
     return number
@@ -409,7 +409,7 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
     if each is None:
         raise OperandError(
             f"linear_index: multi_index is a sequence with an index for each dimension of {shape}, "
-            f"got {shown(multi_index)}",
+            f"got {brief(multi_index)}",
             op="linear_index",
         )
     given = list(each)
@@ -428,7 +428,7 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
         outside = _first_outside(number, size)
         if outside is not None:
             raise ShapeInferenceError(
-                f"linear_index: index {shown(outside)} is out of bounds for dimension "
+                f"linear_index: index {brief(outside)} is out of bounds for dimension "
                 f"{dimension} of {shape}, whose size is {size}"
                 + (f"\nfix: index + {size} counts from the end" if -size <= outside < 0 else ""),
                 op="linear_index",
@@ -455,7 +455,7 @@ def _place(function: str, shape: ArrayShape, linear_index: Any) -> Number:
     outside = _first_outside(place, size)
     if outside is not None:
         raise ShapeInferenceError(
-            f"{function}: linear index {shown(outside)} is outside of the buffer of {shape}, "
+            f"{function}: linear index {brief(outside)} is outside of the buffer of {shape}, "
             f"which has {size} element{'' if size == 1 else 's'}"
             + (", padding included" if size != shape.element_count else ""),
             op=function,

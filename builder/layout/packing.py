@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from builder.errors import OperandError, ShapeInferenceError, shown
+from builder.errors import OperandError, ShapeInferenceError, brief
 from builder.layout.indexing import layout_of, physical_of, placed_array
 from builder.layout.stages import Stage, stages
 from builder.layout.strided_copy import strided_copy, words
@@ -71,7 +71,7 @@ def pack(array: Array, shape: ShapeLike) -> Array:
     element = wanted.element_type
     if not isinstance(array, np.ndarray):
         fix = f"numpy.asarray(array, numpy.dtype({element.dtype.name!r}))"
-        raise _not_numpy("pack", "array", shown(array), fix)
+        raise _not_numpy("pack", "array", brief(array), fix)
     if isinstance(array, np.ma.MaskedArray):
         raise _not_numpy("pack", "array", "a masked array", _UNMASK)
     if array.dtype != element.dtype:
@@ -95,7 +95,7 @@ def pack(array: Array, shape: ShapeLike) -> Array:
         found = None
     if found is None:
         raise ShapeInferenceError(
-            f"pack: the buffer of {wanted} takes {shown(wanted.padded_byte_size)} bytes, padding "
+            f"pack: the buffer of {wanted} takes {brief(wanted.padded_byte_size)} bytes, padding "
             "included, and there is not enough memory",
             op="pack",
             shapes={"shape": wanted},
@@ -133,12 +133,12 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
     if wanted.rank > _MOST_DIMENSIONS:
         raise ShapeInferenceError(
             f"unpack: NumPy's arrays have at most {_MOST_DIMENSIONS} dimensions, "
-            f"got {shown(wanted)} of {wanted.rank}",
+            f"got {brief(wanted)} of {wanted.rank}",
             op="unpack",
             shapes={"shape": wanted},
         )
     if not isinstance(buffer, np.ndarray):
-        raise _not_numpy("unpack", "buffer", shown(buffer), "numpy.frombuffer reads bytes")
+        raise _not_numpy("unpack", "buffer", brief(buffer), "numpy.frombuffer reads bytes")
     if isinstance(buffer, np.ma.MaskedArray):
         raise _not_numpy("unpack", "buffer", "a masked array", _UNMASK)
     is_natural = bits == 8 * element.dtype.itemsize

@@ -14,10 +14,10 @@ from builder.errors import ShapeInferenceError, XlaError
 from builder.types.layout import Layout, PaddingValue
 from builder.types.shape import ArrayShape, Shape, leaves, shape_argument, without_layout
 
-__all__ = ["need_sayable", "result_shape"]
+__all__ = ["check_supported_layout", "result_shape"]
 
 
-def need_sayable(op: str, name: str, shape: Shape) -> None:
+def check_supported_layout(op: str, name: str, shape: Shape) -> None:
     """Raises if a layout in `shape`, given for an argument of `op`, can't be said to XLA.
 
     XLA's layouts once had padded dimensions and have them no more; neither HLO text nor StableHLO
@@ -60,7 +60,7 @@ def result_shape(op: str, root: Shape, given: Any) -> Shape:
             op=op,
             shapes={"root": root, "result": wanted},
         )
-    need_sayable(op, "result", wanted)
+    check_supported_layout(op, "result", wanted)
     return wanted
 
 

@@ -21,11 +21,11 @@ from builder.attributes import (
     ReplicaGroups,
     ReplicaGroupsLike,
 )
-from builder.attributes.fields import listed
+from builder.attributes.fields import sequence_or_none
 from builder.check import Check, flag, integer, integers
-from builder.errors import ShapeInferenceError, ShapeTextError, shown
+from builder.errors import ShapeInferenceError, ShapeTextError, brief
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import record, resolve_builder, undone_on_error
+from builder.graph.recording import record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
@@ -475,7 +475,7 @@ def multi_collective_permute(
     channel = ChannelHandle.of(channel_id, op=name)
     shapes = [_permute_shape(o.shape, pairs, channel, op=name) for o in ops]
     attributes = _permute_attributes(pairs, channel)
-    with undone_on_error(resolve_builder(name, *ops)):
+    with rollback_on_error(resolve_builder(name, *ops)):
         sent = [
             record("collective_permute", shape, (one,), attributes)
             for shape, one in zip(shapes, ops, strict=True)
@@ -541,7 +541,7 @@ def _record_parts(
     if not isinstance(whole, TupleShape):
         return record(opcode, shape, tuple(parts), attributes)
     assert isinstance(shape, TupleShape)  # inference has said so
-    with undone_on_error(resolve_builder(opcode, *parts)):
+    with rollback_on_error(resolve_builder(opcode, *parts)):
         if len(parts) == 1 and parts[0].shape is whole:
             source = parts[0]
             parts = [
@@ -596,12 +596,12 @@ def _pairs(name: str, values: Any) -> tuple[tuple[int, int], ...]:
         for pair in numbers:
             integers(name, "a pair", pair)
         return numbers
-    given = listed(values)
-    pairs = [] if given is None else [listed(pair) or () for pair in given]
+    given = sequence_or_none(values)
+    pairs = [] if given is None else [sequence_or_none(pair) or () for pair in given]
     if given is None or any(len(pair) != 2 for pair in pairs):
         raise ShapeInferenceError(
             f"{name}: source_target_pairs must be a sequence of pairs (source, target), "
-            f"got {shown(values)}\n"
+            f"got {brief(values)}\n"
             f"fix: for instance [(0, 1), (1, 0)]",
             op=name,
         )

@@ -13,21 +13,21 @@ from typing import Any, overload
 from builder import shape_inference
 from builder.attributes.composite import composite_attributes_text
 from builder.check import flag, integer
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import record, resolve_builder, undone_on_error
+from builder.graph.recording import record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
 from builder.graph.subcomputations import (
     Recorded,
     ReusableFunction,
     append_captures,
     as_computation,
+    available_computation,
     build,
     build_all,
-    close_over,
-    found_or_recorded,
-    is_unmarked,
-    ready,
+    computation_or_recorded,
+    has_no_metadata,
+    lift_captures,
     signature,
 )
 from builder.graph.xla_builder import XlaBuilder
@@ -170,7 +170,7 @@ def _record_all(
     The others then take that as well.
     """
     ones = [
-        found_or_recorded(name, role, computation, shapes, builder, passed)
+        computation_or_recorded(name, role, computation, shapes, builder, passed)
         for role, computation, shapes, passed in wanted
     ]
     has_captures = any(isinstance(one, Recorded) and one.captures() for one in ones)
@@ -178,7 +178,7 @@ def _record_all(
         # A library function must take the captures, too, so it is recorded for this op alone.
         for index, (role, computation, shapes, passed) in enumerate(wanted):
             if not isinstance(ones[index], Recorded):
-                ones[index] = found_or_recorded(
+                ones[index] = computation_or_recorded(
                     name, role, computation, shapes, builder, passed, will_widen=True
                 )
     return ones, has_captures
@@ -216,7 +216,7 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
         )
     builder = resolve_builder("call", *arguments)
     shapes = _shapes_of(arguments)
-    recorded = found_or_recorded("call", "computation", computation, shapes, builder)
+    recorded = computation_or_recorded("call", "computation", computation, shapes, builder)
     if isinstance(recorded, Recorded):
         arguments = (*arguments, *append_captures(recorded))
     applied = build(recorded) if isinstance(recorded, Recorded) else recorded
@@ -234,7 +234,7 @@ def call_reusable(function: ReusableFunction, values: Sequence[Any]) -> XlaOp:
             op=function.name,
         )
     builder = resolve_builder("call", *ops)
-    with undone_on_error(builder):
+    with rollback_on_error(builder):
         arguments = [_nested_tuple(builder, value) for value in values]
         shapes = _shapes_of(arguments)
         return call(function.recorded(function.name, "function", shapes), *arguments)
@@ -311,13 +311,15 @@ def composite_call(
     text = composite_attributes_text(attributes)
     if not isinstance(name, str):
         raise OperandError(
-            f"composite_call: name must be a string, got {shown(name)}", op="composite_call"
+            f"composite_call: name must be a string, got {brief(name)}", op="composite_call"
         )
     number = 0 if version is None else integer("composite_call", "version", version)
     builder = resolve_builder("composite_call", *arguments)
     shapes = _shapes_of(arguments)
-    recorded = found_or_recorded("composite_call", "computation", computation, shapes, builder)
-    with undone_on_error(builder):
+    recorded = computation_or_recorded(
+        "composite_call", "computation", computation, shapes, builder
+    )
+    with rollback_on_error(builder):
         if isinstance(recorded, Recorded):
             arguments = (*arguments, *append_captures(recorded))
         applied = build(recorded) if isinstance(recorded, Recorded) else recorded
@@ -439,15 +441,15 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
             "while_: init must be an XlaOp or a sequence of at least one, got none", op="while_"
         )
     builder = resolve_builder("while_", *beside)
-    if is_unmarked(builder) and (type(init) is XlaOp or type(init) in _SEQUENCES):
+    if has_no_metadata(builder) and (type(init) is XlaOp or type(init) in _SEQUENCES):
         shape = init.shape if type(init) is XlaOp else _tuple_shape(_shapes_of(beside))
-        test = ready("while_", "condition", condition, (shape,))
-        step = ready("while_", "body", body, (shape,))
+        test = available_computation("while_", "condition", condition, (shape,))
+        step = available_computation("while_", "body", body, (shape,))
         if test is not None and step is not None:
             # Nothing to record but the loop itself: a tenth of the time.
             attributes = step.planned(("while", test, shape), _while_attributes, test, step, shape)
             return record("while", shape, (_state("while_", "init", init),), attributes)
-    with undone_on_error(builder):
+    with rollback_on_error(builder):
         return _while(builder, condition, body, _state("while_", "init", init))
 
 
@@ -477,7 +479,7 @@ def _while(
         attributes = body.planned(key, _while_attributes, condition, body, state.shape)
         return record("while", state.shape, (state,), attributes)
     _while_shape(signature(ones[0]), signature(ones[1]), state.shape)
-    (condition, body), captured = close_over(ones, give_back=[False, True])
+    (condition, body), captured = lift_captures(ones, give_back=[False, True])
     # The loop carries what it captured along with the state.
     widened = tuple(state, *captured)
     attributes = {"condition": condition, "body": body}
@@ -546,10 +548,10 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
     ops = [v for v in beside if type(v) is XlaOp]
     builder = resolve_builder("conditional", which, *ops)
     are_plain = len(ops) == len(operands) == len(computations) > 0
-    if are_plain and is_unmarked(builder) and False not in [type(o) is XlaOp for o in operands]:
+    if are_plain and has_no_metadata(builder) and False not in [type(o) is XlaOp for o in operands]:
         shapes = _shapes_of(ops)
         known = [
-            ready("conditional", _branch(i), computation, (shape,))
+            available_computation("conditional", _branch(i), computation, (shape,))
             for i, (computation, shape) in enumerate(zip(computations, shapes, strict=True))
         ]
         branches = builtins.tuple([one for one in known if one is not None])
@@ -560,7 +562,7 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
                 key, _conditional_plan, branches, which.shape, shapes, predicated
             )
             return record("conditional", shape, (which, *ops), attributes)
-    with undone_on_error(builder):
+    with rollback_on_error(builder):
         return _conditional(builder, predicated, which, computations, operands)
 
 
@@ -616,7 +618,7 @@ def _conditional(
         return record("conditional", shape, (which, *given), attributes)
     signatures = builtins.tuple([signature(one) for one in ones])
     shape = _conditional_shape(which.shape, signatures, shapes, predicated=predicated)
-    closed, captured = close_over(ones, give_back=[False] * len(ones))
+    closed, captured = lift_captures(ones, give_back=[False] * len(ones))
     given = [tuple(o, *captured) for o in given]
     attributes = {"branch_computations": builtins.tuple(closed)}
     return record("conditional", shape, (which, *given), attributes)
@@ -644,7 +646,7 @@ def _conditional_arguments(
         for name, value in (("branch_computations", computations), ("branch_operands", operands)):
             if not isinstance(value, _SEQUENCES):
                 raise OperandError(
-                    f"conditional: {name} must be a list or tuple, got {shown(value)}",
+                    f"conditional: {name} must be a list or tuple, got {brief(value)}",
                     op="conditional",
                 )
         return False, index, list(computations), list(operands)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from builder.check import flags, integer, integers
-from builder.graph.recording import record, resolve_builder, undone_on_error
+from builder.graph.recording import record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, number_as
@@ -105,7 +105,7 @@ def set_dimension_size(operand: XlaOp, size: XlaOp | Number, dimension: int) -> 
         return record("set_dimension_size", shape, (source, size), attributes)
     if not is_number(size):
         need_op("set_dimension_size", "size", size)
-    with undone_on_error(resolve_builder("set_dimension_size", source)):
+    with rollback_on_error(resolve_builder("set_dimension_size", source)):
         constant = number_as("set_dimension_size", size, pt.s32, source)
         shape = _set_shape(source.shape, constant.shape, number, _known(constant))
         return record("set_dimension_size", shape, (source, constant), attributes)
@@ -206,7 +206,7 @@ def dynamic_reshape(
     if len(beside) == len(given):
         shape = _reshape_shape(source.shape, tuple([s.shape for s in beside]), bounds, marks)
         return record("dynamic_reshape", shape, (source, *beside))
-    with undone_on_error(resolve_builder("dynamic_reshape", source, *beside)):
+    with rollback_on_error(resolve_builder("dynamic_reshape", source, *beside)):
         sizes = []
         for index, size in enumerate(given):
             if type(size) is not XlaOp:

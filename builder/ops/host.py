@@ -20,7 +20,7 @@ from builder.attributes.host import (
     ffi_dictionary,
 )
 from builder.check import Check, flag
-from builder.errors import OperandError, ShapeInferenceError, shown
+from builder.errors import OperandError, ShapeInferenceError, brief
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.registry import op
@@ -92,16 +92,16 @@ def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:
 
 def _config_argument(op: str, name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise OperandError(f"{op}: {name} must be a string, got {shown(value)}", op=op)
+        raise OperandError(f"{op}: {name} must be a string, got {brief(value)}", op=op)
     return value
 
 
 def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
     """Refuses the shardings that XLA has no infeed for."""
-    notes = builder.current_notes
-    if notes is None or notes.sharding is None:
+    metadata = builder.current_metadata
+    if metadata is None or metadata.sharding is None:
         return
-    sharding = notes.sharding
+    sharding = metadata.sharding
     text = (sharding if isinstance(sharding, str) else sharding.tiling).replace(" ", "")
     if text == "{replicated}":
         Check(op).fail(
@@ -654,7 +654,7 @@ def custom_call_plan(
     side_effect = flag(op, "has_side_effect", has_side_effect)
     if computation is not None and not isinstance(computation, XlaComputation):
         raise OperandError(
-            f"{op}: computation must be an XlaComputation, got {shown(computation)}", op=op
+            f"{op}: computation must be an XlaComputation, got {brief(computation)}", op=op
         )
     typed = CustomCallApiVersion.API_VERSION_TYPED_FFI
     if api_version is None:
@@ -671,7 +671,7 @@ def custom_call_plan(
             )
         if opaque:
             Check(op).fail(
-                f"opaque and attributes can't both be given, got opaque={shown(opaque)}",
+                f"opaque and attributes can't both be given, got opaque={brief(opaque)}",
                 fix="give it among the attributes",
             )
         dictionary = ffi_dictionary(op, attributes)
@@ -682,7 +682,7 @@ def custom_call_plan(
         ):
             raise OperandError(
                 f"{op}: operand_shapes_with_layout must be a sequence of shapes, "
-                f"got {shown(operand_shapes_with_layout)}",
+                f"got {brief(operand_shapes_with_layout)}",
                 op=op,
             )
         layouts = tuple(
@@ -801,7 +801,7 @@ def python_call_plan(
         if isinstance(function, XlaComputation):
             fix = "\nfix: a computation is called with xb.call(computation, *operands)"
         raise OperandError(
-            f"python_call: function must be a Python callable, got {shown(function)}{fix}",
+            f"python_call: function must be a Python callable, got {brief(function)}{fix}",
             op="python_call",
         )
     side_effect = flag("python_call", "has_side_effect", has_side_effect)

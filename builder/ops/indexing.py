@@ -19,7 +19,7 @@ from builder.attributes import (
     ScatterDimensionNumbersLike,
 )
 from builder.check import Check, flag, integer, integers
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.registry import op
@@ -172,7 +172,7 @@ def _given(op: str, start_indices: Any) -> Starts:
     except TypeError:
         raise OperandError(
             f"{op}: start_indices must be a sequence of XlaOps, or a vector, "
-            f"got {type(start_indices).__name__}: {shown(start_indices, 80)}\n"
+            f"got {type(start_indices).__name__}: {brief(start_indices, 80)}\n"
             f"fix: write one index for each dimension, for instance [i, 0]",
             op=op,
         ) from None

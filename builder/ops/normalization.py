@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from builder.check import integer
-from builder.errors import ShapeInferenceError, shown
+from builder.errors import ShapeInferenceError, brief
 from builder.graph.recording import record
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
@@ -54,7 +54,8 @@ def _epsilon(op: str, value: Any) -> float:
         single = np.inf
     if not isfinite(single):
         raise ShapeInferenceError(
-            f"{op}: epsilon must be a finite number that an f32 can hold, got {shown(value)}", op=op
+            f"{op}: epsilon must be a finite number that an f32 can hold, got {brief(value)}",
+            op=op,
         )
     return single
 

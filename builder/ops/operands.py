@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from builder.check import Check, integers
-from builder.errors import ConstantError, OperandError, shown
+from builder.errors import ConstantError, OperandError, brief
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.xla_op import XlaOp
 from builder.support.signatures import per_signature
@@ -46,7 +46,7 @@ def need_op(op: str, name: str, value: Any) -> XlaOp:
     elif isinstance(value, tuple):
         hint = "\nfix: gather several ops into one with xb.tuple(...)"
     raise OperandError(
-        f"{op}: {name} must be an XlaOp, got {type(value).__name__}: {shown(value, 80)}{hint}",
+        f"{op}: {name} must be an XlaOp, got {type(value).__name__}: {brief(value, 80)}{hint}",
         op=op,
     )
 
@@ -65,7 +65,7 @@ def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
         raise OperandError(
             f"{op}: {name} must be a sequence of XlaOps, "
-            f"got {type(values).__name__}: {shown(values, 80)}",
+            f"got {type(values).__name__}: {brief(values, 80)}",
             op=op,
         )
     try:
@@ -75,7 +75,7 @@ def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
             raise
         # An array of rank 0 says that it is iterable, and is not.
         raise OperandError(
-            f"{op}: {name} must be a sequence of XlaOps, got {shown(values, 80)}", op=op
+            f"{op}: {name} must be a sequence of XlaOps, got {brief(values, 80)}", op=op
         ) from None
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from builder.attributes import RandomAlgorithm, RandomAlgorithmLike
-from builder.graph.recording import record, resolve_builder, undone_on_error
+from builder.graph.recording import record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, number_as
@@ -44,7 +44,7 @@ def _drawn(
     beside = second if type(second) is XlaOp else need_op(op, names[0], first)
     if not isinstance(shape, ArrayShape):
         shape = infer_shape(beside.shape, beside.shape, shape)  # raises
-    with undone_on_error(resolve_builder(op, beside)):
+    with rollback_on_error(resolve_builder(op, beside)):
         scalars = []
         for name, value in zip(names, (first, second), strict=True):
             if type(value) is not XlaOp and is_number(value):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from builder import shape_inference
 from builder.graph.recording import record, resolve_builder
 from builder.graph.registry import op
-from builder.graph.xla_op import XlaOp, noted
+from builder.graph.xla_op import XlaOp, with_metadata
 from builder.ops.host import custom_call_plan
 from builder.ops.operands import need_op
 from builder.types.shape import ArrayShape, Shape, ShapeLike, shape_argument
@@ -53,13 +53,16 @@ def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
 
     Not in the document; XLA's custom call Sharding, Shardy's sdy.sharding_constraint.
     """
-    from builder.sharding.validation import claim, sharding_on  # few programs need it
+    from builder.sharding.validation import (  # few programs need it
+        fitting_sharding,
+        register_sharding,
+    )
 
     name = "with_sharding"
     value = need_op(name, "operand", operand)
     shape = shape_inference.sharding.with_sharding.strict(value.shape, sharding)
-    claim(resolve_builder(name, value), name, sharding)
-    return _called("Sharding", value, shape, sharding_on(name, "operand", shape, sharding))
+    register_sharding(resolve_builder(name, value), name, sharding)
+    return _called("Sharding", value, shape, fitting_sharding(name, "operand", shape, sharding))
 
 
 @op(
@@ -151,11 +154,14 @@ def spmd_shard_to_full_shape(
 
 def _tiling(name: str, operand: XlaOp, full: Shape, sharding: ShardingLike) -> str:
     """The text of the tiling of the whole array, in which words ever it was said."""
-    from builder.sharding.validation import claim, tiling_of_whole  # few programs need them
+    from builder.sharding.validation import (  # few programs need them
+        register_sharding,
+        tiling_of_whole,
+    )
 
     assert isinstance(full, ArrayShape)  # inference has said so
     text = tiling_of_whole(name, full, sharding).text
-    claim(resolve_builder(name, operand), name, text)
+    register_sharding(resolve_builder(name, operand), name, text)
     return text
 
 
@@ -163,11 +169,11 @@ def _called(target: str, operand: XlaOp, shape: Shape, sharding: str) -> XlaOp:
     """Records a call that XLA's partitioner knows, with a sharding of its own."""
     builder = resolve_builder("custom_call", operand)
     whole, attributes = custom_call_plan(target, (operand.shape,), shape)
-    around = builder.current_notes
-    builder.current_notes = noted(around, sharding=None)
+    around = builder.current_metadata
+    builder.current_metadata = with_metadata(around, sharding=None)
     try:
         found = record("custom_call", whole, (operand,), attributes)
     finally:
-        builder.current_notes = around
-    found.notes = noted(found.notes, sharding=sharding)
+        builder.current_metadata = around
+    found.metadata = with_metadata(found.metadata, sharding=sharding)
     return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import Notes, XlaOp, noted
+from builder.graph.xla_op import OpMetadata, XlaOp, with_metadata
 from builder.types.shape import Shape
 
 __all__ = ["copied", "merged", "parameter_shape"]
@@ -30,7 +30,7 @@ def copied(
     new.operands = operands
     new.attributes = attributes
     new.builder = builder
-    new.notes = op.notes
+    new.metadata = op.metadata
     new.code = op.code
     new.lasti = op.lasti
     ops = builder.ops
@@ -39,19 +39,19 @@ def copied(
     return new
 
 
-def merged(notes: Notes | None, others: Notes | None) -> Notes | None:
-    """The notes, and of the others what these do not say."""
+def merged(metadata: OpMetadata | None, others: OpMetadata | None) -> OpMetadata | None:
+    """The metadata, and of the others what these do not say."""
     if others is None:
-        return notes
-    if notes is None:
+        return metadata
+    if metadata is None:
         return others
-    attributes = {**(others.frontend_attributes or {}), **(notes.frontend_attributes or {})}
-    return noted(
-        notes,
-        name=others.name if notes.name is None else notes.name,
+    attributes = {**(others.frontend_attributes or {}), **(metadata.frontend_attributes or {})}
+    return with_metadata(
+        metadata,
+        name=others.name if metadata.name is None else metadata.name,
         frontend_attributes=attributes or None,
-        sharding=others.sharding if notes.sharding is None else notes.sharding,
-        others=others.others if notes.others is None else notes.others,
+        sharding=others.sharding if metadata.sharding is None else metadata.sharding,
+        others=others.others if metadata.others is None else metadata.others,
     )
 
 

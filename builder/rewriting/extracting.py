@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from builder.errors import BuilderError, OperandError
 from builder.graph.computation import XlaComputation
-from builder.graph.subcomputations import tuple_of
+from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp, noted
+from builder.graph.xla_op import XlaOp, with_metadata
 from builder.ops.operands import need_ops
 from builder.rewriting.copying import copied, parameter_shape
 from builder.support.unique_names import UniqueNames
@@ -53,7 +53,7 @@ def extract(
         if key in numbers:
             shape = parameter_shape(op) if op.opcode == "parameter" else op.shape
             new = builder.add_parameter(shape, names[numbers[key]], numbers[key])
-            new.notes = noted(op.notes, name=new.name)
+            new.metadata = with_metadata(op.metadata, name=new.name)
             new.code, new.lasti = op.code, op.lasti
             values[key] = new
         elif needed[key]:
@@ -66,7 +66,7 @@ def extract(
         )
     builder.sharding_form = computation.sharding_form
     results = [values[op.id] for op in wanted]
-    return builder.build(results[0] if type(ops) is XlaOp else tuple_of(builder, results))
+    return builder.build(results[0] if type(ops) is XlaOp else record_tuple(builder, results))
 
 
 def _needed(computation: XlaComputation, wanted: Sequence[XlaOp], cut: dict[int, int]) -> bytearray:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from builder.errors import OperandError, SignatureError, shown
+from builder.errors import OperandError, SignatureError, brief
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import notes_around, resolve_builder, undone_on_error
+from builder.graph.recording import metadata_for, resolve_builder, rollback_on_error
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
@@ -57,7 +57,7 @@ def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> 
         )
     builder = resolve_builder("inline", *given)
     if isinstance(computation, ReusableFunction):
-        with undone_on_error(builder):
+        with rollback_on_error(builder):
             shapes = tuple([operand.shape for operand in given])
             computation = computation.recorded("inline", "computation", shapes)
     return inlined(computation, given, builder)
@@ -68,7 +68,7 @@ def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: X
     if not isinstance(computation, XlaComputation):
         fix = "\nfix: call it yourself: function(*operands)" if callable(computation) else ""
         raise OperandError(
-            f"inline: computation must be an XlaComputation, got {shown(computation)}{fix}",
+            f"inline: computation must be an XlaComputation, got {brief(computation)}{fix}",
             op="inline",
         )
     _check(computation, operands)
@@ -78,12 +78,14 @@ def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: X
 
         name_meshes(builder, "inline", computation.annotations.meshes, computation.name)
     if computation.sharding_form:
-        from builder.sharding.validation import claim_form
+        from builder.sharding.validation import register_sharding_form
 
         form = computation.sharding_form
         got = f"{form}, of {computation.name!r}"
-        claim_form(builder, "inline", form, got, f"the shardings of {computation.name!r} otherwise")
-    around = builder.current_notes
+        register_sharding_form(
+            builder, "inline", form, got, f"the shardings of {computation.name!r} otherwise"
+        )
+    around = builder.current_metadata
     values: list[XlaOp] = []  # by the numbers of the ops
     for op in computation.ops:
         if op.opcode == "parameter":
@@ -92,8 +94,8 @@ def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: X
         inside = tuple([values[operand.id] for operand in op.operands])
         new = copied(op, inside, builder, op.attributes)
         if around is not None:
-            given = notes_around(builder, op.opcode, op.shape, around, must_fit=False)
-            new.notes = merged(op.notes, given)
+            given = metadata_for(builder, op.opcode, op.shape, around, must_fit=False)
+            new.metadata = merged(op.metadata, given)
         values.append(new)
     return values[computation.root.id]
 

@@ -7,10 +7,10 @@ from types import CodeType, MappingProxyType
 from typing import Any, Self
 
 from builder.check import flag
-from builder.errors import BuilderError, OperandError, ShapeInferenceError, shown
+from builder.errors import BuilderError, OperandError, ShapeInferenceError, brief
 from builder.graph.computation import XlaComputation, called_in
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, noted
+from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, with_metadata
 from builder.rewriting.copying import copied, merged
 
 __all__ = ["Operands", "Replacement", "replace"]
@@ -68,7 +68,7 @@ def replace(
     if not callable(function):
         raise OperandError(
             f"replace: function must be a callable on an op and its new operands, got "
-            f"{shown(function)}\nfix: def function(op, operands): ..., that returns None to keep "
+            f"{brief(function)}\nfix: def function(op, operands): ..., that returns None to keep "
             f"the op",
             op="replace",
         )
@@ -135,7 +135,9 @@ class _Rewriter:
                 self._check(computation, op, operands, found)
                 if operands.kept is None and found.id >= begin:
                     # Not what else its module said: that may be of the op which is gone.
-                    found.notes = merged(found.notes, op.notes and noted(op.notes, others=None))
+                    found.metadata = merged(
+                        found.metadata, op.metadata and with_metadata(op.metadata, others=None)
+                    )
             if len(parameters) != count:
                 raise BuilderError(
                     f"replace: function can't add parameters, got "
@@ -179,7 +181,7 @@ class _Rewriter:
         if type(found) is not XlaOp:
             raise OperandError(
                 f"replace: function must return an XlaOp, or None to keep the op, got "
-                f"{shown(found)} for {_said(op)} of {computation.name!r}\n"
+                f"{brief(found)} for {_said(op)} of {computation.name!r}\n"
                 f"fix: record numbers with operands.builder.constant(value), several values with "
                 f"xb.tuple",
                 op="replace",

@@ -16,7 +16,7 @@ from builder.attributes import (
 )
 from builder.check import Check
 from builder.errors import ShapeInferenceError, SignatureError
-from builder.layout.program_layouts import need_sayable
+from builder.layout.program_layouts import check_supported_layout
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.layout import Layout
@@ -313,7 +313,7 @@ def _laid_out(check: Check, shape: Shape, layout: Layout) -> None:
             laid_out = array.with_layout(layout)
         except ShapeInferenceError as error:
             check.fail(str(error))
-        need_sayable(check.op, "layout", laid_out)
+        check_supported_layout(check.op, "layout", laid_out)
 
 
 def _elements(check: Check) -> list[tuple[str, ArrayShape]]:
@@ -453,4 +453,4 @@ def _need_layout(check: Check, given: Shape, operand: Shape) -> None:
     for array in given.elements if isinstance(given, TupleShape) else (given,):
         if isinstance(array, ArrayShape) and array.rank and array.layout is None:
             check.fail(f"shape_with_layout must have a layout throughout, got {given}")
-    need_sayable(check.op, "shape_with_layout", given)
+    check_supported_layout(check.op, "shape_with_layout", given)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from builder.check import Check
-from builder.errors import shown
+from builder.errors import brief
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.shape import (
@@ -165,7 +165,7 @@ def composite_call(
     check = Check.numbered("composite_call", "operand", operands)
     if not isinstance(name, str) or not re.fullmatch(_COMPOSITE_NAME, name):
         check.fail(
-            f"name must be one in a namespace, of letters, digits and dots, got {shown(name)}",
+            f"name must be one in a namespace, of letters, digits and dots, got {brief(name)}",
             fix='write name="my_library.my_op"',
         )
     if not 0 <= version < 2**31:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from builder.attributes import ChannelHandle, ChannelType
 from builder.attributes.host import OutputOperandAliasing
 from builder.check import Check
-from builder.layout.program_layouts import need_sayable
+from builder.layout.program_layouts import check_supported_layout
 from builder.shape_inference.control_flow import same_shape
 from builder.shape_inference.public import public
 from builder.types.shape import (
@@ -83,7 +83,7 @@ def infeed(shape: Shape) -> TupleShape:
 
 
 def _value_and_token(op: str, shape: Shape) -> TupleShape:
-    need_sayable(op, "shape", shape)
+    check_supported_layout(op, "shape", shape)
     return TupleShape((without_layout(shape), TOKEN_SHAPE))
 
 
@@ -107,7 +107,7 @@ def _need_compatible(check: Check, shape_with_layout: Shape) -> None:
             f"shape_with_layout must be the operand's shape but for layouts, {operand}, "
             f"got {shape_with_layout}"
         )
-    need_sayable(check.op, "shape_with_layout", shape_with_layout)
+    check_supported_layout(check.op, "shape_with_layout", shape_with_layout)
 
 
 @public
@@ -281,8 +281,8 @@ def custom_call(
                 f"operand_shapes_with_layout must be the operands' shapes but for layouts, "
                 f"got {laid_out} for operand {number}"
             )
-        need_sayable("custom_call", "operand_shapes_with_layout", laid_out)
-    need_sayable("custom_call", "shape", shape)
+        check_supported_layout("custom_call", "operand_shapes_with_layout", laid_out)
+    check_supported_layout("custom_call", "shape", shape)
     result = without_layout(shape)
     taken: set[tuple[int, ...]] = set()
     for alias in output_operand_aliasing:

@@ -17,7 +17,7 @@ from types import NoneType
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast, get_args, get_type_hints
 
 from builder.check import flag, flags, integer, integers
-from builder.errors import OperandError, XlaError, shown
+from builder.errors import OperandError, XlaError, brief
 from builder.types.primitive_type import PrimitiveType, as_primitive_type
 from builder.types.shape import ProgramShape, Shape, shape_of
 
@@ -48,7 +48,7 @@ def _shape(op: str, name: str, value: Any) -> Shape:
     try:
         return shape_of(value)
     except XlaError:
-        raise OperandError(f"{op}: {name} must be a shape, got {shown(value)}", op=op) from None
+        raise OperandError(f"{op}: {name} must be a shape, got {brief(value)}", op=op) from None
 
 
 def _each(op: str, name: str, values: Any, what: str, convert: Converter) -> list[Any]:
@@ -58,7 +58,7 @@ def _each(op: str, name: str, values: Any, what: str, convert: Converter) -> lis
     except TypeError:
         found = None
     if found is None:
-        raise OperandError(f"{op}: {name} must be a sequence of {what}, got {shown(values)}", op=op)
+        raise OperandError(f"{op}: {name} must be a sequence of {what}, got {brief(values)}", op=op)
     return [convert(op, f"{name} {i}", value) for i, value in enumerate(found)]
 
 
@@ -70,7 +70,7 @@ def _program_shape(op: str, name: str, value: Any) -> ProgramShape:
     if isinstance(value, ProgramShape):
         return value
     raise OperandError(
-        f"{op}: {name} must be a ProgramShape, got {shown(value)}\n"
+        f"{op}: {name} must be a ProgramShape, got {brief(value)}\n"
         f"fix: that of a computation is computation.program_shape",
         op=op,
     )
@@ -83,7 +83,7 @@ def _program_shapes(op: str, name: str, values: Any) -> list[ProgramShape]:
 def _pair(op: str, name: str, value: Any) -> tuple[int, ...]:
     pair = integers(op, name, value)
     if len(pair) != 2:
-        raise OperandError(f"{op}: {name} must be two numbers, got {shown(value)}", op=op)
+        raise OperandError(f"{op}: {name} must be two numbers, got {brief(value)}", op=op)
     return pair
 
 
@@ -96,14 +96,14 @@ def _element_type(op: str, name: str, value: Any) -> PrimitiveType:
         return as_primitive_type(value)
     except XlaError:
         raise OperandError(
-            f"{op}: {name} must be an element type, got {shown(value)}", op=op
+            f"{op}: {name} must be an element type, got {brief(value)}", op=op
         ) from None
 
 
 def _text(op: str, name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise OperandError(f"{op}: {name} must be a string, got {shown(value)}", op=op)
+    raise OperandError(f"{op}: {name} must be a string, got {brief(value)}", op=op)
 
 
 _CONVERTERS: Final[dict[Any, Converter]] = {
@@ -138,7 +138,7 @@ def _attribute(kind: type[Any]) -> Converter:
         except (TypeError, ValueError):
             pass
         if found is None:
-            raise OperandError(f"{op}: {name} must be a {kind.__name__}, got {shown(value)}", op=op)
+            raise OperandError(f"{op}: {name} must be a {kind.__name__}, got {brief(value)}", op=op)
         return found
 
     return convert

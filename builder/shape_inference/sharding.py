@@ -24,10 +24,15 @@ def with_sharding(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
         >>> xb.shape_inference.sharding.with_sharding(xb.f32[8, 2], "{devices=[2,1]<=[2]}")
         f32[8,2]
     """
-    from builder.sharding.validation import need_sharding, sharding_on  # few programs need it
+    from builder.sharding.validation import (  # few programs need it
+        check_sharding_type,
+        fitting_sharding,
+    )
 
     array = Check("with_sharding", operand=operand).array("operand")
-    sharding_on("with_sharding", "operand", array, need_sharding("with_sharding", sharding))
+    fitting_sharding(
+        "with_sharding", "operand", array, check_sharding_type("with_sharding", sharding)
+    )
     return array
 
 

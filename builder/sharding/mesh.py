@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
-from builder.errors import OperandError, ShapeInferenceError, shown
+from builder.errors import OperandError, ShapeInferenceError, brief
 from builder.sharding.tiling import need_array, shard_shape, transposed
 from builder.types.shape import ArrayShape, ShapeLike
 
@@ -68,7 +68,7 @@ class Mesh:
             if sorted(numbers) != list(range(self.size)):
                 raise ShapeInferenceError(
                     f"Mesh: devices must be the numbers from 0 to {self.size - 1} in some order, "
-                    f"one for each place of the mesh, got {shown(list(numbers))}",
+                    f"one for each place of the mesh, got {brief(list(numbers))}",
                     op="Mesh",
                 )
             # Shardy says the usual order by saying none.
@@ -133,12 +133,12 @@ def _axes(given: Any) -> tuple[tuple[str, int], ...]:
         if hasattr(given, "axis_names"):  # jax's
             fix = "xb.Mesh(mesh.shape)"
         raise OperandError(
-            f"Mesh: axes must be a mapping of names to sizes, got {shown(given)}\nfix: {fix}",
+            f"Mesh: axes must be a mapping of names to sizes, got {brief(given)}\nfix: {fix}",
             op="Mesh",
         ) from None
     if len(pairs) != listed:
         raise ShapeInferenceError(
-            f"Mesh: each axis must have a name of its own, got {shown(given)}", op="Mesh"
+            f"Mesh: each axis must have a name of its own, got {brief(given)}", op="Mesh"
         )
     found = []
     for name, size in pairs:
@@ -152,7 +152,7 @@ def _axes(given: Any) -> tuple[tuple[str, int], ...]:
         found.append((name, number))
     if prod([size for _, size in found]) > _MOST_DEVICES:
         raise ShapeInferenceError(
-            f"Mesh: a mesh has {_MOST_DEVICES} devices at most, got {shown(dict(found))}",
+            f"Mesh: a mesh has {_MOST_DEVICES} devices at most, got {brief(dict(found))}",
             op="Mesh",
         )
     return tuple(found)
@@ -160,11 +160,11 @@ def _axes(given: Any) -> tuple[tuple[str, int], ...]:
 
 def _need_name(what: str, given: Any) -> None:
     if not isinstance(given, str):
-        raise OperandError(f"Mesh: {what} must be a string, got {shown(given)}", op="Mesh")
+        raise OperandError(f"Mesh: {what} must be a string, got {brief(given)}", op="Mesh")
     if not re.fullmatch(_NAME, given):
         raise ShapeInferenceError(
             f"Mesh: {what} must be of the letters A-Z and a-z, digits, '_', '.', '$' and '-', of "
-            f"which the first is a letter or '_', got {shown(given)}",
+            f"which the first is a letter or '_', got {brief(given)}",
             op="Mesh",
         )
 
@@ -179,7 +179,7 @@ def _entry(mesh: Mesh, given: Any) -> tuple[str, ...]:
         return tuple(given)
     raise OperandError(
         f"Mesh.sharding: a dimension is cut along axes, which are given by name, or not, which is "
-        f"None, got {shown(given)}\n"
+        f"None, got {brief(given)}\n"
         f"fix: for instance mesh.sharding({mesh.axis_names[0] if mesh.axes else 'data'!r}, None)",
         op="Mesh.sharding",
     )
@@ -214,7 +214,7 @@ class MeshSharding:
         mesh = self.mesh
         if not isinstance(mesh, Mesh):
             raise OperandError(
-                f"MeshSharding: mesh must be an xb.Mesh, got {shown(mesh)}", op="MeshSharding"
+                f"MeshSharding: mesh must be an xb.Mesh, got {brief(mesh)}", op="MeshSharding"
             )
         dimensions: tuple[Entry, ...] = self.dimensions
         object.__setattr__(self, "dimensions", tuple([_entry(mesh, d) for d in dimensions]))

@@ -12,7 +12,7 @@ from typing import Final
 
 from builder.types.text_reader import outside_quotes
 
-__all__ = ["is_shardy", "joined", "leaf_texts", "per_value"]
+__all__ = ["as_per_value", "is_shardy", "join_leaf_texts", "leaf_texts"]
 
 _SHARDY: Final = "#sdy."
 _ONE: Final = "#sdy.sharding<"
@@ -53,7 +53,7 @@ def leaf_texts(text: str, count: int) -> list[str]:
     return found * count if len(found) == 1 else found
 
 
-def joined(texts: Sequence[str]) -> str:
+def join_leaf_texts(texts: Sequence[str]) -> str:
     """The sharding of a tuple of arrays, of the shardings of these; of one array its own.
 
     Example:
@@ -67,14 +67,14 @@ def joined(texts: Sequence[str]) -> str:
     return "{" + ", ".join(texts) + "}"
 
 
-def per_value(text: str) -> str:
+def as_per_value(text: str) -> str:
     """A sharding as an operation says it: Shardy's of one value as that of its values.
 
     Example:
         >>> per_value('#sdy.sharding<@mesh, [{"x"}]>')
         '#sdy.sharding_per_value<[<@mesh, [{"x"}]>]>'
     """
-    return joined([text]) if text.startswith(_ONE) else text
+    return join_leaf_texts([text]) if text.startswith(_ONE) else text
 
 
 def _split(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import prod
 from typing import Final
 
-from builder.errors import OperandError, ShapeInferenceError, shown
+from builder.errors import OperandError, ShapeInferenceError, brief
 from builder.types.shape import UNBOUNDED, ArrayShape, ShapeLike, intern_array, shape_argument
 from builder.types.text_reader import TextReader, outside_quotes
 
@@ -21,8 +21,8 @@ __all__ = [
     "Tiling",
     "need_array",
     "parse_tiling",
+    "parse_tilings",
     "shard_shape",
-    "tilings_of",
     "transposed",
     "whole_shape",
 ]
@@ -151,17 +151,17 @@ def parse_tiling(text: str) -> Tiling:
     XLA, HloSharding.
     """
     if not isinstance(text, str):
-        raise OperandError(f"parse_tiling: expected a tiling's text, got {shown(text)}")
-    found = tilings_of(text)
+        raise OperandError(f"parse_tiling: expected a tiling's text, got {brief(text)}")
+    found = parse_tilings(text)
     if isinstance(found, tuple):
         raise ShapeInferenceError(
-            f"parse_tiling: expected the tiling of one array, got that of a tuple: {shown(text)}"
+            f"parse_tiling: expected the tiling of one array, got that of a tuple: {brief(text)}"
         )
     return found
 
 
 @lru_cache(maxsize=4096)
-def tilings_of(text: str) -> Tiling | tuple[Tiling, ...]:
+def parse_tilings(text: str) -> Tiling | tuple[Tiling, ...]:
     """The tiling that a text says, or those of a tuple's arrays; raises as `parse_tiling`."""
     reader = TextReader(_without_metadata(text), "tiling text")
     reader.expect("{")
@@ -309,7 +309,7 @@ def _product(reader: TextReader, sizes: tuple[int, ...], at: int) -> int:
     if not 0 < count <= _MOST_DEVICES:
         raise reader.fault(
             f"there must be sizes of 1 or more, of {_MOST_DEVICES} devices at most, got "
-            f"{shown(list(sizes))}",
+            f"{brief(list(sizes))}",
             at,
         )
     return count

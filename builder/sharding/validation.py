@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from builder.attributes.annotations import Annotations
-from builder.errors import BuilderError, OperandError, ShapeInferenceError, XlaError, shown
+from builder.errors import BuilderError, OperandError, ShapeInferenceError, XlaError, brief
 from builder.sharding.mesh import Mesh, MeshSharding
-from builder.sharding.text import joined
-from builder.sharding.tiling import Tiling, parse_tiling, tilings_of
+from builder.sharding.text import join_leaf_texts
+from builder.sharding.tiling import Tiling, parse_tiling, parse_tilings
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaves
 
@@ -20,12 +20,12 @@ __all__ = [
     "Misfit",
     "ShardingLike",
     "ShardingTree",
-    "claim",
-    "claim_form",
+    "block_sharding",
+    "check_sharding_type",
+    "fitting_sharding",
     "name_meshes",
-    "need_sharding",
-    "sharding_around",
-    "sharding_on",
+    "register_sharding",
+    "register_sharding_form",
     "shardings_on_leaves",
     "tiling_of_whole",
 ]
@@ -65,7 +65,7 @@ _FIX_MESH_NAMES: Final = "give one of them a name of its own: xb.Mesh({...}, nam
 _FIX_TUPLE: Final = "say it of the elements, one by one"
 
 
-def need_sharding(op: str, given: Any, name: str = "sharding") -> ShardingLike:
+def check_sharding_type(op: str, given: Any, name: str = "sharding") -> ShardingLike:
     """`given`, which must be a sharding by the axes of a mesh, or the text of a tiling.
 
     Args:
@@ -86,18 +86,18 @@ def need_sharding(op: str, given: Any, name: str = "sharding") -> ShardingLike:
             fix = "fix: xb.Mesh(sharding.mesh.shape).sharding(*sharding.spec)"
         raise OperandError(
             f"{op}: {name} must be the text of a tiling or an xb.MeshSharding, "
-            f"got {shown(given)}\n{fix}",
+            f"got {brief(given)}\n{fix}",
             op=op,
         )
     if given.startswith("#sdy."):
         raise OperandError(
             f"{op}: {name} must be the text of a tiling or an xb.MeshSharding, got Shardy's text "
-            f"{shown(given)}\n"
+            f"{brief(given)}\n"
             f"fix: xb.Mesh({{...}}).sharding(...), which knows the mesh that the text names",
             op=op,
         )
     try:
-        tilings_of(given)
+        parse_tilings(given)
     except XlaError as error:
         told = error.in_argument(op, name)
         told.args = (f"{op}: {str(told).removeprefix(f'{op}: {name}: ')}\n{_FIX_TEXT}",)
@@ -105,7 +105,7 @@ def need_sharding(op: str, given: Any, name: str = "sharding") -> ShardingLike:
     return given
 
 
-def sharding_on(op: str, name: str, shape: Shape, sharding: ShardingLike) -> str:
+def fitting_sharding(op: str, name: str, shape: Shape, sharding: ShardingLike) -> str:
     """The text of a sharding of a value of this shape, which it must fit.
 
     Raises:
@@ -122,7 +122,7 @@ def _misfitting(op: str, name: str, shape: Shape, why: Misfit) -> ShapeInference
     return ShapeInferenceError(f"{op}: {why.rule}\nfix: {why.fix}", op=op, shapes={name: shape})
 
 
-def sharding_around(sharding: ShardingLike, shape: Shape) -> str | Misfit | None:
+def block_sharding(sharding: ShardingLike, shape: Shape) -> str | Misfit | None:
     """The text of the sharding that an op gets which is recorded in the block of a sharding.
 
     Scalars and tokens, which are not cut, get none where it cuts up arrays.
@@ -132,7 +132,7 @@ def sharding_around(sharding: ShardingLike, shape: Shape) -> str | Misfit | None
 
 @per_signature
 def _on_shape(sharding: ShardingLike, shape: Shape, is_said_of_it: bool) -> str | Misfit | None:
-    said = tilings_of(sharding) if isinstance(sharding, str) else sharding
+    said = parse_tilings(sharding) if isinstance(sharding, str) else sharding
     if not isinstance(shape, TupleShape):
         if isinstance(said, tuple):
             return Misfit(
@@ -158,7 +158,7 @@ def _on_shape(sharding: ShardingLike, shape: Shape, is_said_of_it: bool) -> str 
             return found._replace(fix=_FIX_TUPLE)
         # What is not cut in a tuple that is: it has to be said in a tuple.
         texts.append(_whole(one) if found is None else found)
-    return joined(texts)
+    return join_leaf_texts(texts)
 
 
 def _whole(sharding: Tiling | MeshSharding) -> str:
@@ -222,10 +222,10 @@ def shardings_on_leaves(
                 )
             waiting += reversed(list(zip(part.elements, one, strict=True)))
         else:
-            sharding = need_sharding(op, one, name)
+            sharding = check_sharding_type(op, one, name)
             said.append(sharding)
             for leaf in leaves(part):
-                texts.append(sharding_on(op, name, leaf, sharding))
+                texts.append(fitting_sharding(op, name, leaf, sharding))
     return texts, said
 
 
@@ -241,8 +241,8 @@ def tiling_of_whole(op: str, full: ArrayShape, given: Any) -> Tiling:
         OperandError, ShapeTextError: it is no sharding.
         ShapeInferenceError: it does not fit, or does not say how the array is cut up.
     """
-    sharding = need_sharding(op, given)
-    text = sharding_on(op, "full_shape", full, sharding)
+    sharding = check_sharding_type(op, given)
+    text = fitting_sharding(op, "full_shape", full, sharding)
     if not isinstance(sharding, str):
         text = sharding.at_rank(full.rank).tiling
     tiling = parse_tiling(text)
@@ -256,21 +256,21 @@ def tiling_of_whole(op: str, full: ArrayShape, given: Any) -> Tiling:
     return tiling
 
 
-def claim(builder: XlaBuilder, op: str, sharding: ShardingLike) -> None:
+def register_sharding(builder: XlaBuilder, op: str, sharding: ShardingLike) -> None:
     """Notes in whose words the shardings of a program are said, and the mesh that they name.
 
     Raises:
         BuilderError: others are said in the other words; the program has another mesh of the name.
     """
     if isinstance(sharding, str):
-        claim_form(builder, op, GSPMD, shown(sharding), "mesh.sharding(...)")
+        register_sharding_form(builder, op, GSPMD, brief(sharding), "mesh.sharding(...)")
     else:
         fix = f"{_spelled(sharding)}.tiling"
-        claim_form(builder, op, SHARDY, str(sharding), fix)
+        register_sharding_form(builder, op, SHARDY, str(sharding), fix)
         name_meshes(builder, op, {sharding.mesh.name: {"mesh": str(sharding.mesh)}})
 
 
-def claim_form(builder: XlaBuilder, op: str, form: str, got: str, instead: str) -> None:
+def register_sharding_form(builder: XlaBuilder, op: str, form: str, got: str, instead: str) -> None:
     """Notes in whose words the shardings of a program are said.
 
     XLA partitions a program by the ones or by the others, and says nothing of those that it does

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.errors import ConstantError, OperandError, shown
+from builder.errors import ConstantError, OperandError, brief
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import Kind, PrimitiveType
@@ -25,10 +25,10 @@ __all__ = [
     "as_constant_array",
     "check_number",
     "constant_plan",
-    "once",
-    "repeats_one",
+    "is_splat",
     "scalar_array",
     "scalar_constant",
+    "splat_or_array",
 ]
 
 
@@ -245,7 +245,7 @@ def as_constant_array(
         return _from_array(np.asarray(value), wanted)
     raise OperandError(
         f"constant: expected a NumPy array, a Python number or nested lists of numbers, "
-        f"got {type(value).__name__}: {shown(value)}",
+        f"got {type(value).__name__}: {brief(value)}",
         op="constant",
     )
 
@@ -275,9 +275,9 @@ def _from_array(
             f"fix: convert it first with .astype({wanted.dtype.name!r}), or leave the type out",
             op="constant",
         )
-    if repeats_one(array):
+    if is_splat(array):
         # As np.broadcast_to makes them: the one element is held, and seen in all places.
-        one = np.array(once(array), dtype=found.dtype)
+        one = np.array(splat_or_array(array), dtype=found.dtype)
         one.flags.writeable = False
         return np.broadcast_to(_with_clean_bits(one, found), array.shape), intern_array(
             found, array.shape
@@ -290,14 +290,14 @@ def _from_array(
     return _with_clean_bits(array, found), intern_array(found, array.shape)
 
 
-def repeats_one(array: np.ndarray[Any, Any]) -> bool:
+def is_splat(array: np.ndarray[Any, Any]) -> bool:
     """Whether all elements of an array, which has several, are one place in memory."""
     return array.size > 1 and not any(array.strides)
 
 
-def once(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The one element of an array that `repeats_one`; another array as it is."""
-    if not repeats_one(array):
+def splat_or_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The one element of an array that `is_splat`; another array as it is."""
+    if not is_splat(array):
         return array
     return array[(slice(1),) * array.ndim].reshape(())
 
@@ -353,14 +353,14 @@ def _from_lists(
     flat = array.ravel().tolist()
     if any(isinstance(v, (list, tuple)) or v is None for v in flat):
         raise ConstantError(
-            f"constant: nested lists must have equal lengths and hold numbers, got {shown(value)}",
+            f"constant: nested lists must have equal lengths and hold numbers, got {brief(value)}",
             op="constant",
         )
     for item in flat:
         if not isinstance(item, (numbers.Number, np.generic)):
             raise OperandError(
                 f"constant: nested lists must hold numbers, "
-                f"got {type(item).__name__}: {shown(item)}",
+                f"got {type(item).__name__}: {brief(item)}",
                 op="constant",
             )
     if wanted is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from builder.errors import ShapeInferenceError, shown
+from builder.errors import ShapeInferenceError, brief
 
 __all__ = [
     "COMBINE",
@@ -20,8 +20,8 @@ __all__ = [
     "PaddingValue",
     "Tile",
     "in_order",
+    "int_or_none",
     "tiled_rank",
-    "whole_or_none",
 ]
 
 MOST_DIMENSIONS: Final = 65536
@@ -81,11 +81,11 @@ class Tile:
     def __init__(self, dimensions: Iterable[int | str]) -> None:
         sizes = []
         for size in _each("a tile", "a sequence of sizes, such as (8, 128)", dimensions):
-            number = COMBINE if isinstance(size, str) and size == "*" else whole_or_none(size)
+            number = COMBINE if isinstance(size, str) and size == "*" else int_or_none(size)
             if number is None or (number < 1 and number != COMBINE) or number > _GREATEST:
                 raise ShapeInferenceError(
                     f"layout: the size of a tile is a positive number, or '*' to combine a "
-                    f"dimension with the next, got {shown(size)}",
+                    f"dimension with the next, got {brief(size)}",
                     op="layout",
                 )
             sizes.append(number)
@@ -184,15 +184,15 @@ class Layout:
     ) -> None:
         what = "a sequence of dimension numbers"
         if isinstance(minor_to_major, str) and minor_to_major.strip().startswith("{"):
-            fix = f"parse_layout({shown(minor_to_major)})"
+            fix = f"parse_layout({brief(minor_to_major)})"
             raise _is_not("minor_to_major", what, minor_to_major, fix)
         given = _first("minor_to_major", what, minor_to_major)
         rank = len(given)
-        order = tuple(d for d in map(whole_or_none, given) if d is not None)
+        order = tuple(d for d in map(int_or_none, given) if d is not None)
         if sorted(order) != list(range(rank)) or rank == MOST_DIMENSIONS:
             raise ShapeInferenceError(
                 f"layout: minor_to_major must be a permutation of the dimensions "
-                f"0 to {rank - 1}, got {{{','.join(map(shown, given[:100]))}}}",
+                f"0 to {rank - 1}, got {{{','.join(map(brief, given[:100]))}}}",
                 op="layout",
             )
         self.minor_to_major = order
@@ -200,7 +200,7 @@ class Layout:
         self.padded_dimensions = _padded(rank, padded_dimensions)
         if not isinstance(padding_value, PaddingValue):
             raise ShapeInferenceError(
-                f"layout: padding_value must be a PaddingValue, got {shown(padding_value)}\n"
+                f"layout: padding_value must be a PaddingValue, got {brief(padding_value)}\n"
                 f"fix: one of {', '.join(map(str, PaddingValue))}",
                 op="layout",
             )
@@ -316,11 +316,11 @@ def _each(name: str, what: str, values: Any) -> Sequence[Any]:
 
 
 def _is_not(name: str, what: str, value: Any, fix: str = "") -> ShapeInferenceError:
-    text = f"layout: {name} is {what}, got {shown(value)}" + (f"\nfix: {fix}" if fix else "")
+    text = f"layout: {name} is {what}, got {brief(value)}" + (f"\nfix: {fix}" if fix else "")
     return ShapeInferenceError(text, op="layout")
 
 
-def whole_or_none(value: Any) -> int | None:
+def int_or_none(value: Any) -> int | None:
     """`value` as an int, if it is a whole number of Python's or NumPy's; True is none."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
@@ -329,7 +329,7 @@ def whole_or_none(value: Any) -> int | None:
 
 
 def _number(name: str, value: Any, least: int) -> int:
-    number = whole_or_none(value)
+    number = int_or_none(value)
     if number is None or not least <= number <= _GREATEST:
         raise _is_not(name, f"a whole number from {least} to 2**63 - 1", value)
     return number
@@ -354,9 +354,9 @@ def _tiles(rank: int, tiles: Any) -> tuple[Tile, ...]:
     if isinstance(tiles, Tile):
         raise _is_not("tiles", what, tiles, f"tiles=[{tiles}]")
     for each in _each("tiles", what, tiles):
-        if whole_or_none(each) is not None or isinstance(each, str):
+        if int_or_none(each) is not None or isinstance(each, str):
             is_one = isinstance(tiles, (tuple, list))  # one tile, most often
-            raise _is_not("tiles", what, tiles, f"tiles=[{shown(tiles)}]" if is_one else "")
+            raise _is_not("tiles", what, tiles, f"tiles=[{brief(tiles)}]" if is_one else "")
         tile = each if isinstance(each, Tile) else Tile(each)
         rank = tiled_rank(rank, tile, given)
         given.append(tile)
@@ -374,7 +374,7 @@ def tiled_rank(rank: int, tile: Tile, before: Sequence[Tile]) -> int:
     if length > rank:
         raise ShapeInferenceError(
             "layout: a tile has at most as many dimensions as what it is applied to, "
-            f"got {shown(tile)} for {_dimensions(rank)}"
+            f"got {brief(tile)} for {_dimensions(rank)}"
             + (f" (after {''.join(map(repr, before[-10:]))})" if before else ""),
             op="layout",
         )

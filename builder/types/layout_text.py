@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, shown
+from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief
 from builder.types.layout import COMBINE, Layout, PaddingValue, Tile, tiled_rank
 from builder.types.text_reader import TextReader
 
@@ -44,7 +44,7 @@ def parse_layout(text: str) -> Layout:
     Tiled layout.
     """
     if not isinstance(text, str):
-        raise OperandError(f"parse_layout: expected a layout's text, got {shown(text)}")
+        raise OperandError(f"parse_layout: expected a layout's text, got {brief(text)}")
     reader = TextReader(text, "layout text")
     if reader.token != "{":
         raise reader.fail("'{'")

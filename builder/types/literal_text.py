@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from builder.types import primitive_type as pt
-from builder.types.constant import once, repeats_one
+from builder.types.constant import is_splat, splat_or_array
 from builder.types.primitive_type import PrimitiveType
 
 __all__ = ["literal_text", "splat_value"]
@@ -33,8 +33,8 @@ def splat_value(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     """The one value of an array of more than one element that are the same bits; else None."""
     if array.size < 2:
         return None
-    if repeats_one(array):
-        return once(array)
+    if is_splat(array):
+        return splat_or_array(array)
     rows = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
     if (rows != rows[0]).any():
         return None

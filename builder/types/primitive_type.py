@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from builder.errors import OperandError, PrimitiveTypeError, XlaError, shown
+from builder.errors import OperandError, PrimitiveTypeError, XlaError, brief
 
 if TYPE_CHECKING:
     from builder.types.shape import ArrayShape, DimensionLike
@@ -269,7 +269,7 @@ def from_name(name: str) -> PrimitiveType:
     found = _BY_NAME.get(name)
     if found is None:
         raise PrimitiveTypeError(
-            f"unknown primitive type {shown(name)}; the types are: {', '.join(_BY_NAME)}"
+            f"unknown primitive type {brief(name)}; the types are: {', '.join(_BY_NAME)}"
         )
     return found
 
@@ -309,7 +309,7 @@ def from_dtype(dtype: Any) -> PrimitiveType:
             resolved = resolved.newbyteorder("=")
             found = _BY_DTYPE.get(resolved)
     except Exception:  # NumPy refuses what it can't read in several ways
-        raise PrimitiveTypeError(f"{shown(dtype)} is not a NumPy data type") from None
+        raise PrimitiveTypeError(f"{brief(dtype)} is not a NumPy data type") from None
     if found is None:
         _load_ml_dtypes()
         found = _BY_DTYPE.get(resolved)

@@ -18,12 +18,12 @@ from itertools import islice
 from math import prod
 from typing import Any, Final
 
-from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, XlaError, shown
+from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, XlaError, brief
 from builder.support.extensions import extension
 from builder.support.interning import InternTable
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
-from builder.types.layout import MOST_DIMENSIONS, Layout, whole_or_none
+from builder.types.layout import MOST_DIMENSIONS, Layout, int_or_none
 from builder.types.layout_text import parse_layout, read_layout
 from builder.types.physical_layout import physical
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
@@ -172,10 +172,10 @@ class ArrayShape:
             >>> xb.f32[5, 6, 7].dimension_number(-1)
             2
         """
-        number = whole_or_none(dimension)
+        number = int_or_none(dimension)
         if number is None or not -self.rank <= number < self.rank:
             raise ShapeInferenceError(
-                f"dimension_number: {self} has no dimension {shown(dimension)}"
+                f"dimension_number: {self} has no dimension {brief(dimension)}"
                 + (f"\nfix: one from {-self.rank} to {self.rank - 1}" if self.rank else "")
             )
         return number % self.rank
@@ -276,7 +276,7 @@ class ArrayShape:
             size = self.dimensions[dimension]
         except (IndexError, TypeError):
             raise ShapeInferenceError(
-                f"dimension_text: dimension must be one of {self}, got {shown(dimension)}"
+                f"dimension_text: dimension must be one of {self}, got {brief(dimension)}"
             ) from None
         if not self.dynamic_dimensions[dimension]:
             return str(size)
@@ -329,11 +329,11 @@ class TupleShape:
         try:
             each = iter(elements)
         except TypeError:
-            raise OperandError(f"a tuple shape is made of shapes, got {shown(elements)}") from None
+            raise OperandError(f"a tuple shape is made of shapes, got {brief(elements)}") from None
         parts = tuple(each)
         for part in parts:
             if not isinstance(part, (ArrayShape, TupleShape, TokenShape)):
-                raise OperandError(f"a tuple shape is made of shapes, got {shown(part)}")
+                raise OperandError(f"a tuple shape is made of shapes, got {brief(part)}")
         found = _INTERNED_TUPLES.find(parts)
         if found is not None:
             return found
@@ -441,7 +441,7 @@ def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, b
         number = text[2:] if dynamic else text
         if not (number.isdecimal() and number.isascii()):
             raise ShapeInferenceError(
-                f"shape: {shown(size)} is not a dimension; a dimension is a size, '<=n' or '?'"
+                f"shape: {brief(size)} is not a dimension; a dimension is a size, '<=n' or '?'"
             )
         bound = int(number)
     else:
@@ -460,11 +460,11 @@ def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, b
 
 
 def _whole(size: Any, element_type: PrimitiveType) -> int:
-    number = whole_or_none(size)
+    number = int_or_none(size)
     if number is None:
         raise ShapeInferenceError(
             f"shape: a dimension of {element_type}[...] is a whole number, bounded(n), "
-            f"'<=n' or '?', got {shown(size)}"
+            f"'<=n' or '?', got {brief(size)}"
         )
     return number
 
@@ -491,7 +491,7 @@ def _misfit(layout: Layout, shape: ArrayShape) -> _Misfit | None:
     ordered = len(layout.minor_to_major)
     if ordered != shape.rank:
         return _Misfit(
-            f"{shown(layout)} orders {ordered} dimension{'' if ordered == 1 else 's'}, "
+            f"{brief(layout)} orders {ordered} dimension{'' if ordered == 1 else 's'}, "
             f"{shape} has {shape.rank}",
             "minor_to_major",
         )
@@ -533,7 +533,7 @@ def _overflow(layout: Layout, shape: ArrayShape) -> _Misfit | None:
     ]
     part, index, _ = next(each for each in counts if each[-1] > MAX_ELEMENTS)
     return _Misfit(
-        f"the buffer of {without_layout(shape)} with {shown(layout)} has {shown(form.size)} "
+        f"the buffer of {without_layout(shape)} with {brief(layout)} has {brief(form.size)} "
         "elements, padding included, more than 2**63 - 1",
         part,
         index,
@@ -579,8 +579,8 @@ def array_shape(
         wanted = None
     if wanted is None or len(wanted) == MOST_DIMENSIONS:
         raise ShapeInferenceError(
-            f"shape: dimensions are a sequence of sizes, got {shown(dimensions)}\n"
-            f"fix: write [{shown(dimensions)}]"
+            f"shape: dimensions are a sequence of sizes, got {brief(dimensions)}\n"
+            f"fix: write [{brief(dimensions)}]"
         )
     given = [False] * len(wanted)
     if dynamic_dimensions is not None:
@@ -589,7 +589,7 @@ def array_shape(
         except (TypeError, ValueError):
             raise ShapeInferenceError(
                 f"shape: dynamic_dimensions are a sequence of bools, "
-                f"got {shown(dynamic_dimensions)}"
+                f"got {brief(dynamic_dimensions)}"
             ) from None
         if len(given) != len(wanted):
             raise ShapeInferenceError(
@@ -629,7 +629,7 @@ def tuple_shape(elements: Iterable[ShapeLike]) -> TupleShape:
     except TypeError:
         each = None
     if each is None:
-        raise OperandError(f"tuple_shape: expected a sequence of shapes, got {shown(elements)}")
+        raise OperandError(f"tuple_shape: expected a sequence of shapes, got {brief(elements)}")
     return TupleShape(shape_of(e) for e in each)
 
 
@@ -735,7 +735,7 @@ class ProgramShape:
         if names is None or not all(isinstance(n, str) for n in names):
             raise OperandError(
                 f"program shape: parameter names are a sequence of strings, "
-                f"got {shown(parameter_names)}"
+                f"got {brief(parameter_names)}"
             )
         self.parameter_names = names or tuple(f"p{i}" for i in range(len(self.parameters)))
         self.result = shape_of(result)
@@ -874,7 +874,7 @@ def parse_shape(text: str) -> Shape:
         (s32[], f32[2,<=3]{1,0})
     """
     if not isinstance(text, str):
-        raise OperandError(f"parse_shape: expected a shape's text, got {shown(text)}")
+        raise OperandError(f"parse_shape: expected a shape's text, got {brief(text)}")
     parser = _Parser(text)
     shape = parser.shape()
     parser.end()
@@ -906,7 +906,7 @@ def shape_of(value: ShapeLike) -> Shape:
             ) from None
     raise OperandError(
         f"expected a shape such as f32[2, 3], its text 'f32[2,3]', or a sequence of shapes, "
-        f"got {shown(value)}"
+        f"got {brief(value)}"
     )
 
 

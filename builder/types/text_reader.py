@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from builder.errors import ShapeTextError, shown
+from builder.errors import ShapeTextError, brief
 
 __all__ = ["TextReader", "outside_quotes"]
 
@@ -60,7 +60,7 @@ class TextReader:
 
     def fail(self, expected: str) -> ShapeTextError:
         """The error of a token that is not what was expected."""
-        got = shown(self.token) if self.token else "the end"
+        got = brief(self.token) if self.token else "the end"
         return self.fault(f"expected {expected}, got {got} at position {self.start}")
 
     def expect(self, token: str) -> None:

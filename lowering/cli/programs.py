@@ -88,13 +88,13 @@ class Program(NamedTuple):
             is_file = self.name != STDIN
             return from_hlo(Path(self.name) if is_file else self.data)
         from lowering.errors import LoweringError
-        from lowering.importer.importing import in_file, to_computation
+        from lowering.importer.importing import to_computation, with_file_name
 
         module = self.module()
         try:
             return to_computation(module, argument_shapes=_argument_shapes(module, self.shapes))
         except LoweringError as error:
-            raise in_file(error, self.name) from error.__cause__
+            raise with_file_name(error, self.name) from error.__cause__
 
 
 STDIN: Final = "<stdin>"
@@ -109,8 +109,8 @@ def opened(file: str, shapes: Sequence[str] = ()) -> Program:
     """
     from lowering.importer import hlo
     from lowering.jaxlib_api import hlo_conversion, mlir
-    from lowering.reading.exported import module_inside
-    from lowering.reading.file_kind import look_at_beginning
+    from lowering.reading.exported import embedded_artifact
+    from lowering.reading.file_kind import reject_by_prefix
     from lowering.stablehlo.module import read_file
 
     if file == "-":
@@ -118,8 +118,8 @@ def opened(file: str, shapes: Sequence[str] = ()) -> Program:
         if not data.strip():
             raise FailedError("<stdin>: nothing came in")
     else:
-        data, name = read_file(file, "load", look_at_beginning)
-    inside = module_inside(data)
+        data, name = read_file(file, "load", reject_by_prefix)
+    inside = embedded_artifact(data)
     producer = version = None
     code = inside or data
     if code.startswith(mlir.BYTECODE_MAGIC):
@@ -172,9 +172,9 @@ def _argument_shapes(module: StablehloModule, said: Sequence[str]) -> list[Any] 
 
 def _written_names(module: StablehloModule) -> list[str | None]:
     """What the locations of the arguments of @main call them."""
-    from lowering.importer.refinement import main_of
+    from lowering.importer.refinement import main_function
     from lowering.importer.tables import name_of
 
-    arguments = main_of(module.module).regions[0].blocks[0].arguments
+    arguments = main_function(module.module).regions[0].blocks[0].arguments
     found = [name_of(argument.location) for argument in arguments]
     return found if len(found) == len(module.program_shape.parameters) else []

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 import jax
 import numpy as np
 
-from builder.errors import ConstantError, shown
+from builder.errors import ConstantError, brief
 from builder.types.constant import scalar_array
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
 from lowering.errors import ExecutionError
@@ -269,12 +269,12 @@ def array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
     """`value` as an array of exactly this type and these sizes, or what it is instead."""
     if type(value) in (bool, int, float, complex):
         if shape.rank:
-            return f"the Python number {shown(value)}"
+            return f"the Python number {brief(value)}"
         try:
             return scalar_array(value, shape.element_type, "")
         except ConstantError as error:
             reason = str(error).partition("\n")[0].partition(": ")[2]
-            return f"the Python number {shown(value)}: {reason}"
+            return f"the Python number {brief(value)}: {reason}"
     if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
         array: Any = np.asarray(value)
     else:

@@ -10,13 +10,13 @@ from typing import Any, Final
 import jax
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from lowering.errors import CompileError, recorded_at
 from lowering.jaxlib_api import compilation
 from lowering.mlir.types import attribute_text
-from lowering.reading.bytecode_tables import words_in
+from lowering.reading.bytecode_tables import module_strings
 
-__all__ = ["check_registered", "failing_calls", "is_read_by_xla", "register_custom_call_target"]
+__all__ = ["check_registered", "failing_calls", "is_reserved_target", "register_custom_call_target"]
 
 _APIS: Final = {"untyped": 0, "typed": 1}
 
@@ -59,16 +59,16 @@ def register_custom_call_target(
     op = "register_custom_call_target"
     if not isinstance(name, str) or not name or name.startswith("$") or "\0" in name:
         raise OperandError(
-            f"{op}: name must be a string, not empty and not beginning with '$', got {shown(name)}",
+            f"{op}: name must be a string, not empty and not beginning with '$', got {brief(name)}",
             op=op,
         )
     if not isinstance(platform, str) or platform not in ("cpu", "gpu", "tpu"):
         raise OperandError(
-            f"{op}: platform must be 'cpu', 'gpu' or 'tpu', got {shown(platform)}", op=op
+            f"{op}: platform must be 'cpu', 'gpu' or 'tpu', got {brief(platform)}", op=op
         )
     if not isinstance(api, str) or api not in _APIS:
         raise OperandError(
-            f"{op}: api must be 'untyped' or 'typed', got {shown(api)}\n"
+            f"{op}: api must be 'untyped' or 'typed', got {brief(api)}\n"
             f"fix: 'untyped' for void f(void* out, const void** in), 'typed' for handlers of the "
             f"FFI",
             op=op,
@@ -79,7 +79,7 @@ def register_custom_call_target(
         return
     if kept is not None or name in compilation.registered_targets(platform):
         raise OperandError(
-            f"{op}: {shown(name)} has another function on {platform} already\n"
+            f"{op}: {brief(name)} has another function on {platform} already\n"
             f"fix: use another name",
             op=op,
         )
@@ -87,7 +87,7 @@ def register_custom_call_target(
         jax.ffi.register_ffi_target(name, capsule, platform, api_version=_APIS[api])
     except RuntimeError as error:  # of a typed one it is asked what it is
         raise OperandError(
-            f"{op}: XLA takes no function for {shown(name)} that is not a handler of its FFI, of a "
+            f"{op}: XLA takes no function for {brief(name)} that is not a handler of its FFI, of a "
             f"version that it knows: {error}\n"
             f"fix: make it with XLA_FFI_DEFINE_HANDLER_SYMBOL of xla/ffi/api/ffi.h, which lies in "
             f"jax.ffi.include_dir()",
@@ -109,7 +109,7 @@ def _capsule(op: str, function: Any) -> tuple[Any, int]:
     if callable(function) and not isinstance(function, CFuncPtr):
         fix = "fix: xb.python_call calls a Python function; or make it a C function: CFUNCTYPE"
     raise OperandError(
-        f"{op}: function must be a C function of ctypes or a capsule, got {shown(function)}\n{fix}",
+        f"{op}: function must be a C function of ctypes or a capsule, got {brief(function)}\n{fix}",
         op=op,
     )
 
@@ -134,7 +134,7 @@ _READ_BY_XLA: Final = frozenset(
 _DIALECTS: Final = ("mhlo.", "chlo.", "stablehlo.", "xla.")
 
 
-def is_read_by_xla(name: str) -> bool:
+def is_reserved_target(name: str) -> bool:
     """Whether calls of a target are words for XLA itself, which calls no function for them."""
     return name in _READ_BY_XLA or name.startswith(_DIALECTS)
 
@@ -223,7 +223,7 @@ def failing_calls(module: ir.Operation, code: bytes, platform: str) -> tuple[str
     Returns:
         For each function and line the name, and where the call was recorded.
     """
-    if b"custom_call\0" not in words_in(code):
+    if b"custom_call\0" not in module_strings(code):
         return ()
     found: dict[str, None] = {}
 
@@ -236,7 +236,7 @@ def failing_calls(module: ir.Operation, code: bytes, platform: str) -> tuple[str
                 "api_version" in attributes and ir.IntegerAttr(attributes["api_version"]).value > 1
             )
             if reports and (platform, name) in _KEPT:
-                found[f"{shown(name)}{recorded_at(operation.location).rstrip(',')}"] = None
+                found[f"{brief(name)}{recorded_at(operation.location).rstrip(',')}"] = None
         return ir.WalkResult.ADVANCE
 
     module.walk(note)

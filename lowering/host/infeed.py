@@ -17,7 +17,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from builder.errors import shown
+from builder.errors import brief
 from builder.types import primitive_type as pt
 from builder.types.shape import (
     ArrayShape,
@@ -137,7 +137,7 @@ def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
         if not isinstance(value, (bool, int, float, complex)):
             fix = "give a NumPy array, a jax.Array, a dlpack object, or a tuple of such"
         raise ArgumentError(
-            f"transfer_to_infeed: expected arrays, got {type(value).__name__}: {shown(value, 80)}\n"
+            f"transfer_to_infeed: expected arrays, got {type(value).__name__}: {brief(value, 80)}\n"
             f"fix: {fix}",
             op="transfer_to_infeed",
         )
@@ -214,11 +214,11 @@ def transfer_from_outfeed(
 def _seconds(op: str, value: Any) -> float:
     seconds = timeout if value is None else value
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise ArgumentError(f"{op}: timeout is a number of seconds, got {shown(seconds)}", op=op)
+        raise ArgumentError(f"{op}: timeout is a number of seconds, got {brief(seconds)}", op=op)
     if not 0 <= seconds <= threading.TIMEOUT_MAX:
         raise ArgumentError(
             f"{op}: timeout is a number of seconds, from 0 to {threading.TIMEOUT_MAX:.0f}, "
-            f"got {shown(seconds)}",
+            f"got {brief(seconds)}",
             op=op,
         )
     return float(seconds)

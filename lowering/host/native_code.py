@@ -30,7 +30,7 @@ from typing import Any, Final
 import jax
 import jaxlib.version
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from lowering.errors import CompileError
 
 __all__ = ["NativeSource", "SharedLibrary", "read_source", "shared_library"]
@@ -81,7 +81,7 @@ def read_source(op: str, source: Any, language: Any) -> NativeSource:
         CompileError: the file can't be read.
     """
     if language is not None and (not isinstance(language, str) or language not in _COMPILERS):
-        raise OperandError(f"{op}: language must be 'c' or 'c++', got {shown(language)}", op=op)
+        raise OperandError(f"{op}: language must be 'c' or 'c++', got {brief(language)}", op=op)
     if isinstance(source, str):
         if "\n" in source or Path(source).suffix not in _LANGUAGES:
             if not source.strip():
@@ -91,14 +91,14 @@ def read_source(op: str, source: Any, language: Any) -> NativeSource:
             return NativeSource(source, language or "c++")
     elif not isinstance(source, os.PathLike):
         raise OperandError(
-            f"{op}: source must be the text of C or C++, or a path, got {shown(source)}",
+            f"{op}: source must be the text of C or C++, or a path, got {brief(source)}",
             op=op,
         )
     path: Any = os.fspath(source)
     file = Path(os.fsdecode(path))
     if file.suffix not in _LANGUAGES:
         raise OperandError(
-            f"{op}: a file of C or C++ ends in {', '.join(_LANGUAGES)}, got {shown(str(file))}",
+            f"{op}: a file of C or C++ ends in {', '.join(_LANGUAGES)}, got {brief(str(file))}",
             op=op,
         )
     try:
@@ -197,7 +197,8 @@ def _command(op: str, language: str, compiler: Any) -> tuple[str, ...]:
     if compiler is not None:
         if not isinstance(compiler, (str, os.PathLike)) or not os.fspath(compiler):
             raise OperandError(
-                f"{op}: compiler must be the name or the path of one, got {shown(compiler)}", op=op
+                f"{op}: compiler must be the name or the path of one, got {brief(compiler)}",
+                op=op,
             )
         tried, named = [[os.fspath(compiler)]], "compiler"
     elif os.environ.get(variable, "").strip():
@@ -211,7 +212,7 @@ def _command(op: str, language: str, compiler: Any) -> tuple[str, ...]:
         path = shutil.which(name)
         if path is not None:
             return path, *words
-    there = f"the one that {named} names is not: {shown(tried[0][0])}" if named else "none of "
+    there = f"the one that {named} names is not: {brief(tried[0][0])}" if named else "none of "
     if not named:
         there += f"{', '.join(usual)} is found"
     what = "C++" if language == "c++" else "C"
@@ -318,7 +319,7 @@ def _folder(op: str, given: Any) -> Path:
     elif isinstance(given, (str, os.PathLike)) and os.fspath(given):
         where = Path(os.fsdecode(given)).absolute()
     else:
-        raise OperandError(f"{op}: folder must be the path of one, got {shown(given)}", op=op)
+        raise OperandError(f"{op}: folder must be the path of one, got {brief(given)}", op=op)
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, ValueError) as error:

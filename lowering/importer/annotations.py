@@ -14,8 +14,8 @@ from typing import Any, Final
 from jaxlib.mlir import ir
 
 from builder.attributes.annotations import NO_MESHES, NO_TEXTS, Annotations, Texts
-from builder.graph.xla_op import XlaOp, noted
-from builder.sharding.text import is_shardy, joined, leaf_texts
+from builder.graph.xla_op import XlaOp, with_metadata
+from builder.sharding.text import is_shardy, join_leaf_texts, leaf_texts
 from builder.types.shape import ArrayShape, ProgramShape, Shape, leaves
 from lowering.errors import LoweringError
 from lowering.importer.tables import Tables
@@ -90,7 +90,7 @@ def annotate(
     if others:
         changes["others"] = others
     if changes:
-        op.notes = noted(op.notes, **changes)
+        op.metadata = with_metadata(op.metadata, **changes)
 
 
 def _sharding_text(attribute: ir.Attribute | str) -> str:
@@ -119,7 +119,7 @@ def of_all_leaves(said: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     if len(texts) < len(said) or len({is_shardy(text) for text in texts}) > 1:
         return None
     name = SHARDY if is_shardy(texts[0]) else GSPMD
-    return {**others[0], name: joined(texts)}
+    return {**others[0], name: join_leaf_texts(texts)}
 
 
 def _are_texts(attribute: ir.Attribute) -> bool:
@@ -161,11 +161,11 @@ def _texts(attributes: Any, known: frozenset[str]) -> Texts:
     return {name: str(attributes[name]) for name in names} or NO_TEXTS
 
 
-def _leaf_texts(attributes: Mapping[str, Any], leaf: Shape, noted: frozenset[str]) -> Texts:
+def _leaf_texts(attributes: Mapping[str, Any], leaf: Shape, with_metadata: frozenset[str]) -> Texts:
     """What stays to be said of an argument or a result, of which some is noted already."""
     if _OF_ARGUMENTS.issuperset(attributes):  # as of nearly all, in a fifth of the time
         return NO_TEXTS
-    known = _OF_ARGUMENTS | noted
+    known = _OF_ARGUMENTS | with_metadata
     if isinstance(leaf, ArrayShape) and leaf.layout is not None:
         known = known | {LAYOUT_MODE}  # the shape says it
     return _texts(attributes, known)
@@ -198,8 +198,8 @@ def annotations_of(
     outputs = list(leaves(shape.result))
     of_results = argument_attributes(function, "res_attrs", len(outputs))
     shardings = tuple(map(_only_sharding, of_results))
-    noted = [frozenset(() if sharding is None else SHARDINGS) for sharding in shardings]
-    results = list(starmap(_leaf_texts, zip(of_results, outputs, noted, strict=True)))
+    with_metadata = [frozenset(() if sharding is None else SHARDINGS) for sharding in shardings]
+    results = list(starmap(_leaf_texts, zip(of_results, outputs, with_metadata, strict=True)))
     meshes: dict[str, Texts] = {}
     if module is not None:
         for view in module.body.operations:

@@ -20,7 +20,7 @@ from jaxlib.mlir import ir
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
-from builder.types.constant import once, repeats_one
+from builder.types.constant import is_splat, splat_or_array
 from builder.types.shape import ArrayShape
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope, failure
@@ -78,8 +78,8 @@ def _elements(operation: ir.Operation, attribute: Any, shape: ArrayShape) -> Ele
     seen = np.asarray(view)
     if seen.dtype != shape.element_type.dtype:
         return elements_in_bytecode(operation, shape)
-    if repeats_one(seen):
-        return _repeated(np.array(once(seen)), shape)
+    if is_splat(seen):
+        return _repeated(np.array(splat_or_array(seen)), shape)
     # The one copy. (Without it the module would stay as long as the computation.)
     array = np.array(seen, order="C")
     array.flags.writeable = False

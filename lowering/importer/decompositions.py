@@ -16,7 +16,7 @@ from builder.graph.xla_op import XlaOp
 from builder.types.shape import ProgramShape, TupleShape
 from lowering.errors import LoweringError
 from lowering.importer.importing import recorded
-from lowering.importer.refinement import main_of
+from lowering.importer.refinement import main_function
 from lowering.importer.registry import Imported, Value
 from lowering.importer.scope import Scope, failure
 from lowering.jaxlib_api import mlir
@@ -122,7 +122,7 @@ def _translated(
     except (ValueError, mlir.UnreadableModuleError) as error:
         said = (str(error).strip().splitlines() or ["for no reason"])[0]
         raise failure(operation, f"StableHLO's operations can't say it: {said}") from None
-    kind = ir.FunctionType(ir.TypeAttr(main_of(found).attributes["function_type"]).value)
+    kind = ir.FunctionType(ir.TypeAttr(main_function(found).attributes["function_type"]).value)
     shapes = [[scope.tables.shape(one) for one in side] for side in (kind.inputs, kind.results)]
     inputs, results = shapes
     result = results[0] if len(results) == 1 else TupleShape(results)

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final
 
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, ShapeTextError, shown
+from builder.errors import OperandError, ShapeTextError, brief
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.support.unique_names import UniqueNames
@@ -31,12 +31,12 @@ from builder.types.shape import (
 )
 from lowering.errors import LoweringError, ModuleFileError
 from lowering.importer.importing import to_computation
-from lowering.importer.refinement import main_of
+from lowering.importer.refinement import main_function
 from lowering.importer.tables import decoded, name_of
 from lowering.jaxlib_api import hlo_conversion, mlir
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
 from lowering.mlir.donations import ALIASING, DONOR
-from lowering.reading.bytecode_tables import words_in
+from lowering.reading.bytecode_tables import module_strings
 from lowering.reading.file_kind import BEGINNING, LARGE, whole_characters
 from lowering.reading.helper_process import HelperError, in_helper
 from lowering.sharding.frontend_shardings import read_shardings
@@ -123,7 +123,7 @@ def from_hlo(source: str | Buffer | os.PathLike[str]) -> XlaComputation:
         raise ModuleFileError(
             f"{name}: not HLO: it gives away the memory of an argument that is not there", path=path
         ) from None
-    if b"xla.sdy.sharding\0" in words_in(code):
+    if b"xla.sdy.sharding\0" in module_strings(code):
         read_shardings(module, parameters)
     attributes = module.operation.attributes
     for key in [key for key in attributes if key.startswith("mhlo.")]:
@@ -148,8 +148,8 @@ def _content(source: Any) -> tuple[bytes, str | None]:
     if isinstance(source, str):
         if source and "\n" not in source and "{" not in source and Path(source).exists():
             raise OperandError(
-                f"from_hlo: a string is HLO text, got the name of a file, {shown(source)}\n"
-                f"fix: pathlib.Path({shown(source)})",
+                f"from_hlo: a string is HLO text, got the name of a file, {brief(source)}\n"
+                f"fix: pathlib.Path({brief(source)})",
                 op="from_hlo",
             )
         return source.encode("utf-8", "surrogatepass"), None
@@ -159,7 +159,7 @@ def _content(source: Any) -> tuple[bytes, str | None]:
         return read_file(source, "from_hlo", _look)
     fix = "\nfix: lowering.to_computation reads StableHLO modules"
     raise OperandError(
-        f"from_hlo: expected HLO text, bytes or a pathlib.Path, got {shown(source)}"
+        f"from_hlo: expected HLO text, bytes or a pathlib.Path, got {brief(source)}"
         f"{fix if isinstance(source, StablehloModule) else ''}",
         op="from_hlo",
     )
@@ -377,7 +377,7 @@ def _names(module: ir.Module, parameters: list[Shape], said: dict[int, str]) -> 
     """
     unique = UniqueNames()
     names = []
-    arguments = list(main_of(module).regions[0].blocks[0].arguments)
+    arguments = list(main_function(module).regions[0].blocks[0].arguments)
     position = 0
     for number, shape in enumerate(parameters):
         count = leaf_count(shape)
@@ -406,7 +406,7 @@ def _note_donations(
     listed = decoded(attributes[_ALIASES]) if _ALIASES in attributes else ()
     if not listed and not donors:
         return
-    main = main_of(module)
+    main = main_function(module)
     count = sum(map(leaf_count, parameters))
     if "arg_attrs" in main.attributes:
         said = [dict(_items(one)) for one in ir.ArrayAttr(main.attributes["arg_attrs"])]

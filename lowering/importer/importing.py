@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, XlaError, shown
+from builder.errors import OperandError, XlaError, brief
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
@@ -32,13 +32,13 @@ from lowering.importer.scope import Scope, closed, failure, opened, unknown
 from lowering.importer.tables import OpenSizeError, Tables
 from lowering.mlir.donations import ALIASING, is_donated
 from lowering.mlir.types import attribute_text
-from lowering.reading.module_reader import named
+from lowering.reading.module_reader import display_name
 from lowering.stablehlo.module import StablehloModule, load, load_bytes
 
 if TYPE_CHECKING:
     from jax.export import Exported
 
-__all__ = ["in_file", "recorded", "to_computation"]
+__all__ = ["recorded", "to_computation", "with_file_name"]
 
 _CALLEES = {
     "func.call": "callee",
@@ -70,7 +70,7 @@ def to_computation(
         computations that ops apply; several results are a tuple. Where sizes had to be worked out,
         functions stand in the place of their calls. What is said besides is kept, and lowered
         again: names, source lines, shardings of GSPMD and of Shardy, frontend attributes and others
-        on the ops (`XlaOp.notes`), arguments whose memory is given away (`XlaComputation.aliases`,
+        on the ops (`XlaOp.metadata`), arguments whose memory is given away (`XlaComputation.aliases`,
         `donors`), the rest in `XlaComputation.annotations`.
 
         Of a module that `lower` made it is the computation that was lowered, but for what
@@ -106,16 +106,16 @@ def to_computation(
         return _imported(module, argument_shapes)
     except LoweringError as error:
         if isinstance(source, (str, os.PathLike)):
-            raise in_file(error, os.fsdecode(source)) from error.__cause__
+            raise with_file_name(error, os.fsdecode(source)) from error.__cause__
         raise
 
 
-def in_file(error: LoweringError, path: str) -> LoweringError:
+def with_file_name(error: LoweringError, path: str) -> LoweringError:
     """The same error of a module that is from a file; names it.
 
     MLIR calls a text that was not given a name "-".
     """
-    name, said = named(path), str(error)
+    name, said = display_name(path), str(error)
     if ", recorded at -:" in said:
         said = said.replace(", recorded at -:", f", recorded at {name}:", 1)
     else:
@@ -155,7 +155,7 @@ def _module(source: Any) -> StablehloModule:
         return load_bytes(source.mlir_module_serialized)
     raise OperandError(
         f"to_computation: expected a StablehloModule or the path of a file, got "
-        f"{shown(source)}\nfix: lowering.load_bytes reads bytes and text",
+        f"{brief(source)}\nfix: lowering.load_bytes reads bytes and text",
         op="to_computation",
     )
 
@@ -293,8 +293,8 @@ def _function(regions: Regions, name: str, function: ir.Operation, body: Body) -
     said = argument_attributes(function, "arg_attrs", len(body.arguments))
     for number, value in enumerate(body.arguments):
         shape = scope.tables.shape(value.type)
-        *_, named = scope.tables.place(value.location)
-        parameter = scope.builder.parameter(shape, unique.claim(named or f"arg{number}"))
+        *_, display_name = scope.tables.place(value.location)
+        parameter = scope.builder.parameter(shape, unique.claim(display_name or f"arg{number}"))
         scope.values[value] = parameter
         scope.placed(number, value.location)
         _annotate_parameter(scope, function, parameter, said[number])

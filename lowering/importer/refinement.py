@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.types.shape import (
     UNBOUNDED,
     ArrayShape,
@@ -33,7 +33,7 @@ from lowering.jaxlib_api import artifacts, mlir
 from lowering.mlir.types import attribute_text, mlir_type, shape_of_type
 from lowering.stablehlo.module import StablehloModule
 
-__all__ = ["has_open_sizes", "main_of", "refined", "with_argument_shapes"]
+__all__ = ["has_open_sizes", "main_function", "refined", "with_argument_shapes"]
 
 _WRAPPER: Final = "stablehlo.shape_refinement_operand_wrapper"
 """A custom call that gives its first operand, in a type with sizes left open."""
@@ -59,7 +59,7 @@ def with_argument_shapes(
         return source
     copy = ir.Module.parse(mlir.bytecode(source.module), mlir.new_context())
     arguments = [leaf for shape in parameters for leaf in leaves(shape)]
-    _fix(main_of(copy), arguments, copy.context)
+    _fix(main_function(copy), arguments, copy.context)
     return _refined(source, copy, parameters)
 
 
@@ -78,7 +78,7 @@ def _checked(source: StablehloModule, argument_shapes: Sequence[ShapeLike]) -> l
     if isinstance(argument_shapes, (str, bytes)) or not isinstance(argument_shapes, Sequence):
         raise OperandError(
             f"to_computation: argument_shapes must be a list of shapes, got "
-            f"{shown(argument_shapes)}\nfix: one shape for each parameter, such as ['f32[8,3]']",
+            f"{brief(argument_shapes)}\nfix: one shape for each parameter, such as ['f32[8,3]']",
             op="to_computation",
         )
     if len(argument_shapes) != len(said.parameters):
@@ -143,7 +143,7 @@ def _in_layout_of(
     return shape
 
 
-def main_of(module: ir.Module) -> ir.Operation:
+def main_function(module: ir.Module) -> ir.Operation:
     """The function @main of a module."""
     (found,) = (
         view.operation
@@ -211,7 +211,7 @@ def _refined(
             detail=str(error),
         ) from None
     _refuse_open_sizes(found)
-    kind = ir.FunctionType(ir.TypeAttr(main_of(found).attributes["function_type"]).value)
+    kind = ir.FunctionType(ir.TypeAttr(main_function(found).attributes["function_type"]).value)
     said = source.program_shape
     results = [
         _in_layout_of(shape_of_type(one), other)

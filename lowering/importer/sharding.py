@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder.graph.xla_op import XlaOp, noted
+from builder.graph.xla_op import XlaOp, with_metadata
 from lowering.importer.registry import importer
 from lowering.importer.scope import Scope, failure
 
@@ -18,5 +18,5 @@ def sharding_constraint(scope: Scope, operation: ir.Operation, operands: list[Xl
     if "sdy.sharding" in operation.attributes:
         raise failure(operation, "it has a sharding besides the one that it is about")
     found = xb.custom_call("Sharding", operands, operands[0].shape)
-    found.notes = noted(found.notes, sharding=str(operation.attributes["sharding"]))
+    found.metadata = with_metadata(found.metadata, sharding=str(operation.attributes["sharding"]))
     return found

@@ -9,7 +9,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
@@ -29,7 +29,7 @@ from lowering.interpreter.ulps import distances, in_units_of
 from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.running.compiling import compile
-from lowering.running.results import packer
+from lowering.running.results import result_packer
 from lowering.stablehlo.module import StablehloModule
 
 __all__ = ["compare"]
@@ -177,7 +177,7 @@ def _checked_ulps(ulps: Any) -> Any:
         if isinstance(one, bool) or not isinstance(one, (int, float)) or not one >= 0:
             raise OperandError(
                 f"compare: ulps must be a number that is at least 0, or such numbers by opcode, "
-                f"got {shown(ulps)}",
+                f"got {brief(ulps)}",
                 op="compare",
             )
 
@@ -199,7 +199,7 @@ def _checked_variant(reference: XlaComputation, variant: Any) -> XlaComputation:
         return reference
     if not isinstance(variant, XlaComputation):
         raise OperandError(
-            f"compare: device_computation must be an XlaComputation, got {shown(variant)}",
+            f"compare: device_computation must be an XlaComputation, got {brief(variant)}",
             op="compare",
         )
     if len(variant.ops) != len(reference.ops):
@@ -233,7 +233,7 @@ def _nested(computation: XlaComputation, flat: Sequence[Array]) -> list[Any]:
 
 def _packed(shape: Shape, remaining: Iterator[Any]) -> Any:
     values = [None if isinstance(leaf, TokenShape) else next(remaining) for leaf in leaves(shape)]
-    return packer(shape)(values)
+    return result_packer(shape)(values)
 
 
 def _arrays(value: Any) -> list[Array]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from builder.errors import BuilderError, OperandError, shown
+from builder.errors import BuilderError, OperandError, brief
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape, Shape, leaves
@@ -22,7 +22,7 @@ from lowering.interpreter.interpreter_support import Interpretable, interpretabl
 from lowering.pjrt.devices import device, sharding_of
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments
 from lowering.running.program import ProgramInfo
-from lowering.running.results import packer
+from lowering.running.results import result_packer
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule, load
 
@@ -148,7 +148,7 @@ def program_of(op: str, given: Any) -> Program:
         hint = "\nfix: build the computation first: op.builder.build(op)"
     raise OperandError(
         f"{op}: expected an XlaComputation, a StablehloModule or the path of a file, got "
-        f"{shown(given)}{hint}",
+        f"{brief(given)}{hint}",
         op=op,
     )
 
@@ -164,7 +164,8 @@ def checked_timeout(op: str, timeout: Any) -> float | None:
     if isinstance(timeout, (int, float)) and not isinstance(timeout, bool) and timeout > 0:
         return float(timeout)
     raise OperandError(
-        f"{op}: timeout must be a number of seconds above 0, or None, got {shown(timeout)}", op=op
+        f"{op}: timeout must be a number of seconds above 0, or None, got {brief(timeout)}",
+        op=op,
     )
 
 
@@ -266,7 +267,7 @@ def unpacked(shape: Shape, pieces: Any) -> Any:
     flat = [
         _array(leaf, pieces) if isinstance(leaf, ArrayShape) else None for leaf in leaves(shape)
     ]
-    return packer(shape)(flat)
+    return result_packer(shape)(flat)
 
 
 def _array(shape: ArrayShape, pieces: Any) -> np.ndarray[Any, Any]:
@@ -353,7 +354,7 @@ def _listed(probe: Any) -> list[Any]:
 
 def _no_op(value: object) -> OperandError:
     return OperandError(
-        f"interpret: probe takes True, XlaOps, numbers of ops or opcodes, got {shown(value)}",
+        f"interpret: probe takes True, XlaOps, numbers of ops or opcodes, got {brief(value)}",
         op="interpret",
     )
 

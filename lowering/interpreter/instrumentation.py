@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from builder.graph.computation import XlaComputation, called_in
-from builder.graph.xla_op import NO_ATTRIBUTES, Notes, XlaOp
+from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp
 from builder.types.shape import Shape, TokenShape, TupleShape
 from lowering.interpreter.probes import PROBED
 
@@ -24,7 +24,7 @@ def copied(
     """An op like another, on other operands; its shape is not inferred again."""
     made: XlaOp = _new(XlaOp)
     made.builder, made.opcode, made.shape = op.builder, op.opcode, op.shape
-    made.notes, made.code, made.lasti = op.notes, op.code, op.lasti
+    made.metadata, made.code, made.lasti = op.metadata, op.code, op.lasti
     made.operands, made.id = operands, number
     made.attributes = op.attributes if attributes is None else attributes
     return made
@@ -33,9 +33,9 @@ def copied(
 def _made(
     like: XlaOp, opcode: str, shape: Shape, number: int, operands: tuple[XlaOp, ...]
 ) -> XlaOp:
-    """An op of another kind, without notes, where `like` was recorded."""
+    """An op of another kind, without metadata, where `like` was recorded."""
     made = copied(like, number, operands, NO_ATTRIBUTES)
-    made.opcode, made.shape, made.notes = opcode, shape, None
+    made.opcode, made.shape, made.metadata = opcode, shape, None
     return made
 
 
@@ -101,7 +101,7 @@ def _copy(
         ops.append(place)
         if op in probed and not isinstance(op.shape, TokenShape):
             probe = _made(op, "optimization_barrier", op.shape, len(ops), (place,))
-            probe.notes = Notes(None, {PROBED: names[op]}, None)
+            probe.metadata = OpMetadata(None, {PROBED: names[op]}, None)
             ops.append(probe)
     parameters = [places[parameter] for parameter in computation.parameters]
     copy = XlaComputation(computation.name, ops, places[computation.root], parameters)
@@ -146,7 +146,7 @@ def part(
     for number, op in enumerate(inputs):
         parameter = _made(op, "parameter", op.shape, len(made), ())
         parameter.attributes = {"number": number}
-        parameter.notes = Notes(f"op{op.id}", None, None)
+        parameter.metadata = OpMetadata(f"op{op.id}", None, None)
         places[op] = parameter
         parameters.append(parameter)
         made.append(parameter)

@@ -19,7 +19,7 @@ from lowering.jaxlib_api import artifacts, interpreter, mlir
 from lowering.legalize.registry import INTERPRETER, Target, rewrites_for
 from lowering.legalize.worklist import apply_rewrites, mentions_any
 from lowering.mlir.types import shape_of_type
-from lowering.reading.bytecode_tables import words_in
+from lowering.reading.bytecode_tables import module_strings
 from lowering.stablehlo.module import StablehloModule
 
 __all__ = ["LACKING", "Interpretable", "interpretable", "lacks", "recorded"]
@@ -69,7 +69,7 @@ def interpretable(module: StablehloModule) -> Interpretable:
     code = mlir.bytecode(module.module)
     operation = module.module.operation
     # Looked for in the bytes: walking over the operations takes longer.
-    words = words_in(code)
+    words = module_strings(code)
     if mentions_any(words, rewrites_for(INTERPRETER)):
         operation = _rewritten(operation, name)
         code = mlir.bytecode(operation)
@@ -77,7 +77,7 @@ def interpretable(module: StablehloModule) -> Interpretable:
     if PROBED.encode() in words:
         operation = _with_lasting_probes(operation)
         code = mlir.bytecode(operation)
-    words = words_in(code)
+    words = module_strings(code)
     if b"chlo\0" in words or b"mhlo\0" in words:  # (it may be an attribute's: that costs time only)
         try:
             source = artifacts.decomposed(operation)

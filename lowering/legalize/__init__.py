@@ -48,9 +48,9 @@ from lowering.legalize.partitions import (
 from lowering.legalize.registry import ARTIFACT, Target, rewrites_for
 from lowering.legalize.rows import give_rows
 from lowering.legalize.worklist import apply_rewrites, mentions_any
-from lowering.reading.bytecode_tables import words_in
+from lowering.reading.bytecode_tables import module_strings
 from lowering.sharding.frontend_shardings import check_meshes
-from lowering.sharding.participants import are_in, check_participants
+from lowering.sharding.participants import check_participants, may_contain_collectives
 from lowering.sharding.partitioning import Partitioning
 
 __all__ = ["Legalized", "legalize", "prepare_artifact"]
@@ -101,10 +101,10 @@ def legalize(
     code = mlir.bytecode(module)
     table = rewrites_for(platform)
     # Looked for in the bytes: walking over the operations costs a microsecond each.
-    words = words_in(code)
+    words = module_strings(code)
     check_meshes(words, name)
     bounded = dynamic.has_bounded_sizes(module.operation, words)
-    across = are_in(words)
+    across = may_contain_collectives(words)
     if across:
         check_participants(module.operation, name, num_replicas, num_partitions)
     if partitioning is not None and (across or b"SPMDFullToShardShape" in words):

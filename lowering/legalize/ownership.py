@@ -19,7 +19,7 @@ from lowering.errors import CompileError, recorded_at
 from lowering.legalize.partitions import is_manual
 from lowering.mlir.types import attribute_text
 from lowering.sharding.participants import COLLECTIVES, Mode, participants
-from lowering.sharding.partitioning import main_of
+from lowering.sharding.partitioning import main_function
 
 __all__ = ["Ownership", "check_parts", "ownership"]
 
@@ -43,7 +43,7 @@ class Ownership(NamedTuple):
 def ownership(module: ir.Operation) -> Ownership:
     """Which values of a module are the partitions' own, and which are whole."""
     own: set[Any] = set()
-    whole: set[Any] = set(_arguments(main_of(module)))
+    whole: set[Any] = set(_arguments(main_function(module)))
     functions: dict[str, ir.Operation] = {}
     calls: dict[str, list[ir.Operation]] = {}
 

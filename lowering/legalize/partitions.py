@@ -20,7 +20,7 @@ from jaxlib.mlir import ir
 from lowering.mlir.donations import ALIASING
 from lowering.mlir.types import attribute_text
 from lowering.sharding.attributes import GSPMD, SHARDINGS, SHARDY
-from lowering.sharding.partitioning import Partitioning, main_of
+from lowering.sharding.partitioning import Partitioning, main_function
 
 __all__ = [
     "complete_shardings",
@@ -40,7 +40,7 @@ def make_manual(module: ir.Operation) -> None:
     """Says of everything in a module without shardings that each partition has its own."""
     mark_manual(module)
     sharding = ir.StringAttr.get(_MANUAL, module.context)
-    main = main_of(module)
+    main = main_function(module)
     for key in ("arg_attrs", "res_attrs"):
         entries = _entries(main, key)
         for one in entries:
@@ -121,7 +121,7 @@ def complete_shardings(module: ir.Operation, partitioning: Partitioning) -> None
     A result that is written to the memory of an argument, and of which nothing is said, is cut up
     as that one is: anywhere else it would not fit there.
     """
-    main = main_of(module)
+    main = main_function(module)
     key = SHARDY if partitioning.is_shardy else GSPMD
     kinds = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
     arguments, results = _entries(main, "arg_attrs"), _entries(main, "res_attrs")

@@ -7,7 +7,7 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder.sharding.text import leaf_texts, per_value
+from builder.sharding.text import as_per_value, leaf_texts
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Rewrite, Target, Value
 from lowering.mlir.types import attribute_text
@@ -140,5 +140,5 @@ def _move_annotations(
             elif len(owner.results) == 1:
                 text = attribute_text(attributes[name]) or str(attributes[name])
                 leaf = leaf_texts(text, len(values))[position]
-                for key, one in sharding_attribute(per_value(leaf)).items():
+                for key, one in sharding_attribute(as_per_value(leaf)).items():
                     owner.attributes[key] = ir.Attribute.parse(one)

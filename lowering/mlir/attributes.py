@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from builder.types.constant import once, repeats_one
+from builder.types.constant import is_splat, splat_or_array
 from builder.types.shape import ArrayShape
 from lowering.mlir.types import type_text
 
@@ -21,6 +21,7 @@ __all__ = [
     "Attribute",
     "DenseElements",
     "array",
+    "boolean",
     "dense_elements",
     "dictionary",
     "encodable",
@@ -29,7 +30,6 @@ __all__ = [
     "i64_array",
     "quoted",
     "symbol",
-    "truth",
 ]
 
 
@@ -96,7 +96,7 @@ def i32(value: int) -> str:
     return f"{value} : i32"
 
 
-def truth(value: bool) -> str:
+def boolean(value: bool) -> str:
     """A Boolean attribute."""
     return "true" if value else "false"
 
@@ -120,8 +120,8 @@ def dense_elements(elements: np.ndarray[Any, Any], shape: ArrayShape) -> Attribu
     """
     if not elements.size:
         return f"dense<> : {type_text(shape)}"
-    if repeats_one(elements):
-        elements = once(elements)
+    if is_splat(elements):
+        elements = splat_or_array(elements)
         if elements.dtype == np.bool_:
             # One byte for several preds is eight of them to MLIR.
             elements = np.where(elements, np.uint8(255), np.uint8(0))

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import Sharding, SingleDeviceSharding
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.types.shape import ArrayShape
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import array_layouts, jax_arrays, topologies
@@ -43,7 +43,7 @@ def devices(platform: str | None = None, *, all_processes: bool = False) -> tupl
         'cpu'
     """
     if platform is not None and not isinstance(platform, str):
-        raise DeviceError(f"devices: platform must be a name such as 'cpu', got {shown(platform)}")
+        raise DeviceError(f"devices: platform must be a name such as 'cpu', got {brief(platform)}")
     try:
         if all_processes:
             return tuple(jax.devices(platform))
@@ -115,12 +115,12 @@ def device(which: DeviceLike = None) -> jax.Device:
         return which
     if not isinstance(which, str):
         raise DeviceError(
-            f"device: expected a jax.Device or a name such as 'cpu' or 'gpu:1', got {shown(which)}"
+            f"device: expected a jax.Device or a name such as 'cpu' or 'gpu:1', got {brief(which)}"
         )
     platform, colon, number = which.strip().lower().partition(":")
     if not platform or (colon and not (number.isascii() and number.isdecimal())):
         raise DeviceError(
-            f"device: a device is named 'cpu' or 'gpu:1', got {shown(which)}\n"
+            f"device: a device is named 'cpu' or 'gpu:1', got {brief(which)}\n"
             f"fix: use one of {_known()}"
         )
     found = devices(platform)
@@ -128,7 +128,7 @@ def device(which: DeviceLike = None) -> jax.Device:
     position = int(number[-9:]) if colon else 0
     if position >= len(found) or len(number) > 9:
         raise DeviceError(
-            f"device: there is no device {shown(which)}, {platform} has {len(found)}\n"
+            f"device: there is no device {brief(which)}, {platform} has {len(found)}\n"
             f"fix: use one of {_known()}"
         )
     return found[position]
@@ -162,7 +162,7 @@ def devices_for(
     for name, number in (("num_replicas", num_replicas), ("num_partitions", num_partitions)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise OperandError(
-                f"{op}: {name} must be a whole number, 1 or more, got {shown(number)}",
+                f"{op}: {name} must be a whole number, 1 or more, got {brief(number)}",
                 op=op,
             )
     count = num_replicas * num_partitions
@@ -182,8 +182,8 @@ def devices_for(
             return everywhere
         after = f" from {_device_text(start)} on" if start is not there[0] else ""
         raise DeviceError(
-            f"{op}: num_replicas={shown(num_replicas)} and "
-            f"num_partitions={shown(num_partitions)} need {shown(count)} devices, "
+            f"{op}: num_replicas={brief(num_replicas)} and "
+            f"num_partitions={brief(num_partitions)} need {brief(count)} devices, "
             f"{start.platform} has {len(found)}{after}"
             + (
                 f" in this process, {len(everywhere)} in all"
@@ -197,14 +197,14 @@ def devices_for(
         raise DeviceError(f"{op}: device and devices were both given\nfix: give one of them")
     if isinstance(listed, (str, jax.Device)) or not isinstance(listed, Sequence):
         raise DeviceError(
-            f"{op}: devices must be a sequence of devices, got {shown(listed)}", op=op
+            f"{op}: devices must be a sequence of devices, got {brief(listed)}", op=op
         )
     # Devices of others may take part, where some of this process do.
     found = [one if isinstance(one, jax.Device) else device(one) for one in listed]
     if len(found) != count:
         raise DeviceError(
-            f"{op}: num_replicas={shown(num_replicas)} and "
-            f"num_partitions={shown(num_partitions)} need {shown(count)} devices, "
+            f"{op}: num_replicas={brief(num_replicas)} and "
+            f"num_partitions={brief(num_partitions)} need {brief(count)} devices, "
             f"got {len(found)} in devices",
             op=op,
         )
@@ -230,9 +230,9 @@ def _how_to_have_more(one: jax.Device, count: int) -> str:
     if one.platform != "cpu":
         return f"fix: ask for fewer, or for devices of another platform: {_known()}"
     return (
-        f"fix: have the host count as {shown(count)} devices, before jax is first used: set "
-        f"XLA_FLAGS=--xla_force_host_platform_device_count={shown(count)} in the environment, or "
-        f'jax.config.update("jax_num_cpu_devices", {shown(count)})'
+        f"fix: have the host count as {brief(count)} devices, before jax is first used: set "
+        f"XLA_FLAGS=--xla_force_host_platform_device_count={brief(count)} in the environment, or "
+        f'jax.config.update("jax_num_cpu_devices", {brief(count)})'
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder.errors import ShapeInferenceError, ShapeTextError
-from builder.layout.program_layouts import need_sayable
+from builder.layout.program_layouts import check_supported_layout
 from builder.types.layout import COMBINE, Layout
 from builder.types.layout_text import parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, leaves
@@ -27,16 +27,16 @@ from lowering.jaxlib_api import array_layouts, mlir
 from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.types import attribute_text
 from lowering.pjrt.devices import Target, sharding_of
-from lowering.reading.bytecode_tables import words_in
+from lowering.reading.bytecode_tables import module_strings
 
 __all__ = [
     "LAYOUT_MODE",
     "EntryLayouts",
-    "asked_layouts",
     "is_same",
     "layout_from",
     "parameter_layouts",
     "put_in_layout",
+    "requested_layouts",
 ]
 
 LAYOUT_MODE: Final = "mhlo.layout_mode"
@@ -79,7 +79,7 @@ class EntryLayouts:
     code: bytes
 
 
-def asked_layouts(
+def requested_layouts(
     module: ir.Operation, code: bytes, name: str, shape: ProgramShape, device: Any
 ) -> EntryLayouts | None:
     """The layouts that a module asks for; None if it asks for none.
@@ -96,7 +96,7 @@ def asked_layouts(
             device can't have.
     """
     # Looked for in the bytes: a program may have thousands of arguments.
-    if LAYOUT_MODE.encode() not in words_in(code):
+    if LAYOUT_MODE.encode() not in module_strings(code):
         return None
     (function,) = [one for one in module.regions[0].blocks[0].operations if _is_main(one)]
     asked = []
@@ -182,7 +182,7 @@ def _read(
     try:
         layout = parse_layout(text)
         wanted = plain.with_layout(layout)
-        need_sayable("compile", place, wanted)
+        check_supported_layout("compile", place, wanted)
     except (ShapeTextError, ShapeInferenceError) as error:
         reason = str(error).splitlines()[0]
         for beginning in (f"compile: {place}: ", "layout text: ", "layout: "):

@@ -9,7 +9,7 @@ from builder.inspection.rendering import bytes_text
 from builder.types import primitive_type as pt
 from lowering.errors import ExecutionError
 
-__all__ = ["asked_for", "is_out_of_memory", "no_room", "plain_report"]
+__all__ = ["is_out_of_memory", "no_room", "requested_bytes_text", "without_status_code"]
 
 _ASKED: Final = re.compile(r"(?:allocating|allocate) (\d+) ?bytes?", re.IGNORECASE)
 _CODES: Final = re.compile(r"^(?:[A-Z_]+: )+")
@@ -20,13 +20,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 
-def asked_for(error: BaseException) -> str:
+def requested_bytes_text(error: BaseException) -> str:
     """How much memory was asked for at once, ": 3.0 GiB"; nothing where that isn't said."""
     found = _ASKED.search(str(error))
     return "" if found is None else f": {bytes_text(int(found[1]))} at once"
 
 
-def plain_report(error: BaseException) -> str:
+def without_status_code(error: BaseException) -> str:
     """XLA's report without its codes: INVALID_ARGUMENT and the like."""
     return _CODES.sub("", str(error).strip())
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec, Sharding, SingleDeviceSharding
 
-from builder.errors import shown
+from builder.errors import brief
 from builder.types import primitive_type as pt
 from builder.types.shape import intern_array
 from lowering.errors import ArgumentError
@@ -55,7 +55,7 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
     """
     if isinstance(to, (PartitionSpec, Mesh)):
         raise ArgumentError(
-            f"device_put: to must be a device or a sharding, got {shown(to)}\n"
+            f"device_put: to must be a device or a sharding, got {brief(to)}\n"
             f"fix: jax.sharding.NamedSharding(mesh, spec)",
             op="device_put",
         )
@@ -117,7 +117,7 @@ def _need_devices(sharding: Sharding) -> Sharding:
     if not there or PartitionSpec.UNCONSTRAINED in spec:
         lacks = "leaves a dimension open" if there else "is of a mesh without devices"
         raise ArgumentError(
-            f"device_put: the sharding {lacks}: {shown(sharding)}\n"
+            f"device_put: the sharding {lacks}: {brief(sharding)}\n"
             f"fix: give a NamedSharding of a jax.sharding.Mesh that names each dimension's axes",
             op="device_put",
         )
@@ -132,7 +132,7 @@ def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
     if kind is not None and kind != default:
         raise ArgumentError(
             f"device_put: to must be in the devices' own memory ({default}), got memory of kind "
-            f"{shown(kind)}\nfix: jax.device_put(lowering.device_put(value), sharding)",
+            f"{brief(kind)}\nfix: jax.device_put(lowering.device_put(value), sharding)",
             op="device_put",
         )
     try:
@@ -144,7 +144,7 @@ def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
         if isinstance(error, IndexError):
             reason = "it names more dimensions than the array has"
         raise ArgumentError(
-            f"device_put: an array of the sizes {sizes} can't be cut as {shown(sharding)} says: "
+            f"device_put: an array of the sizes {sizes} can't be cut as {brief(sharding)} says: "
             f"{reason}\nfix: pad the array, or leave that dimension whole",
             op="device_put",
             detail=report,

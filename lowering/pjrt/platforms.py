@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import jax
 
-from builder.errors import shown
+from builder.errors import brief
 from lowering.errors import DeviceError
 
 __all__ = ["missing_platform"]
@@ -46,7 +46,7 @@ def missing_platform(platform: str | None, known: str, report: str) -> DeviceErr
         if chosen:
             fix = f"{_install(chosen)}take JAX_PLATFORMS out of the environment"
         return _error(reason, fix, report)
-    asked = f"there is no platform {shown(platform)} here"
+    asked = f"there is no platform {brief(platform)} here"
     found = _BRINGS.get(platform)
     if found is None:
         return _error(asked, f"use one of {known}", report)

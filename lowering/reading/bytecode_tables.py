@@ -19,12 +19,12 @@ __all__ = [
     "NAMES_HAVE_FLAGS",
     "STRINGS",
     "Section",
+    "module_strings",
     "number_at",
     "operations_of",
     "sections_of",
     "sizes_add_up",
     "strings_of",
-    "words_in",
 ]
 
 STRINGS: Final = 0
@@ -90,7 +90,7 @@ def sections_of(part: Callable[[int, int], bytes], length: int) -> list[Section]
     return found if at == length else None
 
 
-def words_in(code: bytes) -> bytes:
+def module_strings(code: bytes) -> bytes:
     """The texts of a module's own bytecode, each with a zero behind: names of operations and of
     attributes among them.
 

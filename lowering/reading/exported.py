@@ -12,7 +12,7 @@ from typing import Final
 
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 
-__all__ = ["module_inside", "place_of_module"]
+__all__ = ["embedded_artifact", "place_of_module"]
 
 _MODULE: Final = 30
 """Where the offset of the field stands in the table of offsets: that of its 14th field.
@@ -20,7 +20,7 @@ _MODULE: Final = 30
 Fields of such tables keep their places for good."""
 
 
-def module_inside(data: bytes) -> bytes | None:
+def embedded_artifact(data: bytes) -> bytes | None:
     """The portable artifact in a serialized Exported; None if the bytes are something else."""
     place = place_of_module(lambda at, size: data[at : at + size], len(data))
     return None if place is None else data[place[0] : place[0] + place[1]]

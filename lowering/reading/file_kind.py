@@ -14,7 +14,7 @@ from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 from lowering.reading.exported import place_of_module
 from lowering.reading.module_reader import text_of, truncated_bytecode
 
-__all__ = ["BEGINNING", "LARGE", "look_at_beginning", "whole_characters"]
+__all__ = ["BEGINNING", "LARGE", "reject_by_prefix", "whole_characters"]
 
 LARGE: Final = 1 << 20
 """What is smaller is read in no time: MLIR says best what is wrong with it, and where."""
@@ -29,7 +29,7 @@ _FIRST_WORD: Final = re.compile(
 )
 
 
-def look_at_beginning(file: BinaryIO, size: int, name: str, path: str) -> None:
+def reject_by_prefix(file: BinaryIO, size: int, name: str, path: str) -> None:
     """Refuses a large file that is seen to be no StableHLO without reading all of it.
 
     Args:

@@ -148,7 +148,7 @@ def _seal_holds(data: bytes) -> bool | None:
     return data[end - 8 : end] == b"%08x" % checksum
 
 
-def named(path: str | None) -> str:
+def display_name(path: str | None) -> str:
     """What a module out of this file, or out of memory, is called in messages, on one line."""
     if path is None:
         return "the module"
@@ -167,7 +167,7 @@ def read(data: bytes, path: str | None = None) -> ir.Module:
     Raises:
         ModuleFileError: the bytes are no StableHLO module.
     """
-    name = named(path)
+    name = display_name(path)
     if not data.strip():
         raise ModuleFileError(f"{name}: is empty\nfix: save the module again", path=path)
     source = data if data.startswith(BYTECODE_MAGIC) else _text(data, name, path)
@@ -436,8 +436,12 @@ def _callees(call: ir.Operation) -> list[str]:
     attribute = _CALLING[call.name]
     if attribute not in call.attributes:
         return []
-    named = call.attributes[attribute]
-    symbols = list(ir.ArrayAttr(named)) if isinstance(named, ir.ArrayAttr) else [named]
+    display_name = call.attributes[attribute]
+    symbols = (
+        list(ir.ArrayAttr(display_name))
+        if isinstance(display_name, ir.ArrayAttr)
+        else [display_name]
+    )
     return [s.value for s in symbols if isinstance(s, ir.FlatSymbolRefAttr)]
 
 

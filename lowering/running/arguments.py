@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from builder.errors import ConstantError, ShapeTextError, shown
+from builder.errors import ConstantError, ShapeTextError, brief
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.constant import scalar_array
@@ -300,12 +300,12 @@ class Arguments:
             return self._checked(value, leaf)
         if type(value) in (bool, int, float, complex):
             if target.dimensions:
-                raise self.refused(leaf, f"the Python number {shown(value)}", self._numpy_fix(leaf))
+                raise self.refused(leaf, f"the Python number {brief(value)}", self._numpy_fix(leaf))
             try:
                 return target.put(scalar_array(value, target.shape.element_type, self.name))
             except ConstantError as error:
                 reason = str(error).split(": ", 2)[-1]
-                raise self.refused(leaf, f"the Python number {shown(value)}: {reason}") from None
+                raise self.refused(leaf, f"the Python number {brief(value)}: {reason}") from None
         array = host_array(value)
         if array is None:
             fix = self._numpy_fix(leaf)

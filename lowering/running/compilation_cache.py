@@ -33,7 +33,7 @@ from typing import Any, Final
 
 import jax
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.support.caller import caller_frame
 from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import compilation, executables, mlir, topologies, versions
@@ -193,7 +193,7 @@ def use_compilation_cache(
         if number < 0:
             raise OperandError(
                 f"use_compilation_cache: max_bytes must be a whole number, 0 or more, or None, "
-                f"got {shown(max_bytes)}\nfix: max_bytes=1 << 30 for 1 GiB",
+                f"got {brief(max_bytes)}\nfix: max_bytes=1 << 30 for 1 GiB",
                 op="use_compilation_cache",
             )
         max_bytes = number
@@ -202,7 +202,7 @@ def use_compilation_cache(
         text = path_text(folder, "use_compilation_cache")
         if not text or "\0" in text:
             raise OperandError(
-                f"use_compilation_cache: a folder has a name, got {shown(text)}\n"
+                f"use_compilation_cache: a folder has a name, got {brief(text)}\n"
                 f"fix: None for no cache",
                 op="use_compilation_cache",
             )

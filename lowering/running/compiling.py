@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_op import XlaOp
@@ -20,7 +20,7 @@ from lowering.legalize import legalize
 from lowering.legalize.precompile_checks import check_compilable
 from lowering.mlir.donations import donated_arguments
 from lowering.pjrt.devices import DeviceLike, devices_for as find_devices, is_local
-from lowering.pjrt.entry_layouts import asked_layouts, parameter_layouts
+from lowering.pjrt.entry_layouts import parameter_layouts, requested_layouts
 from lowering.running.compilation_cache import compile_or_read
 from lowering.running.donation import Parameters, with_donors
 from lowering.running.executable import Executable
@@ -141,12 +141,12 @@ def compile(
             )
         raise OperandError(
             f"compile: expected an XlaComputation or a StablehloModule, "
-            f"got {shown(computation)}{hint}",
+            f"got {brief(computation)}{hint}",
             op="compile",
         )
     if results not in ("list", "sharded"):
         raise OperandError(
-            f"compile: results must be 'list' or 'sharded', got {shown(results)}", op="compile"
+            f"compile: results must be 'list' or 'sharded', got {brief(results)}", op="compile"
         )
     checked = read_options(options)
     targets = find_devices(device, devices, num_replicas, num_partitions)
@@ -174,7 +174,7 @@ def compile(
         partitioning=partitioning,
     )
     check_compilable(legal.operation, computation.name, target.platform)
-    asked = asked_layouts(legal.operation, legal.code, computation.name, shape, target)
+    asked = requested_layouts(legal.operation, legal.code, computation.name, shape, target)
     told = compilation.compile_options(
         targets,
         num_replicas=num_replicas,

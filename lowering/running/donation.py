@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.types.shape import ArrayShape, ProgramShape, leaves
 from lowering.mlir.donations import DONOR, donated_arguments
 from lowering.mlir.flattening import leaf_paths
@@ -97,7 +97,7 @@ def parameter_numbers(
     if not isinstance(given, (list, tuple, set, frozenset)):
         example = f"{role}=[{names[0]!r}]" if names else "leave it out"
         raise OperandError(
-            f"{op}: {role} must be a list of parameters' names or numbers, got {shown(given)}\n"
+            f"{op}: {role} must be a list of parameters' names or numbers, got {brief(given)}\n"
             f"fix: {example}",
             op=op,
         )
@@ -107,9 +107,9 @@ def parameter_numbers(
             count = names.count(one)
             if count != 1:
                 reason = (
-                    f"there is no parameter {shown(one)} in {name}\nfix: {known}"
+                    f"there is no parameter {brief(one)} in {name}\nfix: {known}"
                     if not count
-                    else f"{shown(one)} is the name of {count} parameters of {name}\n"
+                    else f"{brief(one)} is the name of {count} parameters of {name}\n"
                     f"fix: give the numbers of those that are meant"
                 )
                 raise OperandError(f"{op}: {role}: {reason}", op=op)
@@ -122,7 +122,7 @@ def parameter_numbers(
             if not 0 <= number < len(names):
                 raise OperandError(
                     f"{op}: {role}: a parameter's name or its number is expected, got "
-                    f"{shown(one)}\nfix: {known}, numbered from 0",
+                    f"{brief(one)}\nfix: {known}, numbered from 0",
                     op=op,
                 )
         if number in found:

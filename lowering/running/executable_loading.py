@@ -17,7 +17,7 @@ from lowering.host.custom_calls import unregistered
 from lowering.jaxlib_api import array_layouts, compilation, executables, topologies, versions
 from lowering.pjrt.devices import DeviceLike, devices as devices_of, devices_for
 from lowering.reading.foreign_formats import EXECUTABLE_MAGIC
-from lowering.reading.module_reader import named
+from lowering.reading.module_reader import display_name
 from lowering.running.executable_file import other_content, unpacked
 from lowering.running.executable_kinds import executable_of
 from lowering.running.program import ProgramInfo
@@ -80,7 +80,7 @@ def load_executable(
         Array([2., 4.], dtype=float32)
     """
     data, path = read_file(path, "load_executable", _look)
-    name = named(path)
+    name = display_name(path)
     content = unpacked(data)
     if isinstance(content, str):
         raise _refused(name, path, content)

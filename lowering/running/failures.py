@@ -19,10 +19,10 @@ import numpy as np
 from builder.inspection.rendering import bytes_text
 from lowering.errors import ExecutionError
 from lowering.jaxlib_api import executables
-from lowering.pjrt.failures import asked_for, is_out_of_memory, plain_report
+from lowering.pjrt.failures import is_out_of_memory, requested_bytes_text, without_status_code
 from lowering.running.program import ProgramInfo
 
-__all__ = ["check_numbers", "may_lack_memory", "must_wait", "raise_in_words"]
+__all__ = ["check_numbers", "may_lack_memory", "must_wait", "raise_execution_error"]
 
 
 def must_wait(info: ProgramInfo, loaded: Any, device: jax.Device) -> bool:
@@ -92,7 +92,7 @@ def check_numbers(name: str, results: Sequence[jax.Array]) -> None:
                 raise FloatingPointError(f"invalid value ({what}) encountered in {name}")
 
 
-def raise_in_words(
+def raise_execution_error(
     error: RuntimeError | ValueError, info: ProgramInfo, loaded: Any, where: str
 ) -> None:
     """Raises ExecutionError if an error of jaxlib's says that memory ran out, or a handler failed.
@@ -109,12 +109,12 @@ def raise_in_words(
         parts = ", ".join(f"{bytes_text(n)} of {name}" for name, n in _memory(loaded).items())
         needs = f"; the program takes {parts} on each device" if parts else ""
         raise ExecutionError(
-            f"{info.name}: out of memory on {where}{asked_for(error)}{needs}\n"
+            f"{info.name}: out of memory on {where}{requested_bytes_text(error)}{needs}\n"
             f"fix: make its arrays smaller, donate arguments that are not needed afterwards "
             f"(donate=[...]), or delete arrays (array.delete())",
             detail=str(error),
         ) from None
-    report = plain_report(error)
+    report = without_status_code(error)
     # An argument that has been deleted or donated is refused by XLA, before it calls anything.
     if info.handlers and not re.search("deleted|donated", report):
         whose = " or ".join(info.handlers)

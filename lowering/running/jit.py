@@ -14,11 +14,11 @@ from typing import Any, Final, overload
 import jax
 import numpy as np
 
-from builder.errors import ConstantError, OperandError, XlaError, shown
+from builder.errors import ConstantError, OperandError, XlaError, brief
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import resolve_builder, undone_on_error
-from builder.graph.subcomputations import append_captures, build, is_unmarked, record_callable
+from builder.graph.recording import resolve_builder, rollback_on_error
+from builder.graph.subcomputations import append_captures, build, has_no_metadata, record_callable
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call
@@ -481,7 +481,7 @@ class JittedFunction:
                 kind = "value" if typed else "value, element_type"
                 fix = f"return x.builder.constant({kind}), where x is an argument"
             raise OperandError(
-                f"jit: {place} must be an XlaOp, got {shown(op)}\nfix: {fix}", op="jit"
+                f"jit: {place} must be an XlaOp, got {brief(op)}\nfix: {fix}", op="jit"
             )
         return ops, structure
 
@@ -497,7 +497,7 @@ class JittedFunction:
     ) -> Any:
         """Records a call in the computation that the XlaOps among the arguments belong to."""
         builder = resolve_builder("jit", *[leaf for leaf in leaves if type(leaf) is XlaOp])
-        with undone_on_error(builder):
+        with rollback_on_error(builder):
             operands = [
                 leaf if type(leaf) is XlaOp else self._constant(builder, leaf, nested, number)
                 for number, leaf in enumerate(leaves)
@@ -510,7 +510,7 @@ class JittedFunction:
                     nested, tree, shapes, static, builder
                 )
                 # Of values from around it the next call may use others.
-                is_for_all = not recorded.builder.captured and is_unmarked(builder)
+                is_for_all = not recorded.builder.captured and has_no_metadata(builder)
                 captured.extend(append_captures(recorded))
                 return Recording(build(recorded), results, is_tuple), is_for_all
 
@@ -667,7 +667,7 @@ def jit(
         fix = "jit takes a function of XlaOps"
         if isinstance(function, (XlaComputation, StablehloModule)):
             fix = "lowering.compile(computation) compiles it"
-        raise OperandError(f"jit: expected a function, got {shown(function)}\nfix: {fix}", op="jit")
+        raise OperandError(f"jit: expected a function, got {brief(function)}\nfix: {fix}", op="jit")
     if name is None:
         inner = function
         while isinstance(inner, functools.partial):
@@ -676,7 +676,8 @@ def jit(
         name = own if isinstance(own, str) and own.isidentifier() else "jitted"
     elif not isinstance(name, str) or not name.isidentifier():
         raise OperandError(
-            f"jit: name must be an identifier, such as 'train_step', got {shown(name)}", op="jit"
+            f"jit: name must be an identifier, such as 'train_step', got {brief(name)}",
+            op="jit",
         )
     read_options(options)  # raises if there is something wrong with them
     return JittedFunction(

@@ -8,7 +8,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from builder.errors import shown
+from builder.errors import brief
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array
 from lowering.jaxlib_api import jax_arrays
@@ -80,7 +80,7 @@ def complaint(leaf: Any, name: str, *, is_whole: bool) -> tuple[str, str]:
             "takes what is no array"
         )
     if type(leaf) in _NUMBERS:
-        got = f"the Python number {shown(leaf)}, which has no element type"
+        got = f"the Python number {brief(leaf)}, which has no element type"
         return f"an array, got {got}", f"give one that has: {_with_type(leaf)}{kept_out}"
     if isinstance(leaf, jax.core.Tracer):
         where = "call it outside of jax.jit, jax.grad and other transformations"

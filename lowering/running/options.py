@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from jaxlib.mlir import ir
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from lowering.jaxlib_api import compilation, mlir
 
 __all__ = ["CompileOptions", "read_options", "refused_option", "with_precision"]
@@ -64,14 +64,14 @@ default_precision='DEFAULT')
         return _NONE
     if not isinstance(options, Mapping):
         raise _error(
-            f"options must be a mapping of names to values, got {shown(options)}",
+            f"options must be a mapping of names to values, got {brief(options)}",
             'options={"optimization_level": 1}',
         )
     flags: dict[str, Flag] = {}
     level, precision = None, "DEFAULT"
     for name, value in options.items():
         if not isinstance(name, str):
-            raise _error(f"the name of an option must be a string, got {shown(name)}")
+            raise _error(f"the name of an option must be a string, got {brief(name)}")
         if name == _LEVEL:
             level = _read_level(value)
         elif name == _PRECISION:
@@ -80,7 +80,7 @@ default_precision='DEFAULT')
             raise _unknown(name, value)
         elif name in _NOT_PER_PROGRAM:
             reason, fix = _NOT_PER_PROGRAM[name]
-            raise _error(f"option {name} {reason}, got {shown(value)}", fix)
+            raise _error(f"option {name} {reason}, got {brief(value)}", fix)
         else:
             flags[name] = _read_flag(name, value)
     return CompileOptions(tuple(sorted(flags.items())), level, precision)
@@ -118,15 +118,15 @@ def _unknown(name: str, value: Any) -> OperandError:
             f"the options are {_LEVEL}, {_PRECISION} and XLA's flags of the platform's compiler, "
             f"which begin with xla_"
         )
-    text = shown(name).strip("'\"") or "''"
-    return _error(f"there is no option {text}, got {text}={shown(value)}", fix)
+    text = brief(name).strip("'\"") or "''"
+    return _error(f"there is no option {text}, got {text}={brief(value)}", fix)
 
 
 def _read_level(value: Any) -> int:
     level = _integer(value)
     if level is None or not 0 <= level <= 3:
         raise _error(
-            f"option {_LEVEL} must be a whole number from 0 to 3, got {shown(value)}",
+            f"option {_LEVEL} must be a whole number from 0 to 3, got {brief(value)}",
             "0 compiles quickest, 3 tries hardest; leave it out for XLA's own choice",
         )
     return level
@@ -138,7 +138,7 @@ def _read_precision(value: Any) -> str:
     if not isinstance(text, str) or text.lower() not in _PRECISIONS:
         raise _error(
             f"option {_PRECISION} must be one of {', '.join(map(repr, _PRECISIONS))}, "
-            f"got {shown(value)}"
+            f"got {brief(value)}"
         )
     return text.upper()
 
@@ -159,38 +159,38 @@ def _read_flag(name: str, value: Any) -> Flag:
     if default == "{":
         raise _error(
             f"option {name} holds several fields, and can't be set for one program, "
-            f"got {shown(value)}",
+            f"got {brief(value)}",
             f"set it in the environment: XLA_FLAGS=--{name}=...",
         )
     if default in ("true", "false"):
         if not isinstance(value, (bool, np.bool_)):
-            raise _error(f"option {name} must be True or False, got {shown(value)}")
+            raise _error(f"option {name} must be True or False, got {brief(value)}")
         return bool(value)
     if isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value):
         value = ",".join(value)
     if isinstance(value, str):
         if "\0" in value:
-            raise _error(f"option {name} must be a text without zero bytes, got {shown(value)}")
+            raise _error(f"option {name} must be a text without zero bytes, got {brief(value)}")
         if default and default[0] in "-0123456789":
-            raise _error(f"option {name} must be a number, got {shown(value)}")
+            raise _error(f"option {name} must be a number, got {brief(value)}")
         return value
     if default[:1] == '"':
-        raise _error(f"option {name} must be a string, got {shown(value)}")
+        raise _error(f"option {name} must be a string, got {brief(value)}")
     if default[:1].isalpha():
-        raise _error(f"option {name} must be a name such as {default!r}, got {shown(value)}")
+        raise _error(f"option {name} must be a name such as {default!r}, got {brief(value)}")
     if isinstance(value, (bool, np.bool_)):
         if default:
-            raise _error(f"option {name} must be a number, got {shown(value)}")
+            raise _error(f"option {name} must be a number, got {brief(value)}")
         return bool(value)
     number = _integer(value)
     if number is None:
         if not isinstance(value, (float, np.floating)) or not math.isfinite(value):
             raise _error(
-                f"option {name} must be True or False, a number or a string, got {shown(value)}"
+                f"option {name} must be True or False, a number or a string, got {brief(value)}"
             )
         return float(value)
     if not -(1 << 63) <= number < 1 << 63:
-        raise _error(f"option {name} must be a number of 64 bits, got {shown(number)}")
+        raise _error(f"option {name} must be a number of 64 bits, got {brief(number)}")
     return float(number) if "." in default else number
 
 
@@ -227,12 +227,12 @@ def refused_option(report: str, options: CompileOptions) -> OperandError | None:
             return None
         name = of_tpu[1]
         return _error(
-            f"option {name} can't be {shown(given[name])}", "give a bool, a number or a name"
+            f"option {name} can't be {brief(given[name])}", "give a bool, a number or a name"
         )
     kind = _KINDS.get(wrong[3], f"of type {wrong[3]}")
     default = compilation.known_flags().get(wrong[1], "")
     fix = f"such as {default!r}" if wrong[3] == "enum" and default else ""
-    return _error(f"option {wrong[1]} must be {kind}, got {shown(given.get(wrong[1]))}", fix)
+    return _error(f"option {wrong[1]} must be {kind}, got {brief(given.get(wrong[1]))}", fix)
 
 
 # Precision

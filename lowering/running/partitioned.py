@@ -24,12 +24,12 @@ from lowering.legalize.agreement import Disagreement
 from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.devices import is_local, sharding_of
 from lowering.running.arguments import Arguments, Leaf, passed_shape
-from lowering.running.failures import must_wait, raise_in_words
+from lowering.running.failures import must_wait, raise_execution_error
 from lowering.running.launch_order import LAUNCH
 from lowering.running.program import CompiledProgram, ProgramInfo
-from lowering.running.results import packer
+from lowering.running.results import result_packer
 from lowering.running.shards import ShardedTarget, is_equivalent, named_shardings
-from lowering.sharding.partitioning import Partitioning, counts_of
+from lowering.sharding.partitioning import Partitioning, partition_counts
 
 __all__ = ["PartitionedExecutable"]
 
@@ -132,7 +132,7 @@ class PartitionedExecutable(CompiledProgram):
         self._has_layout = [leaf.layout is not None for leaf in expected]
         self._layouts = [leaf.layout for leaf in expected if leaf.layout is not None]
         self._flat = not any(isinstance(p, TupleShape) for p in parameters)
-        self._pack = packer(results)
+        self._pack = result_packer(results)
         count = len(entered)
         self._waits = must_wait(info, loaded, next(filter(is_local, self.devices)))
         self._failure = shared_failure(info.callbacks)
@@ -198,7 +198,7 @@ class PartitionedExecutable(CompiledProgram):
                     one.noticed = False
                     raise ExecutionError(one.message, op=one.op, detail=str(error)) from None
             raise_failure(error)
-            raise_in_words(error, self._info, self._loaded, f"{len(self.devices)} devices")
+            raise_execution_error(error, self._info, self._loaded, f"{len(self.devices)} devices")
             raise
         return self._pack(results)
 
@@ -347,7 +347,7 @@ def _check(info: ProgramInfo, shapes: Sequence[ArrayShape], tilings: Sequence[Ti
     for place, shape, tiling in zip(places, shapes, tilings, strict=True):
         reason = ""
         fix = "say how it is cut up: with a sharding of its own"
-        counts = counts_of(tiling)
+        counts = partition_counts(tiling)
         if counts is None:
             if tiling.kind == "manual":
                 fix = "put the parts together: xb.spmd_shard_to_full_shape(x, full_shape, tiling)"

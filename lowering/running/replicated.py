@@ -23,10 +23,10 @@ from lowering.legalize.agreement import Disagreement
 from lowering.pjrt.devices import is_local, sharding_of
 from lowering.pjrt.host_arrays import describe, host_array
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, Leaf, target_of
-from lowering.running.failures import must_wait, raise_in_words
+from lowering.running.failures import must_wait, raise_execution_error
 from lowering.running.launch_order import LAUNCH
 from lowering.running.program import CompiledProgram, ProgramInfo
-from lowering.running.results import packer
+from lowering.running.results import result_packer
 from lowering.running.rows import Rows, row_of, rows_on
 
 __all__ = ["ReplicatedExecutable"]
@@ -126,7 +126,7 @@ class ReplicatedExecutable(CompiledProgram):
         count = len(self.devices)
         self._rows = tuple(Rows(leaf, count) for leaf in self._arguments[0].leaves)
         self._in_rows = info.in_rows
-        self._pack = packer(info.shape.result)
+        self._pack = result_packer(info.shape.result)
         self._waits = waits = must_wait(info, loaded, self.local_devices[0])
         self._execute: Callable[[list[Any]], tuple[list[Any], Callable[[], None]]]
         if info.in_rows:
@@ -222,7 +222,7 @@ class ReplicatedExecutable(CompiledProgram):
         raise_failure(error)
         devices = self.local_devices
         where = f"{devices[0]} to {devices[-1]}" if len(devices) > 1 else str(devices[0])
-        raise_in_words(error, self._info, self._loaded, where)
+        raise_execution_error(error, self._info, self._loaded, where)
 
     def __repr__(self) -> str:
         return (

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
 
-__all__ = ["packer"]
+__all__ = ["result_packer"]
 
 
-def packer(shape: Shape) -> Callable[[list[Any]], Any]:
+def result_packer(shape: Shape) -> Callable[[list[Any]], Any]:
     """A function from the flat results to what the caller gets."""
     if isinstance(shape, ArrayShape):
         return _first

@@ -22,7 +22,7 @@ from builder.sharding.tiling import Tiling
 from builder.types.shape import ArrayShape
 from lowering.jaxlib_api import jax_arrays
 from lowering.pjrt.devices import Target, in_order, is_local, sharding_of
-from lowering.sharding.partitioning import Partitioning, counts_of
+from lowering.sharding.partitioning import Partitioning, partition_counts
 
 __all__ = ["ShardedTarget", "is_equivalent", "named_shardings"]
 
@@ -134,7 +134,7 @@ def _mesh(devices: Sequence[jax.Device], order: Iterable[int], axes: _Axes) -> M
 def _places(tiling: Tiling, rank: int, count: int) -> np.ndarray[Any, Any]:
     """For each partition which part it has along each dimension, and which copy of it."""
     places = np.zeros((count, rank + 1), np.int64)
-    counts = counts_of(tiling)
+    counts = partition_counts(tiling)
     if tiling.kind != "tiled" or counts is None:
         places[:, rank] = range(count)
         return places
@@ -217,7 +217,7 @@ def _spec(place: np.ndarray[Any, Any], axes: _Axes) -> Any:
 
 def _part_by_part(tiling: Tiling, devices: Sequence[jax.Device]) -> NamedSharding:
     """Over a mesh of the array's own, with the devices in the order of its parts."""
-    counts = counts_of(tiling) or ()
+    counts = partition_counts(tiling) or ()
     sizes = (*counts, len(devices) // math.prod(counts))
     axes = tuple((f"d{number}", size) for number, size in enumerate(sizes))
     entries = [f"d{number}" if size > 1 else None for number, size in enumerate(counts)]

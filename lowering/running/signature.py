@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from lowering.errors import ArgumentError
 from lowering.running.donation import Parameters, parameter_numbers
 
@@ -126,7 +126,7 @@ class Signature:
             except TypeError:
                 raise ArgumentError(
                     f"{self.name}: the static argument {name} must be hashable, as computations "
-                    f"are kept by it, got {type(value).__name__}: {shown(value)}\n"
+                    f"are kept by it, got {type(value).__name__}: {brief(value)}\n"
                     f"fix: give a tuple for a list, or leave {name!r} out of static",
                     computation=self.name,
                     argument=number,

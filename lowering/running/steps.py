@@ -17,9 +17,9 @@ from lowering.legalize.dynamic import bounded_dimensions
 from lowering.pjrt.devices import sharding_of
 from lowering.running import bounded_arrays as bounded
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, target_of
-from lowering.running.failures import check_numbers, must_wait, raise_in_words
+from lowering.running.failures import check_numbers, must_wait, raise_execution_error
 from lowering.running.program import ProgramInfo
-from lowering.running.results import packer
+from lowering.running.results import result_packer
 
 __all__ = ["Steps", "explaining", "takes_from_host", "without_steps"]
 
@@ -68,7 +68,7 @@ class Steps:
             for target in (*targets, *[target_of(bounded.SIZE, sharding)] * len(sizes))
         ]
         self.run = execution.runner(loaded, handlers, wait=self.waits)
-        self.pack = packer(shape.result)
+        self.pack = result_packer(shape.result)
         if sizes:
             self.pack = bounded.cut_off(self.pack, sizes, targets)
         filled = dict.fromkeys(n for n, _ in bounded_dimensions(shape.parameters))
@@ -106,7 +106,7 @@ class Steps:
             values: what was given for the leaves.
         """
         raise_failure(error)
-        raise_in_words(error, self.info, self._loaded, self._where)
+        raise_execution_error(error, self.info, self._loaded, self._where)
         # Looked for only now: an executable does not take deleted arrays.
         for value, leaf in zip(values, self.arguments.leaves, strict=True):
             if isinstance(value, jax.Array) and value.is_deleted():

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 import jax
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import topologies
 from lowering.running.program import CompiledProgram
@@ -80,23 +80,23 @@ def topology(
     for what, value in (("platform", platform), ("name", name)):
         if not isinstance(value, str):
             raise OperandError(
-                f"topology: {what} must be a string, got {shown(value)}", op="topology"
+                f"topology: {what} must be a string, got {brief(value)}", op="topology"
             )
     wanted = platform.strip().lower()
     if wanted == "cpu":
         raise _error(
-            f"jaxlib compiles for no other CPU than the one that it runs on, got {shown(platform)}",
+            f"jaxlib compiles for no other CPU than the one that it runs on, got {brief(platform)}",
             'compile for "cpu"; with XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment the code '
             'runs on all CPUs that have that; jax.config.update("jax_num_cpu_devices", n) makes '
             "n devices of this one",
         )
     if wanted not in _PLUGINS:
         raise _error(
-            f"there is no compiler for platform {shown(platform)}",
+            f"there is no compiler for platform {brief(platform)}",
             f"use one of {', '.join(_PLUGINS)}",
         )
     if not name.strip():
-        raise _error(f"a topology has a name, got {shown(name)}", _NAMES[wanted == "tpu"])
+        raise _error(f"a topology has a name, got {brief(name)}", _NAMES[wanted == "tpu"])
     settings: dict[str, str] = {}
     if wanted != "tpu":
         settings["topology"] = name
@@ -125,7 +125,7 @@ def _description(path: Any) -> str:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError, TypeError, ValueError) as error:
         raise _error(
-            f"target_config: {shown(path)} can't be read: {error}",
+            f"target_config: {brief(path)} can't be read: {error}",
             "name a file that holds a GpuTargetConfigProto as text",
             str(error),
         ) from None
@@ -156,7 +156,7 @@ def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax
             ) from None
         if platform != "tpu" and "target_config" not in settings:
             raise _error(
-                f"there is no GPU here that {shown(name)} could be made of: {first}",
+                f"there is no GPU here that {brief(name)} could be made of: {first}",
                 'give target_config="h100_sxm.txtpb", the file in which XLA describes the GPU',
                 report,
             ) from None
@@ -167,7 +167,7 @@ def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax
                 report,
             ) from None
         raise _error(
-            f"the compiler for {platform} knows no {shown(name)}: {first}",
+            f"the compiler for {platform} knows no {brief(name)}: {first}",
             _NAMES[platform == "tpu"],
             report,
         ) from None

@@ -11,12 +11,12 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder.sharding.text import leaf_texts, per_value
+from builder.sharding.text import as_per_value, leaf_texts
 from builder.types.shape import Shape, leaf_count
 from lowering.errors import CompileError, LoweringError
 from lowering.jaxlib_api import mlir
 from lowering.mlir.types import attribute_text
-from lowering.reading.bytecode_tables import words_in
+from lowering.reading.bytecode_tables import module_strings
 
 __all__ = ["check_meshes", "read_shardings", "with_shardings"]
 
@@ -52,7 +52,7 @@ def with_shardings(module: ir.Module, parameters: Sequence[Shape]) -> ir.Module:
         LoweringError: as `read_shardings`.
     """
     code = mlir.bytecode(module)
-    if f"{_SHARDING}\0".encode() not in words_in(code):
+    if f"{_SHARDING}\0".encode() not in module_strings(code):
         return module
     copy = ir.Module.parse(code, mlir.new_context())
     read_shardings(copy, parameters, "compile")
@@ -167,7 +167,7 @@ def _say(operation: ir.Operation) -> None:
     if operation.name == "stablehlo.custom_call":
         target = attribute_text(operation.attributes["call_target_name"]) or ""
     if target not in (_CONSTRAINT, _RESULT):
-        operation.attributes["sdy.sharding"] = ir.Attribute.parse(per_value(text))
+        operation.attributes["sdy.sharding"] = ir.Attribute.parse(as_per_value(text))
         return
     sharding = ir.Attribute.parse(leaf_texts(text, 1)[0])
     (value,) = operation.operands

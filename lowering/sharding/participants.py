@@ -19,7 +19,14 @@ from jaxlib.mlir.dialects import sdy
 from lowering.errors import CompileError, recorded_at
 from lowering.mlir.types import attribute_text
 
-__all__ = ["COLLECTIVES", "Mode", "Participants", "are_in", "check_participants", "participants"]
+__all__ = [
+    "COLLECTIVES",
+    "Mode",
+    "Participants",
+    "check_participants",
+    "may_contain_collectives",
+    "participants",
+]
 
 COLLECTIVES: Final = frozenset(
     f"stablehlo.{name}"
@@ -35,7 +42,7 @@ _IN_BYTES: Final = tuple(
 )
 
 
-def are_in(words: bytes) -> bool:
+def may_contain_collectives(words: bytes) -> bool:
     """Whether operations across devices may be in bytecode with these words: a quick look."""
     return any(name in words for name in _IN_BYTES)
 

@@ -19,7 +19,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
 from builder.errors import ShapeTextError
-from builder.sharding.tiling import Tiling, tilings_of
+from builder.sharding.tiling import Tiling, parse_tilings
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, leaves
 from lowering.errors import CompileError, recorded_at
 from lowering.mlir.donations import ALIASING
@@ -27,7 +27,7 @@ from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.types import attribute_text
 from lowering.sharding.attributes import GSPMD, SHARDY
 
-__all__ = ["Partitioning", "counts_of", "main_of", "read_partitioning"]
+__all__ = ["Partitioning", "main_function", "partition_counts", "read_partitioning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Partitioning:
     is_free: tuple[bool, ...] = ()
 
 
-def counts_of(tiling: Tiling) -> tuple[int, ...] | None:
+def partition_counts(tiling: Tiling) -> tuple[int, ...] | None:
     """Into how many parts a tiling cuts each dimension of an array.
 
     Empty where the array is whole on all devices; None where it is neither whole nor in tiles.
@@ -59,7 +59,7 @@ def counts_of(tiling: Tiling) -> tuple[int, ...] | None:
     return tiling.tiles[: len(tiling.tiles) - len(tiling.subgroups)]
 
 
-def main_of(module: ir.Operation) -> ir.Operation:
+def main_function(module: ir.Operation) -> ir.Operation:
     """The function that is entered."""
     for view in module.regions[0].blocks[0].operations:
         operation: ir.Operation = view.operation
@@ -114,7 +114,7 @@ def read_partitioning(
         if mesh.axes and size != num_partitions:
             raise _wrong_size(name, num_partitions, "the mesh", str(dict(mesh.axes)), size)
     key = SHARDY if is_shardy else GSPMD
-    main = main_of(module)
+    main = main_function(module)
     parameters = [
         pair
         for parameter, one in zip(shape.parameter_names, shape.parameters, strict=True)
@@ -200,7 +200,7 @@ class _Walker:
             return
         self.read.add(shown)
         try:
-            found = tilings_of(attribute_text(attribute) or "")
+            found = parse_tilings(attribute_text(attribute) or "")
         except ShapeTextError as error:
             reason = str(error).splitlines()[0].removeprefix("tiling text: ")
             self.error = CompileError(
@@ -297,8 +297,8 @@ def _counts(
 
 def _tile_counts(text: str, place: str, leaf: ArrayShape) -> Sequence[int]:
     """Into how many parts a tiling cuts each dimension of an array."""
-    tiling = tilings_of(text)
-    counts = None if isinstance(tiling, tuple) else counts_of(tiling)
+    tiling = parse_tilings(text)
+    counts = None if isinstance(tiling, tuple) else partition_counts(tiling)
     if counts is None:
         fix = 'write it as "{replicated}" or "{devices=[2,4]<=[8]}"'
         if "manual" in text:

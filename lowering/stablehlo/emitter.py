@@ -23,8 +23,8 @@ import numpy as np
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, resolve_position
 from builder.schema import SCHEMAS
-from builder.sharding.text import joined, leaf_texts, per_value
-from builder.types.constant import repeats_one
+from builder.sharding.text import as_per_value, join_leaf_texts, leaf_texts
+from builder.types.constant import is_splat
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
 from lowering.errors import LoweringError
@@ -86,7 +86,7 @@ class _Hole(NamedTuple):
 def _sharding_of_results(op: XlaOp, count: int) -> dict[str, str]:
     """The sharding of a tuple, as the operation says it that gives its first arrays."""
     texts = leaf_texts(op.sharding, leaf_count(op.shape))[:count]
-    return sharding_attribute(per_value(texts[0]) if len(texts) == 1 else joined(texts))
+    return sharding_attribute(as_per_value(texts[0]) if len(texts) == 1 else join_leaf_texts(texts))
 
 
 class _Definition(NamedTuple):
@@ -144,7 +144,7 @@ def _unnested(parts: _Parts) -> Iterator[bytes]:
 
 
 class _ConstantsAlike(NamedTuple):
-    """Constants of one shape that one line records, without notes: what they have in common.
+    """Constants of one shape that one line records, without metadata: what they have in common.
 
     Attributes:
         before, after: what stands around the value of each.
@@ -357,7 +357,7 @@ class Emitter:
             source = None
             if operands:
                 source = operands[0].shape
-            elif op.opcode == "constant" and op.notes is None:
+            elif op.opcode == "constant" and op.metadata is None:
                 said = op.attributes
                 # Numbers share theirs where they are equal; arrays have their own, in a dict.
                 whole = None if type(said) is dict else constants((id(said), id(op.code), op.lasti))
@@ -378,7 +378,7 @@ class Emitter:
             code, attributes = id(op.code), id(op.attributes)
             key = (op.shape, attributes, code, op.lasti, op.opcode, source, len(operands))
             begun = begins(key)
-            if begun is None or op.notes is not None:
+            if begun is None or op.metadata is not None:
                 self._operation_count += count
                 count = 0
                 given = [values[operand.id] for operand in operands]
@@ -411,7 +411,7 @@ class Emitter:
             return self._emit_by_rule(op, operands)
         if opcode == "constant":
             array = op.attributes["value"]
-            is_large = array.nbytes >= _LARGE_BYTES and not repeats_one(array)
+            is_large = array.nbytes >= _LARGE_BYTES and not is_splat(array)
             if self._large is not None and is_large:
                 return self._emit_large_constant(op, self._large)
         if op.shape.is_tuple or SCHEMAS[opcode].computations:
@@ -421,7 +421,7 @@ class Emitter:
         head = self._begun(op, name, HAS_OPERANDS if operands else 0)
         if operands:
             head += reference(len(operands))
-        if op.notes is None:
+        if op.metadata is None:
             self._begins[key] = head
         self._pieces.append(head)
         self._pieces += operands
@@ -429,7 +429,7 @@ class Emitter:
         return next(self._numbers)
 
     def _constant(self, op: XlaOp) -> bytes:
-        """The whole of a constant without notes.
+        """The whole of a constant without metadata.
 
         There may be thousands that have nothing in common but their shapes: each takes 1.5 to 2.5
         us, and would take 12 us as another op that is the first of its kind.
@@ -442,7 +442,7 @@ class Emitter:
             alike = self._constants_alike[of_kind] = self._alike(op, shape)
         array = attributes["value"]
         size = array.nbytes
-        repeats = 0 in array.strides and repeats_one(array)
+        repeats = 0 in array.strides and is_splat(array)
         if size >= _LARGE_BYTES and self._large is not None and not repeats:
             # In bytecode the elements would be copied once more, which takes as long as MLIR's
             # own copy.
@@ -479,7 +479,7 @@ class Emitter:
         )
 
     def _emit_large_constant(self, op: XlaOp, large: list[LargeConstant]) -> Value:
-        """Emits a constant with notes whose elements MLIR is given when it has read the module."""
+        """Emits a constant with metadata whose elements MLIR is given when it has read the module."""
         shape, array = op.shape, op.attributes["value"]
         assert isinstance(shape, ArrayShape)  # inference has said so
         large.append((self._operation_count, array, shape))
@@ -506,14 +506,14 @@ class Emitter:
         """Emits the operation of `ONE_TO_ONE` for an op with regions, or with several results."""
         opcode, shape = op.opcode, op.shape
         begun = self._applying.get(key)
-        if begun is None or op.notes is not None:
+        if begun is None or op.metadata is not None:
             if opcode in CHECKS:
                 CHECKS[opcode](op)
             names = SCHEMAS[opcode].computations
             flags = HAS_OPERANDS | (HAS_REGIONS if names else 0)
             head = self._begun(op, ONE_TO_ONE[opcode], flags)
             begun = _Applying(head, tuple([op.attributes[name] for name in names]))
-            if op.notes is None:
+            if op.metadata is None:
                 if (
                     names
                     and shape.is_array
@@ -575,14 +575,14 @@ class Emitter:
         A parameter has none here of the sharding, which each of its arrays says by itself.
         """
         found: dict[str, str] = {}
-        if op.notes is None:
+        if op.metadata is None:
             return found
-        _, frontend_attributes, sharding, others = op.notes
+        _, frontend_attributes, sharding, others = op.metadata
         if frontend_attributes:
             attributes = {name: quoted(value) for name, value in frontend_attributes.items()}
             found["mhlo.frontend_attributes"] = dictionary(attributes)
         if sharding is not None and op.opcode != "parameter":
-            found.update(sharding_attribute(per_value(sharding)))
+            found.update(sharding_attribute(as_per_value(sharding)))
         if others is not None:
             found.update(others)
         return found

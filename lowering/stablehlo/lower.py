@@ -15,11 +15,11 @@ from typing import Final
 from jaxlib.mlir import ir
 
 from builder.attributes.annotations import NO_TEXTS, meshes
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import ReusableFunction
-from builder.graph.xla_op import NO_NOTES, XlaOp
+from builder.graph.xla_op import NO_METADATA, XlaOp
 from builder.sharding.text import leaf_texts
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaf_count, leaves
@@ -28,11 +28,11 @@ from lowering.mlir.attributes import (
     ARGUMENT_NAME,
     Attribute,
     array,
+    boolean,
     dictionary,
     encodable,
     i32,
     quoted,
-    truth,
 )
 from lowering.mlir.bytecode import Pieces, Reference
 from lowering.mlir.context import context_for
@@ -139,7 +139,7 @@ def _need_computation(value: object) -> None:
         fix = "\nfix: build it first: op.builder.build(op)"
     elif isinstance(value, ReusableFunction):
         fix = "\nfix: lower function.computation(shape, ...), with a shape for each parameter"
-    raise OperandError(f"lower: expected an XlaComputation, got {shown(value)}{fix}", op="lower")
+    raise OperandError(f"lower: expected an XlaComputation, got {brief(value)}{fix}", op="lower")
 
 
 def _functions(
@@ -282,9 +282,9 @@ def _plain_arguments(
         return None
     shapes = computation.program_shape.parameters
     for parameter, shape in zip(computation.parameters, shapes, strict=True):
-        if type(shape) is not ArrayShape or shape.layout is not None or parameter.notes is None:
+        if type(shape) is not ArrayShape or shape.layout is not None or parameter.metadata is None:
             return None
-        if parameter.notes[1:] != NO_NOTES[1:]:
+        if parameter.metadata[1:] != NO_METADATA[1:]:
             return None
     return map(emitter.named_argument, computation.parameters)
 
@@ -339,7 +339,7 @@ def _donations(computation: XlaComputation) -> dict[int, dict[str, str]]:
         for one in computation.aliases
     }
     for donor in computation.donors:
-        found[numbers[donor.param_number, donor.param_index]] = {DONOR: truth(True)}
+        found[numbers[donor.param_number, donor.param_index]] = {DONOR: boolean(True)}
     return found
 
 

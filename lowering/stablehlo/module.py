@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Final
 from jaxlib.mlir import ir
 
 from builder.check import flag
-from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, shown
+from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief
 from builder.support.extensions import extension
 from builder.types.shape import (
     ArrayShape,
@@ -45,8 +45,8 @@ from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.types import attribute_text, shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader
-from lowering.reading.exported import module_inside
-from lowering.reading.file_kind import look_at_beginning
+from lowering.reading.exported import embedded_artifact
+from lowering.reading.file_kind import reject_by_prefix
 
 __all__ = [
     "Buffer",
@@ -220,7 +220,7 @@ class StablehloModule:
             )
         if version is not None and suffix != ".stablehlo":
             raise VersionError(
-                f"{name}: {_SUFFIXES[suffix]} has no StableHLO version, got {shown(version)}\n"
+                f"{name}: {_SUFFIXES[suffix]} has no StableHLO version, got {brief(version)}\n"
                 f"fix: save as .stablehlo, or leave the version out",
                 version=version,
                 op="save",
@@ -254,7 +254,7 @@ def _checked_version(version: Any) -> str:
     pattern = r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}"
     if not isinstance(version, str) or not re.fullmatch(pattern, version):
         raise VersionError(
-            f"version: a StableHLO version is three numbers such as '1.9.0', got {shown(version)}\n"
+            f"version: a StableHLO version is three numbers such as '1.9.0', got {brief(version)}\n"
             f"{span}",
             version=version,
         )
@@ -403,8 +403,8 @@ def load(path: PathLike) -> StablehloModule:
 
 def _module_file(path: PathLike) -> tuple[bytes, str]:
     """The content of a file, and its name; of an Exported the module, and not both."""
-    data, name = read_file(path, "load", look_at_beginning)
-    return module_inside(data) or data, name
+    data, name = read_file(path, "load", reject_by_prefix)
+    return embedded_artifact(data) or data, name
 
 
 Look = Callable[[BinaryIO, int, str, str], None]
@@ -425,7 +425,7 @@ def read_file(path: Any, op: str, look: Look) -> tuple[bytes, str]:
         OperandError: `path`, given to `op`, is no path.
     """
     path = path_text(path, op)
-    name = module_reader.named(path)
+    name = module_reader.display_name(path)
     descriptor = None
     try:
         # A pipe or a device would be waited for, or read, without end. The flag is for what becomes
@@ -457,7 +457,7 @@ _OPENING: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 def _no_file(path: str, reason: str, fix: str) -> ModuleFileError:
     """The error of what is there and is no file to read."""
-    name = module_reader.named(path)
+    name = module_reader.display_name(path)
     return ModuleFileError(f"{name}: can't be read: {reason}\nfix: {fix}", path=path)
 
 
@@ -472,7 +472,7 @@ def _content(descriptor: int, path: str, look: Look) -> bytes:
     """All that is in a file, unless its beginning shows that it is no module."""
     with os.fdopen(descriptor, "rb", closefd=False) as file:
         before = os.fstat(descriptor)
-        look(file, before.st_size, module_reader.named(path), path)
+        look(file, before.st_size, module_reader.display_name(path), path)
         # Files of the system (/proc) say that they are empty. In others there may be more by now.
         data = file.read(before.st_size + 1) if before.st_size else file.read()
     after = os.fstat(descriptor)
@@ -510,13 +510,13 @@ def load_bytes(data: Buffer | str) -> StablehloModule:
 
 def from_bytes(data: bytes, path: str | None) -> StablehloModule:
     """The module in the content of a file; raises as `load`."""
-    module = module_reader.read(module_inside(data) or data, path)
+    module = module_reader.read(embedded_artifact(data) or data, path)
     return StablehloModule(module, _program_shape(module, path))
 
 
 def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
     """The signature of ``@main``, tuples and names from the attributes of `lower`."""
-    name = module_reader.named(path)
+    name = module_reader.display_name(path)
 
     def refuse(reason: str) -> ModuleFileError:
         return ModuleFileError(f"{name}: {reason}", path=path)

@@ -134,7 +134,7 @@ class TestPlainCallables:
             sharded = applied(xb.call(function, x))
         assert marked.root.frontend_attributes == {"a": "b"}
         assert sharded.root.sharding == "{replicated}"
-        assert applied(xb.call(function, x)).root.notes is None
+        assert applied(xb.call(function, x)).root.metadata is None
 
     def test_computations_are_named_after_the_argument(self, x: xb.XlaOp) -> None:
         function = eval("lambda a, b: a > b", {})
@@ -180,10 +180,12 @@ class TestLibraryFunctions:
 
     def test_are_recognized_wherever_they_are_defined(self) -> None:
         own = [info.function for info in xb.OPERATIONS.values() if not info.is_method]
-        assert all(map(nested.is_own, own))
+        assert all(map(nested.is_library_function, own))
         code, names = xb.add.__code__, dict(xb.add.__globals__)
-        assert not nested.is_own(FunctionType(code, names, "add"))
-        assert not any(map(nested.is_own, [plain, xb.XlaOp.__bool__, len, xb.f32, None, larger]))
+        assert not nested.is_library_function(FunctionType(code, names, "add"))
+        assert not any(
+            map(nested.is_library_function, [plain, xb.XlaOp.__bool__, len, xb.f32, None, larger])
+        )
 
     def test_branches_and_calls(self, x: xb.XlaOp) -> None:
         pred = x.builder.parameter(xb.pred[()])
@@ -195,7 +197,7 @@ class TestLibraryFunctions:
         with x.builder.frontend_attributes({"a": "b"}):
             marked = applied(xb.call(xb.neg, x))
         assert marked.root.frontend_attributes == {"a": "b"}
-        assert applied(xb.call(xb.neg, x)).root.notes is None
+        assert applied(xb.call(xb.neg, x)).root.metadata is None
 
     def test_beside_a_branch_that_captures(self, x: xb.XlaOp) -> None:
         """The library function takes the captured value itself; no call is put around it."""

@@ -14,7 +14,7 @@ import pytest
 from jax.sharding import Mesh as JaxMesh, NamedSharding, PartitionSpec
 
 import builder as xb
-from builder.sharding.text import joined, leaf_texts, per_value
+from builder.sharding.text import as_per_value, join_leaf_texts, leaf_texts
 from lowering.jaxlib_api import hlo_conversion
 
 MESH = xb.Mesh({"data": 2, "model": 4})
@@ -233,11 +233,11 @@ def test_what_is_no_tiling_of_one_array() -> None:
 def test_texts_of_tuples() -> None:
     shardy = ['#sdy.sharding<@mesh, [{"x"}, {}]>', "#sdy.sharding<@mesh, []>"]
     for each in (shardy, ['{devices=[2,1]<=[2] metadata={op_name="},{"}}', "{replicated}"]):
-        assert leaf_texts(joined(each), 2) == each
+        assert leaf_texts(join_leaf_texts(each), 2) == each
         assert leaf_texts(each[0], 3) == each[:1] * 3
-    assert leaf_texts(per_value(shardy[0]), 1) == shardy[:1]
-    assert per_value(joined(shardy)) == joined(shardy)
-    assert per_value("{manual}") == "{manual}"
+    assert leaf_texts(as_per_value(shardy[0]), 1) == shardy[:1]
+    assert as_per_value(join_leaf_texts(shardy)) == join_leaf_texts(shardy)
+    assert as_per_value("{manual}") == "{manual}"
 
 
 # What is recorded.
@@ -289,7 +289,7 @@ def test_blocks_and_what_is_set() -> None:
     assert inside["add"] is None
     b.set_sharding(None)
     assert xb.neg(x).sharding is None
-    assert b.current_notes is None
+    assert b.current_metadata is None
 
 
 def test_tilings_of_tuples() -> None:

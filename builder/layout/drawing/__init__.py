@@ -10,12 +10,12 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.layout.drawing.grid import Grid, grid_of
 from builder.layout.drawing.svg import svg_of
 from builder.layout.drawing.text import text_of
 from builder.layout.indexing import placed_array
-from builder.types.layout import whole_or_none
+from builder.types.layout import int_or_none
 from builder.types.shape import ArrayShape, ShapeLike
 
 __all__ = ["Picture", "draw"]
@@ -83,12 +83,12 @@ class Picture:
         try:
             file = Path(path)
         except TypeError:
-            raise OperandError(f"save: path must be a path, got {shown(path)}", op="save") from None
+            raise OperandError(f"save: path must be a path, got {brief(path)}", op="save") from None
         writers = {".svg": self.svg, ".txt": self.text}
         write = writers.get(file.suffix.lower())
         if write is None:
             raise OperandError(
-                f"save: a picture's file ends in .svg or .txt, got {shown(os.fspath(path))}",
+                f"save: a picture's file ends in .svg or .txt, got {brief(os.fspath(path))}",
                 op="save",
             )
         _write(file, write() + "\n")
@@ -148,16 +148,17 @@ def draw(shape: ShapeLike, *, labels: bool = True, max_cells: int = MAX_CELLS) -
 def _flag(function: str, name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise OperandError(
-            f"{function}: {name} must be True or False, got {shown(value)}", op=function
+            f"{function}: {name} must be True or False, got {brief(value)}", op=function
         )
     return value
 
 
 def _count(function: str, name: str, value: Any) -> int:
-    number = whole_or_none(value)
+    number = int_or_none(value)
     if number is None or number < 1:
         raise OperandError(
-            f"{function}: {name} must be a whole number from 1, got {shown(value)}", op=function
+            f"{function}: {name} must be a whole number from 1, got {brief(value)}",
+            op=function,
         )
     return number
 
@@ -175,6 +176,6 @@ def _write(file: Path, text: str) -> None:
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise OperandError(
-            f"save: {shown(str(file))} can't be written: {reason[:1].lower()}{reason[1:]}",
+            f"save: {brief(str(file))} can't be written: {reason[:1].lower()}{reason[1:]}",
             op="save",
         ) from None

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from builder import shape_inference
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
@@ -146,7 +146,7 @@ def operand_pair(name: str, lhs: Any, rhs: Any) -> tuple[XlaOp, XlaOp]:
         lhs = number_as(name, lhs, element_type_of(name, rhs), rhs)
     elif is_number(lhs) and is_number(rhs):
         raise OperandError(
-            f"{name}: at least one operand must be an XlaOp, got {shown(lhs)} and {shown(rhs)}\n"
+            f"{name}: at least one operand must be an XlaOp, got {brief(lhs)} and {brief(rhs)}\n"
             f"fix: record one with builder.constant(...)",
             op=name,
         )

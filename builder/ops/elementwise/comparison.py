@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builder.check import flag
-from builder.errors import OperandError, shown
+from builder.errors import OperandError, brief
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import COMPARISON_SECTION, record_compare
@@ -415,7 +415,8 @@ def compare(
     """
     if not isinstance(direction, str):
         raise OperandError(
-            f"compare: direction is a string such as 'LT', got {shown(direction)}", op="compare"
+            f"compare: direction is a string such as 'LT', got {brief(direction)}",
+            op="compare",
         )
     is_total = flag("compare", "total_order", total_order)
     return record_compare("compare", direction, lhs, rhs, broadcast_dimensions, is_total)

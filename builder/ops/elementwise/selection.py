@@ -13,9 +13,9 @@ from typing import Any
 from builder import shape_inference
 from builder.check import integers
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import append, record, resolve_builder, undone_on_error
+from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
-from builder.graph.subcomputations import as_computation, ready
+from builder.graph.subcomputations import as_computation, available_computation
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import constant_of, element_type_of
 from builder.ops.operands import (
@@ -203,10 +203,10 @@ def map(
         places = builtins.tuple(range(whole.rank))
     else:
         places = integers("map", "dimensions", dimensions)
-    known = ready("map", "computation", computation, scalars)
+    known = available_computation("map", "computation", computation, scalars)
     if known is not None:
         return _record_map(arrays, shapes, known, places)
-    with undone_on_error(resolve_builder("map", *arrays)):
+    with rollback_on_error(resolve_builder("map", *arrays)):
         return _record_map(arrays, shapes, computation, places)
 
 

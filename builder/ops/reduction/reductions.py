@@ -12,9 +12,9 @@ from typing import Any
 from builder import shape_inference
 from builder.check import Check, integers
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import append, record, resolve_builder, undone_on_error
+from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
-from builder.graph.subcomputations import as_computation, is_own, ready
+from builder.graph.subcomputations import as_computation, available_computation, is_library_function
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, need_ops, number_constant
@@ -116,7 +116,7 @@ def _own_plan(
 def _reduce(
     name: str, operands: Any, init_values: Any, computation: Any, places: tuple[int, ...]
 ) -> XlaOp:
-    if type(operands) is XlaOp and is_own(computation):
+    if type(operands) is XlaOp and is_library_function(computation):
         # One array, and xb.add or the like: what is written nearly always, in two thirds of the
         # time.
         init = single_init(name, operands, init_values)
@@ -126,7 +126,7 @@ def _reduce(
             return record("reduce", shape, (operands, begun), attributes)
     arrays, given = folded_operands(name, operands, init_values)
     shapes = tuple([a.shape for a in arrays])
-    if is_own(computation):
+    if is_library_function(computation):
         inits = inits_of(name, arrays, shapes, given)
         shape, attributes = _own_plan(name, shapes, inits[0], computation, places)
         return record(
@@ -135,7 +135,7 @@ def _reduce(
     known = ready_reducer(name, shapes, computation)
     if known is not None:
         return _record_reduce(name, arrays, shapes, given, known, places)
-    with undone_on_error(resolved(name, arrays, given)):
+    with rollback_on_error(resolved(name, arrays, given)):
         return _record_reduce(name, arrays, shapes, given, computation, places)
 
 
@@ -203,7 +203,7 @@ def ready_reducer(op: str, shapes: tuple[Shape, ...], computation: Any) -> Any:
     if type(computation) is XlaComputation:
         return computation
     scalars = scalars_of(op, shapes)
-    return ready(op, "computation", computation, scalars + scalars)
+    return available_computation(op, "computation", computation, scalars + scalars)
 
 
 def reducer(op: str, shapes: tuple[Shape, ...], computation: Any) -> XlaComputation:

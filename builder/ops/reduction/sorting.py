@@ -13,9 +13,9 @@ from builder import shape_inference
 from builder.check import Check, flag, integer
 from builder.graph.builtin_computations import in_order
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import record, resolve_builder, undone_on_error
+from builder.graph.recording import record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
-from builder.graph.subcomputations import as_computation, ready
+from builder.graph.subcomputations import as_computation, available_computation
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise.common import BUILDER_H
 from builder.ops.operands import need_op, need_ops
@@ -77,10 +77,10 @@ def sort(
     if comparator is None:
         known: Any = in_order(_element_types(shapes))
     else:
-        known = ready("sort", "comparator", comparator, _pairs_of_scalars(shapes))
+        known = available_computation("sort", "comparator", comparator, _pairs_of_scalars(shapes))
     if known is not None:
         return _record_sort(arrays, shapes, known, number, is_stable)
-    with undone_on_error(resolve_builder("sort", *arrays)):
+    with rollback_on_error(resolve_builder("sort", *arrays)):
         return _record_sort(arrays, shapes, comparator, number, is_stable)
 
 

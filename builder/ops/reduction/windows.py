@@ -12,11 +12,11 @@ from typing import Any
 from builder import shape_inference
 from builder.attributes.window import Padding, PaddingLike, padding_argument
 from builder.check import Check, integers
-from builder.errors import shown
+from builder.errors import brief
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import append, record, resolve_builder, undone_on_error
+from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
-from builder.graph.subcomputations import as_computation, is_own, ready
+from builder.graph.subcomputations import as_computation, available_computation, is_library_function
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, number_constant
@@ -240,7 +240,7 @@ def _padding(op: str, padding: Any) -> Padding | Pairs:
     """The argument `padding`."""
     if type(padding) is XlaOp:  # whose elements, if it is a tuple, would be recorded
         Check(op).fail(
-            f"padding must be numbers that are known now, got {shown(padding)}",
+            f"padding must be numbers that are known now, got {brief(padding)}",
             fix="write xb.Padding.SAME, xb.Padding.VALID or pairs of numbers",
         )
     return padding_argument(op, padding)
@@ -262,7 +262,7 @@ def _reduce_window(
     base = _integers(op, "base_dilations", base_dilations)
     spread = _integers(op, "window_dilations", window_dilations)
     window = sizes, strides, _padding(op, padding), base, spread
-    if type(operands) is XlaOp and is_own(computation):
+    if type(operands) is XlaOp and is_library_function(computation):
         # One array, and xb.max or the like: what is written nearly always, in two thirds of the
         # time.
         init = single_init(op, operands, init_values)
@@ -274,7 +274,7 @@ def _reduce_window(
             return record("reduce_window", shape, (operands, begun), attributes)
     arrays, given = folded_operands(op, operands, init_values)
     shapes = tuple([a.shape for a in arrays])
-    if is_own(computation):
+    if is_library_function(computation):
         inits = inits_of(op, arrays, shapes, given)
         shape, attributes = _own_reduce_window_plan(op, shapes, inits[0], computation, window)
         return record(
@@ -286,7 +286,7 @@ def _reduce_window(
     known = ready_reducer(op, shapes, computation)
     if known is not None:
         return _record_reduce_window(op, arrays, shapes, given, known, window)
-    with undone_on_error(resolved(op, arrays, given)):
+    with rollback_on_error(resolved(op, arrays, given)):
         return _record_reduce_window(op, arrays, shapes, given, computation, window)
 
 
@@ -445,7 +445,7 @@ def _select_and_scatter(
     strides = _integers(op, "window_strides", window_strides)
     places = _padding(op, padding)
     window: Window = sizes, strides, places, (), ()
-    if type(init_value) is XlaOp and is_own(select) and is_own(scatter):
+    if type(init_value) is XlaOp and is_library_function(select) and is_library_function(scatter):
         # An op to begin with, and xb.ge and xb.add or the like: half of the time.
         shape, attributes = _own_select_and_scatter_plan(
             op, base.shape, values.shape, init_value.shape, select, scatter, window
@@ -455,12 +455,15 @@ def _select_and_scatter(
     beside = [init_value] if type(init_value) is XlaOp else []
     builder = resolve_builder(op, base, values, *beside)
     scalars = scalar, scalar
-    known = ready(op, "select", select, scalars), ready(op, "scatter", scatter, scalars)
+    known = (
+        available_computation(op, "select", select, scalars),
+        available_computation(op, "scatter", scatter, scalars),
+    )
     operands = base, values, init_value
     if known[0] is not None and known[1] is not None:
         select, scatter = known
         return _record_select_and_scatter(op, builder, select, scatter, operands, scalar, window)
-    with undone_on_error(builder):
+    with rollback_on_error(builder):
         return _record_select_and_scatter(op, builder, select, scatter, operands, scalar, window)
 
 

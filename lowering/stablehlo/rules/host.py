@@ -8,14 +8,14 @@ from jaxlib.mlir import ir
 
 from builder.attributes import CustomCallApiVersion
 from builder.attributes.host import ffi_dictionary
-from builder.errors import shown
+from builder.errors import brief
 from builder.graph.xla_op import XlaOp
 from builder.sharding.text import is_shardy
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaf_count, leaves
 from lowering.errors import LoweringError
 from lowering.host.callbacks import PYTHON_CALL, PythonFunction
-from lowering.host.custom_calls import is_read_by_xla
-from lowering.mlir.attributes import array, i32, quoted, symbol, truth
+from lowering.host.custom_calls import is_reserved_target
+from lowering.mlir.attributes import array, boolean, i32, quoted, symbol
 from lowering.mlir.context import shared_context
 from lowering.mlir.flattening import flatten, unflatten
 from lowering.mlir.types import type_text
@@ -102,7 +102,7 @@ def transfer(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         f"type = {int(channel.type)}>",
     }
     if op.attributes["is_host_transfer"]:
-        attributes["is_host_transfer"] = truth(True)
+        attributes["is_host_transfer"] = boolean(True)
     return ctx.value(f"stablehlo.{op.opcode}", op.shape, flatten(operands), attributes)
 
 
@@ -120,7 +120,7 @@ def custom_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         "api_version": i32(int(version)),
     }
     if given["has_side_effect"]:
-        attributes["has_side_effect"] = truth(True)
+        attributes["has_side_effect"] = boolean(True)
     if version is CustomCallApiVersion.API_VERSION_TYPED_FFI:
         attributes["backend_config"] = _dictionary(op, given["opaque"] or "{}")
     elif given["opaque"]:
@@ -159,7 +159,7 @@ def _dictionary(op: XlaOp, text: str) -> str:
         raise _error(
             op,
             f"is a typed FFI call, whose opaque must be the text of an MLIR dictionary, "
-            f"got {shown(text)}",
+            f"got {brief(text)}",
             "give attributes={name: value, ...} in place of opaque",
         )
     return str(found)
@@ -175,7 +175,8 @@ def _add_layouts(op: XlaOp, shape: Shape, attributes: dict[str, Any], *, alone: 
     if wanted is None:
         wanted = [o.shape for o in op.operands]
         if shape is op.shape and (
-            is_read_by_xla(op.attributes["call_target_name"]) or not _have_orders(*wanted, shape)
+            is_reserved_target(op.attributes["call_target_name"])
+            or not _have_orders(*wanted, shape)
         ):
             return
     if alone and shape is not op.shape:
@@ -234,5 +235,5 @@ def python_call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
         "backend_config": ffi_dictionary("python_call", names),
     }
     if given["has_side_effect"]:
-        attributes["has_side_effect"] = truth(True)
+        attributes["has_side_effect"] = boolean(True)
     return ctx.value("stablehlo.custom_call", op.shape, flatten(operands), attributes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.graph.xla_op import XlaOp
-from lowering.mlir.attributes import i64, truth
+from lowering.mlir.attributes import boolean, i64
 from lowering.stablehlo.rules.registry import Value, rule
 
 if TYPE_CHECKING:
@@ -18,5 +18,5 @@ def _is_of_smallest(op: XlaOp) -> bool:
 
 @rule("top_k", when=_is_of_smallest)
 def top_k(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    attributes = {"k": i64(op.attributes["k"]), "largest": truth(False)}
+    attributes = {"k": i64(op.attributes["k"]), "largest": boolean(False)}
     return ctx.value("mhlo.topk", op.shape, operands, attributes)

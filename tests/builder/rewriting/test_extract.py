@@ -92,7 +92,7 @@ class TestOneOp:
         assert part.name == "model_part"
         for name in ("multiply", "tanh"):
             old, new = op_of(model, name), op_of(part, name)
-            assert (new.notes, new.source) == (old.notes, old.source)
+            assert (new.metadata, new.source) == (old.metadata, old.source)
             assert new.attributes is old.attributes
         assert op_of(part, "tanh").name == "hidden"
         assert part.aliases == part.donors == ()

@@ -82,7 +82,7 @@ def test_marks_of_the_blocks_around_go_to_what_has_none(b: xb.XlaBuilder) -> Non
     assert add.frontend_attributes == {"a": "inner", "b": "inner", "c": "outer"}
     assert negate.frontend_attributes == {"b": "outer", "c": "outer"}
     assert add.sharding == negate.sharding == "{replicated}"
-    assert c.ops[2].notes is None
+    assert c.ops[2].metadata is None
 
 
 def test_a_parameter_as_the_root_is_the_operand(b: xb.XlaBuilder) -> None:

@@ -102,7 +102,7 @@ class TestReplaced:
         old = {op.opcode: op for op in c.ops}
         new = {op.opcode: op for op in changed.ops}
         for name in ("parameter", "multiply", "tuple", "negate", "exponential"):
-            assert (new[name].notes, new[name].source) == (old[name].notes, old[name].source)
+            assert (new[name].metadata, new[name].source) == (old[name].metadata, old[name].source)
         # What stands for the op is called what it was called, and is from where it is recorded.
         assert (new["divide"].name, new["abs"].name) == ("hidden", None)
         assert new["divide"].frontend_attributes == {"stage": "1"}
@@ -146,7 +146,7 @@ class TestReplaced:
         ]
         tanh, product = changed.ops[begin], changed.ops[begin + 3]
         assert (tanh.name, tanh.source) == ("hidden", c.ops[3].source)
-        assert product.notes is None
+        assert product.metadata is None
 
     def test_what_is_recorded_beside_an_op_that_is_kept(self) -> None:
         def watch(op: xb.XlaOp, operands: Operands) -> None:

@@ -38,8 +38,8 @@ def same(c: xb.XlaComputation, d: xb.XlaComputation) -> str | None:
             (c.name, "parameter", len(numbers) + i) for i, _ in enumerate(leaves(parameter))
         ]
     for one, other in zip(c.parameters, d.parameters, strict=True):
-        if one.notes != other.notes:
-            return f"notes of the parameter {one.name}: {one.notes}, {other.notes}"
+        if one.metadata != other.metadata:
+            return f"metadata of the parameter {one.name}: {one.metadata}, {other.metadata}"
     # What is to be compared, and in both the arrays that the parameters stand for.
     pending: list[tuple[str, xb.XlaComputation, xb.XlaComputation, list[Leaf], list[Leaf]]] = []
     pending.append((c.name, c, d, numbers, numbers))
@@ -136,8 +136,8 @@ def _differ(left: XlaOp, right: XlaOp) -> tuple[str | None, Inside]:
         return "opcodes", inside
     if list(leaves(left.shape)) != list(leaves(right.shape)):
         return "shapes", inside
-    if left.notes != right.notes:
-        return f"notes ({left.notes}, {right.notes})", inside
+    if left.metadata != right.metadata:
+        return f"metadata ({left.metadata}, {right.metadata})", inside
     if left.source is not None and str(left.source) != str(right.source):
         return f"source lines ({left.source}, {right.source})", inside
     if set(left.attributes) != set(right.attributes):

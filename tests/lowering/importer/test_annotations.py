@@ -99,7 +99,7 @@ def test_nothing_is_lost() -> None:
     named = {op.opcode: op for op in computation.ops}
     assert named["call"].frontend_attributes == {"stage": "1"}
     assert named["while"].frontend_attributes == {"loop": "yes"}
-    assert named["add"].notes.others == {"my.op": "1.500000e+00 : f32"}
+    assert named["add"].metadata.others == {"my.op": "1.500000e+00 : f32"}
     assert computation.aliases == (((1,), 0, ()),)
     assert computation.donors == ((1, ()),)
 

@@ -165,7 +165,7 @@ def test_what_a_partitioner_is_told() -> None:
     """)
     names = [op.attributes.get("call_target_name") for op in computation.ops]
     assert names == [None, "Sharding", "SPMDFullToShardShape"]
-    told = [op.notes and op.notes.sharding for op in computation.ops]
+    told = [op.metadata and op.metadata.sharding for op in computation.ops]
     assert told == [None, "{devices=[2,1]<=[2]}", "{manual}"]
     returned(computation)
 

@@ -295,11 +295,11 @@ class TestSame:
         ("change", "reason"),
         [
             ({"name": "d"}, "names: 'c', 'd'"),
-            ({"parameter": "y"}, "notes of the parameter x"),
+            ({"parameter": "y"}, "metadata of the parameter x"),
             ({"op": xb.mul}, "to_apply, op 0: opcodes"),
             ({"dimension": 1}, "attribute dimensions"),
             ({"value": 2.0}, "attribute value"),
-            ({"note": None}, "notes"),
+            ({"note": None}, "metadata"),
             ({"more": True}, "op 3: None"),
         ],
     )

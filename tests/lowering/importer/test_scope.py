@@ -134,4 +134,4 @@ def test_notes_and_places_of_operations() -> None:
     assert turned.frontend_attributes == {"stage": "1"}
     assert turned.source is not None
     assert (turned.source.file, turned.source.line, turned.source.column) == ("b c.py", 30, 7)
-    assert (result.name, result.notes, str(result.source)) == (None, None, "d.py:1")
+    assert (result.name, result.metadata, str(result.source)) == (None, None, "d.py:1")

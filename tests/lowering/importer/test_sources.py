@@ -29,7 +29,7 @@ from support import assert_identical
 import builder as xb
 import lowering
 from lowering import ModuleFileError
-from lowering.reading.exported import module_inside
+from lowering.reading.exported import embedded_artifact
 
 EXPORTED = Path(__file__).with_name("distances.jax_export")
 
@@ -136,11 +136,11 @@ def test_an_exported_object_of_open_sizes() -> None:
 
 def test_no_part_of_a_serialized_export_is_taken_for_a_whole_one() -> None:
     data = EXPORTED.read_bytes()
-    whole = module_inside(data)
+    whole = embedded_artifact(data)
     assert whole is not None
     end = data.index(whole) + len(whole)
-    assert all(module_inside(data[:length]) is None for length in range(end))
-    assert module_inside(data[:end]) == whole
+    assert all(embedded_artifact(data[:length]) is None for length in range(end))
+    assert embedded_artifact(data[:end]) == whole
 
 
 def test_a_damaged_serialized_export_is_refused(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_damaged_serialized_export_is_refused(tmp_path: Path) -> None:
     for place in range(8):  # where the table and its offsets are
         changed = bytearray(data)
         changed[place] ^= 0x80
-        assert module_inside(bytes(changed)) in (None, module_inside(bytes(data)))
+        assert embedded_artifact(bytes(changed)) in (None, embedded_artifact(bytes(data)))
 
 
 @pytest.mark.parametrize("source", [None, 3, b"module {}", ["a.mlir"], computation])

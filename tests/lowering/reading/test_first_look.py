@@ -10,7 +10,7 @@ import pytest
 import lowering
 from lowering import ModuleFileError
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
-from lowering.reading.file_kind import look_at_beginning
+from lowering.reading.file_kind import reject_by_prefix
 from lowering.stablehlo import module
 
 MAIN = "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  return %x : tensor<f32>\n}\n"
@@ -104,11 +104,11 @@ def test_a_large_exported_is_looked_into(tmp_path):
     path = tmp_path / "large.jax_export"
     path.write_bytes(sound.read_bytes() + bytes(2 << 20))
     with path.open("rb") as file:
-        look_at_beginning(file, path.stat().st_size, "it", "it")
+        reject_by_prefix(file, path.stat().st_size, "it", "it")
         assert file.read() == path.read_bytes()
     path.write_bytes(bytes(2 << 20))
     with path.open("rb") as file, pytest.raises(ModuleFileError, match=r"^it: is not StableHLO"):
-        look_at_beginning(file, path.stat().st_size, "it", "it")
+        reject_by_prefix(file, path.stat().st_size, "it", "it")
 
 
 def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch):

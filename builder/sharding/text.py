@@ -57,9 +57,9 @@ def join_leaf_texts(texts: Sequence[str]) -> str:
     """The sharding of a tuple of arrays, of the shardings of these; of one array its own.
 
     Example:
-        >>> joined(["{replicated}", "{manual}"])
+        >>> join_leaf_texts(["{replicated}", "{manual}"])
         '{{replicated}, {manual}}'
-        >>> joined(['#sdy.sharding<@mesh, [{"x"}]>', "#sdy.sharding<@mesh, []>"])
+        >>> join_leaf_texts(['#sdy.sharding<@mesh, [{"x"}]>', "#sdy.sharding<@mesh, []>"])
         '#sdy.sharding_per_value<[<@mesh, [{"x"}]>, <@mesh, []>]>'
     """
     if texts and is_shardy(texts[0]):
@@ -71,7 +71,7 @@ def as_per_value(text: str) -> str:
     """A sharding as an operation says it: Shardy's of one value as that of its values.
 
     Example:
-        >>> per_value('#sdy.sharding<@mesh, [{"x"}]>')
+        >>> as_per_value('#sdy.sharding<@mesh, [{"x"}]>')
         '#sdy.sharding_per_value<[<@mesh, [{"x"}]>]>'
     """
     return join_leaf_texts([text]) if text.startswith(_ONE) else text

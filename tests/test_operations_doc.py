@@ -1,13 +1,14 @@
-"""docs/operations.md is what tools/write_operations.py makes of the tables as they are now."""
+"""docs/operations.md is what tools/write_operations.py generates from the tables."""
 
 from __future__ import annotations
 
 from scripts import ROOT, load_script
 
 import builder as xb
+from builder.schema import SCHEMAS
 
-for beside in ("write_platforms", "xla_builder_h"):  # which the writer imports
-    load_script(f"tools/{beside}.py")
+for imported in ("write_platforms", "xla_builder_h"):  # by the next script
+    load_script(f"tools/{imported}.py")
 writer = load_script("tools/write_operations.py")
 
 
@@ -17,11 +18,11 @@ def test_the_committed_file_is_what_the_script_writes() -> None:
 
 
 def test_every_operation_has_one_row() -> None:
-    rows = [line for line in writer.document().splitlines() if line.startswith(("| `xb", "| `b"))]
+    rows = [line for line in writer.document().splitlines() if line.startswith(("| `xb.", "| `b."))]
     assert len(rows) == len(xb.OPERATIONS)
 
 
-def test_a_signature_says_what_may_be_left_out() -> None:
+def test_a_signature_shows_optional_arguments_in_brackets() -> None:
     def example(operand, *more, size, kind=None):
         pass
 
@@ -39,6 +40,12 @@ def test_where_an_op_ran() -> None:
     assert writer.platforms_text("c", record) == "*refused on cpu*"
     assert writer.platforms_text("d", record) == "*(not measured)*"
     assert writer.refusals(record)[2:5] == ["- `b`: no (jaxlib 2)", "- `c`: no", ""]
+
+
+def test_every_opcode_has_one_row() -> None:
+    rows = writer.document().splitlines()
+    for opcode in SCHEMAS:
+        assert sum(row.startswith(f"| `{opcode}` |") and row.count(" |") == 6 for row in rows) == 1
 
 
 def test_an_op_called_in_two_forms_shows_both() -> None:

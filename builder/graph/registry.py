@@ -1,7 +1,6 @@
 """The table of operations: one entry for each public op, made by the decorator `op`.
 
-docs/operations.md is written from it, and a test walks it: an op without a lowering rule, a
-docstring with an example, inference cases or an executed test fails there.
+docs/operations.md is generated from it, and tests/test_registry.py checks each entry.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from builder.schema import Schema
+
 __all__ = ["OPERATIONS", "OpInfo", "op"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -17,55 +18,70 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class OpInfo:
-    """What is known of one public operation.
+    """A public operation.
 
     Attributes:
-        name: its name in `builder`.
         function: the function, or the method of XlaBuilder.
-        opcode: the instruction that it records last, whose value is the result.
-        cpp_name: its name in the C++ XlaBuilder.
-        family: the module that holds it, in every room of the house.
-        section: where the Operation Semantics document describes it, or where else.
+        schema: of the op that it records last, whose value is the result.
+        cpp_name: the name in the C++ XlaBuilder.
+        section: the section of the Operation Semantics document, or another source.
+        family: the module that defines it, and its inference and schema, in each package.
         aliases: other names in `builder` for the same function.
-        is_method: a method of XlaBuilder, not a function.
     """
 
-    name: str
     function: Callable[..., Any]
-    opcode: str
+    schema: Schema
     cpp_name: str
-    family: str
     section: str
+    family: str
     aliases: tuple[str, ...] = ()
-    is_method: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name in `builder`."""
+        return self.function.__name__
+
+    @property
+    def opcode(self) -> str:
+        """The opcode of the result."""
+        return self.schema.opcode
+
+    @property
+    def is_method(self) -> bool:
+        """Whether it is a method of XlaBuilder, not a function."""
+        return self.function.__qualname__.startswith("XlaBuilder.")
 
 
 OPERATIONS: Final[dict[str, OpInfo]] = {}
+"""By name."""
 
 
 def op(
-    cpp_name: str,
+    schema: Schema,
     *,
-    opcode: str,
-    section: str,
+    cpp_name: str = "",
+    section: str = "",
     aliases: tuple[str, ...] = (),
-    family: str | None = None,
-    is_method: bool = False,
+    family: str = "",
 ) -> Callable[[F], F]:
-    """Enters the decorated function into the table and gives it back unchanged."""
+    """Enter the decorated function into the table, and return it unchanged.
+
+    Args:
+        schema: of the op that it records.
+        cpp_name, section: if they differ from the schema's, as several functions record one opcode.
+        aliases: other names of the function.
+        family: if it is not the name of the function's module in `builder.ops`.
+    """
 
     def enter(function: F) -> F:
-        name = function.__name__
-        OPERATIONS[name] = OpInfo(
-            name=name,
-            function=function,
-            opcode=opcode,
-            cpp_name=cpp_name,
+        OPERATIONS[function.__name__] = OpInfo(
+            function,
+            schema,
+            cpp_name or schema.cpp_name,
+            section or schema.section,
             # builder.ops.FAMILY or builder.ops.FAMILY.part
-            family=family or function.__module__.split(".")[2],
-            section=section,
-            aliases=aliases,
-            is_method=is_method,
+            family or function.__module__.split(".")[2],
+            aliases,
         )
         return function
 

@@ -31,6 +31,7 @@ from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise import add, or_
 from builder.ops.operands import need_op, need_ops, plain
+from builder.schema import BUILDER_H, SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.layout import Layout
@@ -56,7 +57,6 @@ __all__ = [
     "reduce_scatter",
 ]
 
-_BUILDER_H = "xla_builder.h (not in the document)"
 
 Reducer = XlaComputation | Callable[..., Any]
 
@@ -68,7 +68,7 @@ _permute_shape = per_signature(shape_inference.collectives.collective_permute.st
 _broadcast_shape = per_signature(shape_inference.collectives.collective_broadcast.strict)
 
 
-@op("AllReduce", opcode="all_reduce", section="AllReduce", aliases=("all_reduce_tuple",))
+@op(SCHEMAS["all_reduce"], aliases=("all_reduce_tuple",))
 def all_reduce(
     operand: XlaOp | Sequence[XlaOp],
     computation: Reducer,
@@ -169,7 +169,7 @@ def _all_reduce_attributes(
     return MappingProxyType(attributes)
 
 
-@op("CrossReplicaSum", opcode="all_reduce", section="CrossReplicaSum")
+@op(SCHEMAS["all_reduce"], cpp_name="CrossReplicaSum", section="CrossReplicaSum")
 def cross_replica_sum(
     operand: XlaOp | Sequence[XlaOp], replica_groups: ReplicaGroupsLike = ()
 ) -> XlaOp:
@@ -199,7 +199,7 @@ def cross_replica_sum(
     return _all_reduce("cross_replica_sum", whole, parts, computation, replica_groups)
 
 
-@op("AllGather", opcode="all_gather", section="AllGather", aliases=("all_gather_tuple",))
+@op(SCHEMAS["all_gather"], aliases=("all_gather_tuple",))
 def all_gather(
     operand: XlaOp | Sequence[XlaOp],
     all_gather_dim: int,
@@ -249,7 +249,7 @@ def all_gather(
     return _record_parts(name, whole, shape, parts, _laid_out(attributes, shape, order))
 
 
-@op("ReduceScatter", opcode="reduce_scatter", section="ReduceScatter")
+@op(SCHEMAS["reduce_scatter"])
 def reduce_scatter(
     operand: XlaOp | Sequence[XlaOp],
     computation: Reducer,
@@ -311,7 +311,7 @@ def reduce_scatter(
     return _record_parts(name, whole, shape, parts, _laid_out(attributes, shape, order))
 
 
-@op("AllToAll", opcode="all_to_all", section="AllToAll")
+@op(SCHEMAS["all_to_all"])
 def all_to_all(
     operand: XlaOp,
     split_dimension: int,
@@ -363,7 +363,7 @@ def all_to_all(
     return record(name, shape, (source,), _laid_out(attributes, shape, order))
 
 
-@op("AllToAllTuple", opcode="all_to_all_tuple", section=_BUILDER_H)
+@op(SCHEMAS["all_to_all_tuple"])
 def all_to_all_tuple(
     operands: Sequence[XlaOp],
     replica_groups: ReplicaGroupsLike = (),
@@ -404,7 +404,7 @@ def all_to_all_tuple(
     return record(name, shape, ops, _laid_out(attributes, shape, order))
 
 
-@op("CollectivePermute", opcode="collective_permute", section="CollectivePermute")
+@op(SCHEMAS["collective_permute"])
 def collective_permute(
     operand: XlaOp,
     source_target_pairs: Sequence[Sequence[int]],
@@ -440,7 +440,7 @@ def collective_permute(
     return record(name, shape, (source,), _permute_attributes(pairs, channel))
 
 
-@op("MultiCollectivePermute", opcode="collective_permute", section=_BUILDER_H)
+@op(SCHEMAS["collective_permute"], cpp_name="MultiCollectivePermute", section=BUILDER_H)
 def multi_collective_permute(
     operands: Sequence[XlaOp],
     source_target_pairs: Sequence[Sequence[int]],
@@ -483,7 +483,7 @@ def multi_collective_permute(
         return record("tuple", TupleShape(shapes), tuple(sent))
 
 
-@op("CollectiveBroadcast", opcode="collective_broadcast", section=_BUILDER_H)
+@op(SCHEMAS["collective_broadcast"])
 def collective_broadcast(
     operand: XlaOp,
     replica_groups: ReplicaGroupsLike,

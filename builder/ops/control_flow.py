@@ -33,6 +33,7 @@ from builder.graph.subcomputations import (
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op, need_ops
+from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.shape import Shape
 
@@ -60,7 +61,7 @@ _call_shape = per_signature(shape_inference.control_flow.call.strict)
 _composite_shape = per_signature(shape_inference.control_flow.composite_call.strict)
 
 
-@op("Tuple", opcode="tuple", section="Tuple")
+@op(SCHEMAS["tuple"])
 def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
     """Several values as one.
 
@@ -95,7 +96,7 @@ def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
     return record("tuple", _tuple_shape(builtins.tuple([o.shape for o in ops])), ops)
 
 
-@op("GetTupleElement", opcode="get_tuple_element", section="GetTupleElement")
+@op(SCHEMAS["get_tuple_element"])
 def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
     """One element of a tuple; ``tuple_data[index]`` is the same.
 
@@ -129,7 +130,7 @@ def _element_plan(tuple_data: Shape, index: int) -> builtins.tuple[Shape, Mappin
     return shape, MappingProxyType({"index": index})
 
 
-@op("OptimizationBarrier", opcode="optimization_barrier", section="OptimizationBarrier")
+@op(SCHEMAS["optimization_barrier"])
 def optimization_barrier(operand: XlaOp) -> XlaOp:
     """The operand, with nothing moved across by the compiler: all of it is computed before use.
 
@@ -184,7 +185,7 @@ def _record_all(
     return ones, has_captures
 
 
-@op("Call", opcode="call", section="Call")
+@op(SCHEMAS["call"])
 def call(computation: Applied, *operands: XlaOp) -> XlaOp:
     """The result of a computation applied to the operands.
 
@@ -264,7 +265,7 @@ def _call_plan(
     return shape, MappingProxyType({"to_apply": applied})
 
 
-@op("CompositeCall", opcode="composite", section="xla_builder.h (not in the document)")
+@op(SCHEMAS["composite"])
 def composite_call(
     computation: Applied,
     operands: XlaOp | Sequence[XlaOp],
@@ -329,7 +330,7 @@ def composite_call(
     return record("composite", shape, arguments, said)
 
 
-@op("Scan", opcode="scan", section="xla_builder.h (not in the document)")
+@op(SCHEMAS["scan"])
 def scan(
     inputs: XlaOp | Sequence[XlaOp],
     inits: XlaOp | Sequence[XlaOp],
@@ -406,7 +407,7 @@ _scan_arguments = per_signature(shape_inference.control_flow.scan_arguments.stri
 _scan_shape = per_signature(shape_inference.control_flow.scan.strict)
 
 
-@op("While", opcode="while", section="While")
+@op(SCHEMAS["while"])
 def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> XlaOp:
     """A loop: `body` applied to the state for as long as `condition` of it holds.
 
@@ -504,7 +505,7 @@ def conditional(
 ) -> XlaOp: ...
 
 
-@op("Conditional", opcode="conditional", section="Conditional")
+@op(SCHEMAS["conditional"])
 def conditional(*arguments: Any, **named: Any) -> XlaOp:
     """The result of one of several computations; only that one is executed.
 

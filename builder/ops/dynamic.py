@@ -14,6 +14,7 @@ from builder.graph.recording import record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, number_as
+from builder.schema import BUILDER_H, SCHEMAS
 from builder.shape_inference import dynamic as infer
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
@@ -35,7 +36,7 @@ def _dimension_attribute(dimension: int) -> Mapping[str, int]:
     return MappingProxyType({"dimension": dimension})
 
 
-@op("GetDimensionSize", opcode="get_dimension_size", section="GetDimensionSize")
+@op(SCHEMAS["get_dimension_size"])
 def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
     """The size of one dimension, as it is at run time.
 
@@ -63,7 +64,7 @@ def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
     return record("get_dimension_size", shape, (source,), _dimension_attribute(number))
 
 
-@op("SetDimensionSize", opcode="set_dimension_size", section="SetDimensionSize")
+@op(SCHEMAS["set_dimension_size"])
 def set_dimension_size(operand: XlaOp, size: XlaOp | Number, dimension: int) -> XlaOp:
     """The operand with a size of one dimension that is known only at run time.
 
@@ -118,11 +119,7 @@ def _known(size: XlaOp) -> int | None:
     return int(size.attributes["value"])
 
 
-@op(
-    "RemoveDynamicDimension",
-    opcode="set_dimension_size",
-    section="xla_builder.h (not in the document)",
-)
+@op(SCHEMAS["set_dimension_size"], cpp_name="RemoveDynamicDimension", section=BUILDER_H)
 def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
     """The operand with its bound as the size of one dimension, which is no longer dynamic.
 
@@ -161,7 +158,7 @@ def set_to_bound(operand: XlaOp, dimension: int, size: XlaOp) -> XlaOp:
     return record("set_dimension_size", shape, (operand, size), _dimension_attribute(dimension))
 
 
-@op("DynamicReshape", opcode="dynamic_reshape", section="xla_builder.h (not in the document)")
+@op(SCHEMAS["dynamic_reshape"])
 def dynamic_reshape(
     operand: XlaOp,
     dim_sizes: Sequence[XlaOp | Number],

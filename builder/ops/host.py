@@ -26,6 +26,7 @@ from builder.graph.recording import append, record, resolve_builder
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op, need_ops
+from builder.schema import BUILDER_H, SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.shape import TOKEN_SHAPE, Shape, ShapeLike, TupleShape, shape_argument
 
@@ -46,13 +47,11 @@ __all__ = [
     "send_with_token",
 ]
 
-_BUILDER_H = "xla_builder.h (not in the document)"
-
 
 _after_all_shape = per_signature(shape_inference.host.after_all.strict)
 
 
-@op("AfterAll", opcode="after_all", section="AfterAll")
+@op(SCHEMAS["after_all"])
 def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:
     """One token for several: what takes it happens after all that gave them.
 
@@ -154,7 +153,7 @@ def _last_token(builder: XlaBuilder, stream: str) -> XlaOp:
     return token
 
 
-@op("InfeedWithToken", opcode="infeed", section=f"Infeed; {_BUILDER_H}")
+@op(SCHEMAS["infeed"], cpp_name="InfeedWithToken", section=f"Infeed; {BUILDER_H}")
 def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str = "") -> XlaOp:
     """A value read from the device's infeed, after what gave a token.
 
@@ -204,7 +203,7 @@ def _outfeed_plan(
     return shape, MappingProxyType(attributes)
 
 
-@op("Outfeed", opcode="outfeed", section=_BUILDER_H)
+@op(SCHEMAS["outfeed"])
 def outfeed(
     operand: XlaOp, shape_with_layout: ShapeLike | None = None, outfeed_config: str = ""
 ) -> XlaOp:
@@ -246,7 +245,7 @@ def _outfeed_shape(op: str, operand: XlaOp, given: ShapeLike | None) -> Shape:
     return operand.shape if given is None else shape_argument(op, "shape_with_layout", given)
 
 
-@op("OutfeedWithToken", opcode="outfeed", section=_BUILDER_H)
+@op(SCHEMAS["outfeed"], cpp_name="OutfeedWithToken")
 def outfeed_with_token(
     operand: XlaOp,
     token: XlaOp,
@@ -359,7 +358,7 @@ def _channel_attributes(channel: ChannelHandle, data: Shape, op_shape: Shape) ->
     return MappingProxyType(attributes)
 
 
-@op("Send", opcode="send", section="Send")
+@op(SCHEMAS["send"])
 def send(operand: XlaOp, channel_handle: ChannelHandleLike) -> XlaOp:
     """Sends an array to the recv of the same channel in another computation.
 
@@ -389,7 +388,7 @@ def send(operand: XlaOp, channel_handle: ChannelHandleLike) -> XlaOp:
     return record("send", shape, (value, before), attributes)
 
 
-@op("SendWithToken", opcode="send", section=_BUILDER_H)
+@op(SCHEMAS["send"], cpp_name="SendWithToken", section=BUILDER_H)
 def send_with_token(operand: XlaOp, token: XlaOp, channel_handle: ChannelHandleLike) -> XlaOp:
     """Sends an array to the recv of the same channel, after what gave a token.
 
@@ -421,7 +420,7 @@ def send_with_token(operand: XlaOp, token: XlaOp, channel_handle: ChannelHandleL
     return record("send", shape, (value, before), attributes)
 
 
-@op("SendToHost", opcode="send", section=_BUILDER_H)
+@op(SCHEMAS["send"], cpp_name="SendToHost", section=BUILDER_H)
 def send_to_host(
     operand: XlaOp,
     token: XlaOp,
@@ -470,7 +469,7 @@ def recv(builder: XlaBuilder, shape: ShapeLike, channel_handle: ChannelHandleLik
     return append(builder, "get_tuple_element", whole.elements[0], (received,), _FIRST)
 
 
-@op("RecvWithToken", opcode="recv", section=_BUILDER_H)
+@op(SCHEMAS["recv"], cpp_name="RecvWithToken", section=BUILDER_H)
 def recv_with_token(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
     """Receives what the send of the same channel sends, after what gave a token.
 
@@ -500,7 +499,7 @@ def recv_with_token(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandl
     return record("recv", whole, (before,), attributes)
 
 
-@op("RecvFromHost", opcode="recv", section=_BUILDER_H)
+@op(SCHEMAS["recv"], cpp_name="RecvFromHost", section=BUILDER_H)
 def recv_from_host(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
     """Receives an array from the host, after what gave a token.
 
@@ -533,7 +532,7 @@ def recv_from_host(token: XlaOp, shape: ShapeLike, channel_handle: ChannelHandle
 # Custom calls.
 
 
-@op("CustomCall", opcode="custom_call", section="CustomCall")
+@op(SCHEMAS["custom_call"])
 def custom_call(
     target_name: str,
     operands: XlaOp | Sequence[XlaOp],
@@ -740,7 +739,7 @@ def _custom_call_plan(
 _python_call_shape = per_signature(shape_inference.host.python_call.strict)
 
 
-@op("(none)", opcode="python_call", section="CustomCall, of a Python function")
+@op(SCHEMAS["python_call"])
 def python_call(
     function: Callable[..., Any],
     operands: XlaOp | Sequence[XlaOp],

@@ -27,6 +27,7 @@ from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import is_number, need_op, need_ops, number_constant
 from builder.ops.reshaping import reshape, slice
+from builder.schema import SCHEMAS
 from builder.shape_inference import indexing as infer
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
@@ -54,7 +55,7 @@ def _dynamic_slice_plan(
     return shape, MappingProxyType({"slice_sizes": sizes}), _are_scalars(start_indices)
 
 
-@op("DynamicSlice", opcode="dynamic_slice", section="DynamicSlice")
+@op(SCHEMAS["dynamic_slice"])
 def dynamic_slice(
     operand: XlaOp, start_indices: StartIndices, size_indices: Sequence[int]
 ) -> XlaOp:
@@ -111,7 +112,7 @@ def _dynamic_update_slice_plan(
     return shape, _are_scalars(start_indices)
 
 
-@op("DynamicUpdateSlice", opcode="dynamic_update_slice", section="DynamicUpdateSlice")
+@op(SCHEMAS["dynamic_update_slice"])
 def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: StartIndices) -> XlaOp:
     """An array with a part of it, at indices known only when it runs, overwritten.
 
@@ -304,7 +305,7 @@ def _gather_plan(
     return shape, MappingProxyType(attributes)
 
 
-@op("Gather", opcode="gather", section="Gather")
+@op(SCHEMAS["gather"])
 def gather(
     operand: XlaOp,
     start_indices: XlaOp,
@@ -392,7 +393,7 @@ def _scatter_plan(
     return shape, MappingProxyType(attributes)
 
 
-@op("Scatter", opcode="scatter", section="Scatter")
+@op(SCHEMAS["scatter"])
 def scatter(
     operands: XlaOp | Sequence[XlaOp],
     scatter_indices: XlaOp,

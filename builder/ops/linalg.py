@@ -15,6 +15,7 @@ from builder.graph.recording import record
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
+from builder.schema import SCHEMAS
 from builder.shape_inference import linalg as infer
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape
@@ -29,7 +30,7 @@ def _cholesky_plan(a: Shape, lower: bool) -> Plan:
     return infer.cholesky.strict(a), MappingProxyType({"lower": lower})
 
 
-@op("Cholesky", opcode="cholesky", section="Cholesky")
+@op(SCHEMAS["cholesky"])
 def cholesky(a: XlaOp, lower: bool = True) -> XlaOp:
     """The triangular matrix whose product with its own adjoint is a positive definite matrix.
 
@@ -77,7 +78,7 @@ def _triangular_solve_plan(
     )
 
 
-@op("TriangularSolve", opcode="triangular_solve", section="TriangularSolve")
+@op(SCHEMAS["triangular_solve"])
 def triangular_solve(
     a: XlaOp,
     b: XlaOp,
@@ -136,7 +137,7 @@ def _fft_plan(operand: Shape, fft_type: FftType, fft_length: tuple[int, ...]) ->
     return shape, MappingProxyType({"fft_type": fft_type, "fft_length": fft_length})
 
 
-@op("Fft", opcode="fft", section="Fft")
+@op(SCHEMAS["fft"])
 def fft(operand: XlaOp, fft_type: FftTypeLike, fft_length: Sequence[int]) -> XlaOp:
     """The Fourier transform along the last one, two or three dimensions.
 

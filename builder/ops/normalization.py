@@ -18,6 +18,7 @@ from builder.graph.recording import record
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
+from builder.schema import SCHEMAS
 from builder.shape_inference import normalization as infer
 from builder.support.signatures import per_signature
 
@@ -66,7 +67,7 @@ def _single(value: float) -> float:
         return float(np.float32(value))
 
 
-@op("BatchNormTraining", opcode="batch_norm_training", section="BatchNormTraining")
+@op(SCHEMAS["batch_norm_training"])
 def batch_norm_training(
     operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int
 ) -> XlaOp:
@@ -106,7 +107,7 @@ def batch_norm_training(
     return record("batch_norm_training", shape, operands, attributes)
 
 
-@op("BatchNormInference", opcode="batch_norm_inference", section="BatchNormInference")
+@op(SCHEMAS["batch_norm_inference"])
 def batch_norm_inference(
     operand: XlaOp,
     scale: XlaOp,
@@ -154,7 +155,7 @@ def batch_norm_inference(
     return record("batch_norm_inference", shape, operands, attributes)
 
 
-@op("BatchNormGrad", opcode="batch_norm_grad", section="BatchNormGrad")
+@op(SCHEMAS["batch_norm_grad"])
 def batch_norm_grad(
     operand: XlaOp,
     scale: XlaOp,

@@ -14,6 +14,7 @@ from builder.graph.recording import record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, number_as
+from builder.schema import SCHEMAS
 from builder.shape_inference import random as infer
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, ShapeLike, TupleShape, shape_argument
@@ -55,7 +56,7 @@ def _drawn(
         return record("rng", result, (one, other), attributes)
 
 
-@op("RngNormal", opcode="rng", section="RngNormal")
+@op(SCHEMAS["rng"], cpp_name="RngNormal", section="RngNormal")
 def rng_normal(mu: XlaOp | Number, sigma: XlaOp | Number, shape: ShapeLike) -> XlaOp:
     """Random numbers that are normally distributed; others in each run.
 
@@ -85,7 +86,7 @@ def rng_normal(mu: XlaOp | Number, sigma: XlaOp | Number, shape: ShapeLike) -> X
     return _drawn("rng_normal", ("mu", "sigma"), mu, sigma, result, _normal_shape, _NORMAL)
 
 
-@op("RngUniform", opcode="rng", section="RngUniform")
+@op(SCHEMAS["rng"], cpp_name="RngUniform", section="RngUniform")
 def rng_uniform(a: XlaOp | Number, b: XlaOp | Number, shape: ShapeLike) -> XlaOp:
     """Random numbers that are uniformly distributed from `a`, included, to `b`, excluded; others
     in each run.
@@ -127,7 +128,7 @@ def _bits_plan(
     return result, MappingProxyType({"algorithm": algorithm})
 
 
-@op("RngBitGenerator", opcode="rng_bit_generator", section="RngBitGenerator")
+@op(SCHEMAS["rng_bit_generator"])
 def rng_bit_generator(
     algorithm: RandomAlgorithmLike, initial_state: XlaOp, shape: ShapeLike
 ) -> XlaOp:

@@ -24,6 +24,7 @@ from builder.ops.operands import (
     number_constant,
     plain,
 )
+from builder.schema import BUILDER_H, SCHEMAS
 from builder.shape_inference import reshaping as infer
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape
@@ -52,7 +53,7 @@ def _broadcast_plan(operand: Shape, sizes: tuple[int, ...]) -> tuple[ArrayShape,
     return shape, tuple(range(len(sizes), shape.rank))
 
 
-@op("Broadcast", opcode="broadcast_in_dim", section="Broadcast")
+@op(SCHEMAS["broadcast_in_dim"], cpp_name="Broadcast", section="Broadcast")
 def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
     """The operand repeated, with new dimensions before its own.
 
@@ -85,7 +86,7 @@ def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
 _broadcast_in_dim_shape = per_signature(infer.broadcast_in_dim.strict)
 
 
-@op("BroadcastInDim", opcode="broadcast_in_dim", section="BroadcastInDim")
+@op(SCHEMAS["broadcast_in_dim"])
 def broadcast_in_dim(
     operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]
 ) -> XlaOp:
@@ -125,7 +126,7 @@ def broadcast_in_dim(
 _reshape_shape = per_signature(infer.reshape.strict)
 
 
-@op("Reshape", opcode="reshape", section="Reshape")
+@op(SCHEMAS["reshape"])
 def reshape(
     operand: XlaOp, new_sizes: Sequence[int], *, dimensions: Sequence[int] | None = None
 ) -> XlaOp:
@@ -168,11 +169,7 @@ def reshape(
     return record("reshape", shape, (operand,))
 
 
-@op(
-    "ReshapeWithInferredDimension",
-    opcode="reshape",
-    section="xla_builder.h (not in the document)",
-)
+@op(SCHEMAS["reshape"], cpp_name="ReshapeWithInferredDimension", section=BUILDER_H)
 def reshape_with_inferred_dimension(
     operand: XlaOp, new_sizes: Sequence[int], inferred_dimension: int
 ) -> XlaOp:
@@ -209,7 +206,7 @@ def reshape_with_inferred_dimension(
 _collapse_shape = per_signature(infer.collapse.strict)
 
 
-@op("Collapse", opcode="reshape", section="Collapse")
+@op(SCHEMAS["reshape"], cpp_name="Collapse", section="Collapse")
 def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     """Consecutive dimensions made one; recorded as `reshape`.
 
@@ -243,7 +240,7 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
 _transpose_shape = per_signature(infer.transpose.strict)
 
 
-@op("Transpose", opcode="transpose", section="Transpose")
+@op(SCHEMAS["transpose"])
 def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
     """The dimensions in another order: dimension i of the result is ``permutation[i]`` of the
     operand.
@@ -276,7 +273,7 @@ def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
 _rev_shape = per_signature(infer.rev.strict)
 
 
-@op("Rev", opcode="reverse", section="Rev (reverse)")
+@op(SCHEMAS["reverse"])
 def rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     """The elements in reverse order along some dimensions.
 
@@ -309,7 +306,7 @@ def _concatenate_plan(operands: tuple[Shape, ...], dimension: int) -> tuple[Arra
     return shape, MappingProxyType({"dimension": dimension})
 
 
-@op("ConcatInDim", opcode="concatenate", section="Concatenate", aliases=("concat_in_dim",))
+@op(SCHEMAS["concatenate"], aliases=("concat_in_dim",))
 def concatenate(operands: Sequence[XlaOp], dimension: int) -> XlaOp:
     """Arrays joined one after the other along a dimension.
 
@@ -348,7 +345,7 @@ def _pad_plan(
     return shape, MappingProxyType({"padding_config": config})
 
 
-@op("Pad", opcode="pad", section="Pad")
+@op(SCHEMAS["pad"])
 def pad(
     operand: XlaOp,
     padding_value: XlaOp | int | float | complex,
@@ -410,7 +407,7 @@ def _pad(name: str, source: XlaOp, padding_value: Any, config: PaddingConfig) ->
     return record("pad", shape, (source, value), attributes)
 
 
-@op("PadInDim", opcode="pad", section="Pad (XlaBuilder's PadInDim)")
+@op(SCHEMAS["pad"], cpp_name="PadInDim", section="Pad (XlaBuilder's PadInDim)")
 def pad_in_dim(
     operand: XlaOp,
     padding_value: XlaOp | int | float | complex,
@@ -480,7 +477,7 @@ def _slice_plan(
     return shape, _slice_attributes(starts, limits, strides or (1,) * shape.rank)
 
 
-@op("Slice", opcode="slice", section="Slice")
+@op(SCHEMAS["slice"])
 def slice(
     operand: XlaOp,
     start_indices: Sequence[int],
@@ -529,7 +526,7 @@ def _slice_in_dim_plan(
     )
 
 
-@op("SliceInDim", opcode="slice", section="Slice (XlaBuilder's SliceInDim)")
+@op(SCHEMAS["slice"], cpp_name="SliceInDim", section="Slice (XlaBuilder's SliceInDim)")
 def slice_in_dim(
     operand: XlaOp, start_index: int, limit_index: int, stride: int = 1, dimno: int = 0
 ) -> XlaOp:

@@ -13,6 +13,7 @@ from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp, with_metadata
 from builder.ops.host import custom_call_plan
 from builder.ops.operands import need_op
+from builder.schema import BUILDER_H, SCHEMAS
 from builder.types.shape import ArrayShape, Shape, ShapeLike, shape_argument
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ __all__ = ["spmd_full_to_shard_shape", "spmd_shard_to_full_shape", "with_shardin
 _MANUAL = "{manual}"
 
 
-@op("(none)", opcode="custom_call", section="XLA, the custom call Sharding; Shardy")
+@op(SCHEMAS["custom_call"], cpp_name="(none)", section="XLA, the custom call Sharding; Shardy")
 def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     """The operand, which lies on the devices as it is said.
 
@@ -65,11 +66,7 @@ def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     return _called("Sharding", value, shape, fitting_sharding(name, "operand", shape, sharding))
 
 
-@op(
-    "ConvertSpmdFullToShardShape",
-    opcode="custom_call",
-    section="xla_builder.h (not in the document)",
-)
+@op(SCHEMAS["custom_call"], cpp_name="ConvertSpmdFullToShardShape", section=BUILDER_H)
 def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     """Each device's part of an array: from here on the program says what each device does.
 
@@ -110,11 +107,7 @@ def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     return _called("SPMDFullToShardShape", cut, part, _MANUAL)
 
 
-@op(
-    "ConvertSpmdShardToFullShape",
-    opcode="custom_call",
-    section="xla_builder.h (not in the document)",
-)
+@op(SCHEMAS["custom_call"], cpp_name="ConvertSpmdShardToFullShape", section=BUILDER_H)
 def spmd_shard_to_full_shape(
     operand: XlaOp, full_shape: ShapeLike, sharding: ShardingLike
 ) -> XlaOp:

@@ -1,27 +1,36 @@
-"""Schemas: what is known of each opcode, as data.
+"""Schemas: the description of each opcode, as data.
 
-A schema names the operands and attributes of an opcode, its names in HLO text and in StableHLO,
-what it costs, and how exact it is. HLO printing, lowering, import, cost analysis, tolerances and
-the reference loop over schemas.
+A schema names the operands and attributes of an opcode, its names in C++, in HLO text and in
+StableHLO, the element types of its operands, its cost and its tolerance. The table of operations,
+inference of elementwise ops, HLO printing, lowering, import, cost analysis, tolerances and the
+reference loop over schemas.
 """
 
 from builder.schema import (
     collectives as collectives,
     contraction as contraction,
+    control_flow as control_flow,
+    dynamic as dynamic,
     elementwise as elementwise,
+    host as host,
     indexing as indexing,
     linalg as linalg,
+    normalization as normalization,
+    random as random,
     reduction as reduction,
     reshaping as reshaping,
-    structure as structure,
 )
 from builder.schema.definition import (
+    BUILDER_H as BUILDER_H,
+    MATH_H as MATH_H,
     MISSING as MISSING,
     SCHEMAS as SCHEMAS,
     Attribute as Attribute,
     CostClass as CostClass,
     Group as Group,
+    ResultType as ResultType,
     Schema as Schema,
     define as define,
 )
+from builder.schema.element_types import ElementTypes as ElementTypes
 from builder.schema.kinds import AttributeKind as AttributeKind

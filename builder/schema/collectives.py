@@ -7,7 +7,7 @@ from typing import Any
 
 from builder.attributes import ReplicaGroups
 from builder.attributes.collectives import channel_of
-from builder.schema.definition import Attribute, CostClass, Group, Schema, define
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, Schema, define
 from builder.schema.kinds import CHANNEL, COMPUTATION, DIMENSION, GROUPS, INTEGER, PAIRS, UNIT
 
 
@@ -38,7 +38,7 @@ DEVICES = (
 _APPLIED = Attribute("to_apply", COMPUTATION)
 
 define(Schema("replica_id", ""))
-define(Schema("partition_id", ""))
+define(Schema("partition_id", "", section="StableHLO (not in the document)"))
 define(Schema("all_reduce", "*operands", (*DEVICES, _APPLIED), cost=CostClass.RULE))
 define(
     Schema(
@@ -68,10 +68,19 @@ define(
         ),
     )
 )
-define(Schema("all_to_all_tuple", "*operands", PARTICIPANTS, hlo="all-to-all"))
+define(
+    Schema(
+        "all_to_all_tuple",
+        "*operands",
+        PARTICIPANTS,
+        section=BUILDER_H,
+        hlo="all-to-all",
+        stablehlo="stablehlo.all_to_all",
+    )
+)
 define(
     Schema(
         "collective_permute", "*operands", (CHANNEL_HANDLE, Attribute("source_target_pairs", PAIRS))
     )
 )
-define(Schema("collective_broadcast", "operand", PARTICIPANTS))
+define(Schema("collective_broadcast", "operand", PARTICIPANTS, section=BUILDER_H))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from builder.attributes import DotDimensionNumbers, Precision, RaggedDotDimensionNumbers
-from builder.schema.definition import Attribute, CostClass, Group, Schema, define
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, Schema, define
 from builder.schema.kinds import (
     ALGORITHM,
     CONVOLUTION_DIMENSIONS,
@@ -67,6 +67,7 @@ define(
         ),
         hlo="dot",
         cost=CostClass.RULE,
+        ulps_per_term=2,
     )
 )
 
@@ -78,8 +79,10 @@ define(
             Attribute("dimension_numbers", _RAGGED_DOT, stablehlo="ragged_dot_dimension_numbers"),
             _PRECISION._replace(kind=Precisions("chlo")),
         ),
+        section=BUILDER_H,
         stablehlo="chlo.ragged_dot",
         cost=CostClass.RULE,
+        ulps_per_term=2,
     )
 )
 
@@ -113,6 +116,9 @@ define(
             Attribute("batch_group_count", INTEGER, omitted=1),
             _PRECISION,
         ),
+        cpp_name="ConvGeneralDilated",
+        section=BUILDER_H,
         cost=CostClass.RULE,
+        ulps_per_term=2,
     )
 )

@@ -1,14 +1,32 @@
-"""Schema: what is known of an opcode, as data."""
+"""Schema: the description of an opcode, as data."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, NamedTuple
 
+from builder.schema.element_types import ElementTypes
 from builder.schema.kinds import COMPUTATION, AttributeKind
 
-__all__ = ["MISSING", "SCHEMAS", "Attribute", "CostClass", "Group", "Schema", "define"]
+__all__ = [
+    "BUILDER_H",
+    "MATH_H",
+    "MISSING",
+    "SCHEMAS",
+    "Attribute",
+    "CostClass",
+    "Group",
+    "ResultType",
+    "Schema",
+    "define",
+]
+
+BUILDER_H: Final = "xla_builder.h (not in the document)"
+"""The section of ops that the Operation Semantics document does not describe."""
+MATH_H: Final = "XLA's client library, math.h"
+"""The section of functions that XLA's client library composes from ops."""
 
 
 class _Missing(enum.Enum):
@@ -16,7 +34,7 @@ class _Missing(enum.Enum):
 
 
 MISSING: Final = _Missing.MISSING
-"""No value, where None is one."""
+"""Absence of a value where None is a value."""
 
 
 class Attribute(NamedTuple):
@@ -27,10 +45,10 @@ class Attribute(NamedTuple):
         kind: how it is printed, lowered and read.
         hlo: the name in HLO text, if it differs; None if a `Group` writes it.
         stablehlo: the name in StableHLO, if it differs; None if StableHLO has no such attribute.
-        omitted: the value for which HLO text leaves it out.
-        absent: the value of an operation in StableHLO that does not have it.
-        unless: StableHLO has it only where this other attribute is None.
-        written: a function of the op's attributes that gives the value to write instead.
+        omitted: the value that HLO text omits.
+        absent: the value of a StableHLO operation without the attribute.
+        unless: StableHLO has the attribute only if this other attribute is None.
+        written: a function of the op's attributes that returns the value to write instead.
     """
 
     name: str
@@ -44,72 +62,80 @@ class Attribute(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Several attributes that HLO text has in one: ``slice={[0:4:1]}``.
+    """Several attributes that are one attribute in HLO text: ``slice={[0:4:1]}``.
 
     Attributes:
-        hlo: a function of the op that gives the text; empty where there is nothing to write.
+        hlo: a function of the op that returns the text; empty if there is nothing to write.
     """
 
     hlo: Callable[[Any], str]
 
 
 class CostClass(enum.Enum):
-    """What an op costs besides reading its operands and writing its result."""
+    """The operations that an op performs, besides reading its operands and writing its result."""
 
-    FREE = "nothing; it moves no data either"
-    DATA_MOVEMENT = "nothing"
-    ELEMENTWISE = "one operation for each element of the result"
+    FREE = "none, and no data is moved"
+    DATA_MOVEMENT = "none"
+    ELEMENTWISE = "one for each element of the result"
     TRANSCENDENTAL = "one transcendental operation for each element of the result"
-    RULE = "given by a function in builder.inspection.costs"
+    RULE = "computed by a function in builder.inspection.costs"
     CUSTOM = "unknown"
 
 
+class ResultType(enum.Enum):
+    """The element type of an elementwise result."""
+
+    OPERAND = "that of the operands"
+    REAL_PART = "that of the operand; of a complex type the type of its parts"
+    COMPLEX = "the complex type with parts of the operands' type"
+    PRED = "pred"
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Schema:
-    """What is known of an opcode.
+    """The description of an opcode.
 
     Attributes:
         opcode: as in `XlaOp.opcode`.
         operands: the names of the operands, separated by spaces; ``*name`` is any number of them.
         attributes: in the order of HLO text.
+        cpp_name: the name in the C++ XlaBuilder; by default the opcode in camel case.
+        section: the section of the Operation Semantics document; by default `cpp_name`.
+        element_types: the element types that operands may have, by the operand's name. For operands
+            that are not listed the inference function has the rule.
+        result: the element type of the result, of ops whose shape
+            `builder.shape_inference.elementwise` infers from the schema; otherwise None.
         hlo: the name of the instruction in HLO text.
         stablehlo: the name of the operation, with its dialect.
         cost: see `CostClass`.
         ulps: how far results of two implementations may differ, in units in the last place; 0 for
             exact.
+        ulps_per_term: the same for each term that is added up for an element of the result.
         plain: the attributes that are values.
         computations: the names of the computations, in the order of StableHLO's regions.
     """
 
-    __slots__ = (
-        "attributes",
-        "computations",
-        "cost",
-        "hlo",
-        "opcode",
-        "operands",
-        "plain",
-        "stablehlo",
-        "ulps",
-    )
+    opcode: str
+    operands: str
+    attributes: tuple[Attribute | Group, ...] = ()
+    _: KW_ONLY
+    cpp_name: str = ""
+    section: str = ""
+    element_types: Mapping[str, ElementTypes] = field(default_factory=dict)
+    result: ResultType | None = None
+    hlo: str = ""
+    stablehlo: str = ""
+    cost: CostClass = CostClass.DATA_MOVEMENT
+    ulps: float = 0
+    ulps_per_term: float = 0
+    plain: tuple[Attribute, ...] = field(init=False)
+    computations: tuple[str, ...] = field(init=False)
 
-    def __init__(
-        self,
-        opcode: str,
-        operands: str,
-        attributes: Iterable[Attribute | Group] = (),
-        *,
-        hlo: str = "",
-        stablehlo: str = "",
-        cost: CostClass = CostClass.DATA_MOVEMENT,
-        ulps: float = 0,
-    ) -> None:
-        self.opcode = opcode
-        self.operands = operands
-        self.attributes = tuple(attributes)
-        self.hlo = hlo or opcode.replace("_", "-")
-        self.stablehlo = stablehlo or f"stablehlo.{opcode}"
-        self.cost = cost
-        self.ulps = ulps
+    def __post_init__(self) -> None:
+        self.cpp_name = self.cpp_name or "".join(map(str.capitalize, self.opcode.split("_")))
+        self.section = self.section or self.cpp_name
+        self.hlo = self.hlo or self.opcode.replace("_", "-")
+        self.stablehlo = self.stablehlo or f"stablehlo.{self.opcode}"
         values = [one for one in self.attributes if isinstance(one, Attribute)]
         self.plain = tuple(one for one in values if one.kind is not COMPUTATION)
         self.computations = tuple(one.name for one in values if one.kind is COMPUTATION)
@@ -117,9 +143,17 @@ class Schema:
     def __repr__(self) -> str:
         return f"Schema({self.opcode!r})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy is the same object: schemas are compared by identity.
+        return _by_opcode, (self.opcode,)
+
 
 SCHEMAS: Final[dict[str, Schema]] = {}
 """By opcode."""
+
+
+def _by_opcode(opcode: str) -> Schema:
+    return SCHEMAS[opcode]
 
 
 def define(schema: Schema) -> Schema:

@@ -1,71 +1,134 @@
-"""Element-wise ops: opcodes that compute each element of the result by itself."""
+"""Elementwise ops: each element of the result is computed from one element of each operand."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
-from builder.schema.definition import Attribute, CostClass, Group, Schema, define
-from builder.schema.kinds import INTEGER32, Enumeration
+from builder.schema.definition import (
+    BUILDER_H,
+    Attribute,
+    CostClass,
+    Group,
+    ResultType,
+    Schema,
+    define,
+)
+from builder.schema.element_types import (
+    ANY,
+    FLOATING,
+    FLOATING_OR_COMPLEX,
+    INTEGER,
+    NUMBER,
+    ORDERED,
+    PART_OF_COMPLEX,
+    PRED,
+    PRED_OR_INTEGER,
+    REAL_NUMBER,
+    SIGNED_NUMBER,
+    UNSIGNED,
+    ElementTypes,
+)
+from builder.schema.kinds import COMPUTATION, INTEGER32, INTEGERS, Enumeration
 
-_EXACT = (CostClass.ELEMENTWISE, 0)
-_ROUNDED = (CostClass.ELEMENTWISE, 1)
-_ROOT = (CostClass.TRANSCENDENTAL, 2)
-_SMOOTH = (CostClass.TRANSCENDENTAL, 8)
-_STEEP = (CostClass.TRANSCENDENTAL, 16)
+_UNARY: Final = "Element-wise unary functions"
+_BINARY: Final = "Element-wise binary arithmetic operations"
 
-# By opcode the cost, and the ulps by which results may differ: 1 for what IEEE 754 rounds
-# correctly, 2 where hardware approximates, more for functions, which StableHLO leaves open.
-_UNARY: dict[str, tuple[CostClass, float]] = {
-    "abs": (CostClass.ELEMENTWISE, 2),  # of complex numbers a root
-    "bitcast_convert": _EXACT,
-    "ceil": _EXACT,
-    "convert": _ROUNDED,
-    "count_leading_zeros": _EXACT,
-    "floor": _EXACT,
-    "imag": _EXACT,
-    "is_finite": _EXACT,
-    "negate": _EXACT,
-    "not": _EXACT,
-    "popcnt": _EXACT,
-    "real": _EXACT,
-    "round_nearest_afz": _EXACT,
-    "round_nearest_even": _EXACT,
-    "sign": _EXACT,
-    **dict.fromkeys(("sqrt", "rsqrt", "cbrt"), _ROOT),
-    **dict.fromkeys(("exponential", "log", "sine", "cosine", "tanh", "logistic"), _SMOOTH),
-    **dict.fromkeys(("exponential_minus_one", "log_plus_one", "tan"), _STEEP),
-}
-for _opcode, (_cost, _ulps) in _UNARY.items():
-    define(Schema(_opcode, "operand", cost=_cost, ulps=_ulps))
+# The cost of an opcode, and the ulps by which results may differ: 1 for what IEEE 754 rounds
+# correctly, 2 where hardware approximates, more for functions, whose accuracy StableHLO leaves to
+# the implementation.
+_Computed = tuple[CostClass, float]
+_EXACT: _Computed = CostClass.ELEMENTWISE, 0
+_ROUNDED: _Computed = CostClass.ELEMENTWISE, 1
+_APPROXIMATED: _Computed = CostClass.ELEMENTWISE, 2
+_ROOT: _Computed = CostClass.TRANSCENDENTAL, 2
+_SMOOTH: _Computed = CostClass.TRANSCENDENTAL, 8
+_STEEP: _Computed = CostClass.TRANSCENDENTAL, 16
 
-# StableHLO has none of these.
-for _opcode in ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "sinh"):
-    define(Schema(_opcode, "operand", stablehlo=f"chlo.{_opcode}", cost=_STEEP[0], ulps=_STEEP[1]))
 
-_BINARY: dict[str, tuple[CostClass, float]] = {
-    "add": _ROUNDED,
-    "and": _EXACT,
-    "atan2": _SMOOTH,
-    "complex": _EXACT,
-    "divide": (CostClass.ELEMENTWISE, 2),
-    "maximum": _EXACT,
-    "minimum": _EXACT,
-    "multiply": _ROUNDED,
-    "or": _EXACT,
-    "power": _STEEP,
-    "remainder": (CostClass.ELEMENTWISE, 2),
-    "shift_left": _EXACT,
-    "shift_right_arithmetic": _EXACT,
-    "shift_right_logical": _EXACT,
-    "subtract": _ROUNDED,
-    "xor": _EXACT,
-}
-for _opcode, (_cost, _ulps) in _BINARY.items():
-    define(Schema(_opcode, "lhs rhs", cost=_cost, ulps=_ulps))
+def _elementwise(
+    operands: str,
+    opcode: str,
+    element_types: ElementTypes,
+    computed: _Computed,
+    section: str,
+    *,
+    result: ResultType = ResultType.OPERAND,
+    cpp_name: str = "",
+    stablehlo: str = "",
+) -> None:
+    cost, ulps = computed
+    define(
+        Schema(
+            opcode,
+            operands,
+            cpp_name=cpp_name,
+            section=section,
+            element_types=dict.fromkeys(operands.split(), element_types),
+            result=result,
+            stablehlo=stablehlo,
+            cost=cost,
+            ulps=ulps,
+        )
+    )
 
-define(Schema("mulhi", "lhs rhs", stablehlo="chlo.mulhi", cost=CostClass.ELEMENTWISE))
-define(Schema("select", "pred on_true on_false", cost=CostClass.ELEMENTWISE))
-define(Schema("clamp", "min operand max", cost=CostClass.ELEMENTWISE))
+
+_unary = partial(_elementwise, "operand")
+_binary = partial(_elementwise, "lhs rhs")
+
+# The modulus of a complex number is a root.
+_unary("abs", SIGNED_NUMBER, _APPROXIMATED, _UNARY, result=ResultType.REAL_PART)
+_unary("acos", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.acos")
+_unary("acosh", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.acosh")
+_unary("asin", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.asin")
+_unary("asinh", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.asinh")
+_unary("atanh", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.atanh")
+# StableHLO's specification admits complex cube roots; no XLA backend compiles them.
+_unary("cbrt", FLOATING, _ROOT, _UNARY)
+_unary("ceil", FLOATING, _EXACT, _UNARY)
+_unary("cosh", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.cosh")
+_unary("cosine", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY, cpp_name="Cos")
+_unary("count_leading_zeros", INTEGER, _EXACT, BUILDER_H, cpp_name="Clz")
+_unary("erf", FLOATING, _STEEP, BUILDER_H, stablehlo="chlo.erf")
+_unary("exponential", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY, cpp_name="Exp")
+_unary("exponential_minus_one", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, cpp_name="Expm1")
+_unary("floor", FLOATING, _EXACT, _UNARY)
+_unary("imag", FLOATING_OR_COMPLEX, _EXACT, _UNARY, result=ResultType.REAL_PART)
+_unary("is_finite", FLOATING, _EXACT, _UNARY, result=ResultType.PRED)
+_unary("log", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY)
+_unary("log_plus_one", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, cpp_name="Log1p")
+_unary("logistic", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY)
+_unary("negate", NUMBER, _EXACT, _UNARY, cpp_name="Neg")
+_unary("not", PRED_OR_INTEGER, _EXACT, _UNARY)
+_unary("popcnt", INTEGER, _EXACT, _UNARY, cpp_name="PopulationCount")
+_unary("real", FLOATING_OR_COMPLEX, _EXACT, _UNARY, result=ResultType.REAL_PART)
+_unary("round_nearest_afz", FLOATING, _EXACT, _UNARY, cpp_name="Round")
+_unary("round_nearest_even", FLOATING, _EXACT, _UNARY)
+_unary("rsqrt", FLOATING_OR_COMPLEX, _ROOT, _UNARY)
+_unary("sign", SIGNED_NUMBER, _EXACT, _UNARY)
+_unary("sine", FLOATING_OR_COMPLEX, _SMOOTH, BUILDER_H, cpp_name="Sin")
+_unary("sinh", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.sinh")
+_unary("sqrt", FLOATING_OR_COMPLEX, _ROOT, _UNARY)
+_unary("tan", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H)
+_unary("tanh", FLOATING_OR_COMPLEX, _SMOOTH, _UNARY)
+
+_binary("add", ANY, _ROUNDED, _BINARY)
+_binary("and", PRED_OR_INTEGER, _EXACT, _BINARY)
+_binary("atan2", FLOATING_OR_COMPLEX, _SMOOTH, BUILDER_H)
+_binary("complex", PART_OF_COMPLEX, _EXACT, BUILDER_H, result=ResultType.COMPLEX)
+_binary("divide", NUMBER, _APPROXIMATED, _BINARY, cpp_name="Div")
+_binary("maximum", ORDERED, _EXACT, _BINARY, cpp_name="Max")
+_binary("minimum", ORDERED, _EXACT, _BINARY, cpp_name="Min")
+_binary("mulhi", INTEGER, _EXACT, BUILDER_H, stablehlo="chlo.mulhi")
+_binary("multiply", ANY, _ROUNDED, _BINARY, cpp_name="Mul")
+_binary("or", PRED_OR_INTEGER, _EXACT, _BINARY)
+_binary("power", NUMBER, _STEEP, BUILDER_H, cpp_name="Pow")
+_binary("remainder", REAL_NUMBER, _APPROXIMATED, _BINARY, cpp_name="Rem")
+_binary("shift_left", INTEGER, _EXACT, BUILDER_H)
+_binary("shift_right_arithmetic", INTEGER, _EXACT, BUILDER_H)
+_binary("shift_right_logical", INTEGER, _EXACT, BUILDER_H)
+_binary("subtract", NUMBER, _ROUNDED, _BINARY, cpp_name="Sub")
+_binary("xor", PRED_OR_INTEGER, _EXACT, BUILDER_H)
 
 
 def _order(op: Any) -> str:
@@ -82,6 +145,63 @@ define(
             Attribute("compare_type", Enumeration("comparison_type"), None),
             Group(_order),
         ),
+        section="Element-wise comparison operations",
+        element_types={"lhs": ANY, "rhs": ANY},
+        cost=CostClass.ELEMENTWISE,
+    )
+)
+define(
+    Schema(
+        "clamp",
+        "min operand max",
+        element_types={"min": ORDERED, "operand": ORDERED, "max": ORDERED},
+        cost=CostClass.ELEMENTWISE,
+    )
+)
+define(
+    Schema(
+        "select",
+        "pred on_true on_false",
+        element_types={"pred": PRED, "on_true": ANY, "on_false": ANY},
+        cost=CostClass.ELEMENTWISE,
+    )
+)
+define(
+    Schema(
+        "map",
+        "*operands",
+        (Attribute("dimensions", INTEGERS), Attribute("to_apply", COMPUTATION)),
+        element_types={"operands": ANY},
+        cost=CostClass.RULE,
+    )
+)
+define(
+    Schema(
+        "convert",
+        "operand",
+        cpp_name="ConvertElementType",
+        element_types={"operand": ANY},
+        cost=CostClass.ELEMENTWISE,
+        ulps=1,
+    )
+)
+define(
+    Schema(
+        "bitcast_convert",
+        "operand",
+        cpp_name="BitcastConvertType",
+        element_types={"operand": ANY},
+        cost=CostClass.ELEMENTWISE,
+    )
+)
+define(
+    Schema(
+        "stochastic_convert",
+        "operand random",
+        cpp_name="StochasticConvertType",
+        section=BUILDER_H,
+        element_types={"operand": FLOATING, "random": UNSIGNED},
+        stablehlo="mhlo.stochastic_convert",
         cost=CostClass.ELEMENTWISE,
     )
 )
@@ -90,7 +210,9 @@ define(
         "reduce_precision",
         "operand",
         (Attribute("exponent_bits", INTEGER32), Attribute("mantissa_bits", INTEGER32)),
+        element_types={"operand": FLOATING},
         cost=CostClass.ELEMENTWISE,
         ulps=1,
     )
 )
+define(Schema("constant", "", cpp_name="ConstantLiteral", section=BUILDER_H, cost=CostClass.FREE))

@@ -1,7 +1,6 @@
-"""The kinds of attributes that ops have: how a value is printed in HLO text.
+"""The kinds of attributes, and the form of their values in HLO text.
 
-Each kind is implemented once. `lowering.stablehlo.attribute_codecs` has the StableHLO form of the
-same kinds.
+`lowering.stablehlo.attribute_codecs` has the StableHLO form of the same kinds.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from builder.attributes import (
     ChannelHandle,
@@ -70,32 +69,42 @@ def braces(values: Iterable[Any]) -> str:
 
 
 class AttributeKind:
-    """A kind of attribute. Equal kinds are one object."""
+    """A kind of attribute. Equal kinds are one object; its text is the name in the reference."""
 
     __slots__ = ()
+
+    NAME: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return self.NAME
 
     def text(self, value: Any) -> str:
         """The value in HLO text."""
         return str(value)
 
     def hlo(self, name: str, value: Any) -> str:
-        """The attribute in HLO text, as it follows the operands of an instruction."""
+        """The attribute in HLO text, with the comma before it."""
         return f", {name}={self.text(value)}"
 
 
 class Integer(AttributeKind):
-    """A whole number: ``iota_dimension=1``."""
+    """An integer: ``iota_dimension=1``."""
 
     __slots__ = ("bits",)
 
     def __init__(self, bits: int = 64) -> None:
         self.bits = bits
 
+    def __str__(self) -> str:
+        return "integer" if self.bits == 64 else f"{self.bits}-bit integer"
+
 
 class Dimension(AttributeKind):
-    """One dimension, which HLO text writes as a list: ``dimensions={1}``."""
+    """One dimension, a list in HLO text: ``dimensions={1}``."""
 
     __slots__ = ()
+
+    NAME = "dimension"
 
     def text(self, value: int) -> str:
         return f"{{{value}}}"
@@ -106,6 +115,8 @@ class Integers(AttributeKind):
 
     __slots__ = ()
 
+    NAME = "integers"
+
     def text(self, value: tuple[int, ...]) -> str:
         return braces(value)
 
@@ -115,6 +126,8 @@ class Flag(AttributeKind):
 
     __slots__ = ()
 
+    NAME = "bool"
+
     def text(self, value: bool) -> str:
         return str(value).lower()
 
@@ -123,6 +136,8 @@ class Flags(AttributeKind):
     """A list of Booleans."""
 
     __slots__ = ()
+
+    NAME = "bools"
 
     def text(self, value: tuple[bool, ...]) -> str:
         return braces(str(one).lower() for one in value)
@@ -135,23 +150,25 @@ class Unit(Flag):
 
 
 class Float32(AttributeKind):
-    """A number of type f32, held as a Python float."""
+    """A number of type f32, recorded as a Python float."""
 
     __slots__ = ()
 
+    NAME = "float"
+
     def text(self, value: float) -> str:
-        # As a double, which XLA's parser rounds to the f32 that it is.
+        # All digits of the double; XLA's parser rounds it to f32.
         return repr(value)
 
 
 class Enumeration(AttributeKind):
-    """A member of an enumeration, or a name out of a fixed set: ``fft_type=RFFT``.
+    """A member of an enumeration, or one of a fixed set of names: ``fft_type=RFFT``.
 
     Attributes:
         mnemonic: of the StableHLO attribute, ``#stablehlo<mnemonic NAME>``.
         members: the enumeration; None for names.
         prefix: of the members' names, which StableHLO leaves out.
-        is_lower: whether HLO text has the name in lower case.
+        is_lower: whether the name is in lower case in HLO text.
     """
 
     __slots__ = ("is_lower", "members", "mnemonic", "prefix")
@@ -168,6 +185,9 @@ class Enumeration(AttributeKind):
         self.members = members
         self.prefix = prefix
         self.is_lower = is_lower
+
+    def __str__(self) -> str:
+        return "name" if self.members is None else self.members.__name__
 
     def name(self, value: Any) -> str:
         """The name of a value."""
@@ -187,6 +207,8 @@ class Precisions(AttributeKind):
 
     __slots__ = ("dialect",)
 
+    NAME = "pair of Precision"
+
     def __init__(self, dialect: str = "stablehlo") -> None:
         self.dialect = dialect
 
@@ -199,6 +221,8 @@ class Algorithm(AttributeKind):
 
     __slots__ = ()
 
+    NAME = "DotAlgorithm"
+
     def text(self, value: DotAlgorithm) -> str:
         return str(value.value)
 
@@ -207,10 +231,10 @@ class Field(NamedTuple):
     """A field of dimension numbers.
 
     Attributes:
-        name: in the recorded bundle; with dots for one of a bundle inside.
+        name: in the recorded bundle; with dots for a field of a nested bundle.
         hlo: in HLO text.
         stablehlo: in StableHLO's text.
-        python: the property of the class that jaxlib has for the attribute, if it has one.
+        python: the property of jaxlib's class for the attribute, if there is such a class.
         is_optional: whether HLO text omits it where it is empty.
     """
 
@@ -222,7 +246,7 @@ class Field(NamedTuple):
 
 
 class DimensionNumbers(AttributeKind):
-    """A bundle of dimension numbers: one attribute in StableHLO, one a field in HLO text.
+    """A bundle of dimension numbers: one attribute in StableHLO, one for each field in HLO text.
 
     Attributes:
         bundle: the class of the recorded value.
@@ -237,12 +261,15 @@ class DimensionNumbers(AttributeKind):
         self.mnemonic = mnemonic
         self.fields = tuple(fields)
 
+    def __str__(self) -> str:
+        return self.bundle.__name__
+
     def hlo(self, name: str, value: Any) -> str:  # noqa: ARG002  (each field has a name)
-        found = [(field, attrgetter(field.name)(value)) for field in self.fields]
+        values = [(field, attrgetter(field.name)(value)) for field in self.fields]
         return "".join(
-            f", {field.hlo}={braces(one) if isinstance(one, tuple) else one}"
-            for field, one in found
-            if one != () or not field.is_optional
+            f", {field.hlo}={braces(number) if isinstance(number, tuple) else number}"
+            for field, number in values
+            if number != () or not field.is_optional
         )
 
 
@@ -251,11 +278,15 @@ class ConvolutionDimensions(AttributeKind):
 
     __slots__ = ()
 
+    NAME = "ConvolutionDimensionNumbers"
+
 
 class Padding(AttributeKind):
     """The amounts of a pad: ``padding=0_1_0x2_0_0``. StableHLO has three lists."""
 
     __slots__ = ()
+
+    NAME = "PaddingConfig"
 
     NAMES: Final = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
@@ -271,6 +302,8 @@ class Pairs(AttributeKind):
 
     __slots__ = ()
 
+    NAME = "pairs of integers"
+
     def text(self, value: Iterable[Iterable[int]]) -> str:
         return braces(braces(pair) for pair in value)
 
@@ -279,6 +312,8 @@ class Groups(AttributeKind):
     """Replica groups: ``replica_groups={{0,1},{2,3}}``."""
 
     __slots__ = ()
+
+    NAME = "ReplicaGroups"
 
     def text(self, value: ReplicaGroups) -> str:
         return braces(braces(group) for group in value.groups)
@@ -289,6 +324,8 @@ class Channel(AttributeKind):
 
     __slots__ = ()
 
+    NAME = "ChannelHandle"
+
     def text(self, value: ChannelHandle) -> str:
         return str(value.handle)
 
@@ -296,10 +333,13 @@ class Channel(AttributeKind):
 class Computation(AttributeKind):
     """A computation that the op applies: a name in HLO text, a region in StableHLO.
 
-    A conditional has a tuple of them, and a custom call may have none: rules print and lower these.
+    A conditional has a tuple of computations, and a custom call may have none; rules print and
+    lower these.
     """
 
     __slots__ = ()
+
+    NAME = "computation"
 
 
 INTEGER: Final = Integer()

@@ -1,10 +1,10 @@
-"""Linear algebra, Fourier transforms, batch normalization and random bits."""
+"""Linear algebra and Fourier transforms."""
 
 from __future__ import annotations
 
-from builder.attributes import FftType, RandomAlgorithm, Transpose
+from builder.attributes import FftType, Transpose
 from builder.schema.definition import Attribute, CostClass, Schema, define
-from builder.schema.kinds import FLAG, FLOAT32, INTEGER, INTEGERS, Enumeration
+from builder.schema.kinds import FLAG, INTEGERS, Enumeration
 
 define(
     Schema(
@@ -15,9 +15,18 @@ define(
             Attribute("fft_length", INTEGERS),
         ),
         cost=CostClass.RULE,
+        ulps_per_term=2,
     )
 )
-define(Schema("cholesky", "a", (Attribute("lower", FLAG, absent=False),), cost=CostClass.RULE))
+define(
+    Schema(
+        "cholesky",
+        "a",
+        (Attribute("lower", FLAG, absent=False),),
+        cost=CostClass.RULE,
+        ulps_per_term=2,
+    )
+)
 define(
     Schema(
         "triangular_solve",
@@ -29,31 +38,6 @@ define(
             Attribute("transpose_a", Enumeration("transpose", Transpose)),
         ),
         cost=CostClass.RULE,
-    )
-)
-for _opcode, _operands in (
-    ("batch_norm_training", "operand scale offset"),
-    ("batch_norm_inference", "operand scale offset mean variance"),
-    ("batch_norm_grad", "operand scale mean variance grad_output"),
-):
-    define(
-        Schema(
-            _opcode,
-            _operands,
-            (Attribute("epsilon", FLOAT32), Attribute("feature_index", INTEGER)),
-        )
-    )
-define(
-    Schema(
-        "rng_bit_generator",
-        "initial_state",
-        (
-            Attribute(
-                "algorithm",
-                Enumeration("rng_algorithm", RandomAlgorithm, prefix="RNG_", is_lower=True),
-                stablehlo="rng_algorithm",
-            ),
-        ),
-        cost=CostClass.RULE,
+        ulps_per_term=2,
     )
 )

@@ -1,22 +1,21 @@
-"""Ops that apply computations to elements: reductions, windows, sorts, map."""
+"""Reductions, windows, sorts."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from builder.schema.definition import Attribute, CostClass, Group, Schema, define
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, Schema, define
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER, INTEGERS, PAIRS
 from builder.schema.window import window_text
 
-for _opcode, _operands in (("reduce", "*operands *init_values"), ("map", "*operands")):
-    define(
-        Schema(
-            _opcode,
-            _operands,
-            (Attribute("dimensions", INTEGERS), Attribute("to_apply", COMPUTATION)),
-            cost=CostClass.RULE,
-        )
+define(
+    Schema(
+        "reduce",
+        "*operands *init_values",
+        (Attribute("dimensions", INTEGERS), Attribute("to_apply", COMPUTATION)),
+        cost=CostClass.RULE,
     )
+)
 
 
 def _window(op: Any) -> str:
@@ -80,6 +79,7 @@ define(
             Attribute("k", INTEGER),
             Attribute("largest", FLAG, stablehlo=None),
         ),
+        section=BUILDER_H,
         hlo="topk",
         stablehlo="chlo.top_k",
     )

@@ -1,4 +1,4 @@
-"""Ops that move elements: repeated, reordered, joined, padded, cut; and sizes known at run time."""
+"""Ops that repeat, reorder, join, pad and cut: the elements keep their values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from builder.schema.kinds import DIMENSION, INTEGER, INTEGERS, PADDING
 
 define(Schema("iota", "", (Attribute("iota_dimension", INTEGER),)))
 define(Schema("reshape", "operand"))
-define(Schema("reverse", "operand", (Attribute("dimensions", INTEGERS),)))
+define(
+    Schema(
+        "reverse",
+        "operand",
+        (Attribute("dimensions", INTEGERS),),
+        cpp_name="Rev",
+        section="Rev (reverse)",
+    )
+)
 define(Schema("transpose", "operand", (Attribute("permutation", INTEGERS, "dimensions"),)))
 define(
     Schema(
@@ -19,7 +27,15 @@ define(
         hlo="broadcast",
     )
 )
-define(Schema("concatenate", "*operands", (Attribute("dimension", DIMENSION, "dimensions"),)))
+define(
+    Schema(
+        "concatenate",
+        "*operands",
+        (Attribute("dimension", DIMENSION, "dimensions"),),
+        cpp_name="ConcatInDim",
+        section="Concatenate",
+    )
+)
 define(Schema("pad", "operand padding_value", (Attribute("padding_config", PADDING, "padding"),)))
 
 _BOUNDS = ("start_indices", "limit_indices", "strides")
@@ -39,8 +55,3 @@ define(
         cost=CostClass.RULE,
     )
 )
-for _opcode, _operands in (
-    ("get_dimension_size", "operand"),
-    ("set_dimension_size", "operand size"),
-):
-    define(Schema(_opcode, _operands, (Attribute("dimension", DIMENSION, "dimensions"),)))

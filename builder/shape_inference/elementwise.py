@@ -12,6 +12,8 @@ from typing import Final
 
 from builder.check import Check
 from builder.errors import SignatureError
+from builder.schema import SCHEMAS, ResultType, Schema
+from builder.schema.element_types import FLOATING
 from builder.shape_inference.broadcasting import broadcast_sizes
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
@@ -37,70 +39,33 @@ __all__ = [
     "unary",
 ]
 
-_ALL = frozenset(pt.ALL)
-_INTEGRAL = frozenset(t for t in pt.ALL if t.is_integral)
-_FLOATING = frozenset(t for t in pt.ALL if t.is_floating)
-_COMPLEX = frozenset(t for t in pt.ALL if t.is_complex)
-_PRED = frozenset((pt.pred,))
-_SIGNED_INTEGRAL = frozenset(t for t in _INTEGRAL if t.is_signed)
-_ORDERED = _ALL - _COMPLEX
-
-# For each opcode the element types that it takes, and what to call them.
-UNARY_TYPES: Final[dict[str, tuple[frozenset[PrimitiveType], str]]] = {
-    "abs": (_SIGNED_INTEGRAL | _FLOATING | _COMPLEX, "signed integer, floating-point or complex"),
-    # StableHLO's text admits complex cube roots; no XLA backend compiles them.
-    "cbrt": (_FLOATING, "floating-point"),
-    "ceil": (_FLOATING, "floating-point"),
-    "count_leading_zeros": (_INTEGRAL, "integer"),
-    "erf": (_FLOATING, "floating-point"),
-    "floor": (_FLOATING, "floating-point"),
-    "imag": (_FLOATING | _COMPLEX, "floating-point or complex"),
-    "is_finite": (_FLOATING, "floating-point"),
-    "negate": (_INTEGRAL | _FLOATING | _COMPLEX, "integer, floating-point or complex"),
-    "not": (_PRED | _INTEGRAL, "pred or integer"),
-    "popcnt": (_INTEGRAL, "integer"),
-    "real": (_FLOATING | _COMPLEX, "floating-point or complex"),
-    "round_nearest_afz": (_FLOATING, "floating-point"),
-    "round_nearest_even": (_FLOATING, "floating-point"),
-    "sign": (_SIGNED_INTEGRAL | _FLOATING | _COMPLEX, "signed integer, floating-point or complex"),
-} | dict.fromkeys(
-    (
-        *("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh", "tan", "tanh"),
-        *("cosine", "sine", "sqrt", "rsqrt"),
-        *("exponential", "exponential_minus_one", "log", "log_plus_one", "logistic"),
-    ),
-    (_FLOATING | _COMPLEX, "floating-point or complex"),
-)
-
-_ARITHMETIC = (_INTEGRAL | _FLOATING | _COMPLEX, "integer, floating-point or complex")
-_LOGICAL = (_PRED | _INTEGRAL, "pred or integer")
-BINARY_TYPES: Final[dict[str, tuple[frozenset[PrimitiveType], str]]] = {
-    "add": (_ALL, "any"),
-    "and": _LOGICAL,
-    "atan2": (_FLOATING | _COMPLEX, "floating-point or complex"),
-    "complex": (frozenset((pt.f32, pt.f64)), "f32 or f64"),
-    "divide": _ARITHMETIC,
-    "maximum": (_ORDERED, "pred, integer or floating-point"),
-    "minimum": (_ORDERED, "pred, integer or floating-point"),
-    "mulhi": (_INTEGRAL, "integer"),
-    "multiply": (_ALL, "any"),
-    "or": _LOGICAL,
-    "power": _ARITHMETIC,
-    "remainder": (_INTEGRAL | _FLOATING, "integer or floating-point"),
-    "shift_left": (_INTEGRAL, "integer"),
-    "shift_right_arithmetic": (_INTEGRAL, "integer"),
-    "shift_right_logical": (_INTEGRAL, "integer"),
-    "subtract": _ARITHMETIC,
-    "xor": _LOGICAL,
-}
-
 COMPARISON_DIRECTIONS: Final = ("EQ", "NE", "GE", "GT", "LE", "LT")
+
+
+def _schema_of(check: Check, opcode: str, operands: str) -> Schema:
+    """Return the schema of an elementwise opcode whose operands have these names."""
+    schema = SCHEMAS.get(opcode)
+    if schema is None or schema.result is None or schema.operands != operands:
+        opcodes = [s.opcode for s in SCHEMAS.values() if s.result and s.operands == operands]
+        check.fail(f"opcode must be one of {', '.join(opcodes)}, got {opcode!r}")
+    return schema
+
+
+def _result_type(schema: Schema, element_type: PrimitiveType) -> PrimitiveType:
+    match schema.result:
+        case ResultType.REAL_PART:
+            return element_type.real_type
+        case ResultType.COMPLEX:
+            return element_type.complex_type or element_type
+        case ResultType.PRED:
+            return pt.pred
+        case _:
+            return element_type
 
 
 @public
 def unary(opcode: str, operand: Shape, op: str = "") -> ArrayShape:
-    """Shape of ``opcode(operand)``: the operand's sizes; `real`, `imag` and `abs` of complex
-    elements give their parts' type, `is_finite` gives preds.
+    """Shape of ``opcode(operand)``: the operand's sizes; the schema has the element types.
 
     Example:
         >>> import builder as xb
@@ -109,20 +74,10 @@ def unary(opcode: str, operand: Shape, op: str = "") -> ArrayShape:
     """
     check = Check(op or opcode, operand=operand)
     array = check.array("operand")
-    if opcode not in UNARY_TYPES:
-        check.fail(f"opcode must be one of {', '.join(UNARY_TYPES)}, got {opcode!r}")
-    allowed, rule = UNARY_TYPES[opcode]
-    check.element_type("operand", allowed, rule)
-    return unary_result(opcode, array)
-
-
-def unary_result(opcode: str, array: ArrayShape) -> ArrayShape:
-    """The result's shape for an operand that is known to be right."""
-    element_type = array.element_type
-    if opcode == "is_finite":
-        element_type = pt.pred
-    elif opcode in ("abs", "real", "imag"):
-        element_type = element_type.real_type
+    schema = _schema_of(check, opcode, "operand")
+    allowed = schema.element_types["operand"]
+    check.element_type("operand", allowed.types, allowed.text)
+    element_type = _result_type(schema, array.element_type)
     return intern_array(element_type, array.dimensions, array.dynamic_dimensions)
 
 
@@ -144,15 +99,12 @@ def binary(
     check = Check(op or opcode, lhs=lhs, rhs=rhs)
     left, right = check.array("lhs"), check.array("rhs")
     element_type = check.same_element_type()
-    if opcode not in BINARY_TYPES:
-        check.fail(f"opcode must be one of {', '.join(BINARY_TYPES)}, got {opcode!r}")
-    allowed, rule = BINARY_TYPES[opcode]
-    if element_type not in allowed:
-        check.fail(f"operands must be of {rule} type, got {element_type}")
+    schema = _schema_of(check, opcode, "lhs rhs")
+    allowed = schema.element_types["lhs"]
+    if element_type not in allowed.types:
+        check.fail(f"operands must be of {allowed.text} type, got {element_type}")
     sizes, dynamic = broadcast_sizes(check, left, right, broadcast_dimensions)
-    if opcode == "complex":
-        element_type = element_type.complex_type or element_type
-    return intern_array(element_type, sizes, dynamic)
+    return intern_array(_result_type(schema, element_type), sizes, dynamic)
 
 
 @public
@@ -339,7 +291,7 @@ def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> 
     """
     check = Check("reduce_precision", operand=operand)
     array = check.array("operand")
-    check.element_type("operand", _FLOATING, "floating-point")
+    check.element_type("operand", FLOATING.types, FLOATING.text)
     if exponent_bits < 1:
         check.fail(f"exponent_bits must be at least 1, got {exponent_bits}")
     if mantissa_bits < 0:
@@ -364,7 +316,7 @@ def stochastic_convert_type(
     """
     check = Check("stochastic_convert_type", operand=operand, random=random)
     array, bits = check.arrays()
-    source = check.element_type("operand", _FLOATING, "floating-point")
+    source = check.element_type("operand", FLOATING.types, FLOATING.text)
     if not (bits.element_type.is_integral and not bits.element_type.is_signed):
         check.fail(f"random must be of unsigned integer type, got {bits.element_type}")
     if bits.element_type.bits != source.bits:

@@ -86,8 +86,9 @@ def of_op(op: XlaOp) -> float:
     if found:
         is_double = isinstance(op.shape, ArrayShape) and op.shape.element_type in (pt.f64, pt.c128)
         return _OF_DOUBLES.get(op.opcode, found) if is_double else found
-    if op.opcode in _TERMS_OF:
-        return max(8.0, 2.0 * _terms(op))
+    per_term = SCHEMAS[op.opcode].ulps_per_term
+    if per_term:
+        return max(8.0, per_term * _terms(op))
     called = op.called_computations
     if not called or op.opcode == "sort":
         return 0.0
@@ -109,14 +110,6 @@ def ways(computation: XlaComputation) -> list[float]:
         before = max((sums[operand.id] for operand in op.operands), default=0.0)
         sums.append(before + of_op(op))
     return sums
-
-
-_TERMS_OF: Final = frozenset(
-    (
-        *("dot_general", "convolution", "ragged_dot", "triangular_solve", "cholesky", "fft"),
-        *("batch_norm_training", "batch_norm_inference", "batch_norm_grad"),
-    )
-)
 
 
 def _terms(op: XlaOp) -> int:

@@ -227,7 +227,7 @@ class TestBinary:
 
     def test_compare_direction_that_is_no_string(self) -> None:
         x = parameter(xb.f32[2])
-        with pytest.raises(xb.OperandError, match="compare: direction is a string"):
+        with pytest.raises(xb.OperandError, match="compare: direction must be a string"):
             xb.compare(x, x, [])  # type: ignore[arg-type]
 
 

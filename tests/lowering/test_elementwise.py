@@ -24,7 +24,6 @@ import scipy
 from support import assert_same_bits, parameter_like, run, ulp_distance
 
 import builder as xb
-from builder.shape_inference.elementwise import BINARY_TYPES, UNARY_TYPES
 from builder.types.primitive_type import ALL, PrimitiveType
 
 FLOATS = [t for t in ALL if t.is_floating]
@@ -175,12 +174,11 @@ def wrapped(numbers: Any, t: PrimitiveType) -> np.ndarray:
 
 
 def types_of(name: str) -> list[PrimitiveType]:
-    """The element types that an op takes."""
-    opcode = xb.OPERATIONS[name].opcode
-    allowed = (UNARY_TYPES.get(opcode) or BINARY_TYPES[opcode])[0]
+    """Return the element types of a unary or binary op."""
     if name == "conj":
         return COMPLEXES
-    return [t for t in ALL if t in allowed]
+    allowed, *_ = xb.OPERATIONS[name].schema.element_types.values()
+    return [t for t in ALL if t in allowed.types]
 
 
 # Functions that are approximated: name -> the function in double precision, the domain sampled,
@@ -554,9 +552,7 @@ def test_binary_of_preds(name: str) -> None:
 def test_every_unary_and_binary_op_is_tested_here() -> None:
     tested = {*FUNCTIONS, *EXACT, *UNROUNDED, *INTEGER_FUNCTIONS, *BINARY, *INTEGER_BINARY}
     tested |= {"rem", "pow", "atan2", "complex", "conj"}
-    recorded = {*UNARY_TYPES, *BINARY_TYPES}
-    named = {n for n, info in xb.OPERATIONS.items() if info.opcode in recorded}
-    assert {n for n in named if xb.OPERATIONS[n].family == "elementwise"} <= tested
+    assert {name for name, info in xb.OPERATIONS.items() if info.schema.result} <= tested
 
 
 # Shapes other than one dimension: what elementwise ops do to an element does not depend on them.

@@ -23,6 +23,7 @@ from builder.graph.recording import record
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
+from builder.schema import SCHEMAS
 from builder.shape_inference import contraction as infer
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
@@ -36,9 +37,6 @@ __all__ = [
     "conv_with_general_dimensions",
     "conv_with_general_padding",
 ]
-
-
-_BUILDER_H = "xla_builder.h (not in the document)"
 
 
 @per_signature
@@ -155,7 +153,7 @@ def _record(
     return record("convolution", shape, (lhs, rhs), attributes)
 
 
-@op("Conv", opcode="convolution", section="Conv")
+@op(SCHEMAS["convolution"], cpp_name="Conv", section="Conv")
 def conv(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -216,7 +214,7 @@ def conv(
     )
 
 
-@op("ConvWithGeneralPadding", opcode="convolution", section="ConvWithGeneralPadding")
+@op(SCHEMAS["convolution"], cpp_name="ConvWithGeneralPadding", section="ConvWithGeneralPadding")
 def conv_with_general_padding(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -277,7 +275,7 @@ def conv_with_general_padding(
     )
 
 
-@op("ConvWithGeneralDimensions", opcode="convolution", section=_BUILDER_H)
+@op(SCHEMAS["convolution"], cpp_name="ConvWithGeneralDimensions")
 def conv_with_general_dimensions(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -331,7 +329,7 @@ def conv_with_general_dimensions(
     )
 
 
-@op("ConvGeneral", opcode="convolution", section=_BUILDER_H)
+@op(SCHEMAS["convolution"], cpp_name="ConvGeneral")
 def conv_general(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -384,7 +382,7 @@ def conv_general(
     )
 
 
-@op("ConvGeneralDilated", opcode="convolution", section=_BUILDER_H)
+@op(SCHEMAS["convolution"])
 def conv_general_dilated(
     lhs: XlaOp,
     rhs: XlaOp,

@@ -22,6 +22,7 @@ from builder.graph.recording import record
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
+from builder.schema import SCHEMAS
 from builder.shape_inference import contraction as infer
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
@@ -92,7 +93,7 @@ def _plain_numbers(value: Any) -> Any:
     return (tuple(lhs), tuple(rhs)), (tuple(lhs_batch), tuple(rhs_batch))
 
 
-@op("Dot", opcode="dot_general", section="Dot")
+@op(SCHEMAS["dot_general"], cpp_name="Dot", section="Dot")
 def dot(
     lhs: XlaOp,
     rhs: XlaOp,
@@ -140,7 +141,7 @@ def dot(
     return record("dot_general", shape, (lhs, rhs), attributes)
 
 
-@op("DotGeneral", opcode="dot_general", section="DotGeneral")
+@op(SCHEMAS["dot_general"])
 def dot_general(
     lhs: XlaOp,
     rhs: XlaOp,

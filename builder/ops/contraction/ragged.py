@@ -19,6 +19,7 @@ from builder.graph.recording import record
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
+from builder.schema import SCHEMAS
 from builder.shape_inference import contraction as infer
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
@@ -41,7 +42,7 @@ def _plan(
     return shape, MappingProxyType({"dimension_numbers": numbers, "precision": precision})
 
 
-@op("RaggedDot", opcode="ragged_dot", section="xla_builder.h (not in the document)")
+@op(SCHEMAS["ragged_dot"])
 def ragged_dot(
     lhs: XlaOp,
     rhs: XlaOp,

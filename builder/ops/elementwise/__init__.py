@@ -1,4 +1,28 @@
-"""Elementwise ops: arithmetic, comparison, clamp, select, conversion, map."""
+"""Elementwise ops: arithmetic, comparison, clamp, select, conversion, map.
+
+The functions of one array (`abs` to `tanh`), of two arrays (`add` to `xor`) and the comparisons
+share their arguments, results and errors. The schemas have the element types of each, listed in
+docs/operations.md.
+
+Args:
+    operand: an array.
+    lhs, rhs: arrays of one element type. One of them may be a Python number that this type can
+        hold.
+    broadcast_dimensions: for operands of different rank, neither a scalar: for each dimension of
+        the operand of lower rank the corresponding dimension of the other operand. Sizes must be
+        equal, or one of them 1.
+
+Returns:
+    An array of the operands' sizes, broadcast to each other. Its element type is that of the
+    operands; `real`, `imag` and `abs` of complex numbers return the type of their parts, `complex`
+    and `conj` the complex type, `is_finite` and the comparisons pred.
+
+Raises:
+    ShapeInferenceError: an operand is not an array or not of an allowed element type; the element
+        types differ; the sizes do not match; complex numbers are compared other than by `eq` and
+        `ne`.
+    ConstantError: the element type can't hold the number.
+"""
 
 from builder.ops.elementwise.binary import (
     add as add,

@@ -10,33 +10,16 @@ from typing import Any
 
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
-from builder.ops.elementwise.common import (
-    BINARY_SECTION,
-    BUILDER_H,
-    element_type_of,
-    record_binary,
-)
+from builder.ops.elementwise.common import element_type_of, record_binary
 from builder.ops.operands import Number
+from builder.schema import SCHEMAS
 
 
-@op("Add", opcode="add", section=BINARY_SECTION)
+@op(SCHEMAS["add"])
 def add(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The sum lhs + rhs; of preds the logical or.
-
-    Args:
-        lhs, rhs: arrays of one element type: any type. One of them may be a Python number that
-            the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """The sum lhs + rhs; the logical or of preds.
 
     Example:
         >>> import builder as xb
@@ -50,24 +33,11 @@ def add(
     return record_binary("add", "add", lhs, rhs, broadcast_dimensions)
 
 
-@op("Sub", opcode="subtract", section=BINARY_SECTION)
+@op(SCHEMAS["subtract"])
 def sub(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
     """The difference lhs - rhs.
-
-    Args:
-        lhs, rhs: arrays of one element type: integers, floating point or complex. One of them
-            may be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
 
     Example:
         >>> import builder as xb
@@ -81,24 +51,11 @@ def sub(
     return record_binary("sub", "subtract", lhs, rhs, broadcast_dimensions)
 
 
-@op("Mul", opcode="multiply", section=BINARY_SECTION)
+@op(SCHEMAS["multiply"])
 def mul(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The product lhs * rhs; of preds the logical and.
-
-    Args:
-        lhs, rhs: arrays of one element type: any type. One of them may be a Python number that
-            the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """The product lhs * rhs; the logical and of preds.
 
     Example:
         >>> import builder as xb
@@ -112,24 +69,11 @@ def mul(
     return record_binary("mul", "multiply", lhs, rhs, broadcast_dimensions)
 
 
-@op("Mulhi", opcode="mulhi", section=BUILDER_H)
+@op(SCHEMAS["mulhi"])
 def mulhi(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The upper half of the product lhs * rhs, of twice as many bits; `mul` gives the lower half.
-
-    Args:
-        lhs, rhs: arrays of one element type: integers. One of them may be a Python number that
-            the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """The upper half of the bits of the product lhs * rhs; `mul` returns the lower half.
 
     Example:
         >>> import builder as xb
@@ -143,24 +87,11 @@ def mulhi(
     return record_binary("mulhi", "mulhi", lhs, rhs, broadcast_dimensions)
 
 
-@op("Div", opcode="divide", section=BINARY_SECTION)
+@op(SCHEMAS["divide"])
 def div(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The quotient lhs / rhs; of integers rounded toward zero.
-
-    Args:
-        lhs, rhs: arrays of one element type: integers, floating point or complex. One of them
-            may be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """The quotient lhs / rhs; rounded toward zero for integers.
 
     Example:
         >>> import builder as xb
@@ -174,24 +105,11 @@ def div(
     return record_binary("div", "divide", lhs, rhs, broadcast_dimensions)
 
 
-@op("Rem", opcode="remainder", section=BINARY_SECTION)
+@op(SCHEMAS["remainder"])
 def rem(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The remainder of lhs / rhs, with the sign of lhs and less than rhs in magnitude.
-
-    Args:
-        lhs, rhs: arrays of one element type: integers or floating point. One of them may be a
-            Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """The remainder of lhs / rhs: of the sign of lhs, and less than rhs in magnitude.
 
     Example:
         >>> import builder as xb
@@ -205,24 +123,11 @@ def rem(
     return record_binary("rem", "remainder", lhs, rhs, broadcast_dimensions)
 
 
-@op("Max", opcode="maximum", section=BINARY_SECTION)
+@op(SCHEMAS["maximum"])
 def max(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The greater of the two; NaN where one is NaN.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
-            be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """The larger operand; NaN if either is NaN.
 
     Example:
         >>> import builder as xb
@@ -236,24 +141,11 @@ def max(
     return record_binary("max", "maximum", lhs, rhs, broadcast_dimensions)
 
 
-@op("Min", opcode="minimum", section=BINARY_SECTION)
+@op(SCHEMAS["minimum"])
 def min(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The lesser of the two; NaN where one is NaN.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
-            be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """The smaller operand; NaN if either is NaN.
 
     Example:
         >>> import builder as xb
@@ -267,24 +159,11 @@ def min(
     return record_binary("min", "minimum", lhs, rhs, broadcast_dimensions)
 
 
-@op("And", opcode="and", section=BINARY_SECTION)
+@op(SCHEMAS["and"])
 def and_(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
     """The logical and of preds, the bitwise and of integers.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred or integers. One of them may be a Python
-            number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
 
     Example:
         >>> import builder as xb
@@ -298,24 +177,11 @@ def and_(
     return record_binary("and_", "and", lhs, rhs, broadcast_dimensions)
 
 
-@op("Or", opcode="or", section=BINARY_SECTION)
+@op(SCHEMAS["or"])
 def or_(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
     """The logical or of preds, the bitwise or of integers.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred or integers. One of them may be a Python
-            number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
 
     Example:
         >>> import builder as xb
@@ -329,24 +195,11 @@ def or_(
     return record_binary("or_", "or", lhs, rhs, broadcast_dimensions)
 
 
-@op("Xor", opcode="xor", section=BUILDER_H)
+@op(SCHEMAS["xor"])
 def xor(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The logical exclusive or of preds, the bitwise one of integers.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred or integers. One of them may be a Python
-            number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """The logical exclusive or of preds, the bitwise exclusive or of integers.
 
     Example:
         >>> import builder as xb
@@ -360,24 +213,11 @@ def xor(
     return record_binary("xor", "xor", lhs, rhs, broadcast_dimensions)
 
 
-@op("Pow", opcode="power", section=BUILDER_H)
+@op(SCHEMAS["power"])
 def pow(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
     """lhs to the power of rhs.
-
-    Args:
-        lhs, rhs: arrays of one element type: integers, floating point or complex. One of them
-            may be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
 
     Example:
         >>> import builder as xb
@@ -391,24 +231,11 @@ def pow(
     return record_binary("pow", "power", lhs, rhs, broadcast_dimensions)
 
 
-@op("Atan2", opcode="atan2", section=BUILDER_H)
+@op(SCHEMAS["atan2"])
 def atan2(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The angle, in radians, of the point (x=rhs, y=lhs).
-
-    Args:
-        lhs, rhs: arrays of one element type: floating point or complex. One of them may be a
-            Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """The angle of the point (x=rhs, y=lhs) in radians, from -pi to pi.
 
     Example:
         >>> import builder as xb
@@ -422,24 +249,11 @@ def atan2(
     return record_binary("atan2", "atan2", lhs, rhs, broadcast_dimensions)
 
 
-@op("ShiftLeft", opcode="shift_left", section=BUILDER_H)
+@op(SCHEMAS["shift_left"])
 def shift_left(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The bits of lhs moved up by rhs places; 0 when rhs is the width or more.
-
-    Args:
-        lhs, rhs: arrays of one element type: integers. One of them may be a Python number that
-            the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """The bits of lhs shifted left by rhs; 0 if rhs is the width of the type or more.
 
     Example:
         >>> import builder as xb
@@ -453,24 +267,11 @@ def shift_left(
     return record_binary("shift_left", "shift_left", lhs, rhs, broadcast_dimensions)
 
 
-@op("ShiftRightArithmetic", opcode="shift_right_arithmetic", section=BUILDER_H)
+@op(SCHEMAS["shift_right_arithmetic"])
 def shift_right_arithmetic(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The bits of lhs moved down by rhs places, filled with the sign bit.
-
-    Args:
-        lhs, rhs: arrays of one element type: integers. One of them may be a Python number that
-            the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """The bits of lhs shifted right by rhs, filled with the sign bit.
 
     Example:
         >>> import builder as xb
@@ -486,24 +287,11 @@ def shift_right_arithmetic(
     )
 
 
-@op("ShiftRightLogical", opcode="shift_right_logical", section=BUILDER_H)
+@op(SCHEMAS["shift_right_logical"])
 def shift_right_logical(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The bits of lhs moved down by rhs places, filled with 0.
-
-    Args:
-        lhs, rhs: arrays of one element type: integers. One of them may be a Python number that
-            the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """The bits of lhs shifted right by rhs, filled with 0.
 
     Example:
         >>> import builder as xb
@@ -519,24 +307,11 @@ def shift_right_logical(
     )
 
 
-@op("Complex", opcode="complex", section=BUILDER_H)
+@op(SCHEMAS["complex"])
 def complex(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
     """The complex number with real part lhs and imaginary part rhs.
-
-    Args:
-        lhs, rhs: arrays of one element type: f32 or f64. One of them may be a Python number
-            that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        An array of the broadcast shape, of c64 or c128.
-
-    Raises:
-        ShapeInferenceError: element types differ or are not allowed; the shapes do not fit.
-        ConstantError: the type can't hold the number.
 
     Example:
         >>> import builder as xb
@@ -551,7 +326,7 @@ def complex(
 
 
 def right_shift_operator(lhs: Any, rhs: Any) -> XlaOp:
-    """What ``lhs >> rhs`` records: the shift that keeps the sign where there is one."""
-    beside = lhs if type(lhs) is XlaOp else rhs
-    signed = element_type_of("shift_right", beside).is_signed
+    """Record ``lhs >> rhs``: an arithmetic shift of signed integers, else a logical one."""
+    operand = lhs if type(lhs) is XlaOp else rhs
+    signed = element_type_of("shift_right", operand).is_signed
     return (shift_right_arithmetic if signed else shift_right_logical)(lhs, rhs)

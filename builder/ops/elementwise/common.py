@@ -25,13 +25,6 @@ from builder.support.signatures import SignatureTable, per_signature
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array
 
-# The places that describe these ops, as the table of ops names them.
-UNARY_SECTION = "Element-wise unary functions"
-BINARY_SECTION = "Element-wise binary arithmetic operations"
-COMPARISON_SECTION = "Element-wise comparison operations"
-BUILDER_H = "xla_builder.h (not in the document)"
-MATH_H = "XLA's client library, math.h"
-
 # A table for each opcode: most ops of a graph are elementwise, and a `per_signature` function would
 # slow down recording. The key of a plan is the pair of operand shapes; of equal shapes it is the
 # shape itself, which is found faster than a tuple.

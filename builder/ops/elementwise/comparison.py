@@ -1,5 +1,8 @@
 """Elementwise comparison of two arrays.
 
+The total order of floating point is -NaN < -inf < -finite < -0 < +0 < +finite < +inf < +NaN. The
+functions without it compare as IEEE 754 does: a comparison with NaN is false, except `ne`.
+
 Operation Semantics: Element-wise comparison operations.
 """
 
@@ -11,28 +14,16 @@ from builder.check import flag
 from builder.errors import OperandError, brief
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
-from builder.ops.elementwise.common import COMPARISON_SECTION, record_compare
+from builder.ops.elementwise.common import record_compare
 from builder.ops.operands import Number
+from builder.schema import SCHEMAS
 
 
-@op("Eq", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"], cpp_name="Eq")
 def eq(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """Whether lhs is equal to rhs; IEEE 754 for floating point.
-
-    Args:
-        lhs, rhs: arrays of one element type: any type. One of them may be a Python number that
-            the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        Preds of the broadcast sizes.
-
-    Raises:
-        ShapeInferenceError: element types differ or have no order; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """Whether lhs is equal to rhs; false if either is NaN.
 
     Example:
         >>> import builder as xb
@@ -45,24 +36,11 @@ def eq(
     return record_compare("eq", "EQ", lhs, rhs, broadcast_dimensions, False)
 
 
-@op("Ne", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"], cpp_name="Ne")
 def ne(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """Whether lhs is not equal to rhs; IEEE 754 for floating point.
-
-    Args:
-        lhs, rhs: arrays of one element type: any type. One of them may be a Python number that
-            the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        Preds of the broadcast sizes.
-
-    Raises:
-        ShapeInferenceError: element types differ or have no order; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """Whether lhs is not equal to rhs; true if either is NaN.
 
     Example:
         >>> import builder as xb
@@ -75,24 +53,11 @@ def ne(
     return record_compare("ne", "NE", lhs, rhs, broadcast_dimensions, False)
 
 
-@op("Ge", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"], cpp_name="Ge")
 def ge(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """Whether lhs is greater or equal to rhs; IEEE 754 for floating point.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
-            be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        Preds of the broadcast sizes.
-
-    Raises:
-        ShapeInferenceError: element types differ or have no order; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """Whether lhs is greater than or equal to rhs; false if either is NaN.
 
     Example:
         >>> import builder as xb
@@ -105,24 +70,11 @@ def ge(
     return record_compare("ge", "GE", lhs, rhs, broadcast_dimensions, False)
 
 
-@op("Gt", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"], cpp_name="Gt")
 def gt(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """Whether lhs is greater than rhs; IEEE 754 for floating point.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
-            be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        Preds of the broadcast sizes.
-
-    Raises:
-        ShapeInferenceError: element types differ or have no order; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """Whether lhs is greater than rhs; false if either is NaN.
 
     Example:
         >>> import builder as xb
@@ -135,24 +87,11 @@ def gt(
     return record_compare("gt", "GT", lhs, rhs, broadcast_dimensions, False)
 
 
-@op("Le", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"], cpp_name="Le")
 def le(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """Whether lhs is less or equal to rhs; IEEE 754 for floating point.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
-            be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        Preds of the broadcast sizes.
-
-    Raises:
-        ShapeInferenceError: element types differ or have no order; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """Whether lhs is less than or equal to rhs; false if either is NaN.
 
     Example:
         >>> import builder as xb
@@ -165,24 +104,11 @@ def le(
     return record_compare("le", "LE", lhs, rhs, broadcast_dimensions, False)
 
 
-@op("Lt", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"], cpp_name="Lt")
 def lt(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """Whether lhs is less than rhs; IEEE 754 for floating point.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
-            be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        Preds of the broadcast sizes.
-
-    Raises:
-        ShapeInferenceError: element types differ or have no order; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """Whether lhs is less than rhs; false if either is NaN.
 
     Example:
         >>> import builder as xb
@@ -195,25 +121,11 @@ def lt(
     return record_compare("lt", "LT", lhs, rhs, broadcast_dimensions, False)
 
 
-@op("EqTotalOrder", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"], cpp_name="EqTotalOrder")
 def eq_total_order(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """Whether lhs is equal to rhs, in the total order of floating point:
-    -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN. The same as eq for integers and preds.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
-            be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        Preds of the broadcast sizes.
-
-    Raises:
-        ShapeInferenceError: element types differ or have no order; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """Whether lhs is equal to rhs in the total order of floating point.
 
     Example:
         >>> import builder as xb
@@ -226,25 +138,11 @@ def eq_total_order(
     return record_compare("eq_total_order", "EQ", lhs, rhs, broadcast_dimensions, True)
 
 
-@op("NeTotalOrder", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"], cpp_name="NeTotalOrder")
 def ne_total_order(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """Whether lhs is not equal to rhs, in the total order of floating point:
-    -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN. The same as ne for integers and preds.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
-            be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        Preds of the broadcast sizes.
-
-    Raises:
-        ShapeInferenceError: element types differ or have no order; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """Whether lhs is not equal to rhs in the total order of floating point.
 
     Example:
         >>> import builder as xb
@@ -257,25 +155,11 @@ def ne_total_order(
     return record_compare("ne_total_order", "NE", lhs, rhs, broadcast_dimensions, True)
 
 
-@op("GeTotalOrder", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"], cpp_name="GeTotalOrder")
 def ge_total_order(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """Whether lhs is greater or equal to rhs, in the total order of floating point:
-    -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN. The same as ge for integers and preds.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
-            be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        Preds of the broadcast sizes.
-
-    Raises:
-        ShapeInferenceError: element types differ or have no order; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """Whether lhs is greater than or equal to rhs in the total order of floating point.
 
     Example:
         >>> import builder as xb
@@ -288,25 +172,11 @@ def ge_total_order(
     return record_compare("ge_total_order", "GE", lhs, rhs, broadcast_dimensions, True)
 
 
-@op("GtTotalOrder", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"], cpp_name="GtTotalOrder")
 def gt_total_order(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """Whether lhs is greater than rhs, in the total order of floating point:
-    -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN. The same as gt for integers and preds.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
-            be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        Preds of the broadcast sizes.
-
-    Raises:
-        ShapeInferenceError: element types differ or have no order; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """Whether lhs is greater than rhs in the total order of floating point.
 
     Example:
         >>> import builder as xb
@@ -319,25 +189,11 @@ def gt_total_order(
     return record_compare("gt_total_order", "GT", lhs, rhs, broadcast_dimensions, True)
 
 
-@op("LeTotalOrder", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"], cpp_name="LeTotalOrder")
 def le_total_order(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """Whether lhs is less or equal to rhs, in the total order of floating point:
-    -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN. The same as le for integers and preds.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
-            be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        Preds of the broadcast sizes.
-
-    Raises:
-        ShapeInferenceError: element types differ or have no order; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """Whether lhs is less than or equal to rhs in the total order of floating point.
 
     Example:
         >>> import builder as xb
@@ -350,25 +206,11 @@ def le_total_order(
     return record_compare("le_total_order", "LE", lhs, rhs, broadcast_dimensions, True)
 
 
-@op("LtTotalOrder", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"], cpp_name="LtTotalOrder")
 def lt_total_order(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """Whether lhs is less than rhs, in the total order of floating point:
-    -NaN < -Inf < -finite < -0 < +0 < +finite < +Inf < +NaN. The same as lt for integers and preds.
-
-    Args:
-        lhs, rhs: arrays of one element type: pred, integers or floating point. One of them may
-            be a Python number that the other's type can hold.
-        broadcast_dimensions: where ranks differ and neither is a scalar: for each dimension of
-            the operand of lower rank the dimension of the other that it is.
-
-    Returns:
-        Preds of the broadcast sizes.
-
-    Raises:
-        ShapeInferenceError: element types differ or have no order; the shapes do not fit.
-        ConstantError: the type can't hold the number.
+    """Whether lhs is less than rhs in the total order of floating point.
 
     Example:
         >>> import builder as xb
@@ -381,7 +223,7 @@ def lt_total_order(
     return record_compare("lt_total_order", "LT", lhs, rhs, broadcast_dimensions, True)
 
 
-@op("Compare", opcode="compare", section=COMPARISON_SECTION)
+@op(SCHEMAS["compare"])
 def compare(
     lhs: XlaOp | Number,
     rhs: XlaOp | Number,
@@ -390,20 +232,13 @@ def compare(
     *,
     total_order: bool = False,
 ) -> XlaOp:
-    """A comparison whose direction is an argument: what `eq` ... `lt_total_order` record.
+    """Compare in the direction "EQ", "NE", "GE", "GT", "LE" or "LT".
 
-    Args:
-        lhs, rhs: as in `eq`.
-        direction: "EQ", "NE", "GE", "GT", "LE" or "LT".
-        broadcast_dimensions: as in `eq`.
-        total_order: compare floating point in its total order.
-
-    Returns:
-        Preds of the broadcast sizes.
+    It records what `eq` to `lt` record, and with `total_order` what `eq_total_order` to
+    `lt_total_order` record.
 
     Raises:
-        ShapeInferenceError: an unknown direction, or as in `eq`.
-        OperandError: the direction is no string.
+        OperandError: the direction is not a string.
 
     Example:
         >>> import builder as xb
@@ -415,7 +250,7 @@ def compare(
     """
     if not isinstance(direction, str):
         raise OperandError(
-            f"compare: direction is a string such as 'LT', got {brief(direction)}",
+            f"compare: direction must be a string such as 'LT', got {brief(direction)}",
             op="compare",
         )
     is_total = flag("compare", "total_order", total_order)

@@ -13,16 +13,16 @@ from builder.check import integer
 from builder.graph.recording import record
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
-from builder.ops.elementwise.common import BUILDER_H
 from builder.ops.elementwise.comparison import ne
 from builder.ops.operands import need_op
+from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape
 
 
-@op("ConvertElementType", opcode="convert", section="ConvertElementType", aliases=("convert",))
+@op(SCHEMAS["convert"], aliases=("convert",))
 def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) -> XlaOp:
     """Each element converted to another type, as C++'s static_cast does.
 
@@ -61,7 +61,7 @@ def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
 _convert_shape = per_signature(shape_inference.elementwise.convert_element_type.strict)
 
 
-@op("BitcastConvertType", opcode="bitcast_convert", section="BitcastConvertType")
+@op(SCHEMAS["bitcast_convert"])
 def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) -> XlaOp:
     """The same bits read as another type; nothing is converted.
 
@@ -93,7 +93,7 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
 _bitcast_shape = per_signature(shape_inference.elementwise.bitcast_convert_type.strict)
 
 
-@op("StochasticConvertType", opcode="stochastic_convert", section=BUILDER_H)
+@op(SCHEMAS["stochastic_convert"])
 def stochastic_convert_type(
     operand: XlaOp, random: XlaOp, new_element_type: PrimitiveTypeLike
 ) -> XlaOp:
@@ -140,7 +140,7 @@ def stochastic_convert_type(
 _stochastic_shape = per_signature(shape_inference.elementwise.stochastic_convert_type.strict)
 
 
-@op("ReducePrecision", opcode="reduce_precision", section="ReducePrecision")
+@op(SCHEMAS["reduce_precision"])
 def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> XlaOp:
     """Floating-point values rounded to fewer exponent and mantissa bits, in the same type.
 

@@ -27,6 +27,7 @@ from builder.ops.operands import (
     need_ops,
     number_constant,
 )
+from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, intern_array
 
@@ -34,7 +35,7 @@ _clamp_shape = per_signature(shape_inference.elementwise.clamp.strict)
 _select_shape = per_signature(shape_inference.elementwise.select.strict)
 
 
-@op("Clamp", opcode="clamp", section="Clamp")
+@op(SCHEMAS["clamp"])
 def clamp(min: XlaOp | Number, operand: XlaOp, max: XlaOp | Number) -> XlaOp:
     """Each element held within bounds: ``min(max(operand, lower), upper)``.
 
@@ -91,7 +92,7 @@ def _clamp(lower: XlaOp, operand: XlaOp, upper: XlaOp) -> XlaOp:
     return record("clamp", shape, (lower, operand, upper))
 
 
-@op("Select", opcode="select", section="Select")
+@op(SCHEMAS["select"])
 def select(pred: XlaOp, on_true: XlaOp | Number, on_false: XlaOp | Number) -> XlaOp:
     """Each element from `on_true` where `pred` holds, from `on_false` elsewhere.
 
@@ -166,7 +167,7 @@ def _identity(value: XlaOp) -> XlaOp:
     return value
 
 
-@op("Map", opcode="map", section="Map")
+@op(SCHEMAS["map"])
 def map(
     operands: XlaOp | Sequence[XlaOp],
     computation: XlaComputation | Callable[..., XlaOp],

@@ -8,29 +8,15 @@ from __future__ import annotations
 from builder import shape_inference
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
-from builder.ops.elementwise.common import (
-    BUILDER_H,
-    MATH_H,
-    UNARY_SECTION,
-    record_binary,
-    record_unary,
-)
+from builder.ops.elementwise.common import record_binary, record_unary
 from builder.ops.operands import need_op
+from builder.schema import MATH_H, SCHEMAS
 from builder.types import primitive_type as pt
 
 
-@op("Abs", opcode="abs", section=UNARY_SECTION)
+@op(SCHEMAS["abs"])
 def abs(operand: XlaOp) -> XlaOp:
-    """The absolute value |x|; of complex numbers the modulus.
-
-    Args:
-        operand: an array of signed integers, floating point or complex.
-
-    Returns:
-        The same sizes; for complex elements the type of their parts.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The absolute value |x|; the modulus of a complex number.
 
     Example:
         >>> import builder as xb
@@ -42,18 +28,9 @@ def abs(operand: XlaOp) -> XlaOp:
     return record_unary("abs", "abs", operand)
 
 
-@op("Acos", opcode="acos", section=BUILDER_H)
+@op(SCHEMAS["acos"])
 def acos(operand: XlaOp) -> XlaOp:
-    """The inverse cosine, in radians.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The inverse cosine in radians, from 0 to pi; NaN for real numbers outside [-1, 1].
 
     Example:
         >>> import builder as xb
@@ -65,18 +42,9 @@ def acos(operand: XlaOp) -> XlaOp:
     return record_unary("acos", "acos", operand)
 
 
-@op("Acosh", opcode="acosh", section=BUILDER_H)
+@op(SCHEMAS["acosh"])
 def acosh(operand: XlaOp) -> XlaOp:
-    """The inverse hyperbolic cosine.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The inverse hyperbolic cosine ln(x + sqrt(x^2 - 1)); NaN for real numbers below 1.
 
     Example:
         >>> import builder as xb
@@ -88,18 +56,9 @@ def acosh(operand: XlaOp) -> XlaOp:
     return record_unary("acosh", "acosh", operand)
 
 
-@op("Asin", opcode="asin", section=BUILDER_H)
+@op(SCHEMAS["asin"])
 def asin(operand: XlaOp) -> XlaOp:
-    """The inverse sine, in radians.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The inverse sine in radians, from -pi/2 to pi/2; NaN for real numbers outside [-1, 1].
 
     Example:
         >>> import builder as xb
@@ -111,18 +70,9 @@ def asin(operand: XlaOp) -> XlaOp:
     return record_unary("asin", "asin", operand)
 
 
-@op("Asinh", opcode="asinh", section=BUILDER_H)
+@op(SCHEMAS["asinh"])
 def asinh(operand: XlaOp) -> XlaOp:
-    """The inverse hyperbolic sine.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The inverse hyperbolic sine ln(x + sqrt(x^2 + 1)).
 
     Example:
         >>> import builder as xb
@@ -134,18 +84,9 @@ def asinh(operand: XlaOp) -> XlaOp:
     return record_unary("asinh", "asinh", operand)
 
 
-@op("Atanh", opcode="atanh", section=BUILDER_H)
+@op(SCHEMAS["atanh"])
 def atanh(operand: XlaOp) -> XlaOp:
-    """The inverse hyperbolic tangent.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The inverse hyperbolic tangent ln((1 + x) / (1 - x)) / 2; NaN for real x outside [-1, 1].
 
     Example:
         >>> import builder as xb
@@ -157,18 +98,9 @@ def atanh(operand: XlaOp) -> XlaOp:
     return record_unary("atanh", "atanh", operand)
 
 
-@op("Cbrt", opcode="cbrt", section=UNARY_SECTION)
+@op(SCHEMAS["cbrt"])
 def cbrt(operand: XlaOp) -> XlaOp:
-    """The cubic root.
-
-    Args:
-        operand: an array of floating point.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The cube root; negative for negative x.
 
     Example:
         >>> import builder as xb
@@ -180,18 +112,9 @@ def cbrt(operand: XlaOp) -> XlaOp:
     return record_unary("cbrt", "cbrt", operand)
 
 
-@op("Ceil", opcode="ceil", section=UNARY_SECTION)
+@op(SCHEMAS["ceil"])
 def ceil(operand: XlaOp) -> XlaOp:
-    """The smallest whole number that is not less than x.
-
-    Args:
-        operand: an array of floating point.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The smallest integer that is not less than x.
 
     Example:
         >>> import builder as xb
@@ -203,18 +126,9 @@ def ceil(operand: XlaOp) -> XlaOp:
     return record_unary("ceil", "ceil", operand)
 
 
-@op("Clz", opcode="count_leading_zeros", section=BUILDER_H)
+@op(SCHEMAS["count_leading_zeros"])
 def clz(operand: XlaOp) -> XlaOp:
-    """The number of zero bits above the highest bit that is set; the width of the type for 0.
-
-    Args:
-        operand: an array of integers.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The number of zero bits above the highest set bit; the width of the type for 0.
 
     Example:
         >>> import builder as xb
@@ -226,18 +140,9 @@ def clz(operand: XlaOp) -> XlaOp:
     return record_unary("clz", "count_leading_zeros", operand)
 
 
-@op("Cos", opcode="cosine", section=UNARY_SECTION)
+@op(SCHEMAS["cosine"])
 def cos(operand: XlaOp) -> XlaOp:
     """The cosine of an angle in radians.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
 
     Example:
         >>> import builder as xb
@@ -249,18 +154,9 @@ def cos(operand: XlaOp) -> XlaOp:
     return record_unary("cos", "cosine", operand)
 
 
-@op("Cosh", opcode="cosh", section=BUILDER_H)
+@op(SCHEMAS["cosh"])
 def cosh(operand: XlaOp) -> XlaOp:
-    """The hyperbolic cosine.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The hyperbolic cosine (e^x + e^-x) / 2.
 
     Example:
         >>> import builder as xb
@@ -272,18 +168,9 @@ def cosh(operand: XlaOp) -> XlaOp:
     return record_unary("cosh", "cosh", operand)
 
 
-@op("Erf", opcode="erf", section=BUILDER_H)
+@op(SCHEMAS["erf"])
 def erf(operand: XlaOp) -> XlaOp:
-    """The error function.
-
-    Args:
-        operand: an array of floating point.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The error function, 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
 
     Example:
         >>> import builder as xb
@@ -295,18 +182,9 @@ def erf(operand: XlaOp) -> XlaOp:
     return record_unary("erf", "erf", operand)
 
 
-@op("Exp", opcode="exponential", section=UNARY_SECTION)
+@op(SCHEMAS["exponential"])
 def exp(operand: XlaOp) -> XlaOp:
     """The exponential function e^x.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
 
     Example:
         >>> import builder as xb
@@ -318,18 +196,9 @@ def exp(operand: XlaOp) -> XlaOp:
     return record_unary("exp", "exponential", operand)
 
 
-@op("Expm1", opcode="exponential_minus_one", section=BUILDER_H)
+@op(SCHEMAS["exponential_minus_one"])
 def expm1(operand: XlaOp) -> XlaOp:
-    """e^x - 1, exact for x near 0.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """e^x - 1, accurate for x near 0.
 
     Example:
         >>> import builder as xb
@@ -341,18 +210,9 @@ def expm1(operand: XlaOp) -> XlaOp:
     return record_unary("expm1", "exponential_minus_one", operand)
 
 
-@op("Floor", opcode="floor", section=UNARY_SECTION)
+@op(SCHEMAS["floor"])
 def floor(operand: XlaOp) -> XlaOp:
-    """The largest whole number that is not greater than x.
-
-    Args:
-        operand: an array of floating point.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The largest integer that is not greater than x.
 
     Example:
         >>> import builder as xb
@@ -364,18 +224,9 @@ def floor(operand: XlaOp) -> XlaOp:
     return record_unary("floor", "floor", operand)
 
 
-@op("Imag", opcode="imag", section=UNARY_SECTION)
+@op(SCHEMAS["imag"])
 def imag(operand: XlaOp) -> XlaOp:
-    """The imaginary part; 0 for real floating-point numbers.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        The same sizes; for complex elements the type of their parts.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The imaginary part; 0 for real numbers.
 
     Example:
         >>> import builder as xb
@@ -387,18 +238,9 @@ def imag(operand: XlaOp) -> XlaOp:
     return record_unary("imag", "imag", operand)
 
 
-@op("IsFinite", opcode="is_finite", section=UNARY_SECTION)
+@op(SCHEMAS["is_finite"])
 def is_finite(operand: XlaOp) -> XlaOp:
-    """Whether an element is neither infinite nor NaN.
-
-    Args:
-        operand: an array of floating point.
-
-    Returns:
-        Preds of the same sizes.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """Whether x is neither infinite nor NaN.
 
     Example:
         >>> import builder as xb
@@ -410,18 +252,9 @@ def is_finite(operand: XlaOp) -> XlaOp:
     return record_unary("is_finite", "is_finite", operand)
 
 
-@op("Log", opcode="log", section=UNARY_SECTION)
+@op(SCHEMAS["log"])
 def log(operand: XlaOp) -> XlaOp:
-    """The natural logarithm.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The natural logarithm ln(x); -inf for 0, and NaN for negative real numbers.
 
     Example:
         >>> import builder as xb
@@ -433,18 +266,9 @@ def log(operand: XlaOp) -> XlaOp:
     return record_unary("log", "log", operand)
 
 
-@op("Log1p", opcode="log_plus_one", section=BUILDER_H)
+@op(SCHEMAS["log_plus_one"])
 def log1p(operand: XlaOp) -> XlaOp:
-    """ln(1 + x), exact for x near 0.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """ln(1 + x), accurate for x near 0.
 
     Example:
         >>> import builder as xb
@@ -456,18 +280,9 @@ def log1p(operand: XlaOp) -> XlaOp:
     return record_unary("log1p", "log_plus_one", operand)
 
 
-@op("Logistic", opcode="logistic", section=UNARY_SECTION)
+@op(SCHEMAS["logistic"])
 def logistic(operand: XlaOp) -> XlaOp:
     """The logistic function 1 / (1 + e^-x).
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
 
     Example:
         >>> import builder as xb
@@ -479,18 +294,9 @@ def logistic(operand: XlaOp) -> XlaOp:
     return record_unary("logistic", "logistic", operand)
 
 
-@op("Neg", opcode="negate", section=UNARY_SECTION)
+@op(SCHEMAS["negate"])
 def neg(operand: XlaOp) -> XlaOp:
-    """The negated number -x; of unsigned integers modulo 2^bits.
-
-    Args:
-        operand: an array of integers, floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The negated number -x; modulo 2^bits for unsigned integers.
 
     Example:
         >>> import builder as xb
@@ -502,18 +308,9 @@ def neg(operand: XlaOp) -> XlaOp:
     return record_unary("neg", "negate", operand)
 
 
-@op("Not", opcode="not", section=UNARY_SECTION)
+@op(SCHEMAS["not"])
 def not_(operand: XlaOp) -> XlaOp:
     """The logical not of preds, the bitwise not of integers.
-
-    Args:
-        operand: an array of pred or integers.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
 
     Example:
         >>> import builder as xb
@@ -525,18 +322,9 @@ def not_(operand: XlaOp) -> XlaOp:
     return record_unary("not_", "not", operand)
 
 
-@op("PopulationCount", opcode="popcnt", section=UNARY_SECTION)
+@op(SCHEMAS["popcnt"])
 def population_count(operand: XlaOp) -> XlaOp:
-    """The number of bits that are set.
-
-    Args:
-        operand: an array of integers.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The number of set bits.
 
     Example:
         >>> import builder as xb
@@ -548,18 +336,9 @@ def population_count(operand: XlaOp) -> XlaOp:
     return record_unary("population_count", "popcnt", operand)
 
 
-@op("Real", opcode="real", section=UNARY_SECTION)
+@op(SCHEMAS["real"])
 def real(operand: XlaOp) -> XlaOp:
-    """The real part; of real floating-point numbers the number itself.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        The same sizes; for complex elements the type of their parts.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The real part; x itself for real numbers.
 
     Example:
         >>> import builder as xb
@@ -571,18 +350,9 @@ def real(operand: XlaOp) -> XlaOp:
     return record_unary("real", "real", operand)
 
 
-@op("Round", opcode="round_nearest_afz", section=UNARY_SECTION)
+@op(SCHEMAS["round_nearest_afz"])
 def round(operand: XlaOp) -> XlaOp:
-    """The nearest whole number, halves away from zero.
-
-    Args:
-        operand: an array of floating point.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The nearest integer; halves are rounded away from zero.
 
     Example:
         >>> import builder as xb
@@ -594,18 +364,9 @@ def round(operand: XlaOp) -> XlaOp:
     return record_unary("round", "round_nearest_afz", operand)
 
 
-@op("RoundNearestEven", opcode="round_nearest_even", section=UNARY_SECTION)
+@op(SCHEMAS["round_nearest_even"])
 def round_nearest_even(operand: XlaOp) -> XlaOp:
-    """The nearest whole number, halves to the even one.
-
-    Args:
-        operand: an array of floating point.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The nearest integer; halves are rounded to the even one.
 
     Example:
         >>> import builder as xb
@@ -617,18 +378,9 @@ def round_nearest_even(operand: XlaOp) -> XlaOp:
     return record_unary("round_nearest_even", "round_nearest_even", operand)
 
 
-@op("Rsqrt", opcode="rsqrt", section=UNARY_SECTION)
+@op(SCHEMAS["rsqrt"])
 def rsqrt(operand: XlaOp) -> XlaOp:
     """The reciprocal of the square root, 1 / sqrt(x).
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
 
     Example:
         >>> import builder as xb
@@ -640,18 +392,9 @@ def rsqrt(operand: XlaOp) -> XlaOp:
     return record_unary("rsqrt", "rsqrt", operand)
 
 
-@op("Sign", opcode="sign", section=UNARY_SECTION)
+@op(SCHEMAS["sign"])
 def sign(operand: XlaOp) -> XlaOp:
-    """-1, 0 or 1 by the sign of x; -0 of -0 and NaN of NaN; x / |x| of complex numbers.
-
-    Args:
-        operand: an array of signed integers, floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """-1, 0 or 1 by the sign of x; -0 for -0, NaN for NaN; x / |x| for complex numbers.
 
     Example:
         >>> import builder as xb
@@ -663,18 +406,9 @@ def sign(operand: XlaOp) -> XlaOp:
     return record_unary("sign", "sign", operand)
 
 
-@op("Sin", opcode="sine", section=BUILDER_H)
+@op(SCHEMAS["sine"])
 def sin(operand: XlaOp) -> XlaOp:
     """The sine of an angle in radians.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
 
     Example:
         >>> import builder as xb
@@ -686,18 +420,9 @@ def sin(operand: XlaOp) -> XlaOp:
     return record_unary("sin", "sine", operand)
 
 
-@op("Sinh", opcode="sinh", section=BUILDER_H)
+@op(SCHEMAS["sinh"])
 def sinh(operand: XlaOp) -> XlaOp:
-    """The hyperbolic sine.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The hyperbolic sine (e^x - e^-x) / 2.
 
     Example:
         >>> import builder as xb
@@ -709,18 +434,9 @@ def sinh(operand: XlaOp) -> XlaOp:
     return record_unary("sinh", "sinh", operand)
 
 
-@op("Sqrt", opcode="sqrt", section=UNARY_SECTION)
+@op(SCHEMAS["sqrt"])
 def sqrt(operand: XlaOp) -> XlaOp:
-    """The square root.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The square root; NaN for negative real numbers.
 
     Example:
         >>> import builder as xb
@@ -732,18 +448,9 @@ def sqrt(operand: XlaOp) -> XlaOp:
     return record_unary("sqrt", "sqrt", operand)
 
 
-@op("Tan", opcode="tan", section=BUILDER_H)
+@op(SCHEMAS["tan"])
 def tan(operand: XlaOp) -> XlaOp:
     """The tangent of an angle in radians.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
 
     Example:
         >>> import builder as xb
@@ -755,18 +462,9 @@ def tan(operand: XlaOp) -> XlaOp:
     return record_unary("tan", "tan", operand)
 
 
-@op("Tanh", opcode="tanh", section=UNARY_SECTION)
+@op(SCHEMAS["tanh"])
 def tanh(operand: XlaOp) -> XlaOp:
     """The hyperbolic tangent.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
 
     Example:
         >>> import builder as xb
@@ -778,41 +476,23 @@ def tanh(operand: XlaOp) -> XlaOp:
     return record_unary("tanh", "tanh", operand)
 
 
-@op("Atan", opcode="atan2", section=MATH_H)
+@op(SCHEMAS["atan2"], cpp_name="Atan", section=MATH_H)
 def atan(operand: XlaOp) -> XlaOp:
-    """The inverse tangent, in radians; recorded as ``atan2(operand, 1)``.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The inverse tangent in radians, recorded as ``atan2(operand, 1)``.
 
     Example:
         >>> import builder as xb
-        >>> xb.atan(xb.XlaBuilder().parameter(xb.f32[3])).shape
-        f32[3]
+        >>> xb.atan(xb.XlaBuilder().parameter(xb.f32[3])).opcode
+        'atan2'
 
     Not in the document; XLA's client library, math.h.
     """
     return record_binary("atan", "atan2", need_op("atan", "operand", operand), 1, None)
 
 
-@op("Square", opcode="multiply", section=MATH_H)
+@op(SCHEMAS["multiply"], cpp_name="Square", section=MATH_H)
 def square(operand: XlaOp) -> XlaOp:
-    """The product of each element with itself; recorded as ``mul(operand, operand)``.
-
-    Args:
-        operand: an array.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array.
+    """The square x * x, recorded as ``mul(operand, operand)``.
 
     Example:
         >>> import builder as xb
@@ -824,18 +504,9 @@ def square(operand: XlaOp) -> XlaOp:
     return record_binary("square", "multiply", need_op("square", "operand", operand), operand, None)
 
 
-@op("Reciprocal", opcode="divide", section=MATH_H)
+@op(SCHEMAS["divide"], cpp_name="Reciprocal", section=MATH_H)
 def reciprocal(operand: XlaOp) -> XlaOp:
-    """One divided by each element; recorded as ``div(1, operand)``.
-
-    Args:
-        operand: an array of floating point or complex.
-
-    Returns:
-        An array of the operand's shape.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    """The reciprocal 1 / x of a floating-point or complex number, recorded as ``div(1, operand)``.
 
     Example:
         >>> import builder as xb
@@ -856,18 +527,11 @@ def reciprocal(operand: XlaOp) -> XlaOp:
     return record_binary("reciprocal", "divide", 1, operand, None)
 
 
-@op("Conj", opcode="complex", section=BUILDER_H)
+@op(SCHEMAS["complex"], cpp_name="Conj")
 def conj(operand: XlaOp) -> XlaOp:
-    """The complex conjugate; recorded as ``complex(real(x), neg(imag(x)))``.
+    """The complex conjugate, recorded as ``complex(real(x), neg(imag(x)))``.
 
-    Args:
-        operand: an array of c64, c128, f32 or f64.
-
-    Returns:
-        An array of the same sizes, of c64 or c128.
-
-    Raises:
-        ShapeInferenceError: the operand is no array, or of another element type.
+    The operand is of type c64, c128, f32 or f64; the result is complex.
 
     Example:
         >>> import builder as xb

@@ -18,6 +18,7 @@ from builder.graph.subcomputations import as_computation, available_computation,
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, need_ops, number_constant
+from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, intern_array
 
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 
-@op("Reduce", opcode="reduce", section="Reduce")
+@op(SCHEMAS["reduce"])
 def reduce(
     operands: XlaOp | Sequence[XlaOp],
     init_values: XlaOp | Number | Sequence[XlaOp | Number],
@@ -264,7 +265,7 @@ def scalars_of(op: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
     return tuple(intern_array(a.element_type, ()) for a in arrays)
 
 
-@op("ReduceAll", opcode="reduce", section="Reduce (XlaBuilder's ReduceAll)")
+@op(SCHEMAS["reduce"], cpp_name="ReduceAll", section="Reduce (XlaBuilder's ReduceAll)")
 def reduce_all(
     operand: XlaOp,
     init_value: XlaOp | Number,

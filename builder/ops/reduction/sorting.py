@@ -17,8 +17,8 @@ from builder.graph.recording import record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation, available_computation
 from builder.graph.xla_op import XlaOp
-from builder.ops.elementwise.common import BUILDER_H
 from builder.ops.operands import need_op, need_ops
+from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, intern_array
@@ -28,7 +28,7 @@ __all__ = ["sort", "top_k"]
 _top_k_shape = per_signature(shape_inference.reduction.top_k.strict)
 
 
-@op("Sort", opcode="sort", section="Sort")
+@op(SCHEMAS["sort"])
 def sort(
     operands: XlaOp | Sequence[XlaOp],
     comparator: XlaComputation | Callable[..., Any] | None = None,
@@ -124,7 +124,7 @@ def _sort_plan(
     return shape, MappingProxyType(attributes)
 
 
-@op("TopK", opcode="top_k", section=BUILDER_H)
+@op(SCHEMAS["top_k"])
 def top_k(operand: XlaOp, k: int, *, largest: bool = True) -> XlaOp:
     """The k largest elements of each row along the last dimension, the largest first, and where
     they stand.

@@ -30,6 +30,7 @@ from builder.ops.reduction.reductions import (
     resolved,
     single_init,
 )
+from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, intern_array
 
@@ -119,7 +120,7 @@ def _integers(op: str, name: str, values: Iterable[int] | None) -> tuple[int, ..
     return () if values is None else integers(op, name, values)
 
 
-@op("ReduceWindow", opcode="reduce_window", section="ReduceWindow")
+@op(SCHEMAS["reduce_window"])
 def reduce_window(
     operands: XlaOp | Sequence[XlaOp],
     init_values: XlaOp | Number | Sequence[XlaOp | Number],
@@ -185,8 +186,8 @@ def reduce_window(
 
 
 @op(
-    "ReduceWindowWithGeneralPadding",
-    opcode="reduce_window",
+    SCHEMAS["reduce_window"],
+    cpp_name="ReduceWindowWithGeneralPadding",
     section="ReduceWindow (XlaBuilder's ReduceWindowWithGeneralPadding)",
 )
 def reduce_window_with_general_padding(
@@ -309,7 +310,7 @@ def _record_reduce_window(
     )
 
 
-@op("SelectAndScatter", opcode="select_and_scatter", section="SelectAndScatter")
+@op(SCHEMAS["select_and_scatter"])
 def select_and_scatter(
     operand: XlaOp,
     select: XlaComputation | Callable[..., Any],
@@ -377,8 +378,8 @@ def select_and_scatter(
 
 
 @op(
-    "SelectAndScatterWithGeneralPadding",
-    opcode="select_and_scatter",
+    SCHEMAS["select_and_scatter"],
+    cpp_name="SelectAndScatterWithGeneralPadding",
     section="SelectAndScatter (XlaBuilder's SelectAndScatterWithGeneralPadding)",
 )
 def select_and_scatter_with_general_padding(

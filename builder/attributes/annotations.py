@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation
 
 __all__ = [
+    "NO_ATTRIBUTES",
     "NO_MESHES",
-    "NO_TEXTS",
     "Annotations",
+    "AttributeTexts",
     "Meshes",
-    "Texts",
     "meshes",
 ]
 
-Texts = Mapping[str, str]
+AttributeTexts = Mapping[str, str]
 """Attributes by name, each as the text that it has in MLIR."""
 
-NO_TEXTS: Final[Texts] = MappingProxyType({})
+NO_ATTRIBUTES: Final[AttributeTexts] = MappingProxyType({})
 
-Meshes = Mapping[str, Texts]
+Meshes = Mapping[str, AttributeTexts]
 """Meshes of devices by name; "mesh" of each is what it is, and others are for other compilers."""
 
 NO_MESHES: Final[Meshes] = MappingProxyType({})
@@ -61,10 +61,10 @@ class Annotations(NamedTuple):
         ({'mhlo.num_partitions': '1 : i32'}, [{'jax.result_info': '"y"'}])
     """
 
-    module: Texts = NO_TEXTS
-    function: Texts = NO_TEXTS
-    parameters: tuple[Texts, ...] = ()
-    results: tuple[Texts, ...] = ()
+    module: AttributeTexts = NO_ATTRIBUTES
+    function: AttributeTexts = NO_ATTRIBUTES
+    parameters: tuple[AttributeTexts, ...] = ()
+    results: tuple[AttributeTexts, ...] = ()
     meshes: Meshes = NO_MESHES
     result_shardings: tuple[str | None, ...] = ()
 
@@ -76,7 +76,7 @@ def meshes(computation: XlaComputation) -> Meshes:
         BuilderError: two of them are called the same and are not the same; or one of the
             computations speaks of meshes, and another has GSPMD's tilings.
     """
-    found: dict[str, Texts] = {}
+    found: dict[str, AttributeTexts] = {}
     forms: dict[str, XlaComputation] = {}
     for one in (computation, *computation.called_computations()):
         if one.sharding_form:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from builder.attributes.fields import member, sequence_or_none
+from builder.attributes.fields import enum_member, sequence_or_none
 from builder.errors import ShapeInferenceError, brief
 
 __all__ = [
@@ -127,7 +127,7 @@ class ChannelHandle:
                 f"channel_id: a channel's handle must be 1 or more, got {number}", op="channel_id"
             )
         object.__setattr__(self, "handle", number)
-        kind = member(ChannelType, "channel_id", "a channel's type", self.type)
+        kind = enum_member(ChannelType, "channel_id", "a channel's type", self.type)
         object.__setattr__(self, "type", kind)
 
     @classmethod

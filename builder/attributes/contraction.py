@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.attributes.fields import opened, set_integers
+from builder.attributes.fields import set_integers, unpackable
 from builder.errors import ShapeInferenceError, brief
 
 __all__ = [
@@ -55,9 +55,9 @@ class DotDimensionNumbers:
         if isinstance(value, DotDimensionNumbers):
             return value
         try:
-            contracting, batch = opened(value)
-            lhs_contracting, rhs_contracting = opened(contracting)
-            lhs_batch, rhs_batch = opened(batch)
+            contracting, batch = unpackable(value)
+            lhs_contracting, rhs_contracting = unpackable(contracting)
+            lhs_batch, rhs_batch = unpackable(batch)
         except (TypeError, ValueError):
             raise ShapeInferenceError(
                 f"{op}: dimension_numbers must be DotDimensionNumbers or a pair of pairs, "
@@ -110,7 +110,7 @@ class RaggedDotDimensionNumbers:
         if isinstance(value, RaggedDotDimensionNumbers):
             return value
         try:
-            numbers, ragged, group = opened(value)
+            numbers, ragged, group = unpackable(value)
         except (TypeError, ValueError):
             raise ShapeInferenceError(
                 f"ragged_dot: dimension_numbers must be RaggedDotDimensionNumbers or a triple "

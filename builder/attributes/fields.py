@@ -10,7 +10,7 @@ import numpy as np
 
 from builder.errors import ShapeInferenceError, brief
 
-__all__ = ["Named", "member", "opened", "sequence_or_none", "set_integers"]
+__all__ = ["NamedEnum", "enum_member", "sequence_or_none", "set_integers", "unpackable"]
 
 E = TypeVar("E", bound=enum.Enum)
 
@@ -25,7 +25,7 @@ def set_integers(bundle: Any, op: str, *names: str) -> None:
         object.__setattr__(bundle, name, integers(op, name, getattr(bundle, name)))
 
 
-def member(enumeration: type[E], op: str, name: str, value: Any) -> E:
+def enum_member(enumeration: type[E], op: str, name: str, value: Any) -> E:
     """`value` itself, or the member of an enumeration that has this name.
 
     Where the members are numbers of XLA's, a number stands for its member, too.
@@ -49,7 +49,7 @@ def member(enumeration: type[E], op: str, name: str, value: Any) -> E:
     )
 
 
-class Named(enum.Enum):
+class NamedEnum(enum.Enum):
     """An enumeration whose members may be given by name.
 
     ``class Kind(Named, op="fft", argument="kind")`` says for messages which argument of which op
@@ -72,20 +72,20 @@ class Named(enum.Enum):
         Raises:
             ShapeInferenceError: it is neither.
         """
-        return member(cls, *cls._taken_by, value)
+        return enum_member(cls, *cls._taken_by, value)
 
 
 def sequence_or_none(values: Any) -> tuple[Any, ...] | None:
     """The values of a sequence; None for what is none: a text, an op, an array of rank 0."""
     try:
         # More than anything has: a range or an iterator that goes on is not read further.
-        found = () if isinstance(values, (str, bytes)) else tuple(islice(opened(values), _MOST))
+        found = () if isinstance(values, (str, bytes)) else tuple(islice(unpackable(values), _MOST))
     except TypeError:
         return None
     return None if isinstance(values, (str, bytes)) or len(found) == _MOST else found
 
 
-def opened(value: Any) -> Any:
+def unpackable(value: Any) -> Any:
     """`value`, which is going to be taken apart.
 
     Raises:

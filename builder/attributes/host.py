@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from builder.attributes.fields import member, opened, sequence_or_none
+from builder.attributes.fields import enum_member, sequence_or_none, unpackable
 from builder.errors import ShapeInferenceError, brief
 
 __all__ = [
@@ -50,7 +50,7 @@ class CustomCallApiVersion(enum.IntEnum):
         Raises:
             ShapeInferenceError: there is no such version.
         """
-        return member(cls, op, "api_version", value)
+        return enum_member(cls, op, "api_version", value)
 
 
 class CustomCallSchedule(enum.IntEnum):
@@ -73,7 +73,7 @@ class CustomCallSchedule(enum.IntEnum):
         Raises:
             ShapeInferenceError: there is no such schedule.
         """
-        return member(cls, op, "schedule", value)
+        return enum_member(cls, op, "schedule", value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ class OutputOperandAliasing:
                 found.append(value)
                 continue
             try:
-                output, pair = opened(value)
-                number, operand = opened(pair)
+                output, pair = unpackable(value)
+                number, operand = unpackable(pair)
             except (TypeError, ValueError):
                 _refuse_aliasing(op, values)
             found.append(cls(output, number, operand))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from builder.attributes.fields import Named
+from builder.attributes.fields import NamedEnum
 
 __all__ = ["FftType", "FftTypeLike", "Transpose", "TransposeLike"]
 
 
-class Transpose(Named, op="triangular_solve", argument="transpose_a"):
+class Transpose(NamedEnum, op="triangular_solve", argument="transpose_a"):
     """How `triangular_solve` takes its matrix: XLA's TriangularSolveOptions.
 
     NO_TRANSPOSE as it is, TRANSPOSE transposed, ADJOINT transposed and conjugated, which for real
@@ -23,7 +23,7 @@ TransposeLike = Transpose | str
 """A Transpose or its name."""
 
 
-class FftType(Named, op="fft", argument="fft_type"):
+class FftType(NamedEnum, op="fft", argument="fft_type"):
     """Which Fourier transform `fft` computes.
 
     FFT from complex to complex numbers, IFFT its inverse; RFFT from real to complex numbers, of

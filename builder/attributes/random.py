@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from builder.attributes.fields import Named
+from builder.attributes.fields import NamedEnum
 
 __all__ = ["RandomAlgorithm", "RandomAlgorithmLike"]
 
 
-class RandomAlgorithm(Named, op="rng_bit_generator", argument="algorithm"):
+class RandomAlgorithm(NamedEnum, op="rng_bit_generator", argument="algorithm"):
     """How `rng_bit_generator` makes bits out of its state.
 
     RNG_PHILOX is Philox 4x32-10 and RNG_THREE_FRY is Threefry 2x32-20, both of Salmon et al.,

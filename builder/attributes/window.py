@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from builder.attributes.fields import opened
+from builder.attributes.fields import unpackable
 from builder.errors import ShapeInferenceError, brief
 
 __all__ = ["Padding", "PaddingLike", "dilated", "explicit_padding", "padding_argument"]
@@ -70,8 +70,8 @@ def padding_argument(
             return Padding[value.upper()]
     elif isinstance(value, Iterable):
         try:
-            given = islice(opened(value), _MOST_PAIRS)
-            pairs = tuple([(low, high) for low, high in map(opened, given)])
+            given = islice(unpackable(value), _MOST_PAIRS)
+            pairs = tuple([(low, high) for low, high in map(unpackable, given)])
         except (TypeError, ValueError):
             pass  # not iterable after all, or other than two numbers
         else:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from jaxlib.mlir import ir
 
-from builder.attributes.annotations import NO_MESHES, NO_TEXTS, Annotations, Texts
+from builder.attributes.annotations import NO_ATTRIBUTES, NO_MESHES, Annotations, AttributeTexts
 from builder.graph.xla_op import XlaOp, with_metadata
 from builder.sharding.text import is_shardy, join_leaf_texts, leaf_texts
 from builder.types.shape import ArrayShape, ProgramShape, Shape, leaves
@@ -155,16 +155,18 @@ _OF_FUNCTIONS: Final = frozenset(
 _OF_ARGUMENTS: Final = frozenset((ARGUMENT_NAME, ALIASING, DONOR))
 
 
-def _texts(attributes: Any, known: frozenset[str]) -> Texts:
+def _texts(attributes: Any, known: frozenset[str]) -> AttributeTexts:
     """Attributes as text, but for those that are known, and our own."""
     names = [n for n in attributes if n not in known and not n.startswith("xlabuilder.")]
-    return {name: str(attributes[name]) for name in names} or NO_TEXTS
+    return {name: str(attributes[name]) for name in names} or NO_ATTRIBUTES
 
 
-def _leaf_texts(attributes: Mapping[str, Any], leaf: Shape, with_metadata: frozenset[str]) -> Texts:
+def _leaf_texts(
+    attributes: Mapping[str, Any], leaf: Shape, with_metadata: frozenset[str]
+) -> AttributeTexts:
     """What stays to be said of an argument or a result, of which some is noted already."""
     if _OF_ARGUMENTS.issuperset(attributes):  # as of nearly all, in a fifth of the time
-        return NO_TEXTS
+        return NO_ATTRIBUTES
     known = _OF_ARGUMENTS | with_metadata
     if isinstance(leaf, ArrayShape) and leaf.layout is not None:
         known = known | {LAYOUT_MODE}  # the shape says it
@@ -200,7 +202,7 @@ def annotations_of(
     shardings = tuple(map(_only_sharding, of_results))
     with_metadata = [frozenset(() if sharding is None else SHARDINGS) for sharding in shardings]
     results = list(starmap(_leaf_texts, zip(of_results, outputs, with_metadata, strict=True)))
-    meshes: dict[str, Texts] = {}
+    meshes: dict[str, AttributeTexts] = {}
     if module is not None:
         for view in module.body.operations:
             operation = view.operation
@@ -208,7 +210,9 @@ def annotations_of(
                 name = attribute_text(operation.attributes["sym_name"]) or ""
                 meshes[name] = _texts(operation.attributes, _OF_MODULES)
     found = Annotations(
-        module=NO_TEXTS if module is None else _texts(module.operation.attributes, _OF_MODULES),
+        module=NO_ATTRIBUTES
+        if module is None
+        else _texts(module.operation.attributes, _OF_MODULES),
         function=_texts(function.attributes, _OF_FUNCTIONS),
         parameters=tuple(parameters) if any(parameters) else (),
         results=tuple(results) if any(results) else (),

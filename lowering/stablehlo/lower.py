@@ -14,7 +14,7 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-from builder.attributes.annotations import NO_TEXTS, meshes
+from builder.attributes.annotations import NO_ATTRIBUTES, meshes
 from builder.errors import OperandError, brief
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
@@ -96,7 +96,7 @@ def lower(computation: XlaComputation) -> StablehloModule:
     pieces = [_function(emitter, computation, "main", entry=True)]
     pieces += [_function(emitter, one, name, entry=False) for one, name in functions.items()]
     annotations = computation.annotations
-    said = NO_TEXTS if annotations is None else annotations.module
+    said = NO_ATTRIBUTES if annotations is None else annotations.module
     code = emitter.module(computation.name, pieces, said, meshes(computation))
     try:
         # MLIR verifies what it reads.

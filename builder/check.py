@@ -1,53 +1,78 @@
-"""The checks that inference functions share, and the one form of their messages.
+"""The checks that inference functions share, and the form of their messages.
 
-A `Check` knows the op and its operands' shapes; each method states one rule and raises a
-ShapeInferenceError that shows the rule, what was got, every operand and, where there is one, the
-fix.
+A `Check` holds the name of the op and the shapes of its operands. Each method checks one rule and
+raises a ShapeInferenceError: the op and the rule, the value that broke it, every operand and, where
+one exists, the fix.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from builder.errors import ShapeInferenceError, SignatureError, brief
+from builder.types import primitive_type as pt
 from builder.types.layout import MOST_DIMENSIONS
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import (
     MAX_ELEMENTS,
+    UNBOUNDED,
     ArrayShape,
     ProgramShape,
     Shape,
+    TupleShape,
     intern_array,
     shapes_text,
 )
 
-__all__ = ["Check", "flag", "flags", "integer", "integers"]
-
+__all__ = [
+    "CONVERT",
+    "FLOATING",
+    "INTEGRAL",
+    "Check",
+    "first_duplicate",
+    "flag",
+    "flags",
+    "integer",
+    "integers",
+    "refusal",
+    "sizes_differ",
+]
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
+FLOATING: Final = frozenset(t for t in pt.ALL if t.is_floating)
+INTEGRAL: Final = frozenset(t for t in pt.ALL if t.is_integral)
+
+CONVERT: Final = "convert it with xb.convert_element_type"
+"""The fix for an operand of another element type."""
+
+
+def refusal(op: str, rule: str, value: object, fix: str | None = None) -> ShapeInferenceError:
+    """Return the error for an argument that is not of the kind that `op` takes."""
+    text = f"{op}: {rule}, got {brief(value)}"
+    return ShapeInferenceError(f"{text}\nfix: {fix}" if fix else text, op=op)
+
 
 def integer(op: str, name: str, value: Any) -> int:
-    """`value` as a Python int of at most 64 bits, as all of XLA's numbers are.
+    """Return `value` as a Python int. It must fit 64 bits, as all numbers of XLA do.
 
     Raises:
-        ShapeInferenceError: it is no whole number, or too large.
+        ShapeInferenceError: `value` is not a whole number, or too large.
     """
     if type(value) is int and _LOWEST <= value <= _HIGHEST:
         return value
     try:
         if isinstance(value, bool):
             raise TypeError
-        number = value if type(value) is int else operator.index(value)
+        number = operator.index(value)
     except TypeError:
-        raise ShapeInferenceError(
-            f"{op}: {name} must be a whole number, got {brief(value)}", op=op
-        ) from None
+        raise refusal(op, f"{name} must be a whole number", value) from None
     if not _LOWEST <= number <= _HIGHEST:
         raise ShapeInferenceError(
             f"{op}: {name} must fit 64 bits, got a number of {number.bit_length()}", op=op
@@ -55,90 +80,88 @@ def integer(op: str, name: str, value: Any) -> int:
     return number
 
 
+def _is_text_or_op(value: object) -> bool:
+    """Whether `value` is a string or an op: both can be iterated over, and neither is a list."""
+    return isinstance(value, (str, bytes)) or hasattr(value, "opcode")
+
+
 def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
-    """`values` as a tuple of Python ints.
+    """Return `values` as a tuple of Python ints.
 
     Raises:
-        ShapeInferenceError: it is no sequence of whole numbers.
+        ShapeInferenceError: `values` is not a sequence of whole numbers.
     """
-    if type(values) is list or type(values) is tuple:
-        # What is given nearly always, in half the time.
+    is_list = type(values) is list or type(values) is tuple
+    if is_list:
+        # The usual argument, checked without a call for each value.
         for value in values:
             if type(value) is not int or not _LOWEST <= value <= _HIGHEST:
                 break
         else:
             return tuple(values)
-    if isinstance(values, (str, bytes)) or hasattr(values, "opcode"):
-        raise ShapeInferenceError(
-            f"{op}: {name} must be a sequence of whole numbers, got {brief(values)}", op=op
-        )
+    rule = f"{name} must be a sequence of whole numbers"
+    if _is_text_or_op(values):
+        raise refusal(op, rule, values)
     try:
-        plain = type(values) is tuple or type(values) is list
-        found = tuple(values if plain else islice(values, MOST_DIMENSIONS))
+        # An iterator may have no end.
+        numbers = tuple(values if is_list else islice(values, MOST_DIMENSIONS))
     except TypeError:
-        raise ShapeInferenceError(
-            f"{op}: {name} must be a sequence of whole numbers, got {brief(values)}\n"
-            f"fix: write {name}=[{brief(values)}]",
-            op=op,
-        ) from None
-    if not plain and len(found) == MOST_DIMENSIONS:
-        raise ShapeInferenceError(
-            f"{op}: {name} must be a sequence of whole numbers, one for each dimension, "
-            f"got {brief(values)}",
-            op=op,
-        )
-    for value in found:
-        if type(value) is not int or not _LOWEST <= value <= _HIGHEST:
-            return tuple(integer(op, f"each of {name}", v) for v in found)
-    return found
+        raise refusal(op, rule, values, f"write {name}=[{brief(values)}]") from None
+    if not is_list and len(numbers) == MOST_DIMENSIONS:
+        raise refusal(op, f"{rule}, one for each dimension", values)
+    return tuple(integer(op, f"each of {name}", number) for number in numbers)
 
 
 def flag(op: str, name: str, value: Any) -> bool:
-    """`value` as a bool; a NumPy one is taken too, a number is not.
+    """Return `value` as a bool; NumPy's bools are accepted, numbers are not.
 
     Raises:
-        ShapeInferenceError: it is neither True nor False.
+        ShapeInferenceError: `value` is neither True nor False.
     """
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise ShapeInferenceError(f"{op}: {name} must be True or False, got {brief(value)}", op=op)
+    raise refusal(op, f"{name} must be True or False", value)
 
 
 def flags(op: str, name: str, values: Any, of: str = "") -> tuple[bool, ...]:
-    """`values` as a tuple of bools, each taken as `flag` takes it.
+    """Return `values` as a tuple of bools, each accepted as `flag` accepts it.
 
     Args:
-        op, name: for messages: which op, which of its arguments.
+        op, name: the op and the name of the argument, for messages.
         values: any sequence.
-        of: for messages: what there is one for each of.
+        of: for messages: what there is one value for each of.
 
     Raises:
-        ShapeInferenceError: it is no sequence of bools.
+        ShapeInferenceError: `values` is not a sequence of bools.
     """
-    try:
-        # More than anything has dimensions: a long range is not read to the end.
-        strange = isinstance(values, (str, bytes)) or hasattr(values, "opcode")
-        found = None if strange else tuple(islice(values, MOST_DIMENSIONS))
-    except TypeError:
-        found = None
-    if found is None or not all(isinstance(v, (bool, np.bool_)) for v in found):
+    found = None
+    if not _is_text_or_op(values):
+        with suppress(TypeError):
+            found = tuple(islice(values, MOST_DIMENSIONS))  # an iterator may have no end
+    if found is None or not all(isinstance(value, (bool, np.bool_)) for value in found):
         each = f", one for each {of}" if of else ""
-        raise ShapeInferenceError(
-            f"{op}: {name} must be a sequence of bools{each}, got {brief(values)}", op=op
-        )
+        raise refusal(op, f"{name} must be a sequence of bools{each}", values)
     return tuple(map(bool, found))
 
 
-def _text(values: Sequence[Any]) -> str:
-    return "[" + ", ".join(map(str, values)) + "]"
+def sizes_differ(size: int, other: int) -> bool:
+    """Whether two sizes differ. An unbounded size may be any size."""
+    return size != other and UNBOUNDED not in (size, other)
+
+
+def first_duplicate(values: Sequence[Any]) -> Any:
+    """Return the first value that occurs a second time, or None."""
+    if len(set(values)) == len(values):
+        return None
+    return next(value for index, value in enumerate(values) if value in values[:index])
 
 
 class Check:
     """The op under inference and its operands, by argument name.
 
     Args:
-        op: the name of the op as the user wrote it.
-        shapes: the operands' shapes by the names of the arguments.
+        op: the name of the op that the user called.
+        shapes: the operands' shapes by argument name.
     """
 
     __slots__ = ("op", "shapes")
@@ -149,7 +172,7 @@ class Check:
 
     @classmethod
     def numbered(cls, op: str, name: str, shapes: Sequence[Shape], **more: Shape) -> Check:
-        """A check for an op with a list of operands, shown as "name 0", "name 1", ..."""
+        """Return a check for an op with a list of operands, shown as "name 0", "name 1", ..."""
         check = cls(op)
         check.shapes = {f"{name} {i}": s for i, s in enumerate(shapes)} | more
         return check
@@ -162,7 +185,7 @@ class Check:
         dimension: int | None = None,
         error: type[ShapeInferenceError] = ShapeInferenceError,
     ) -> NoReturn:
-        """Raises: the rule that was broken (with what was got), the operands, the fix."""
+        """Raise an error: the rule that was broken with the value got, the operands, the fix."""
         text = f"{self.op}: {rule}"
         if self.shapes:
             text += ("" if ", got" in rule else ", got") + "\n" + shapes_text(self.shapes)
@@ -173,12 +196,12 @@ class Check:
     def that(
         self, holds: bool, rule: str, *, fix: str | None = None, dimension: int | None = None
     ) -> None:
-        """Raises unless `holds`. For rules whose text is cheap; else ask first, then `fail`."""
+        """Raise unless `holds`. For rules whose text is constant; otherwise test, then `fail`."""
         if not holds:
             self.fail(rule, fix=fix, dimension=dimension)
 
     def array(self, name: str) -> ArrayShape:
-        """The operand called `name`, which must be an array."""
+        """Return operand `name`, which must be an array."""
         shape = self.shapes[name]
         if not isinstance(shape, ArrayShape):
             kind = "a tuple" if shape.is_tuple else "a token"
@@ -189,11 +212,13 @@ class Check:
         return shape
 
     def arrays(self) -> list[ArrayShape]:
-        """All operands, which must be arrays."""
+        """Return all operands, which must be arrays; at least one is needed."""
+        if not self.shapes:
+            self.fail("at least one operand is needed, got none")
         return [self.array(name) for name in self.shapes]
 
     def same_element_type(self, *names: str) -> PrimitiveType:
-        """The element type of the named operands (of all, when none is named), which is one."""
+        """Return the element type that the named operands (all, if none is named) must share."""
         arrays = [self.array(name) for name in (names or self.shapes)]
         first = arrays[0].element_type
         for array in arrays[1:]:
@@ -205,73 +230,105 @@ class Check:
                 )
         return first
 
-    def element_type(self, name: str, allowed: Iterable[PrimitiveType], rule: str) -> PrimitiveType:
-        """The element type of an operand, which must be among `allowed`, that is `rule`."""
-        found = self.array(name).element_type
-        if found not in allowed:
-            self.fail(f"{name} must be of {rule} type, got {found}")
-        return found
+    def element_type(
+        self, name: str, allowed: Container[PrimitiveType], rule: str, *, fix: str | None = None
+    ) -> PrimitiveType:
+        """Return the element type of operand `name`: one of `allowed`, which `rule` describes."""
+        element_type = self.array(name).element_type
+        if element_type not in allowed:
+            self.fail(f"{name} must be of {rule} type, got {element_type}", fix=fix)
+        return element_type
 
-    def dimension(self, number: int, of: str, name: str) -> int:
-        """`number`, which must be a dimension of operand `of`; it is argument `name`."""
-        rank = self.array(of).rank
+    def in_rank(self, number: int, rank: int, *, of: str, name: str) -> int:
+        """Return `number`, the value of argument `name`: a dimension of `of`, which has `rank`."""
         if not 0 <= number < rank:
+            dimensions = f"0 to {rank - 1}" if rank else "which has none"
             self.fail(
-                f"{name} must be a dimension of {of}, "
-                + (f"0 to {rank - 1}" if rank else "which has none")
-                + f", got {number}",
-                dimension=number,
+                f"{name} must be a dimension of {of}, {dimensions}, got {number}", dimension=number
             )
         return number
 
+    def dimension(self, number: int, of: str, name: str) -> int:
+        """Return `number`, the value of argument `name`: a dimension of operand `of`."""
+        return self.in_rank(number, self.array(of).rank, of=of, name=name)
+
     def dimensions_in_range(self, numbers: Sequence[int], *, of: str, name: str) -> None:
-        """Each of `numbers` must be a dimension of operand `of`; they are argument `name`."""
+        """Check that argument `name` holds dimensions of operand `of`."""
+        rank = self.array(of).rank
         for number in numbers:
-            self.dimension(number, of, name)
+            self.in_rank(number, rank, of=of, name=name)
 
     def unique(self, numbers: Sequence[int], *, name: str) -> None:
-        """No number may stand twice in argument `name`."""
-        if len(set(numbers)) != len(numbers):
-            twice = next(n for i, n in enumerate(numbers) if n in numbers[:i])
+        """Check that argument `name` does not contain a number twice."""
+        twice = first_duplicate(numbers)
+        if twice is not None:
             self.fail(
                 f"{name} must not name a dimension twice, got {twice} twice in {list(numbers)}",
                 dimension=twice,
             )
 
     def permutation(self, numbers: Sequence[int], *, of: str, name: str) -> None:
-        """`numbers` must be a permutation of all dimensions of operand `of`."""
-        rank = self.array(of).rank
-        if sorted(numbers) != list(range(rank)):
+        """Check that argument `name` is a permutation of all dimensions of operand `of`."""
+        dimensions = list(range(self.array(of).rank))
+        if sorted(numbers) != dimensions:
             self.fail(
-                f"{name} must be a permutation of the dimensions of {of}, "
-                f"{list(range(rank))}, got {list(numbers)}"
+                f"{name} must be a permutation of the dimensions of {of}, {dimensions}, "
+                f"got {list(numbers)}"
             )
 
     def scalar(self, name: str) -> ArrayShape:
-        """The operand called `name`, which must be an array without dimensions."""
+        """Return operand `name`, which must be an array without dimensions."""
         shape = self.array(name)
         if shape.rank:
             self.fail(f"{name} must be a scalar, got {shape}")
         return shape
 
-    def one_for_each_dimension(self, values: Sequence[Any], *, of: str, name: str) -> None:
-        """Argument `name` must have one entry for each dimension of operand `of`."""
-        rank = self.array(of).rank
-        if len(values) != rank:
+    def one_for_each(self, values: Sequence[Any], count: int, *, of: str, name: str) -> None:
+        """Check that argument `name` has `count` entries, one for each `of`."""
+        if len(values) != count:
+            listed = ", ".join(map(str, values))
             self.fail(
-                f"{name} must have one entry for each dimension of {of}: {rank}, "
-                f"got {len(values)}: {_text(values)}"
+                f"{name} must have one entry for each {of}: {count}, got {len(values)}: [{listed}]"
             )
 
+    def one_for_each_dimension(self, values: Sequence[Any], *, of: str, name: str) -> None:
+        """Check that argument `name` has one entry for each dimension of operand `of`."""
+        self.one_for_each(values, self.array(of).rank, of=f"dimension of {of}", name=name)
+
     def sizes(self, values: Sequence[int], *, name: str) -> None:
-        """Argument `name` holds sizes: none may be negative."""
+        """Check that argument `name` holds sizes: none is negative."""
         for index, size in enumerate(values):
             if size < 0:
                 self.fail(
                     f"{name} must hold sizes, which are not negative, got {size} in {list(values)}",
                     dimension=index,
-                    fix="write each size out; XLA works none of them out" if size == -1 else None,
+                    fix="write each size; XLA does not infer a size from -1"
+                    if size == -1
+                    else None,
                 )
+
+    def positive(self, values: Sequence[int], *, name: str) -> None:
+        """Check that each number in argument `name` is 1 or more."""
+        for index, value in enumerate(values):
+            if value < 1:
+                self.fail(
+                    f"each of {name} must be 1 or more, got {value} in {list(values)}",
+                    dimension=index,
+                )
+
+    def equal_sizes(
+        self, rule: str, of: str, dimension: int, other: str, number: int, *, fix: str | None = None
+    ) -> None:
+        """Check that a dimension of operand `of` has the size of dimension `number` of `other`."""
+        array, other_array = self.array(of), self.array(other)
+        if sizes_differ(array.dimensions[dimension], other_array.dimensions[number]):
+            self.fail(
+                f"{rule}, got dimension {dimension} of {of} (size "
+                f"{array.dimension_text(dimension)}) and dimension {number} of {other} (size "
+                f"{other_array.dimension_text(number)})",
+                dimension=dimension,
+                fix=fix,
+            )
 
     def result(
         self,
@@ -279,21 +336,49 @@ class Check:
         dimensions: Sequence[int],
         dynamic_dimensions: Sequence[bool] | None = None,
     ) -> ArrayShape:
-        """The shape of the result, which must not have more elements than 63 bits count."""
+        """Return the shape of the result; its number of elements must fit 63 bits."""
         count = 1
         for size in dimensions:
             if size > 0:
                 count *= size
         if count > MAX_ELEMENTS:
-            self.fail(
-                f"the result {element_type}[{','.join(map(str, dimensions))}] would have more "
-                f"than 2**63 - 1 elements"
-            )
+            sizes = ",".join(map(str, dimensions))
+            self.fail(f"the result {element_type}[{sizes}] would have more than 2**63 - 1 elements")
         dynamic = None if dynamic_dimensions is None else tuple(dynamic_dimensions)
         return intern_array(element_type, tuple(dimensions), dynamic)
 
     def signature(
         self, role: str, program_shape: ProgramShape, expected: str, *, fix: str | None = None
     ) -> NoReturn:
-        """Raises a SignatureError: computation `role` is not of the `expected` signature."""
+        """Raise a SignatureError: computation `role` does not have the `expected` signature."""
         self.fail(f"{role} must be {expected}, got {program_shape}", fix=fix, error=SignatureError)
+
+    def applied(
+        self,
+        name: str,
+        computation: ProgramShape,
+        parameters: Sequence[Shape],
+        results: Sequence[Shape],
+        meaning: str = "",
+        *,
+        fix: str | None = None,
+        or_tuple: bool = False,
+    ) -> None:
+        """Check the signature of the computation that an op applies to elements.
+
+        Args:
+            name: the argument.
+            computation: its signature.
+            parameters: the shapes of the parameters.
+            results: the shape of the result; several make a tuple.
+            meaning: the meaning of parameters or result, for the message.
+            fix: the fix, for the message.
+            or_tuple: whether a tuple of one may stand for one result.
+        """
+        result = results[0] if len(results) == 1 else TupleShape(results)
+        if computation == ProgramShape(parameters, result):
+            return
+        if not or_tuple or computation != ProgramShape(parameters, TupleShape(results)):
+            signature = f"({', '.join(map(str, parameters))}) -> {result}"
+            meaning = f" ({meaning})" if meaning else ""
+            self.signature(name, computation, f"of signature {signature}{meaning}", fix=fix)

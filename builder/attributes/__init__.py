@@ -1,7 +1,7 @@
-"""Attribute bundles: what an op says besides its operands, where one list would not do.
+"""Attribute bundles: attributes of an op that consist of several fields.
 
 All are frozen dataclasses with the field names of ``xla_data.proto``, one module for each subject.
-Lists become tuples, so that a bundle can be hashed, and kept in the attributes of an op.
+Lists are converted to tuples, so that a bundle can be hashed and stored as an op's attribute.
 """
 
 from builder.attributes.collectives import (

@@ -1,8 +1,8 @@
-"""Annotations: what a program says for the compilers downstream, besides what it computes.
+"""Annotations: attributes of a program that other compilers read.
 
-They come in with modules of other programs, and go out again as they came: the meshes of devices
-that shardings name, what JAX notes of results, for how many devices it was written. An op carries
-its own in `XlaOp.metadata`; what belongs to no op stands here.
+They come with imported modules and are emitted unchanged: the device meshes that shardings name,
+JAX's attributes of results, the number of devices. Attributes of an op are in `XlaOp.metadata`;
+attributes that belong to no op are here.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ __all__ = [
 ]
 
 AttributeTexts = Mapping[str, str]
-"""Attributes by name, each as the text that it has in MLIR."""
+"""Attributes by name, each as MLIR text."""
 
 NO_ATTRIBUTES: Final[AttributeTexts] = MappingProxyType({})
 
 Meshes = Mapping[str, AttributeTexts]
-"""Meshes of devices by name; "mesh" of each is what it is, and others are for other compilers."""
+"""Device meshes by name. The attribute "mesh" defines the mesh; others are for other compilers."""
 
 NO_MESHES: Final[Meshes] = MappingProxyType({})
 
 
 class Annotations(NamedTuple):
-    """Attributes of a computation by name, each as the text that it has in MLIR.
+    """Attributes of a computation by name, each as MLIR text.
 
     Attributes:
-        module: those of the module, such as `mhlo.num_partitions`; of the entry only.
-        function: those of its function.
-        parameters: for each array among its parameters, tuples flattened, those that are not noted
-            on the parameter; empty if there are none.
-        results: for each array of its result, such as `jax.result_info`; empty if there are none.
-        meshes: the meshes of devices by the names that shardings call them.
-        result_shardings: for each array of its result how it lies on devices, as text; None where
-            nothing is said, and empty if nothing is said of any. Like aliases it is a fact of the
-            program that is entered here.
+        module: attributes of the module, such as `mhlo.num_partitions`; of the entry only.
+        function: attributes of its function.
+        parameters: for each array among its parameters, tuples flattened, the attributes that are
+            not in the metadata of the parameter; empty if there are none.
+        results: for each array of its result, attributes such as `jax.result_info`; empty if there
+            are none.
+        meshes: the device meshes by the names that shardings use.
+        result_shardings: for each array of its result the sharding as text, or None; empty if no
+            result has a sharding. Like aliases it applies to the entry of a program.
 
     Example:
         >>> import builder as xb
@@ -70,33 +70,33 @@ class Annotations(NamedTuple):
 
 
 def meshes(computation: XlaComputation) -> Meshes:
-    """The meshes that a computation names, and those that it applies.
+    """Return the device meshes that a computation and the computations it applies refer to.
 
     Raises:
-        BuilderError: two of them are called the same and are not the same; or one of the
-            computations speaks of meshes, and another has GSPMD's tilings.
+        BuilderError: two different meshes have the same name, or some of the computations use
+            meshes and others GSPMD's tilings.
     """
-    found: dict[str, AttributeTexts] = {}
+    by_name: dict[str, AttributeTexts] = {}
     forms: dict[str, XlaComputation] = {}
-    for one in (computation, *computation.called_computations()):
-        if one.sharding_form:
-            forms.setdefault(one.sharding_form, one)
-        if one.annotations is None:
+    for part in (computation, *computation.called_computations()):
+        if part.sharding_form:
+            forms.setdefault(part.sharding_form, part)
+        if part.annotations is None:
             continue
-        for name, mesh in one.annotations.meshes.items():
-            if found.setdefault(name, mesh) != mesh:
+        for name, mesh in part.annotations.meshes.items():
+            if by_name.setdefault(name, mesh) != mesh:
                 raise BuilderError(
-                    f"{computation.name}: computations in it name two meshes {name!r}, got\n"
-                    f"  {found[name]['mesh']}\n  {mesh['mesh']}, in {one.name!r}\n"
-                    f"fix: import programs that are to be one with one mesh",
+                    f"{computation.name}: computations in it must not have two meshes {name!r}, "
+                    f"got\n  {by_name[name]['mesh']}\n  {mesh['mesh']}, in {part.name!r}\n"
+                    f"fix: import programs that are combined with one mesh",
                     op=computation.name,
                 )
     if len(forms) > 1:
-        said = "\n".join([f"  {form}, in {one.name!r}" for form, one in forms.items()])
+        listed = "\n".join(f"  {form}, in {part.name!r}" for form, part in forms.items())
         raise BuilderError(
             f"{computation.name}: a program says how arrays are cut up by tilings, to GSPMD, or by "
-            f"the axes of a mesh, to Shardy, and not both, got\n{said}\n"
-            f"fix: mesh.sharding(...).tiling, where the others are tilings",
+            f"the axes of a mesh, to Shardy, and not both, got\n{listed}\n"
+            f"fix: convert the axes of a mesh to tilings with mesh.sharding(...).tiling",
             op=computation.name,
         )
-    return found
+    return by_name

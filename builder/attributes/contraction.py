@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.attributes.fields import set_integers, unpackable
-from builder.errors import ShapeInferenceError, brief
+from builder.check import refusal
 
 __all__ = [
     "DotDimensionNumbers",
@@ -19,13 +19,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DotDimensionNumbers:
-    """Which dimensions a dot product sums over, and which it is done for one by one.
+    """The contracting and the batch dimensions of a dot product.
 
     Attributes:
         lhs_contracting_dimensions: the dimensions of lhs that are summed over.
-        rhs_contracting_dimensions: those of rhs that they go with, in the same order.
+        rhs_contracting_dimensions: the corresponding dimensions of rhs, in the same order.
         lhs_batch_dimensions: the dimensions of lhs that number independent products.
-        rhs_batch_dimensions: those of rhs that they go with, in the same order.
+        rhs_batch_dimensions: the corresponding dimensions of rhs, in the same order.
 
     Example:
         >>> import builder as xb
@@ -39,32 +39,31 @@ class DotDimensionNumbers:
     rhs_batch_dimensions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        set_integers(self, "dot_general", *self.__match_args__)
+        set_integers(self, "dot_general")
 
     @classmethod
     def of(cls, value: DotDimensionNumbersLike, op: str = "dot_general") -> DotDimensionNumbers:
-        """`value` itself, or those that ``((lhs, rhs contracting), (lhs, rhs batch))`` stands for.
+        """Return `value` itself, or the numbers in ``((lhs, rhs contracting), (lhs, rhs batch))``.
 
         Args:
-            value: one or the other.
-            op: for messages.
+            value: DotDimensionNumbers, or a pair of pairs of lists.
+            op: the op, for messages.
 
         Raises:
-            ShapeInferenceError: it is neither.
+            ShapeInferenceError: `value` is neither.
         """
         if isinstance(value, DotDimensionNumbers):
             return value
         try:
-            contracting, batch = unpackable(value)
-            lhs_contracting, rhs_contracting = unpackable(contracting)
-            lhs_batch, rhs_batch = unpackable(batch)
+            contracting, batch = map(unpackable, unpackable(value))
+            (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch) = contracting, batch
         except (TypeError, ValueError):
-            raise ShapeInferenceError(
-                f"{op}: dimension_numbers must be DotDimensionNumbers or a pair of pairs, "
-                f"got {brief(value)}\n"
-                f"fix: write ((lhs contracting, rhs contracting), (lhs batch, rhs batch)), for "
-                f"instance (([1], [0]), ([], []))",
-                op=op,
+            raise refusal(
+                op,
+                "dimension_numbers must be DotDimensionNumbers or a pair of pairs",
+                value,
+                "write ((lhs contracting, rhs contracting), (lhs batch, rhs batch)), for instance "
+                "(([1], [0]), ([], []))",
             ) from None
         return cls(lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
 
@@ -75,14 +74,14 @@ DotDimensionNumbersLike = DotDimensionNumbers | Sequence[Sequence[Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class RaggedDotDimensionNumbers:
-    """The dimensions of a dot product of which one is cut into groups of unequal sizes.
+    """The dimensions of a dot product of which one is divided into groups of different sizes.
 
     Attributes:
-        dot_dimension_numbers: those of the dot product; also the pair of pairs that `dot_general`
-            takes.
-        lhs_ragged_dimensions: the dimension of lhs that is cut into groups: one.
+        dot_dimension_numbers: the numbers of the dot product; also accepted as the pair of pairs
+            that `dot_general` accepts.
+        lhs_ragged_dimensions: the dimension of lhs that is divided into groups: exactly one.
         rhs_group_dimensions: the dimension of rhs that numbers the groups: one if the ragged
-            dimension is neither contracting nor batch, else none.
+            dimension is neither contracting nor batch, otherwise none.
 
     Example:
         >>> import builder as xb
@@ -102,23 +101,22 @@ class RaggedDotDimensionNumbers:
 
     @classmethod
     def of(cls, value: RaggedDotDimensionNumbersLike) -> RaggedDotDimensionNumbers:
-        """`value` itself, or those that ``(dot dimension numbers, ragged, group)`` stands for.
+        """Return `value` itself, or the numbers in ``(dot dimension numbers, ragged, group)``.
 
         Raises:
-            ShapeInferenceError: it is neither.
+            ShapeInferenceError: `value` is neither.
         """
         if isinstance(value, RaggedDotDimensionNumbers):
             return value
         try:
             numbers, ragged, group = unpackable(value)
         except (TypeError, ValueError):
-            raise ShapeInferenceError(
-                f"ragged_dot: dimension_numbers must be RaggedDotDimensionNumbers or a triple "
-                f"(dot dimension numbers, ragged dimensions, group dimensions), "
-                f"got {brief(value)}\n"
-                f"fix: write for instance xb.RaggedDotDimensionNumbers((([1], [1]), ([], [])), "
-                f"[0], [0])",
-                op="ragged_dot",
+            raise refusal(
+                "ragged_dot",
+                "dimension_numbers must be RaggedDotDimensionNumbers or a triple "
+                "(dot dimension numbers, ragged dimensions, group dimensions)",
+                value,
+                "write for instance xb.RaggedDotDimensionNumbers((([1], [1]), ([], [])), [0], [0])",
             ) from None
         return cls(numbers, ragged, group)
 

@@ -1,15 +1,15 @@
-"""Which dimensions of a convolution are what: ConvolutionDimensionNumbers."""
+"""The meaning of a convolution's dimensions: ConvolutionDimensionNumbers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from builder.attributes.fields import set_integers
-from builder.errors import ShapeInferenceError, brief
+from builder.check import integer, refusal
+from builder.errors import ShapeInferenceError
 
 __all__ = ["ConvolutionDimensionNumbers", "ConvolutionDimensionNumbersLike"]
 
@@ -17,27 +17,27 @@ _OP: Final = "conv_general_dilated"
 _TEXT: Final = r"([bf0-9]+)_([io0-9]+)->([bf0-9]+)"
 
 _MOST_SPATIAL: Final = 1000
-"""More than any array has."""
+"""More than the rank of any array."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionDimensionNumbers:
-    """Which dimensions of the input, the kernel and the output of a convolution are what.
+    """The meaning of each dimension of the input, the kernel and the output of a convolution.
 
-    ``ConvolutionDimensionNumbers.of("b01f_01io->b01f")`` says the same in HLO's short form: the
-    dimensions of the input, the kernel and the output in their order, b for batch, f for feature,
-    i and o for input and output feature, and the spatial ones by number.
+    ``ConvolutionDimensionNumbers.of("b01f_01io->b01f")`` is HLO's short form. It lists the
+    dimensions of the input, the kernel and the output in their order: b for batch, f for feature,
+    i and o for input and output feature, and the spatial dimensions by number.
 
     Attributes:
         input_batch_dimension: the dimension of lhs that numbers independent inputs.
         input_feature_dimension: the dimension of lhs that is summed over.
         input_spatial_dimensions: the dimensions of lhs that the window moves along.
-        kernel_input_feature_dimension: the dimension of rhs that goes with lhs's features.
+        kernel_input_feature_dimension: the dimension of rhs that corresponds to lhs's features.
         kernel_output_feature_dimension: the dimension of rhs that numbers the output's features.
         kernel_spatial_dimensions: the dimensions of rhs that are the window, in the same order.
-        output_batch_dimension: where the result has the batch.
-        output_feature_dimension: where the result has the output features.
-        output_spatial_dimensions: where the result has the positions of the window.
+        output_batch_dimension: the dimension of the result for the batch.
+        output_feature_dimension: the dimension of the result for the output features.
+        output_spatial_dimensions: the dimensions of the result for the positions of the window.
 
     Example:
         >>> import builder as xb
@@ -59,25 +59,17 @@ class ConvolutionDimensionNumbers:
     output_spatial_dimensions: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        from builder.check import integer  # inference builds on this module
-
-        for name in self.__match_args__:
-            if name.endswith("_dimensions"):
-                set_integers(self, _OP, name)
-            else:
-                object.__setattr__(self, name, integer(_OP, name, getattr(self, name)))
+        set_integers(self, _OP)
 
     @classmethod
     def default(cls, spatial: int) -> ConvolutionDimensionNumbers:
-        """Those of `conv`, for `spatial` spatial dimensions.
+        """Return the dimension numbers of `conv`, for `spatial` spatial dimensions.
 
-        Batch, features and then the spatial dimensions; output features first in the kernel.
+        Batch, features and then the spatial dimensions; in the kernel output features come first.
 
         Raises:
-            ShapeInferenceError: no number of dimensions.
+            ShapeInferenceError: `spatial` is not a number of dimensions.
         """
-        from builder.check import integer  # inference builds on this module
-
         count = integer(_OP, "spatial", spatial)
         if not 0 <= count <= _MOST_SPATIAL:
             raise ShapeInferenceError(
@@ -90,84 +82,68 @@ class ConvolutionDimensionNumbers:
     def of(
         cls, value: ConvolutionDimensionNumbersLike, op: str = _OP
     ) -> ConvolutionDimensionNumbers:
-        """`value` itself, or those that a text like ``"b01f_01io->b01f"`` stands for.
+        """Return `value` itself, or the numbers in a text like ``"b01f_01io->b01f"``.
 
         Args:
-            value: one or the other.
-            op: for messages.
+            value: ConvolutionDimensionNumbers, or a text.
+            op: the op, for messages.
 
         Raises:
-            ShapeInferenceError: it is neither.
+            ShapeInferenceError: `value` is neither.
         """
         if isinstance(value, ConvolutionDimensionNumbers):
             return value
-        found = _of_text(value) if isinstance(value, str) else None
-        if found is None:
-            raise ShapeInferenceError(
-                f"{op}: dimension_numbers must be ConvolutionDimensionNumbers or a text that "
-                f"names each dimension of the input, the kernel and the output once, "
-                f"got {brief(value)}\n"
-                f'fix: write for instance "b01f_01io->b01f"',
-                op=op,
+        numbers = _of_text(value) if isinstance(value, str) else None
+        if numbers is None:
+            raise refusal(
+                op,
+                "dimension_numbers must be ConvolutionDimensionNumbers or a text that names each "
+                "dimension of the input, the kernel and the output once",
+                value,
+                'write for instance "b01f_01io->b01f"',
             )
-        return found
+        return numbers
 
     def labels(self, rank: int) -> tuple[list[str], list[str], list[str]]:
-        """What each dimension of the input, the kernel and the output is.
+        """Return the label of each dimension of the input, the kernel and the output.
 
         Args:
-            rank: how many dimensions each has; they must be numbered validly.
+            rank: the rank of each. A dimension without a number has an empty label.
         """
-        n = self
-        source = {"b": n.input_batch_dimension, "f": n.input_feature_dimension}
-        kernel = {"i": n.kernel_input_feature_dimension, "o": n.kernel_output_feature_dimension}
-        result = {"b": n.output_batch_dimension, "f": n.output_feature_dimension}
-        return (
-            _labels(rank, n.input_spatial_dimensions, source),
-            _labels(rank, n.kernel_spatial_dimensions, kernel),
-            _labels(rank, n.output_spatial_dimensions, result),
-        )
+        labels = [""] * rank, [""] * rank, [""] * rank
+        fields = [getattr(self, name) for name in self.__match_args__]
+        for index, (part, letters) in enumerate(zip(labels, _LETTERS, strict=True)):
+            *numbers, spatial = fields[3 * index : 3 * index + 3]
+            for label, number in (*zip(letters, numbers, strict=True), *enumerate(spatial)):
+                if 0 <= number < rank:
+                    part[number] = str(label)
+        return labels
 
     def __str__(self) -> str:
-        """HLO's short form, of numbers that are valid; else all fields."""
+        """HLO's short form if the numbers are valid, otherwise all fields."""
         rank = len(self.input_spatial_dimensions) + 2
         labels = self.labels(rank)
-        texts = ["".join(part) for part in labels]
         if any("" in part for part in labels) or rank > 12:
             return repr(self)
-        return f"{texts[0]}_{texts[1]}->{texts[2]}"
+        source, kernel, result = map("".join, labels)
+        return f"{source}_{kernel}->{result}"
 
+
+_LETTERS: Final = ("bf", "io", "bf")
 
 ConvolutionDimensionNumbersLike = ConvolutionDimensionNumbers | str
 """ConvolutionDimensionNumbers, or a text like "b01f_01io->b01f"."""
 
 
-def _labels(rank: int, spatial: Sequence[int], letters: dict[str, int]) -> list[str]:
-    found = [""] * rank
-    for label, number in (letters | {str(i): n for i, n in enumerate(spatial)}).items():
-        if 0 <= number < rank:
-            found[number] = label
-    return found
-
-
 @lru_cache
 def _of_text(text: str) -> ConvolutionDimensionNumbers | None:
     match = re.fullmatch(_TEXT, text)
-    if match is None:
+    if match is None or len(match[1]) > 12:
         return None
-    spatial = [str(i) for i in range(len(match[1]) - 2)]
-    wanted = [sorted([*spatial, *letters]) for letters in ("bf", "io", "bf")]
-    if len(spatial) > 10 or [sorted(part) for part in match.groups()] != wanted:
-        return None
-    source, kernel, result = match.groups()
-    return ConvolutionDimensionNumbers(
-        source.index("b"),
-        source.index("f"),
-        tuple(map(source.index, spatial)),
-        kernel.index("i"),
-        kernel.index("o"),
-        tuple(map(kernel.index, spatial)),
-        result.index("b"),
-        result.index("f"),
-        tuple(map(result.index, spatial)),
-    )
+    fields: list[int | tuple[int, ...]] = []
+    digits = [str(i) for i in range(len(match[1]) - 2)]
+    for part, letters in zip(match.groups(), _LETTERS, strict=True):
+        if sorted(part) != sorted([*digits, *letters]):
+            return None
+        fields += [*map(part.index, letters), tuple(map(part.index, digits))]
+    return ConvolutionDimensionNumbers(*fields)  # type: ignore[arg-type]  # in their order

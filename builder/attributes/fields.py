@@ -1,59 +1,37 @@
-"""What the attribute bundles share."""
+"""What the attribute bundles share: conversion of fields, enumerations given by name."""
 
 from __future__ import annotations
 
 import enum
+from contextlib import suppress
 from itertools import islice
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
-from builder.errors import ShapeInferenceError, brief
+from builder.check import integer, integers, refusal
 
-__all__ = ["NamedEnum", "enum_member", "sequence_or_none", "set_integers", "unpackable"]
-
-E = TypeVar("E", bound=enum.Enum)
+__all__ = ["NamedEnum", "sequence_or_none", "set_integers", "unpackable"]
 
 _MOST: Final = 2**20
+"""More entries than any argument has: an iterator without end is not read further."""
 
 
 def set_integers(bundle: Any, op: str, *names: str) -> None:
-    """Makes tuples of ints of the named fields of a frozen dataclass."""
-    from builder.check import integers  # inference builds on this module
+    """Convert the named fields of a frozen dataclass (all if none is named) to their annotation.
 
-    for name in names:
-        object.__setattr__(bundle, name, integers(op, name, getattr(bundle, name)))
-
-
-def enum_member(enumeration: type[E], op: str, name: str, value: Any) -> E:
-    """`value` itself, or the member of an enumeration that has this name.
-
-    Where the members are numbers of XLA's, a number stands for its member, too.
-
-    Raises:
-        ShapeInferenceError: it is neither.
+    A field annotated ``int`` becomes an int, any other a tuple of ints.
     """
-    if isinstance(value, enumeration):
-        return value
-    if isinstance(value, str) and value in enumeration.__members__:
-        return enumeration[value]
-    if issubclass(enumeration, int) and isinstance(value, (int, np.integer)):
-        for one in enumeration:
-            if not isinstance(value, bool) and one.value == value:
-                return one
-    names = list(enumeration.__members__)
-    raise ShapeInferenceError(
-        f"{op}: {name} must be one of {', '.join(names)}, got {brief(value)}\n"
-        f"fix: write xb.{enumeration.__name__}.{names[0]}, or the name as text",
-        op=op,
-    )
+    for name in names or bundle.__match_args__:
+        convert: Any = integer if bundle.__dataclass_fields__[name].type == "int" else integers
+        object.__setattr__(bundle, name, convert(op, name, getattr(bundle, name)))
 
 
 class NamedEnum(enum.Enum):
-    """An enumeration whose members may be given by name.
+    """An enumeration whose members may be given by name, and by number if it is an IntEnum.
 
-    ``class Kind(Named, op="fft", argument="kind")`` says for messages which argument of which op
-    takes them.
+    ``class Kind(NamedEnum, op="fft", argument="kind")`` declares for messages which argument of
+    which op takes the members.
     """
 
     _taken_by: ClassVar[tuple[str, str]]
@@ -66,30 +44,50 @@ class NamedEnum(enum.Enum):
         return f"{type(self).__name__}.{self.name}"
 
     @classmethod
-    def of(cls, value: Any) -> Self:
-        """`value` itself, or the member of that name.
+    def of(cls, value: Any, op: str | None = None) -> Self:
+        """Return the member that `value` is, or names.
+
+        Args:
+            value: a member, its name, or its number if members are numbers of XLA's.
+            op: the op to name in messages; None for the op that the enumeration belongs to.
 
         Raises:
-            ShapeInferenceError: it is neither.
+            ShapeInferenceError: `value` is none of these.
         """
-        return enum_member(cls, *cls._taken_by, value)
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, str) and value in cls.__members__:
+            return cls[value]
+        is_number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if is_number and issubclass(cls, int):
+            with suppress(ValueError):
+                return cls(int(value))
+        own_op, argument = cls._taken_by
+        names = list(cls.__members__)
+        raise refusal(
+            op or own_op,
+            f"{argument} must be one of {', '.join(names)}",
+            value,
+            f"write xb.{cls.__name__}.{names[0]}, or the name as text",
+        )
 
 
 def sequence_or_none(values: Any) -> tuple[Any, ...] | None:
-    """The values of a sequence; None for what is none: a text, an op, an array of rank 0."""
+    """Return the values of a sequence; None for text, an op or anything that is not a sequence."""
+    if isinstance(values, (str, bytes)):
+        return None
     try:
-        # More than anything has: a range or an iterator that goes on is not read further.
-        found = () if isinstance(values, (str, bytes)) else tuple(islice(unpackable(values), _MOST))
+        entries = tuple(islice(unpackable(values), _MOST))
     except TypeError:
         return None
-    return None if isinstance(values, (str, bytes)) or len(found) == _MOST else found
+    return None if len(entries) == _MOST else entries
 
 
 def unpackable(value: Any) -> Any:
-    """`value`, which is going to be taken apart.
+    """Return `value`, which the caller is about to unpack.
 
     Raises:
-        TypeError: it is an op; one of a tuple would be taken apart, and its elements recorded.
+        TypeError: `value` is an op. Unpacking an op of tuple shape would record its elements.
     """
     if hasattr(value, "opcode"):
         raise TypeError

@@ -1,18 +1,18 @@
-"""How code that XLA does not know is called: API versions, schedules, aliases, FFI attributes."""
+"""Attributes of custom calls: API versions, schedules, aliases, FFI attributes."""
 
 from __future__ import annotations
 
 import enum
-import math
 import re
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 
-from builder.attributes.fields import enum_member, sequence_or_none, unpackable
+from builder.attributes.fields import NamedEnum, sequence_or_none, unpackable
+from builder.attributes.mlir_text import float_text, quoted
+from builder.check import integer, integers, refusal
 from builder.errors import ShapeInferenceError, brief
 
 __all__ = [
@@ -24,15 +24,15 @@ __all__ = [
 ]
 
 
-class CustomCallApiVersion(enum.IntEnum):
-    """What a custom call's target is called with, with the numbers of XLA's CustomCallApiVersion.
+class CustomCallApiVersion(NamedEnum, enum.IntEnum, op="custom_call", argument="api_version"):
+    """The signature of a custom call's target, with the numbers of XLA's CustomCallApiVersion.
 
     API_VERSION_ORIGINAL: ``void f(void* out, const void** in)``, the form of the document.
     API_VERSION_STATUS_RETURNING: ``void f(void* out, const void** in, XlaCustomCallStatus*)``.
     API_VERSION_STATUS_RETURNING_UNIFIED: ``void f(void* out, const void** in, const char* opaque,
     size_t opaque_len, XlaCustomCallStatus*)``.
-    API_VERSION_TYPED_FFI: a handler made with the macros of ``xla/ffi/api/ffi.h``, which sees the
-    types, the sizes and the attributes.
+    API_VERSION_TYPED_FFI: a handler defined with the macros of ``xla/ffi/api/ffi.h``, which
+    receives the types, the sizes and the attributes.
     """
 
     API_VERSION_ORIGINAL = 1
@@ -40,50 +40,26 @@ class CustomCallApiVersion(enum.IntEnum):
     API_VERSION_STATUS_RETURNING_UNIFIED = 3
     API_VERSION_TYPED_FFI = 4
 
-    def __repr__(self) -> str:
-        return f"CustomCallApiVersion.{self.name}"
 
-    @classmethod
-    def of(cls, value: Any, op: str = "custom_call") -> CustomCallApiVersion:
-        """`value` itself, or the version of that name or number.
+class CustomCallSchedule(NamedEnum, enum.IntEnum, op="custom_call", argument="schedule"):
+    """Where a compiler that orders instructions places a custom call; a hint.
 
-        Raises:
-            ShapeInferenceError: there is no such version.
-        """
-        return enum_member(cls, op, "api_version", value)
-
-
-class CustomCallSchedule(enum.IntEnum):
-    """When a compiler that orders instructions puts a custom call; a hint, not said in StableHLO.
-
-    The numbers are those of XLA's CustomCallSchedule.
+    StableHLO has no attribute for it. The numbers are those of XLA's CustomCallSchedule.
     """
 
     SCHEDULE_NONE = 0
     SCHEDULE_LATEST = 1
     SCHEDULE_EARLIEST = 2
 
-    def __repr__(self) -> str:
-        return f"CustomCallSchedule.{self.name}"
-
-    @classmethod
-    def of(cls, value: Any, op: str = "custom_call") -> CustomCallSchedule:
-        """`value` itself, or the schedule of that name or number.
-
-        Raises:
-            ShapeInferenceError: there is no such schedule.
-        """
-        return enum_member(cls, op, "schedule", value)
-
 
 @dataclass(frozen=True, slots=True)
 class OutputOperandAliasing:
-    """A result of a custom call that lies in the memory of one of its operands.
+    """A result of a custom call that shares the memory of one of its operands.
 
     Attributes:
-        output_index: the place of the result in a tuple; () where the result is an array.
+        output_index: the index of the result in a tuple; () if the result is an array.
         operand_number: the number of the operand.
-        operand_index: the place in the operand, if that is a tuple.
+        operand_index: the index in the operand, if that is a tuple.
 
     Example:
         >>> import builder as xb
@@ -96,71 +72,71 @@ class OutputOperandAliasing:
     operand_index: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        from builder.check import integer, integers  # inference builds on this
-
-        op, name = "custom_call", "output_operand_aliasing"
-        for field in ("output_index", "operand_index"):
-            object.__setattr__(self, field, integers(op, f"{name}'s {field}", getattr(self, field)))
-        number = integer(op, f"{name}'s operand_number", self.operand_number)
-        object.__setattr__(self, "operand_number", number)
+        for field, convert in (
+            ("output_index", integers),
+            ("operand_index", integers),
+            ("operand_number", integer),
+        ):
+            name = f"output_operand_aliasing's {field}"
+            object.__setattr__(self, field, convert("custom_call", name, getattr(self, field)))
 
     @classmethod
     def all_of(cls, values: Any, op: str = "custom_call") -> tuple[OutputOperandAliasing, ...]:
-        """Each of `values`, which are bundles or pairs (output_index, (number, operand_index)).
+        """Return `values`, which are bundles or pairs (output_index, (number, operand_index)).
 
         Raises:
-            ShapeInferenceError: they are neither.
+            ShapeInferenceError: a value is neither.
         """
-        given = None if isinstance(values, Mapping) else sequence_or_none(values)
-        if given is None:
-            _refuse_aliasing(op, values)
-        found = []
-        for value in given:
-            if isinstance(value, OutputOperandAliasing):
-                found.append(value)
-                continue
-            try:
+        aliases = []
+        try:
+            entries = None if isinstance(values, Mapping) else sequence_or_none(values)
+            if entries is None:
+                raise TypeError
+            for value in entries:
+                if isinstance(value, OutputOperandAliasing):
+                    aliases.append(value)
+                    continue
                 output, pair = unpackable(value)
                 number, operand = unpackable(pair)
-            except (TypeError, ValueError):
-                _refuse_aliasing(op, values)
-            found.append(cls(output, number, operand))
-        return tuple(found)
-
-
-def _refuse_aliasing(op: str, values: Any) -> NoReturn:
-    raise ShapeInferenceError(
-        f"{op}: output_operand_aliasing must be a sequence of OutputOperandAliasing, or of pairs "
-        f"(output_index, (operand_number, operand_index)), got {brief(values)}\n"
-        f"fix: [((), (0, ()))] lays the result over operand 0",
-        op=op,
-    )
+                aliases.append(cls(output, number, operand))
+        except ShapeInferenceError:
+            raise
+        except (TypeError, ValueError):
+            raise refusal(
+                op,
+                "output_operand_aliasing must be a sequence of OutputOperandAliasing, or of pairs "
+                "(output_index, (operand_number, operand_index))",
+                values,
+                "write for instance [((), (0, ()))]: the result shares the memory of operand 0",
+            ) from None
+        return tuple(aliases)
 
 
 OutputOperandAliasingLike = OutputOperandAliasing | tuple[Sequence[int], tuple[int, Sequence[int]]]
 """An OutputOperandAliasing, or a pair (output_index, (operand_number, operand_index))."""
 
 
-_INTEGERS: Final = {f"{'u' * (k == 'u')}int{b}": k + str(b) for k in "iu" for b in (8, 16, 32, 64)}
 _SCALARS: Final = {
     "bool": "i1",
     "float32": "f32",
     "float64": "f64",
-    **{name: f"ui{code[1:]}" if code[0] == "u" else code for name, code in _INTEGERS.items()},
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"ui{bits}" for bits in (8, 16, 32, 64)},
 }
-"""NumPy dtypes that XLA's FFI decodes as attributes, and their names in MLIR."""
+"""The NumPy dtypes that XLA's FFI decodes as attributes, and their names in MLIR."""
 
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_$.]*"
 
 
 def ffi_dictionary(op: str, attributes: Any) -> str:
-    """The attributes of a typed FFI call as the text of an MLIR dictionary.
+    """Return the attributes of a typed FFI call as the text of an MLIR dictionary.
 
-    A bool is a bool to the handler, a Python int an int64_t, a Python float a double, a string a
-    string; NumPy scalars keep their types, arrays of rank 1 are spans, mappings dictionaries.
+    The handler receives a bool as a bool, a Python int as an int64_t, a Python float as a double
+    and a string as a string. NumPy scalars keep their types, arrays of rank 1 are spans, mappings
+    are dictionaries.
 
     Raises:
-        ShapeInferenceError: a name is no identifier, or a value is none of these.
+        ShapeInferenceError: a name is not an identifier, or a value is of another type.
 
     Example:
         >>> from builder.attributes.host import ffi_dictionary
@@ -168,22 +144,20 @@ def ffi_dictionary(op: str, attributes: Any) -> str:
         '{alpha = 2.5 : f64, axes = array<i64: 0, 1>}'
     """
     if not isinstance(attributes, Mapping):
-        raise ShapeInferenceError(
-            f"{op}: attributes must map names to values, got {brief(attributes)}", op=op
-        )
+        raise refusal(op, "attributes must map names to values", attributes)
     entries = []
     for name, value in attributes.items():
         if not isinstance(name, str) or not re.fullmatch(_KEY, name):
-            raise ShapeInferenceError(
-                f"{op}: the name of an attribute is of letters, digits, '_', '$' and '.', and "
-                f"begins with a letter or '_', got {brief(name)}",
-                op=op,
+            rule = (
+                "the name of an attribute must consist of letters, digits, '_', '$' and '.', and "
+                "begin with a letter or '_'"
             )
+            raise refusal(op, rule, name)
         try:
             entries.append(f"{name} = {_value_text(op, name, value)}")
         except RecursionError:
             raise ShapeInferenceError(
-                f"{op}: attribute {name!r} is nested too deep, or holds itself", op=op
+                f"{op}: attribute {name!r} is nested too deep, or contains itself", op=op
             ) from None
     return "{" + ", ".join(entries) + "}"
 
@@ -212,57 +186,43 @@ def _value_text(op: str, name: str, value: Any) -> str:
 def _array_text(op: str, name: str, value: Any) -> str:
     if isinstance(value, np.ndarray):
         kind = _SCALARS.get(value.dtype.name, "")
-        if value.ndim != 1 or not kind or value.dtype.byteorder == ">":
-            raise _unknown(op, name, value)
+        if value.ndim != 1 or value.dtype.byteorder == ">":
+            kind = ""
         items = value.tolist()
     else:
         items = list(value)
-        if all(type(v) is bool for v in items) and items:
-            kind = "i1"
-        elif all(type(v) is int for v in items):
-            kind = "i64"
-        elif all(type(v) in (int, float) for v in items):
-            kind = "f64"
-        else:
-            raise _unknown(op, name, value)
+        types = set(map(type, items))
+        kind = "i1" if types == {bool} else "i64" if types <= {int} else ""
+        kind = "f64" if not kind and types <= {int, float} else kind
+    if not kind:
+        raise _unknown(op, name, value)
     texts = [str(v).lower() if kind == "i1" else _number_text(op, name, v, kind) for v in items]
     if kind.startswith("ui"):
-        # Only signless integers stand in MLIR's short form of arrays.
+        # MLIR's short form of arrays holds signless integers only.
         return f"dense<[{', '.join(texts)}]> : tensor<{len(texts)}x{kind}>"
     return f"array<{kind}{':' * bool(texts)} {', '.join(texts)}".rstrip() + ">"
 
 
 def _number_text(op: str, name: str, value: Any, kind: str) -> str:
     if kind[0] == "f":
-        number = float(value)
-        if math.isfinite(number):
-            text = repr(number)
-            return text if "." in text else text.replace("e", ".0e")
-        # MLIR writes these by their bits.
-        code, bits = ("<f", "<I") if kind == "f32" else ("<d", "<Q")
-        (word,) = struct.unpack(bits, struct.pack(code, number))
-        return f"0x{word:0{struct.calcsize(bits) * 2}X}"
+        return float_text(float(value), int(kind[1:]))
     if kind == "i64" and not -(2**63) <= value < 2**63:
         raise ShapeInferenceError(
-            f"{op}: attribute {name!r} is an int64_t to the handler, which can't hold "
-            f"{brief(value)}\nfix: give numpy.uint64(...) where the handler takes a uint64_t",
+            f"{op}: attribute {name!r} must fit the int64_t that the handler receives, got "
+            f"{brief(value)}\nfix: give numpy.uint64(...) if the handler takes a uint64_t",
             op=op,
         )
     return str(value)
 
 
 def _string_text(op: str, name: str, value: str) -> str:
-    """A string as MLIR's lexer takes it."""
     try:
         data = value.encode()
     except UnicodeEncodeError:
-        raise ShapeInferenceError(
-            f"{op}: attribute {name!r} is a string that UTF-8 can't say, got {brief(value)}",
-            op=op,
-        ) from None
-    # Quotes, braces and backslashes too: HLO's lexer counts braces without looking at strings.
-    plain = re.sub(rb'[\x00-\x1f\x7f-\xff"\\{}]', lambda m: b"\\%02X" % m[0][0], data)
-    return f'"{plain.decode()}"'
+        rule = f"attribute {name!r} must be a string that UTF-8 can encode"
+        raise refusal(op, rule, value) from None
+    # Braces are escaped because HLO's lexer counts them without looking at strings.
+    return quoted(data, also=b"{}")
 
 
 def _unknown(op: str, name: str, value: Any) -> ShapeInferenceError:

@@ -1,4 +1,4 @@
-"""What linear algebra and Fourier transforms are told: Transpose, FftType."""
+"""Attributes of linear algebra and Fourier transforms: Transpose, FftType."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["FftType", "FftTypeLike", "Transpose", "TransposeLike"]
 
 
 class Transpose(NamedEnum, op="triangular_solve", argument="transpose_a"):
-    """How `triangular_solve` takes its matrix: XLA's TriangularSolveOptions.
+    """How `triangular_solve` uses its matrix: XLA's TriangularSolveOptions.
 
-    NO_TRANSPOSE as it is, TRANSPOSE transposed, ADJOINT transposed and conjugated, which for real
-    numbers is the same as TRANSPOSE.
+    NO_TRANSPOSE uses the matrix unchanged, TRANSPOSE its transpose, ADJOINT its conjugate
+    transpose. For real numbers ADJOINT is the same as TRANSPOSE.
     """
 
     NO_TRANSPOSE = "NO_TRANSPOSE"
@@ -24,10 +24,11 @@ TransposeLike = Transpose | str
 
 
 class FftType(NamedEnum, op="fft", argument="fft_type"):
-    """Which Fourier transform `fft` computes.
+    """The Fourier transform that `fft` computes.
 
-    FFT from complex to complex numbers, IFFT its inverse; RFFT from real to complex numbers, of
-    which it gives the first half (the others are their conjugates), IRFFT its inverse.
+    FFT transforms complex to complex numbers, IFFT is its inverse. RFFT transforms real to complex
+    numbers and returns the first half of them, since the others are their conjugates; IRFFT is its
+    inverse.
     """
 
     FFT = "FFT"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.attributes.fields import sequence_or_none
-from builder.errors import ShapeInferenceError, brief
+from builder.attributes.fields import sequence_or_none, set_integers
+from builder.check import refusal
 
 __all__ = ["PaddingConfig", "PaddingConfigDimension", "PaddingConfigLike"]
 
@@ -17,8 +17,8 @@ class PaddingConfigDimension:
     """The padding of one dimension.
 
     Attributes:
-        edge_padding_low: elements added before the first; taken away if negative.
-        edge_padding_high: elements added after the last; taken away if negative.
+        edge_padding_low: elements added before the first; removed if negative.
+        edge_padding_high: elements added after the last; removed if negative.
         interior_padding: elements added between each two; not negative.
     """
 
@@ -27,10 +27,7 @@ class PaddingConfigDimension:
     interior_padding: int = 0
 
     def __post_init__(self) -> None:
-        from builder.check import integer  # inference builds on this module
-
-        for name in ("edge_padding_low", "edge_padding_high", "interior_padding"):
-            object.__setattr__(self, name, integer("pad", name, getattr(self, name)))
+        set_integers(self, "pad")
 
     def __str__(self) -> str:
         return f"({self.edge_padding_low}, {self.edge_padding_high}, {self.interior_padding})"
@@ -42,7 +39,7 @@ class PaddingConfig:
 
     Attributes:
         dimensions: a PaddingConfigDimension for each dimension; a triple (low, high, interior)
-            stands for one.
+            is converted to one.
 
     Example:
         >>> import builder as xb
@@ -53,13 +50,13 @@ class PaddingConfig:
     dimensions: tuple[PaddingConfigDimension, ...] = ()
 
     def __post_init__(self) -> None:
-        given: Any = self.dimensions
-        dimensions = sequence_or_none(given)
+        dimensions = sequence_or_none(self.dimensions)
         if dimensions is None:
-            raise ShapeInferenceError(
-                f"pad: padding_config must be a PaddingConfig or a sequence of triples "
-                f"(low, high, interior), got {brief(given)}",
-                op="pad",
+            raise refusal(
+                "pad",
+                "padding_config must be a PaddingConfig or a sequence of triples "
+                "(low, high, interior)",
+                self.dimensions,
             )
         object.__setattr__(self, "dimensions", tuple(map(_padding_dimension, dimensions)))
 
@@ -72,11 +69,8 @@ def _padding_dimension(value: Any) -> PaddingConfigDimension:
         return value
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 3:
         return PaddingConfigDimension(*value)
-    raise ShapeInferenceError(
-        f"pad: the padding of a dimension is three numbers, got {brief(value)}\n"
-        f"fix: write (low, high, interior), for instance (1, 1, 0)",
-        op="pad",
-    )
+    fix = "write (low, high, interior), for instance (1, 1, 0)"
+    raise refusal("pad", "the padding of a dimension must be three numbers", value, fix)
 
 
 PaddingConfigLike = PaddingConfig | Sequence[PaddingConfigDimension | Sequence[int]]

@@ -1,26 +1,26 @@
-"""How exactly products are computed: Precision, DotAlgorithm."""
+"""The precision of products: Precision, DotAlgorithm."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
 
-from builder.errors import ShapeInferenceError, brief
+from builder.check import refusal
 
 __all__ = ["DotAlgorithm", "Precision", "PrecisionLike"]
 
 
 class Precision(enum.Enum):
-    """How exactly a device multiplies f32 operands, where it has a choice: XLA's PrecisionConfig.
+    """How exactly a device multiplies f32 operands, if it has a choice: XLA's PrecisionConfig.
 
-    DEFAULT is the fastest, HIGHEST the most exact. A CPU computes the same with each.
+    DEFAULT is the fastest, HIGHEST the most exact. A CPU computes the same result with each.
     """
 
     DEFAULT = "DEFAULT"
     HIGH = "HIGH"
     HIGHEST = "HIGHEST"
 
-    # Every dot product looks up a pair: an enumeration's own hash is ten times as slow.
+    # Every dot product looks up a pair, and the hash of enum.Enum is slow.
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
@@ -28,25 +28,23 @@ class Precision(enum.Enum):
 
     @classmethod
     def pair(cls, value: PrecisionLike, op: str = "dot") -> tuple[Precision, Precision]:
-        """The precisions of both operands: `value` twice if it is one, DEFAULT if it is None.
+        """Return the precisions of both operands: a single `value` twice, DEFAULT for None.
 
         Raises:
-            ShapeInferenceError: it is neither a Precision, nor its name, nor a pair of them.
+            ShapeInferenceError: `value` is neither a Precision, nor its name, nor a pair of them.
         """
         if value is None:
             return _DEFAULT_PAIR
-        given = value
-        if isinstance(value, (Precision, str)):
-            value = (value, value)
-        if isinstance(value, Sequence) and len(value) == 2:
-            lhs, rhs = (cls.__members__.get(one) if isinstance(one, str) else one for one in value)
+        pair = (value, value) if isinstance(value, (Precision, str)) else value
+        if isinstance(pair, Sequence) and len(pair) == 2:
+            lhs, rhs = (cls.__members__.get(p) if isinstance(p, str) else p for p in pair)
             if isinstance(lhs, Precision) and isinstance(rhs, Precision):
                 return lhs, rhs
-        raise ShapeInferenceError(
-            f"{op}: precision must be a Precision, or a pair of them for lhs and rhs, "
-            f"got {brief(given)}\n"
-            f"fix: write xb.Precision.HIGHEST, or the name as text",
-            op=op,
+        raise refusal(
+            op,
+            "precision must be a Precision, or a pair of them for lhs and rhs",
+            value,
+            "write xb.Precision.HIGHEST, or the name as text",
         )
 
 
@@ -58,11 +56,11 @@ _DEFAULT_PAIR = (Precision.DEFAULT, Precision.DEFAULT)
 
 
 class DotAlgorithm(enum.Enum):
-    """How a dot product is computed, exactly: XLA's PrecisionConfig.Algorithm.
+    """The exact algorithm of a dot product: XLA's PrecisionConfig.Algorithm.
 
-    The names say the type that lhs and rhs are rounded to, that in which products are added, and
-    of how many products (x3, x6, x9) of shorter numbers each is put together. Which of them a
-    device can do depends on the device.
+    A name lists the type that lhs and rhs are rounded to, the type in which products are added, and
+    the number of products of shorter numbers (X3, X6, X9) that make up each product. Which of the
+    algorithms are supported depends on the device.
     """
 
     DOT_ANY_F8_ANY_F8_F32 = "dot_any_f8_any_f8_f32"
@@ -84,18 +82,13 @@ class DotAlgorithm(enum.Enum):
 
     @classmethod
     def of(cls, value: DotAlgorithm | str) -> DotAlgorithm:
-        """`value` itself, or the algorithm of that name.
+        """Return the algorithm that `value` is, or names in lower case.
 
         Raises:
-            ShapeInferenceError: there is no such algorithm.
+            ShapeInferenceError: no algorithm has this name.
         """
-        if isinstance(value, DotAlgorithm):
-            return value
-        for algorithm in cls:
-            if isinstance(value, str) and algorithm.value == value:
-                return algorithm
-        raise ShapeInferenceError(
-            f"dot_general: algorithm must be one of {', '.join(a.value for a in cls)}, "
-            f"got {brief(value)}",
-            op="dot_general",
-        )
+        try:
+            return cls(value)
+        except ValueError:
+            names = ", ".join(algorithm.value for algorithm in cls)
+            raise refusal("dot_general", f"algorithm must be one of {names}", value) from None

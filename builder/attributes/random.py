@@ -1,4 +1,4 @@
-"""How random bits are made: RandomAlgorithm."""
+"""The algorithm of random bits: RandomAlgorithm."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["RandomAlgorithm", "RandomAlgorithmLike"]
 
 
 class RandomAlgorithm(NamedEnum, op="rng_bit_generator", argument="algorithm"):
-    """How `rng_bit_generator` makes bits out of its state.
+    """The algorithm by which `rng_bit_generator` computes bits from its state.
 
     RNG_PHILOX is Philox 4x32-10 and RNG_THREE_FRY is Threefry 2x32-20, both of Salmon et al.,
-    "Parallel random numbers: as easy as 1, 2, 3" (2011); RNG_DEFAULT is what the device does best,
-    on a CPU the same as RNG_PHILOX.
+    "Parallel random numbers: as easy as 1, 2, 3" (2011). RNG_DEFAULT is the algorithm that the
+    device prefers; on a CPU it is RNG_PHILOX.
     """
 
     RNG_DEFAULT = "RNG_DEFAULT"

@@ -1,4 +1,4 @@
-"""Windows that move over an array: Padding, and how its pairs are worked out."""
+"""Padding of windows: Padding, and the pairs of numbers that it stands for."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from itertools import islice
 from typing import Any, Final
 
 from builder.attributes.fields import unpackable
-from builder.errors import ShapeInferenceError, brief
+from builder.check import integer, refusal
 
 __all__ = ["Padding", "PaddingLike", "dilated", "explicit_padding", "padding_argument"]
 
 _MOST: Final = 2**63
 _MOST_PAIRS: Final = 1000
-"""More than any window has: an iterator without end is not read to the end."""
+"""More than the rank of any window: an iterator without end is not read further."""
 
 
 class Padding(enum.Enum):
-    """Padding said by what it is for.
+    """Padding by its purpose.
 
-    SAME pads so that strides of 1 leave the sizes as they are: as many windows along a dimension
-    as it has elements, divided by the stride and rounded up. What there is to pad is put on both
-    sides, the odd one on the high side. VALID pads nothing, and windows that reach beyond the array
-    are left out.
+    SAME pads so that strides of 1 keep the sizes: along a dimension there are as many windows as
+    elements, divided by the stride and rounded up. Half of the padding is added on each side, the
+    odd element on the high side. VALID adds no padding, and windows that reach beyond the array are
+    left out.
 
     Example:
         >>> import builder as xb
@@ -34,7 +34,7 @@ class Padding(enum.Enum):
     SAME = "SAME"
     VALID = "VALID"
 
-    # Windows are looked up by it: an enumeration's own hash is ten times as slow.
+    # Inferred windows are looked up by it, and the hash of enum.Enum is slow.
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
@@ -48,15 +48,15 @@ PaddingLike = Padding | str | Sequence[Sequence[int]]
 def padding_argument(
     op: str, value: Any, name: str = "padding"
 ) -> Padding | tuple[tuple[int, int], ...]:
-    """The argument `padding` of an op: a Padding, or a pair (low, high) for each dimension.
+    """Return the argument `padding` of an op: a Padding, or a pair (low, high) for each dimension.
 
     Raises:
-        ShapeInferenceError: it is neither.
+        ShapeInferenceError: `value` is neither.
     """
     if isinstance(value, Padding):
         return value
     if type(value) is list or type(value) is tuple:
-        # What is given nearly always, in half the time.
+        # The usual argument, checked without calls.
         for pair in value:
             if type(pair) is not tuple or len(pair) != 2:
                 break
@@ -70,32 +70,24 @@ def padding_argument(
             return Padding[value.upper()]
     elif isinstance(value, Iterable):
         try:
-            given = islice(unpackable(value), _MOST_PAIRS)
-            pairs = tuple([(low, high) for low, high in map(unpackable, given)])
+            entries = islice(unpackable(value), _MOST_PAIRS)
+            pairs = [(low, high) for low, high in map(unpackable, entries)]
         except (TypeError, ValueError):
-            pass  # not iterable after all, or other than two numbers
+            pass  # an entry is not a pair
         else:
-            for low, high in pairs:
-                if type(low) is not int or type(high) is not int or abs(low) + abs(high) >= _MOST:
-                    return _whole_numbers(op, name, pairs)
-            return pairs
-    raise ShapeInferenceError(
-        f"{op}: {name} must be Padding.SAME, Padding.VALID, or a pair (low, high) for each "
-        f"dimension of the window, got {brief(value)}\n"
-        f"fix: write for instance {name}=[(1, 1), (0, 2)]",
-        op=op,
+            each = f"each number of {name}"
+            return tuple((integer(op, each, low), integer(op, each, high)) for low, high in pairs)
+    raise refusal(
+        op,
+        f"{name} must be Padding.SAME, Padding.VALID, or a pair (low, high) for each dimension of "
+        "the window",
+        value,
+        f"write for instance {name}=[(1, 1), (0, 2)]",
     )
 
 
-def _whole_numbers(op: str, name: str, pairs: Iterable[Any]) -> tuple[tuple[int, int], ...]:
-    from builder.check import integer  # inference builds on this module
-
-    each = f"each number of {name}"
-    return tuple((integer(op, each, low), integer(op, each, high)) for low, high in pairs)
-
-
 def dilated(size: int, dilation: int) -> int:
-    """A size with ``dilation - 1`` holes put between each two elements; 0 stays 0."""
+    """Return a size with ``dilation - 1`` holes between each two elements; 0 stays 0."""
     return 0 if size == 0 else (size - 1) * dilation + 1
 
 
@@ -107,15 +99,15 @@ def explicit_padding(
     base_dilations: Sequence[int] | None = None,
     window_dilations: Sequence[int] | None = None,
 ) -> tuple[tuple[int, int], ...]:
-    """The pairs (low, high) that `padding` stands for; all arguments have one entry a dimension.
+    """Return the pairs (low, high) that `padding` stands for.
 
     Args:
         padding: SAME or VALID.
-        sizes: of the array that the window moves over.
-        window: its sizes.
-        strides: how far it moves each time; positive.
-        base_dilations, window_dilations: how far elements of the array, or of the window, lie
-            apart; positive, 1 when not given.
+        sizes: the sizes of the array that the window moves over.
+        window: the sizes of the window.
+        strides: the distances between windows; positive.
+        base_dilations, window_dilations: the distances between elements of the array and of the
+            window; positive, 1 by default.
 
     Example:
         >>> import builder as xb

@@ -226,7 +226,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         lambda x: xb.all_reduce(x, xb.add, [0, 1]),
         (
             "all_reduce: replica_groups must be a sequence of groups, which are sequences of "
-            "whole numbers, got [0, 1]\nfix: write [[0, 1]] for the one group of them, or [] for "
+            "whole numbers, got [0, 1]\nfix: write [[0, 1]] for one group of them; [] for "
         ),
     ),
     "groups of something else": (
@@ -239,11 +239,11 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "a channel that is none": (
         lambda x: xb.all_reduce(x, xb.add, channel_id="one"),
-        "all_reduce: channel_id: a channel's handle must be a whole number, got 'one'",
+        "all_reduce: channel_id must be a whole number, got 'one'",
     ),
     "channel 0": (
         lambda x: xb.collective_permute(x, [(0, 1)], channel_id=0),
-        "collective_permute: channel_id: a channel's handle must be 1 or more, got 0",
+        "collective_permute: channel_id must be 1 or more, got 0",
     ),
     "global ids that are no bool": (
         lambda x: xb.all_reduce(x, xb.add, use_global_device_ids=3),
@@ -547,7 +547,7 @@ def test_inference_without_a_builder() -> None:
     assert infer.collective_permute(xb.pred[2], [(0, 1)]) is xb.pred[2]
     assert infer.collective_broadcast(xb.pred[2], [[0, 1]]) is xb.pred[2]
     assert infer.replica_id() is infer.partition_id() is xb.u32[()]
-    with pytest.raises(xb.ShapeInferenceError, match="a channel's handle must be 1 or more"):
+    with pytest.raises(xb.ShapeInferenceError, match="channel_id must be 1 or more"):
         infer.all_reduce(xb.f32[3], add, (), -4)
 
 
@@ -568,5 +568,7 @@ def test_channels_by_the_names_of_their_types() -> None:
     for kind in ("HOST_TO_DEVICE", 3, np.int64(3), xb.ChannelType.HOST_TO_DEVICE):
         assert xb.ChannelHandle(1, kind).type is xb.ChannelType.HOST_TO_DEVICE  # type: ignore[arg-type]
     for wrong in (4, True, "host", None, 1.0):
-        with pytest.raises(xb.ShapeInferenceError, match="a channel's type must be one of DEVICE_"):
+        with pytest.raises(
+            xb.ShapeInferenceError, match="ChannelHandle: type must be one of DEVICE_"
+        ):
             xb.ChannelHandle(1, wrong)  # type: ignore[arg-type]

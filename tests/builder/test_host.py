@@ -582,7 +582,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: an attribute's name": (
         lambda h: CALL("f", h.x, "f32[]", attributes={"a b": 1}),
         SHAPE,
-        "custom_call: the name of an attribute is of letters, digits, '_', '$' and '.', and begins",
+        "custom_call: the name of an attribute must consist of letters, digits, '_', '$' and '.'",
     ),
     "custom_call: an attribute of no kind": (
         lambda h: CALL("f", h.x, "f32[]", attributes={"a": 1j}),
@@ -602,12 +602,12 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: a large int": (
         lambda h: CALL("f", h.x, "f32[]", attributes={"a": 2**63}),
         SHAPE,
-        "custom_call: attribute 'a' is an int64_t to the handler, which can't hold 9223372036854",
+        "custom_call: attribute 'a' must fit the int64_t that the handler receives, got 922337203",
     ),
     "custom_call: a lone surrogate": (
         lambda h: CALL("f", h.x, "f32[]", attributes={"a": "\ud800"}),
         SHAPE,
-        "custom_call: attribute 'a' is a string that UTF-8 can't say",
+        "custom_call: attribute 'a' must be a string that UTF-8 can encode",
     ),
     "custom_call: alias of unequal shapes": (
         lambda h: CALL("f", h.x, "f32[3,2]", output_operand_aliasing=[((), (0, ()))]),
@@ -709,7 +709,7 @@ def endless() -> dict[str, Any]:
 
 
 def test_an_attribute_that_holds_itself(b: xb.XlaBuilder) -> None:
-    with pytest.raises(xb.ShapeInferenceError, match="is nested too deep, or holds itself"):
+    with pytest.raises(xb.ShapeInferenceError, match="is nested too deep, or contains itself"):
         b.custom_call("f", "f32[]", attributes=endless())
 
 

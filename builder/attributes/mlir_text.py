@@ -1,0 +1,35 @@
+"""Attribute values as MLIR prints them."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+
+__all__ = ["float_text", "quoted"]
+
+
+def float_text(value: float, bits: int) -> str:
+    """Return the text of a float; infinities and NaNs are printed as hexadecimal bit patterns.
+
+    Example:
+        >>> float_text(1e-5, 64), float_text(float("inf"), 32)
+        ('1.0e-05', '0x7F800000')
+    """
+    if not math.isfinite(value):
+        code = {16: "<e", 32: "<f", 64: "<d"}[bits]
+        return f"0x{int.from_bytes(struct.pack(code, value), 'little'):0{bits // 4}X}"
+    text = repr(value)
+    return text if "." in text else text.replace("e", ".0e")
+
+
+def quoted(data: bytes, also: bytes = b"") -> str:
+    """Return a quoted string; other bytes than plain ASCII, and those in `also`, are escaped.
+
+    Example:
+        >>> quoted(b'say "hi"')
+        '"say \\\\22hi\\\\22"'
+    """
+    special = rb'[\x00-\x1f\x7f-\xff"\\' + re.escape(also) + b"]"
+    escaped = re.sub(special, lambda match: b"\\%02X" % match[0][0], data)
+    return f'"{escaped.decode()}"'

@@ -9,19 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from sys import _getframe
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from builder.errors import BuilderError, ShapeInferenceError
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp, with_metadata
 from builder.support.caller import INSIDE
+from builder.support.signatures import per_signature
 from builder.types.shape import Shape
 
 if TYPE_CHECKING:
     from builder.graph.xla_builder import XlaBuilder
 
-__all__ = ["append", "metadata_for", "record", "resolve_builder", "rollback_on_error"]
+__all__ = [
+    "append",
+    "metadata_for",
+    "record",
+    "resolve_builder",
+    "rollback_on_error",
+    "shared_attributes",
+]
 
 _new: Final = object.__new__
 
@@ -138,6 +146,12 @@ def metadata_for(
         mesh = metadata.sharding.mesh
         name_meshes(builder, opcode, {mesh.name: {"mesh": str(mesh)}})
     return with_metadata(metadata, sharding=found)
+
+
+@per_signature
+def shared_attributes(**attributes: Any) -> Mapping[str, Any]:
+    """Return `attributes` as a read-only mapping, one object for equal attributes."""
+    return MappingProxyType(attributes)
 
 
 class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)

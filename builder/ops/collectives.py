@@ -1,7 +1,7 @@
 """Operations across replicas and partitions.
 
-Replicas run the same program at the same time, each with values of its own. `XlaBuilder.replica_id`
-says which one it is.
+All replicas run the same program at the same time, each on its own values.
+`XlaBuilder.replica_id` returns the number of the replica.
 
 Operation Semantics: AllGather, AllReduce, AllToAll, CollectivePermute, CrossReplicaSum,
 ReduceScatter, ReplicaId.
@@ -25,7 +25,12 @@ from builder.attributes.fields import sequence_or_none
 from builder.check import Check, flag, integer, integers
 from builder.errors import ShapeInferenceError, ShapeTextError, brief
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import record, resolve_builder, rollback_on_error
+from builder.graph.recording import (
+    record,
+    resolve_builder,
+    rollback_on_error,
+    shared_attributes,
+)
 from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
@@ -77,32 +82,32 @@ def all_reduce(
     shape_with_layout: ShapeLike | None = None,
     use_global_device_ids: bool = False,
 ) -> XlaOp:
-    """The elements of all replicas' arrays folded together; every replica gets the result.
+    """Reduce the arrays of all replicas elementwise; every replica receives the result.
 
-    The order in which replicas are folded is not defined: the computation should be associative
-    and commutative, up to rounding.
+    The order of the reduction is not defined: the computation should be associative and
+    commutative, up to rounding.
 
     Args:
-        operand: an array; or a tuple of arrays of one element type, each of which is reduced;
-            several ops in a sequence stand for their tuple.
-        computation: a reducer ``(accumulated, value) -> new`` of two scalars of the element type.
-            A computation, or a callable such as ``xb.add``.
-        replica_groups: lists of the replicas that reduce together; none for all. Groups may
-            differ in size.
-        channel_id: a channel: only operations of the same one talk to each other. It makes the
-            partitions of the replicas take part too.
-        shape_with_layout: the operand's shape with the memory layout of the result. It says
-            something to programs compiled apart; StableHLO has no word for it.
-        use_global_device_ids: the groups hold numbers of devices, replica times the number of
-            partitions plus partition, not of replicas.
+        operand: an array, or a tuple of arrays of one element type, each of which is reduced. A
+            sequence of ops is the tuple of them.
+        computation: a reducer ``(accumulated, value) -> new`` of two scalars of the element type:
+            a computation, or a callable such as ``xb.add``.
+        replica_groups: lists of the replicas that reduce together; empty for one group of all
+            replicas. Groups may differ in size.
+        channel_id: a channel. Operations communicate only with operations of the same channel. With
+            a channel the partitions of the replicas take part as well.
+        shape_with_layout: the operand's shape with the memory layout of the result. It matters to
+            programs that are compiled separately. StableHLO has no attribute for it.
+        use_global_device_ids: whether the groups hold device numbers, which are replica times the
+            number of partitions plus partition, instead of replica numbers.
 
     Returns:
         The operand's shape.
 
     Raises:
-        ShapeInferenceError: element types differ; the tuple is empty; a group is empty, or an id
-            stands twice, is negative or missing.
-        SignatureError: the computation is no reducer for the element type.
+        ShapeInferenceError: element types differ; the tuple is empty; a group is empty; an id is
+            duplicated, negative or missing.
+        SignatureError: the computation is not a reducer for the element type.
 
     Example:
         >>> import builder as xb
@@ -112,11 +117,11 @@ def all_reduce(
 
     Operation Semantics: AllReduce.
     """
-    whole, parts = _operand("all_reduce", operand)
+    shape, arrays = _operand("all_reduce", operand)
     return _all_reduce(
         "all_reduce",
-        whole,
-        parts,
+        shape,
+        arrays,
         computation,
         replica_groups,
         channel_id,
@@ -127,45 +132,50 @@ def all_reduce(
 
 def _all_reduce(
     name: str,
-    whole: Shape,
-    parts: Sequence[XlaOp],
+    operand: Shape,
+    arrays: Sequence[XlaOp],
     computation: Reducer,
     replica_groups: ReplicaGroupsLike = (),
     channel_id: ChannelHandleLike | None = None,
     shape_with_layout: ShapeLike | None = None,
     use_global_device_ids: bool = False,
 ) -> XlaOp:
-    groups, channel, of_devices = _participants(
+    """Record an all_reduce on behalf of the op `name`."""
+    groups, channel, use_device_ids = _participants(
         name, replica_groups, channel_id, use_global_device_ids
     )
-    laid_out = None
     if shape_with_layout is not None:
-        laid_out = shape_argument(name, "shape_with_layout", shape_with_layout)
-    applied = as_computation(name, "computation", computation, _scalars(name, whole))
-    rest = whole, groups, channel, laid_out, of_devices
-    attributes = applied.planned((name, *rest), _all_reduce_attributes, name, applied, *rest)
-    return _record_parts("all_reduce", whole, whole, parts, attributes)
+        shape_with_layout = shape_argument(name, "shape_with_layout", shape_with_layout)
+    reducer = as_computation(name, "computation", computation, _scalars(name, operand))
+    arguments = operand, groups, channel, shape_with_layout, use_device_ids
+    attributes = reducer.planned(
+        (name, *arguments), _all_reduce_attributes, name, reducer, *arguments
+    )
+    return _record_parts("all_reduce", operand, operand, arrays, attributes)
 
 
 def _all_reduce_attributes(
     name: str,
-    applied: XlaComputation,
-    whole: Shape,
+    reducer: XlaComputation,
+    operand: Shape,
     groups: ReplicaGroups,
     channel: ChannelHandle | None,
-    laid_out: Shape | None,
-    of_devices: bool,
+    shape_with_layout: Shape | None,
+    use_device_ids: bool,
 ) -> Mapping[str, Any]:
-    """The attributes of an all_reduce, whose rules are checked."""
+    """Check the rules of an all_reduce and return its attributes."""
     shape_inference.collectives.all_reduce.strict(
-        whole, applied.signature, groups, channel, laid_out, of_devices, op=name
+        operand,
+        reducer.signature,
+        groups,
+        channel,
+        shape_with_layout,
+        use_device_ids,
+        op=name,
     )
-    attributes: dict[str, Any] = {
-        "to_apply": applied,
-        **_group_attributes(groups, channel, of_devices),
-    }
-    if laid_out is not None:
-        attributes["shape_with_layout"] = laid_out
+    attributes = {"to_apply": reducer, **_group_attributes(groups, channel, use_device_ids)}
+    if shape_with_layout is not None:
+        attributes["shape_with_layout"] = shape_with_layout
     return MappingProxyType(attributes)
 
 
@@ -173,17 +183,17 @@ def _all_reduce_attributes(
 def cross_replica_sum(
     operand: XlaOp | Sequence[XlaOp], replica_groups: ReplicaGroupsLike = ()
 ) -> XlaOp:
-    """The sum of all replicas' arrays: `all_reduce` with addition, of preds with or.
+    """Add the arrays of all replicas: `all_reduce` with addition, or with `or_` for preds.
 
     Args:
         operand: an array, or a tuple of arrays of one element type; see `all_reduce`.
-        replica_groups: lists of the replicas that add up together; none for all.
+        replica_groups: lists of the replicas that add together; empty for one group of all.
 
     Returns:
         The operand's shape.
 
     Raises:
-        ShapeInferenceError: as in `all_reduce`.
+        ShapeInferenceError: see `all_reduce`.
 
     Example:
         >>> import builder as xb
@@ -193,10 +203,10 @@ def cross_replica_sum(
 
     Operation Semantics: CrossReplicaSum.
     """
-    whole, parts = _operand("cross_replica_sum", operand)
-    scalar, _ = _scalars("cross_replica_sum", whole)
+    shape, arrays = _operand("cross_replica_sum", operand)
+    scalar, _ = _scalars("cross_replica_sum", shape)
     computation = or_ if scalar.element_type is pt.pred else add
-    return _all_reduce("cross_replica_sum", whole, parts, computation, replica_groups)
+    return _all_reduce("cross_replica_sum", shape, arrays, computation, replica_groups)
 
 
 @op(SCHEMAS["all_gather"], aliases=("all_gather_tuple",))
@@ -209,24 +219,24 @@ def all_gather(
     layout: Layout | None = None,
     use_global_device_ids: bool = False,
 ) -> XlaOp:
-    """All replicas' arrays one after the other along a dimension; every replica gets the result.
+    """Concatenate the arrays of all replicas along a dimension; each replica gets the result.
 
     Args:
-        operand: an array; or a tuple of arrays, each of which is gathered; several ops in a
-            sequence stand for their tuple.
-        all_gather_dim: the dimension along which the arrays are put together.
-        shard_count: how many replicas there are in each group.
+        operand: an array, or a tuple of arrays, each of which is gathered. A sequence of ops is the
+            tuple of them.
+        all_gather_dim: the dimension to concatenate along.
+        shard_count: the number of replicas in each group.
         replica_groups: lists of the replicas that gather together, in the order of the result;
-            none for all, in the order of their numbers.
+            empty for one group of all replicas in the order of their numbers.
         channel_id, use_global_device_ids: see `all_reduce`.
         layout: the memory layout of the result; see ``shape_with_layout`` of `all_reduce`.
 
     Returns:
-        The operand's shape, `shard_count` times as long in `all_gather_dim`.
+        The operand's shape with `all_gather_dim` multiplied by `shard_count`.
 
     Raises:
-        ShapeInferenceError: there is no such dimension; `shard_count` is not the size of the
-            groups; groups are empty, of several sizes, or do not hold each replica once.
+        ShapeInferenceError: the dimension is out of range; `shard_count` is not the size of the
+            groups; groups are empty, differ in size, or do not contain each replica once.
 
     Example:
         >>> import builder as xb
@@ -237,16 +247,22 @@ def all_gather(
     Operation Semantics: AllGather.
     """
     name = "all_gather"
-    whole, parts = _operand(name, operand)
-    groups, channel, of_devices = _participants(
+    source, arrays = _operand(name, operand)
+    groups, channel, use_device_ids = _participants(
         name, replica_groups, channel_id, use_global_device_ids
     )
     dimension = integer(name, "all_gather_dim", all_gather_dim)
     count = integer(name, "shard_count", shard_count)
-    order = _layout(name, layout)
-    shape = _all_gather_shape(whole, dimension, count, groups, channel, order, of_devices)
-    attributes = _gather_attributes(dimension, count, groups, channel, of_devices)
-    return _record_parts(name, whole, shape, parts, _laid_out(attributes, shape, order))
+    layout = _layout(name, layout)
+    shape = _all_gather_shape(source, dimension, count, groups, channel, layout, use_device_ids)
+    attributes = shared_attributes(
+        all_gather_dim=dimension,
+        shard_count=count,
+        replica_groups=groups,
+        channel_handle=channel,
+        use_global_device_ids=use_device_ids,
+    )
+    return _record_parts(name, source, shape, arrays, _laid_out(attributes, shape, layout))
 
 
 @op(SCHEMAS["reduce_scatter"])
@@ -260,27 +276,27 @@ def reduce_scatter(
     layout: Layout | None = None,
     use_global_device_ids: bool = False,
 ) -> XlaOp:
-    """All replicas' arrays folded together, and cut: the i-th replica of a group gets block i.
+    """Reduce the arrays of all replicas and split the result: replica i of a group gets block i.
 
     Args:
-        operand: an array; or a tuple of arrays of one element type, each of which is reduced and
-            scattered; several ops in a sequence stand for their tuple.
+        operand: an array, or a tuple of arrays of one element type, each of which is reduced and
+            scattered. A sequence of ops is the tuple of them.
         computation: a reducer ``(accumulated, value) -> new``; see `all_reduce`.
-        scatter_dimension: the dimension that is cut.
-        shard_count: into how many blocks; how many replicas there are in each group.
+        scatter_dimension: the dimension to split.
+        shard_count: the number of blocks, and of replicas in each group.
         replica_groups: lists of the replicas that reduce together, in the order in which they
-            get the blocks; none for all.
+            receive the blocks; empty for one group of all.
         channel_id, use_global_device_ids: see `all_reduce`.
         layout: the memory layout of the result; see ``shape_with_layout`` of `all_reduce`.
 
     Returns:
-        The operand's shape, with `scatter_dimension` divided by `shard_count`.
+        The operand's shape with `scatter_dimension` divided by `shard_count`.
 
     Raises:
-        ShapeInferenceError: there is no such dimension, or it is not divisible; `shard_count` is
-            not the size of the groups; groups are empty, of several sizes, or do not hold each
-            replica once; element types differ.
-        SignatureError: the computation is no reducer for the element type.
+        ShapeInferenceError: the dimension is out of range or not divisible; `shard_count` is not
+            the size of the groups; groups are empty, differ in size, or do not contain each replica
+            once; element types differ.
+        SignatureError: the computation is not a reducer for the element type.
 
     Example:
         >>> import builder as xb
@@ -291,24 +307,24 @@ def reduce_scatter(
     Operation Semantics: ReduceScatter.
     """
     name = "reduce_scatter"
-    whole, parts = _operand(name, operand)
-    groups, channel, of_devices = _participants(
+    source, arrays = _operand(name, operand)
+    groups, channel, use_device_ids = _participants(
         name, replica_groups, channel_id, use_global_device_ids
     )
     dimension = integer(name, "scatter_dimension", scatter_dimension)
     count = integer(name, "shard_count", shard_count)
-    order = _layout(name, layout)
-    applied = as_computation(name, "computation", computation, _scalars(name, whole))
+    layout = _layout(name, layout)
+    reducer = as_computation(name, "computation", computation, _scalars(name, source))
     shape = _reduce_scatter_shape(
-        whole, applied.signature, dimension, count, groups, channel, order, of_devices
+        source, reducer.signature, dimension, count, groups, channel, layout, use_device_ids
     )
     attributes = {
-        "to_apply": applied,
+        "to_apply": reducer,
         "scatter_dimension": dimension,
         "shard_count": count,
-        **_group_attributes(groups, channel, of_devices),
+        **_group_attributes(groups, channel, use_device_ids),
     }
-    return _record_parts(name, whole, shape, parts, _laid_out(attributes, shape, order))
+    return _record_parts(name, source, shape, arrays, _laid_out(attributes, shape, layout))
 
 
 @op(SCHEMAS["all_to_all"])
@@ -321,27 +337,26 @@ def all_to_all(
     layout: Layout | None = None,
     channel_id: ChannelHandleLike | None = None,
 ) -> XlaOp:
-    """Every replica cuts its array into blocks, sends the i-th to the i-th replica, and joins what
-    it receives.
+    """Split each replica's array, send block i to replica i, and concatenate the received blocks.
 
     Args:
         operand: an array, not a tuple, without bounded dynamic sizes.
-        split_dimension: the dimension that is cut.
-        concat_dimension: the dimension along which received blocks are joined.
-        split_count: into how many blocks; how many replicas there are in each group.
-        replica_groups: lists of the replicas that exchange with each other, in the order of the
-            blocks; none for all.
+        split_dimension: the dimension to split.
+        concat_dimension: the dimension along which received blocks are concatenated.
+        split_count: the number of blocks, and of replicas in each group.
+        replica_groups: lists of the replicas that exchange blocks, in the order of the blocks;
+            empty for one group of all.
         layout: the memory layout of the result; see ``shape_with_layout`` of `all_reduce`.
-        channel_id: a channel; with one, the groups hold partitions instead of replicas.
+        channel_id: a channel. With one, the groups hold partitions instead of replicas.
 
     Returns:
-        The operand's shape, with `split_dimension` divided by `split_count` and
-        `concat_dimension` multiplied by it.
+        The operand's shape with `split_dimension` divided by `split_count` and `concat_dimension`
+        multiplied by it.
 
     Raises:
-        ShapeInferenceError: there is no such dimension, or it is not divisible; `split_count` is
-            not the size of the groups; groups are empty, of several sizes, or do not hold each
-            replica once.
+        ShapeInferenceError: a dimension is out of range or not divisible; `split_count` is not the
+            size of the groups; groups are empty, differ in size, or do not contain each replica
+            once.
 
     Example:
         >>> import builder as xb
@@ -357,10 +372,16 @@ def all_to_all(
     split = integer(name, "split_dimension", split_dimension)
     concat = integer(name, "concat_dimension", concat_dimension)
     count = integer(name, "split_count", split_count)
-    order = _layout(name, layout)
-    shape = _all_to_all_shape(source.shape, split, concat, count, groups, order, channel)
-    attributes = _exchange_attributes(split, concat, count, groups, channel)
-    return record(name, shape, (source,), _laid_out(attributes, shape, order))
+    layout = _layout(name, layout)
+    shape = _all_to_all_shape(source.shape, split, concat, count, groups, layout, channel)
+    attributes = shared_attributes(
+        split_dimension=split,
+        concat_dimension=concat,
+        split_count=count,
+        replica_groups=groups,
+        channel_handle=channel,
+    )
+    return record(name, shape, (source,), _laid_out(attributes, shape, layout))
 
 
 @op(SCHEMAS["all_to_all_tuple"])
@@ -370,21 +391,21 @@ def all_to_all_tuple(
     layout: Layout | None = None,
     channel_id: ChannelHandleLike | None = None,
 ) -> XlaOp:
-    """Every replica sends its i-th array to the i-th replica of its group, and gets one of each.
+    """Send array i of each replica to replica i of its group; receive one array from each.
 
     Args:
-        operands: arrays of one shape, as many as there are replicas in each group.
-        replica_groups: lists of the replicas that exchange with each other, in the order of the
-            arrays; none for all.
+        operands: arrays of one shape, one for each replica of a group.
+        replica_groups: lists of the replicas that exchange arrays, in the order of the arrays;
+            empty for one group of all.
         layout: the memory layout of the results; see ``shape_with_layout`` of `all_reduce`.
-        channel_id: a channel; with one, the groups hold partitions instead of replicas.
+        channel_id: a channel. With one, the groups hold partitions instead of replicas.
 
     Returns:
-        A tuple of as many arrays: the i-th is what the i-th replica of the group sent.
+        A tuple of as many arrays; array i was sent by replica i of the group.
 
     Raises:
-        ShapeInferenceError: shapes differ; there is no operand, or not one for each replica of a
-            group; groups are empty, of several sizes, or do not hold each replica once.
+        ShapeInferenceError: shapes differ; the operands are empty or not one for each replica of a
+            group; groups are empty, differ in size, or do not contain each replica once.
 
     Example:
         >>> import builder as xb
@@ -398,10 +419,10 @@ def all_to_all_tuple(
     name = "all_to_all_tuple"
     ops = need_ops(name, "operand", operands)
     groups, channel, _ = _participants(name, replica_groups, channel_id, False)
-    order = _layout(name, layout)
-    shape = _all_to_all_tuple_shape(tuple([o.shape for o in ops]), groups, order, channel)
+    layout = _layout(name, layout)
+    shape = _all_to_all_tuple_shape(tuple([o.shape for o in ops]), groups, layout, channel)
     attributes = _group_attributes(groups, channel, False)
-    return record(name, shape, ops, _laid_out(attributes, shape, order))
+    return record(name, shape, ops, _laid_out(attributes, shape, layout))
 
 
 @op(SCHEMAS["collective_permute"])
@@ -410,19 +431,19 @@ def collective_permute(
     source_target_pairs: Sequence[Sequence[int]],
     channel_id: ChannelHandleLike | None = None,
 ) -> XlaOp:
-    """Sends arrays from replica to replica. A replica that is sent nothing gets zeros.
+    """Send arrays from replica to replica. A replica that receives no array gets zeros.
 
     Args:
         operand: an array.
-        source_target_pairs: pairs (source, target) of replicas; no two with the same source, and
-            no two with the same target.
-        channel_id: a channel; with one, the pairs hold partitions instead of replicas.
+        source_target_pairs: pairs (source, target) of replicas; no two with the same source, and no
+            two with the same target.
+        channel_id: a channel. With one, the pairs hold partitions instead of replicas.
 
     Returns:
         The operand's shape.
 
     Raises:
-        ShapeInferenceError: a source or a target stands twice, or is negative.
+        ShapeInferenceError: a source or a target is duplicated or negative.
 
     Example:
         >>> import builder as xb
@@ -437,7 +458,8 @@ def collective_permute(
     pairs = _pairs(name, source_target_pairs)
     channel = ChannelHandle.of(channel_id, op=name)
     shape = _permute_shape(source.shape, pairs, channel)
-    return record(name, shape, (source,), _permute_attributes(pairs, channel))
+    attributes = shared_attributes(source_target_pairs=pairs, channel_handle=channel)
+    return record(name, shape, (source,), attributes)
 
 
 @op(SCHEMAS["collective_permute"], cpp_name="MultiCollectivePermute", section=BUILDER_H)
@@ -446,7 +468,7 @@ def multi_collective_permute(
     source_target_pairs: Sequence[Sequence[int]],
     channel_id: ChannelHandleLike | None = None,
 ) -> XlaOp:
-    """Several arrays sent in the same way: one `collective_permute` each.
+    """Send several arrays between the same pairs: one `collective_permute` for each.
 
     Args:
         operands: at least one array, of any shapes.
@@ -456,7 +478,7 @@ def multi_collective_permute(
         A tuple of the operands' shapes.
 
     Raises:
-        ShapeInferenceError: there is no operand; see `collective_permute`.
+        ShapeInferenceError: the operands are empty; see `collective_permute`.
 
     Example:
         >>> import builder as xb
@@ -474,13 +496,13 @@ def multi_collective_permute(
     pairs = _pairs(name, source_target_pairs)
     channel = ChannelHandle.of(channel_id, op=name)
     shapes = [_permute_shape(o.shape, pairs, channel, op=name) for o in ops]
-    attributes = _permute_attributes(pairs, channel)
+    attributes = shared_attributes(source_target_pairs=pairs, channel_handle=channel)
     with rollback_on_error(resolve_builder(name, *ops)):
-        sent = [
-            record("collective_permute", shape, (one,), attributes)
-            for shape, one in zip(shapes, ops, strict=True)
+        results = [
+            record("collective_permute", shape, (operand,), attributes)
+            for shape, operand in zip(shapes, ops, strict=True)
         ]
-        return record("tuple", TupleShape(shapes), tuple(sent))
+        return record("tuple", TupleShape(shapes), tuple(results))
 
 
 @op(SCHEMAS["collective_broadcast"])
@@ -489,19 +511,19 @@ def collective_broadcast(
     replica_groups: ReplicaGroupsLike,
     channel_id: ChannelHandleLike | None = None,
 ) -> XlaOp:
-    """The array that the first replica of each group has, for every replica of the group.
+    """Send the array of the first replica of each group to every replica of the group.
 
     Args:
         operand: an array.
-        replica_groups: lists of replicas, in each the source first.
-        channel_id: a channel; with one, the groups hold partitions instead of replicas.
+        replica_groups: lists of replicas, the source first.
+        channel_id: a channel. With one, the groups hold partitions instead of replicas.
 
     Returns:
         The operand's shape.
 
     Raises:
-        ShapeInferenceError: there is no group, or an empty one; an id stands twice, is negative
-            or missing.
+        ShapeInferenceError: there is no group, or an empty one; an id is duplicated, negative or
+            missing.
 
     Example:
         >>> import builder as xb
@@ -522,7 +544,7 @@ def collective_broadcast(
 
 
 def _operand(name: str, operand: XlaOp | Sequence[XlaOp]) -> tuple[Shape, Sequence[XlaOp]]:
-    """The operand's shape, and the operand; of a sequence that of its tuple, and the elements."""
+    """Return the shape of an `operand` argument, and its ops; of a sequence, its tuple's shape."""
     if isinstance(operand, (list, tuple)):
         ops = need_ops(name, "operand", operand)
         return TupleShape([o.shape for o in ops]), ops
@@ -532,30 +554,30 @@ def _operand(name: str, operand: XlaOp | Sequence[XlaOp]) -> tuple[Shape, Sequen
 
 def _record_parts(
     opcode: str,
-    whole: Shape,
+    operand: Shape,
     shape: Shape,
-    parts: Sequence[XlaOp],
+    arrays: Sequence[XlaOp],
     attributes: Mapping[str, Any],
 ) -> XlaOp:
-    """Records the op on the arrays of its operand; their tuple, if the operand is one."""
-    if not isinstance(whole, TupleShape):
-        return record(opcode, shape, tuple(parts), attributes)
-    assert isinstance(shape, TupleShape)  # inference has said so
-    with rollback_on_error(resolve_builder(opcode, *parts)):
-        if len(parts) == 1 and parts[0].shape is whole:
-            source = parts[0]
-            parts = [
-                record("get_tuple_element", element, (source,), _element_attributes(index))
-                for index, element in enumerate(whole.elements)
+    """Record the op on the arrays of its operand, and their tuple if the operand is a tuple."""
+    if not isinstance(operand, TupleShape):
+        return record(opcode, shape, tuple(arrays), attributes)
+    assert isinstance(shape, TupleShape)  # as inferred
+    with rollback_on_error(resolve_builder(opcode, *arrays)):
+        if len(arrays) == 1 and arrays[0].shape is operand:
+            source = arrays[0]
+            arrays = [
+                record("get_tuple_element", element, (source,), shared_attributes(index=index))
+                for index, element in enumerate(operand.elements)
             ]
-        if len(parts) > 1:
-            return record(opcode, shape, tuple(parts), attributes)
-        # HLO has no tuple of one here.
-        laid_out = attributes.get("shape_with_layout")
-        if isinstance(laid_out, TupleShape):
-            attributes = {**attributes, "shape_with_layout": laid_out.elements[0]}
-        one = record(opcode, shape.elements[0], tuple(parts), attributes)
-        return record("tuple", shape, (one,))
+        if len(arrays) > 1:
+            return record(opcode, shape, tuple(arrays), attributes)
+        # HLO's collectives on one operand return an array, not a tuple of one.
+        with_layout = attributes.get("shape_with_layout")
+        if isinstance(with_layout, TupleShape):
+            attributes = {**attributes, "shape_with_layout": with_layout.elements[0]}
+        result = record(opcode, shape.elements[0], tuple(arrays), attributes)
+        return record("tuple", shape, (result,))
 
 
 def _participants(
@@ -564,15 +586,13 @@ def _participants(
     channel_id: ChannelHandleLike | None,
     use_global_device_ids: bool,
 ) -> tuple[ReplicaGroups, ChannelHandle | None, bool]:
-    # None, which XlaBuilder takes for an option that is not given, is False.
-    of_devices = use_global_device_ids is not None and flag(
+    """Return the arguments that select who takes part in a collective, converted."""
+    # In XlaBuilder the flag is optional and absent by default; None is accepted likewise.
+    use_device_ids = use_global_device_ids is not None and flag(
         name, "use_global_device_ids", use_global_device_ids
     )
-    return (
-        _groups_of(name, replica_groups),
-        ChannelHandle.of(channel_id, op=name),
-        of_devices,
-    )
+    groups = _groups_of(name, replica_groups)
+    return groups, ChannelHandle.of(channel_id, op=name), use_device_ids
 
 
 def _groups_of(name: str, value: Any) -> ReplicaGroups:
@@ -580,7 +600,7 @@ def _groups_of(name: str, value: Any) -> ReplicaGroups:
         return _ALL
     numbers = plain(value, 2)
     if numbers is not None:
-        with suppress(ShapeInferenceError):  # which is then said of what was given
+        with suppress(ShapeInferenceError):  # ReplicaGroups.of raises it for the original value
             return _listed_groups(numbers)
     return ReplicaGroups.of(value, op=name)
 
@@ -590,23 +610,18 @@ _listed_groups = per_signature(ReplicaGroups)
 
 
 def _pairs(name: str, values: Any) -> tuple[tuple[int, int], ...]:
-    """`source_target_pairs` as a tuple of pairs."""
-    numbers = plain(values, 2)
-    if type(numbers) is tuple and all(type(p) is tuple and len(p) == 2 for p in numbers):
-        for pair in numbers:
-            integers(name, "a pair", pair)
-        return numbers
-    given = sequence_or_none(values)
-    pairs = [] if given is None else [sequence_or_none(pair) or () for pair in given]
-    if given is None or any(len(pair) != 2 for pair in pairs):
+    """Return `source_target_pairs` as a tuple of pairs."""
+    rows = sequence_or_none(values)
+    pairs = [] if rows is None else [sequence_or_none(row) or () for row in rows]
+    if rows is None or any(len(pair) != 2 for pair in pairs):
         raise ShapeInferenceError(
             f"{name}: source_target_pairs must be a sequence of pairs (source, target), "
             f"got {brief(values)}\n"
-            f"fix: for instance [(0, 1), (1, 0)]",
+            f"fix: write for instance [(0, 1), (1, 0)]",
             op=name,
         )
     numbers = [integers(name, "a pair", pair) for pair in pairs]
-    return tuple((source, target) for source, target in numbers)
+    return tuple([(source, target) for source, target in numbers])
 
 
 def _layout(name: str, layout: Any) -> Layout | None:
@@ -623,7 +638,7 @@ def _layout(name: str, layout: Any) -> Layout | None:
 
 @per_signature
 def _scalars(name: str, operand: Shape) -> tuple[ArrayShape, ArrayShape]:
-    """The shapes of a reducer's two arguments; raises when the operand holds no array."""
+    """Return the shapes of a reducer's two arguments; raise if the operand contains no array."""
     check = Check(name, operand=operand)
     first: Shape = operand
     if isinstance(operand, TupleShape):
@@ -638,73 +653,25 @@ def _scalars(name: str, operand: Shape) -> tuple[ArrayShape, ArrayShape]:
     return scalar, scalar
 
 
-# Attributes, shared by all ops that say the same
+# Attributes
 
 
-@per_signature
-def _element_attributes(index: int) -> Mapping[str, Any]:
-    return MappingProxyType({"index": index})
-
-
-@per_signature
 def _group_attributes(
-    groups: ReplicaGroups, channel: ChannelHandle | None, of_devices: bool
+    groups: ReplicaGroups, channel: ChannelHandle | None, use_device_ids: bool
 ) -> Mapping[str, Any]:
-    return MappingProxyType(
-        {
-            "replica_groups": groups,
-            "channel_handle": channel,
-            "use_global_device_ids": of_devices,
-        }
+    return shared_attributes(
+        replica_groups=groups, channel_handle=channel, use_global_device_ids=use_device_ids
     )
-
-
-@per_signature
-def _gather_attributes(
-    dimension: int,
-    count: int,
-    groups: ReplicaGroups,
-    channel: ChannelHandle | None,
-    of_devices: bool,
-) -> Mapping[str, Any]:
-    shared = _group_attributes(groups, channel, of_devices)
-    return MappingProxyType({"all_gather_dim": dimension, "shard_count": count, **shared})
-
-
-@per_signature
-def _exchange_attributes(
-    split: int,
-    concat: int,
-    count: int,
-    groups: ReplicaGroups,
-    channel: ChannelHandle | None,
-) -> Mapping[str, Any]:
-    return MappingProxyType(
-        {
-            "split_dimension": split,
-            "concat_dimension": concat,
-            "split_count": count,
-            "replica_groups": groups,
-            "channel_handle": channel,
-        }
-    )
-
-
-@per_signature
-def _permute_attributes(
-    pairs: tuple[tuple[int, int], ...], channel: ChannelHandle | None
-) -> Mapping[str, Any]:
-    return MappingProxyType({"source_target_pairs": pairs, "channel_handle": channel})
 
 
 def _laid_out(
     attributes: Mapping[str, Any], shape: Shape, layout: Layout | None
 ) -> Mapping[str, Any]:
-    """The attributes, and the result's shape with its layout where one was asked for."""
+    """Return `attributes` with the result's shape and layout added if a layout is requested."""
     if layout is None:
         return attributes
     if isinstance(shape, TupleShape):
         arrays = [e.with_layout(layout) for e in shape.elements if isinstance(e, ArrayShape)]
         return {**attributes, "shape_with_layout": TupleShape(arrays)}
-    assert isinstance(shape, ArrayShape)  # inference has said so
+    assert isinstance(shape, ArrayShape)  # as inferred
     return {**attributes, "shape_with_layout": shape.with_layout(layout)}

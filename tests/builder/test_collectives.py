@@ -478,7 +478,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         lambda x: xb.collective_permute(x, [1, 2]),
         (
             "collective_permute: source_target_pairs must be a sequence of pairs (source, "
-            "target), got [1, 2]\nfix: for instance [(0, 1), (1, 0)]"
+            "target), got [1, 2]\nfix: write for instance [(0, 1), (1, 0)]"
         ),
     ),
     "triples": (

@@ -249,7 +249,7 @@ def test_a_result_without_end() -> None:
         ),
         (
             {"algorithm": "dot_f32_f32_f32", "precision": xb.Precision.HIGH},
-            "precision and algorithm can't both be given",
+            "at most one of precision and algorithm is allowed",
         ),
     ],
 )

@@ -337,7 +337,7 @@ REFUSED: dict[str, Case] = {
     "padding of ops": (
         lambda x: windows(x, [2, 2], None, xb.tuple(x, x)),
         xb.ShapeInferenceError,
-        "reduce_window: padding must be numbers that are known now, got <XlaOp",
+        "reduce_window: padding must be compile-time integers, got <XlaOp",
     ),
     "window of ops": (
         lambda x: windows(x, x, None, VALID),

@@ -1,4 +1,4 @@
-"""Contractions: dot products, convolutions."""
+"""Contractions: dot products and convolutions."""
 
 from builder.ops.contraction.convolution import (
     conv as conv,

@@ -6,7 +6,6 @@ Operation Semantics: Conv, ConvWithGeneralPadding.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from builder.attributes import (
@@ -19,7 +18,7 @@ from builder.attributes import (
 )
 from builder.attributes.window import padding_argument
 from builder.check import flags, integer, integers
-from builder.graph.recording import record
+from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
@@ -44,111 +43,91 @@ def _plan(
     name: str,
     lhs: Shape,
     rhs: Shape,
-    window_strides: tuple[int, ...],
-    padding: Padding | tuple[tuple[int, int], ...],
-    lhs_dilation: tuple[int, ...],
-    rhs_dilation: tuple[int, ...],
+    window: tuple[
+        tuple[int, ...],
+        Padding | tuple[tuple[int, int], ...],
+        tuple[int, ...],
+        tuple[int, ...],
+    ],
+    window_reversal: tuple[bool, ...],
     dimension_numbers: ConvolutionDimensionNumbers | None,
-    feature_group_count: int,
-    batch_group_count: int,
+    group_counts: tuple[int, int],
     precision: tuple[Precision, Precision],
     preferred_element_type: PrimitiveType | None,
-    window_reversal: tuple[bool, ...],
 ) -> tuple[ArrayShape, Mapping[str, Any]]:
     shape = infer.conv_general_dilated.strict(
         lhs,
         rhs,
-        window_strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
+        *window,
         dimension_numbers,
-        feature_group_count,
-        batch_group_count,
+        *group_counts,
         preferred_element_type,
         window_reversal,
         op=name,
     )
-    window = infer.convolution_window.strict(
-        lhs,
-        rhs,
-        window_strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
-        dimension_numbers,
-        window_reversal,
+    inferred = infer.convolution_window.strict(
+        lhs, rhs, *window, dimension_numbers, window_reversal
     )
-    return shape, _attributes(
-        window,
-        dimension_numbers or ConvolutionDimensionNumbers.default(shape.rank - 2),
-        feature_group_count,
-        batch_group_count,
-        precision,
+    return shape, shared_attributes(
+        window_strides=inferred.strides,
+        padding=inferred.padding,
+        lhs_dilation=inferred.lhs_dilation,
+        rhs_dilation=inferred.rhs_dilation,
+        window_reversal=inferred.reversal,
+        dimension_numbers=dimension_numbers or ConvolutionDimensionNumbers.default(shape.rank - 2),
+        feature_group_count=group_counts[0],
+        batch_group_count=group_counts[1],
+        precision=precision,
     )
 
 
-@per_signature
-def _attributes(
-    window: infer.ConvolutionWindow,
-    numbers: ConvolutionDimensionNumbers,
-    feature_group_count: int,
-    batch_group_count: int,
-    precision: tuple[Precision, Precision],
-) -> Mapping[str, Any]:
-    return MappingProxyType(
-        {
-            "window_strides": window.strides,
-            "padding": window.padding,
-            "lhs_dilation": window.lhs_dilation,
-            "rhs_dilation": window.rhs_dilation,
-            "window_reversal": window.reversal,
-            "dimension_numbers": numbers,
-            "feature_group_count": feature_group_count,
-            "batch_group_count": batch_group_count,
-            "precision": precision,
-        }
-    )
+def _optional_integers(name: str, argument: str, values: Sequence[int] | None) -> tuple[int, ...]:
+    return () if values is None else integers(name, argument, values)
+
+
+Window = tuple[Sequence[int], PaddingLike, Sequence[int] | None, Sequence[int] | None]
+"""The arguments `window_strides`, `padding`, `lhs_dilation` and `rhs_dilation`."""
 
 
 def _record(
     name: str,
     lhs: XlaOp,
     rhs: XlaOp,
-    window_strides: Sequence[int],
-    padding: PaddingLike,
-    lhs_dilation: Sequence[int] | None,
-    rhs_dilation: Sequence[int] | None,
+    window: Window,
     dimension_numbers: ConvolutionDimensionNumbersLike | None,
-    feature_group_count: int,
-    batch_group_count: int,
+    group_counts: tuple[int, int],
     precision: PrecisionLike,
     preferred_element_type: PrimitiveTypeLike | None,
     window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:
-    """What all of them do: coerce, infer, record."""
+    """Convert the arguments of the op `name`, infer its shape, and record it."""
     need_op(name, "lhs", lhs)
     need_op(name, "rhs", rhs)
+    window_strides, padding, lhs_dilation, rhs_dilation = window
     shape, attributes = _plan(
         name,
         lhs.shape,
         rhs.shape,
-        integers(name, "window_strides", window_strides),
-        padding_argument(name, padding),
-        () if lhs_dilation is None else integers(name, "lhs_dilation", lhs_dilation),
-        () if rhs_dilation is None else integers(name, "rhs_dilation", rhs_dilation),
+        (
+            integers(name, "window_strides", window_strides),
+            padding_argument(name, padding),
+            _optional_integers(name, "lhs_dilation", lhs_dilation),
+            _optional_integers(name, "rhs_dilation", rhs_dilation),
+        ),
+        ()
+        if window_reversal is None
+        else flags(name, "window_reversal", window_reversal, "spatial dimension"),
         None
         if dimension_numbers is None
         else ConvolutionDimensionNumbers.of(dimension_numbers, op=name),
-        integer(name, "feature_group_count", feature_group_count),
-        integer(name, "batch_group_count", batch_group_count),
+        (
+            integer(name, "feature_group_count", group_counts[0]),
+            integer(name, "batch_group_count", group_counts[1]),
+        ),
         Precision.pair(precision, op=name),
         None
         if preferred_element_type is None
         else pt.element_type_argument(name, "preferred_element_type", preferred_element_type),
-        ()
-        if window_reversal is None
-        else flags(name, "window_reversal", window_reversal, "spatial dimension"),
     )
     return record("convolution", shape, (lhs, rhs), attributes)
 
@@ -166,26 +145,25 @@ def conv(
     precision: PrecisionLike = None,
     preferred_element_type: PrimitiveTypeLike | None = None,
 ) -> XlaOp:
-    """A convolution as neural networks have it, padded to keep the size or not at all.
+    """Convolve `lhs` with the kernel `rhs`, padded to keep the size (SAME) or not at all (VALID).
 
-    What it computes is told at `conv_with_general_padding`, and what can be said besides at
-    `conv_general_dilated`.
+    `conv_with_general_padding` defines the result, and `conv_general_dilated` all arguments.
 
     Args:
         lhs: the input, [batch, features, spatial dimensions...].
         rhs: the kernel, [output features, input features, spatial dimensions...], of the input's
             rank and element type.
-        window_strides: for each spatial dimension how far the window moves each time.
-        padding: Padding.SAME or Padding.VALID; also pairs, as in `conv_with_general_padding`.
+        window_strides: the stride of the window in each spatial dimension.
+        padding: Padding.SAME or Padding.VALID; also pairs, see `conv_with_general_padding`.
         lhs_dilation, rhs_dilation, feature_group_count, batch_group_count, precision,
-            preferred_element_type: as in `conv_general_dilated`.
+            preferred_element_type: see `conv_general_dilated`.
 
     Returns:
-        An array [batch, output features, positions of the window...]. With SAME there are as many
-        positions as elements, divided by the stride and rounded up.
+        An array [batch, output features, window positions...]. With SAME the number of positions is
+        the size divided by the stride, rounded up.
 
     Raises:
-        ShapeInferenceError: as in `conv_general_dilated`.
+        ShapeInferenceError: see `conv_general_dilated`.
 
     Example:
         >>> import builder as xb
@@ -198,20 +176,9 @@ def conv(
 
     Operation Semantics: Conv.
     """
-    return _record(
-        "conv",
-        lhs,
-        rhs,
-        window_strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
-        None,
-        feature_group_count,
-        batch_group_count,
-        precision,
-        preferred_element_type,
-    )
+    window = window_strides, padding, lhs_dilation, rhs_dilation
+    groups = feature_group_count, batch_group_count
+    return _record("conv", lhs, rhs, window, None, groups, precision, preferred_element_type)
 
 
 @op(SCHEMAS["convolution"], cpp_name="ConvWithGeneralPadding", section="ConvWithGeneralPadding")
@@ -227,28 +194,27 @@ def conv_with_general_padding(
     precision: PrecisionLike = None,
     preferred_element_type: PrimitiveTypeLike | None = None,
 ) -> XlaOp:
-    """A convolution as neural networks have it, with the padding of each side given.
+    """Convolve `lhs` with the kernel `rhs`, with explicit padding on each side.
 
-    A window of the kernel's size is laid on the input at each position that the strides allow.
-    For each of them and each output feature, what lies in the window is multiplied with the kernel
-    of that feature, element by element, and summed over the window and all input features.
+    A window of the kernel's size moves over the input in steps of the strides. At each position,
+    and for each output feature, the elements in the window are multiplied by that feature's kernel
+    and summed over the window and all input features.
 
     Args:
         lhs: the input, [batch, features, spatial dimensions...].
         rhs: the kernel, [output features, input features, spatial dimensions...], of the input's
             rank and element type.
-        window_strides: for each spatial dimension how far the window moves each time.
-        padding: for each spatial dimension a pair (low, high): so many zeros are put before and
-            after the input; if negative, so many elements are taken away. Also Padding.SAME or
-            VALID.
+        window_strides: the stride of the window in each spatial dimension.
+        padding: for each spatial dimension a pair (low, high): the number of zeros added before and
+            after the input; a negative number removes elements. Also Padding.SAME or VALID.
         lhs_dilation, rhs_dilation, feature_group_count, batch_group_count, precision,
-            preferred_element_type: as in `conv_general_dilated`.
+            preferred_element_type: see `conv_general_dilated`.
 
     Returns:
-        An array [batch, output features, positions of the window...].
+        An array [batch, output features, window positions...].
 
     Raises:
-        ShapeInferenceError: as in `conv_general_dilated`.
+        ShapeInferenceError: see `conv_general_dilated`.
 
     Example:
         >>> import builder as xb
@@ -259,17 +225,15 @@ def conv_with_general_padding(
 
     Operation Semantics: ConvWithGeneralPadding.
     """
+    window = window_strides, padding, lhs_dilation, rhs_dilation
+    groups = feature_group_count, batch_group_count
     return _record(
         "conv_with_general_padding",
         lhs,
         rhs,
-        window_strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
+        window,
         None,
-        feature_group_count,
-        batch_group_count,
+        groups,
         precision,
         preferred_element_type,
     )
@@ -287,21 +251,21 @@ def conv_with_general_dimensions(
     precision: PrecisionLike = None,
     preferred_element_type: PrimitiveTypeLike | None = None,
 ) -> XlaOp:
-    """`conv` with dimensions in any order.
+    """Convolve as `conv` does, with dimensions in any order.
 
     Args:
         lhs, rhs: the input and the kernel, of one rank and element type.
-        window_strides: for each spatial dimension how far the window moves each time.
+        window_strides: the stride of the window in each spatial dimension.
         padding: Padding.SAME or Padding.VALID; also pairs (low, high).
         dimension_numbers: ConvolutionDimensionNumbers, or a text such as "b01f_01io->b01f".
-        feature_group_count, batch_group_count, precision, preferred_element_type: as in
+        feature_group_count, batch_group_count, precision, preferred_element_type: see
             `conv_general_dilated`.
 
     Returns:
-        An array of batch, output features and positions of the window, in the order told.
+        An array of batch, output features and window positions, ordered by `dimension_numbers`.
 
     Raises:
-        ShapeInferenceError: as in `conv_general_dilated`.
+        ShapeInferenceError: see `conv_general_dilated`.
 
     Example:
         >>> import builder as xb
@@ -313,17 +277,15 @@ def conv_with_general_dimensions(
 
     Not in the document; XlaBuilder's ConvWithGeneralDimensions.
     """
+    window = window_strides, padding, None, None
+    groups = feature_group_count, batch_group_count
     return _record(
         "conv_with_general_dimensions",
         lhs,
         rhs,
-        window_strides,
-        padding,
-        None,
-        None,
+        window,
         dimension_numbers,
-        feature_group_count,
-        batch_group_count,
+        groups,
         precision,
         preferred_element_type,
     )
@@ -341,21 +303,21 @@ def conv_general(
     precision: PrecisionLike = None,
     preferred_element_type: PrimitiveTypeLike | None = None,
 ) -> XlaOp:
-    """`conv_with_general_padding` with dimensions in any order.
+    """Convolve as `conv_with_general_padding` does, with dimensions in any order.
 
     Args:
         lhs, rhs: the input and the kernel, of one rank and element type.
-        window_strides: for each spatial dimension how far the window moves each time.
+        window_strides: the stride of the window in each spatial dimension.
         padding: for each spatial dimension a pair (low, high); also Padding.SAME or VALID.
         dimension_numbers: ConvolutionDimensionNumbers, or a text such as "b01f_01io->b01f".
-        feature_group_count, batch_group_count, precision, preferred_element_type: as in
+        feature_group_count, batch_group_count, precision, preferred_element_type: see
             `conv_general_dilated`.
 
     Returns:
-        An array of batch, output features and positions of the window, in the order told.
+        An array of batch, output features and window positions, ordered by `dimension_numbers`.
 
     Raises:
-        ShapeInferenceError: as in `conv_general_dilated`.
+        ShapeInferenceError: see `conv_general_dilated`.
 
     Example:
         >>> import builder as xb
@@ -366,17 +328,15 @@ def conv_general(
 
     Not in the document; XlaBuilder's ConvGeneral.
     """
+    window = window_strides, padding, None, None
+    groups = feature_group_count, batch_group_count
     return _record(
         "conv_general",
         lhs,
         rhs,
-        window_strides,
-        padding,
-        None,
-        None,
+        window,
         dimension_numbers,
-        feature_group_count,
-        batch_group_count,
+        groups,
         precision,
         preferred_element_type,
     )
@@ -397,42 +357,42 @@ def conv_general_dilated(
     preferred_element_type: PrimitiveTypeLike | None = None,
     window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:
-    """A convolution with everything that can be said of one.
+    """Convolve `lhs` with the kernel `rhs`, with every attribute that a convolution has.
 
     Args:
-        lhs, rhs: the input and the kernel, of one rank and element type: a batch or output
-            feature dimension, a feature dimension, and up to 10 spatial ones. The kernel has an
-            element or more along each spatial dimension.
-        window_strides: for each spatial dimension how far the window moves each time; as with the
-            following sequences, an empty one stands for all 1.
-        padding: for each spatial dimension a pair (low, high): so many zeros are put before and
-            after the dilated input; if negative, so many elements are taken away. Or Padding.SAME,
-            which pads so that there are as many positions as elements, divided by the stride and
-            rounded up, for inputs that are not dilated; or Padding.VALID, which does not pad.
-        lhs_dilation: for each spatial dimension how far apart the input's elements are put, with
+        lhs, rhs: the input and the kernel, of one rank and element type. Each has a batch or output
+            feature dimension, a feature dimension, and up to 10 spatial dimensions. The kernel's
+            spatial dimensions are not empty.
+        window_strides: the stride of the window in each spatial dimension. An empty sequence here,
+            and in the sequences below, means 1 everywhere.
+        padding: for each spatial dimension a pair (low, high): the number of zeros added before and
+            after the dilated input; a negative number removes elements. Or Padding.SAME, for inputs
+            that are not dilated: the number of window positions is the size divided by the stride,
+            rounded up. Or Padding.VALID: no padding.
+        lhs_dilation: for each spatial dimension the distance between the input's elements, with
             zeros between them; None for 1. (Also called a transposed convolution.)
         rhs_dilation: the same for the kernel. (Also called an atrous convolution.)
         dimension_numbers: ConvolutionDimensionNumbers, or a text such as "b01f_01io->b01f".
-        feature_group_count: the input's features and the output features are cut into so many
-            groups of neighbours, each group of the one being convolved to give one of the other.
-            The kernel has then as many input features as a group. It divides both counts.
-        batch_group_count: the batch and the output features are cut into so many groups, and each
-            of the one gives one of the other. It divides both, and the result's batch is the
-            input's divided by it. Not together with feature_group_count.
-        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT when not
-            given.
-        preferred_element_type: the element type of the result: the operands' (when not given), or
-            a wider one of its kind, in which the sums are then made.
-        window_reversal: for each spatial dimension whether the kernel is turned round.
+        feature_group_count: the number of groups into which the input features and the output
+            features are divided, in order. Each group of input features is convolved to one group
+            of output features, so the kernel's input feature dimension is the size of a group. It
+            must divide both counts.
+        batch_group_count: the number of groups into which the batch and the output features are
+            divided. Each batch group gives one group of output features, and the result's batch is
+            the input's divided by it. It must divide both. Not together with feature_group_count.
+        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
+        preferred_element_type: the element type of the result and of the sums: a wider type of the
+            same kind; by default that of the operands.
+        window_reversal: for each spatial dimension whether the kernel is reversed.
 
     Returns:
-        An array of batch, output features and positions of the window, in the order told.
+        An array of batch, output features and window positions, ordered by `dimension_numbers`.
 
     Raises:
         ShapeInferenceError: ranks or element types differ; a dimension is named twice or not at
-            all; there is not one entry for each spatial dimension; a stride, dilation or count is
-            below 1; features do not go together or are not divided by the count of groups; padding
-            takes away more than there is.
+            all; a sequence does not have one entry for each spatial dimension; a stride, dilation
+            or count is below 1; feature counts do not match or are not divisible by the group
+            count; padding removes more elements than there are.
 
     Example:
         >>> import builder as xb
@@ -445,17 +405,15 @@ def conv_general_dilated(
     Not in the document; XlaBuilder's ConvGeneralDilated. The arguments are those that the document
     describes under ConvWithGeneralPadding.
     """
+    window = window_strides, padding, lhs_dilation, rhs_dilation
+    groups = feature_group_count, batch_group_count
     return _record(
         "conv_general_dilated",
         lhs,
         rhs,
-        window_strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
+        window,
         dimension_numbers,
-        feature_group_count,
-        batch_group_count,
+        groups,
         precision,
         preferred_element_type,
         window_reversal,

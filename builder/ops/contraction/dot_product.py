@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Any
 
 from builder.attributes import (
@@ -18,10 +17,10 @@ from builder.attributes import (
     PrecisionLike,
 )
 from builder.errors import ShapeInferenceError
-from builder.graph.recording import record
+from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import need_op
+from builder.ops.operands import need_op, plain
 from builder.schema import SCHEMAS
 from builder.shape_inference import contraction as infer
 from builder.support.signatures import per_signature
@@ -31,18 +30,6 @@ from builder.types.shape import ArrayShape, Shape
 
 __all__ = ["dot", "dot_general"]
 
-Plan = tuple[ArrayShape, Mapping[str, Any]]
-
-
-def _attributes(
-    numbers: DotDimensionNumbers,
-    precision: tuple[Precision, Precision],
-    algorithm: DotAlgorithm | None = None,
-) -> Mapping[str, Any]:
-    return MappingProxyType(
-        {"dimension_numbers": numbers, "precision": precision, "algorithm": algorithm}
-    )
-
 
 @per_signature
 def _dot_plan(
@@ -50,9 +37,10 @@ def _dot_plan(
     rhs: Shape,
     precision: tuple[Precision, Precision],
     preferred_element_type: PrimitiveType | None,
-) -> Plan:
+) -> tuple[ArrayShape, Mapping[str, Any]]:
     shape = infer.dot.strict(lhs, rhs, preferred_element_type)
-    return shape, _attributes(infer.dot_dimension_numbers.strict(lhs, rhs), precision)
+    numbers = infer.dot_dimension_numbers.strict(lhs, rhs)
+    return shape, shared_attributes(dimension_numbers=numbers, precision=precision, algorithm=None)
 
 
 @per_signature
@@ -63,34 +51,15 @@ def _dot_general_plan(
     precision: tuple[Precision, Precision],
     preferred_element_type: PrimitiveType | None,
     algorithm: DotAlgorithm | None,
-) -> Plan:
+) -> tuple[ArrayShape, Mapping[str, Any]]:
     shape = infer.dot_general.strict(lhs, rhs, numbers, preferred_element_type, algorithm)
-    return shape, _attributes(numbers, precision, algorithm)
+    return shape, shared_attributes(
+        dimension_numbers=numbers, precision=precision, algorithm=algorithm
+    )
 
 
 _DEFAULT = Precision.pair(None)
 _listed_numbers = per_signature(DotDimensionNumbers.of)
-_SEQUENCES = (list, tuple)
-
-
-def _plain_numbers(value: Any) -> Any:
-    """A pair of pairs of lists or tuples of ints as tuples, to be a key; None for all else."""
-    if type(value) not in _SEQUENCES or len(value) != 2:
-        return None
-    contracting, batch = value
-    if type(contracting) not in _SEQUENCES or type(batch) not in _SEQUENCES:
-        return None
-    if len(contracting) != 2 or len(batch) != 2:
-        return None
-    lists = (*contracting, *batch)
-    for numbers in lists:
-        if type(numbers) not in _SEQUENCES:
-            return None
-        for number in numbers:
-            if type(number) is not int:
-                return None
-    lhs, rhs, lhs_batch, rhs_batch = lists
-    return (tuple(lhs), tuple(rhs)), (tuple(lhs_batch), tuple(rhs_batch))
 
 
 @op(SCHEMAS["dot_general"], cpp_name="Dot", section="Dot")
@@ -100,25 +69,23 @@ def dot(
     precision: PrecisionLike = None,
     preferred_element_type: PrimitiveTypeLike | None = None,
 ) -> XlaOp:
-    """The dot product of vectors, or of a matrix with a vector or a matrix; ``lhs @ rhs``.
+    """Return the dot product of vectors, or of a matrix with a vector or a matrix: ``lhs @ rhs``.
 
-    Sums over dimension 1 of lhs (0 if it is a vector) and dimension 0 of rhs. Recorded as
+    The sum is over dimension 1 of lhs (0 if it is a vector) and dimension 0 of rhs. Recorded as
     `dot_general`.
 
     Args:
-        lhs, rhs: arrays of one element type, not scalars. Higher ranks are taken too; for batches
-            of matrices use `dot_general`.
-        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT when not
-            given.
-        preferred_element_type: the element type of the result: the operands' (when not given), or
-            a wider one of its kind, in which the sums are then made.
+        lhs, rhs: arrays of one element type, not scalars. Higher ranks are accepted; for batches of
+            matrices use `dot_general`.
+        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
+        preferred_element_type: the element type of the result and of the sums: a wider type of the
+            same kind; by default that of the operands.
 
     Returns:
-        An array of the other dimensions of lhs, then those of rhs.
+        An array of the remaining dimensions of lhs, then those of rhs.
 
     Raises:
-        ShapeInferenceError: element types differ, or the sizes that are summed over; an operand
-            is a scalar.
+        ShapeInferenceError: the element types or the summed sizes differ; an operand is a scalar.
 
     Example:
         >>> import builder as xb
@@ -151,26 +118,25 @@ def dot_general(
     preferred_element_type: PrimitiveTypeLike | None = None,
     algorithm: DotAlgorithm | str | None = None,
 ) -> XlaOp:
-    """Sums products over the contracting dimensions, once for each index of the batch dimensions.
+    """Sum products over the contracting dimensions, for each index of the batch dimensions.
 
     Args:
         lhs, rhs: arrays of one element type.
         dimension_numbers: DotDimensionNumbers, or a pair of pairs
-            ``((lhs contracting, rhs contracting), (lhs batch, rhs batch))``. Dimensions of lhs and
-            rhs that go together have equal sizes.
-        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT when not
-            given.
-        preferred_element_type: the element type of the result: the operands' (when not given), or
-            a wider one of its kind, in which the sums are then made.
-        algorithm: a DotAlgorithm or its name, where it matters exactly how the product is
-            computed; instead of `precision`. Which there are depends on the device.
+            ``((lhs contracting, rhs contracting), (lhs batch, rhs batch))``. Corresponding
+            dimensions of lhs and rhs have equal sizes.
+        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
+        preferred_element_type: the element type of the result and of the sums: a wider type of the
+            same kind; by default that of the operands.
+        algorithm: a DotAlgorithm or its name, to fix exactly how the product is computed. It
+            replaces `precision`. The available algorithms depend on the device.
 
     Returns:
-        An array of the batch dimensions, then the other dimensions of lhs, then those of rhs.
+        An array of the batch dimensions, then the remaining dimensions of lhs, then those of rhs.
 
     Raises:
-        ShapeInferenceError: element types differ; dimensions are out of range, named twice, or do
-            not go together; the algorithm does not take these types.
+        ShapeInferenceError: element types differ; dimensions are out of range, duplicated or do not
+            match; the algorithm does not support these types.
 
     Example:
         >>> import builder as xb
@@ -189,8 +155,8 @@ def dot_general(
     numbers: DotDimensionNumbers | None = None
     if type(dimension_numbers) is DotDimensionNumbers:
         numbers = dimension_numbers
-    elif (key := _plain_numbers(dimension_numbers)) is not None:
-        with suppress(ShapeInferenceError):  # which is then said of what was given
+    elif (key := plain(dimension_numbers)) is not None:
+        with suppress(ShapeInferenceError):  # `of` raises it for the original value
             numbers = _listed_numbers(key)
     if numbers is None:
         numbers = DotDimensionNumbers.of(dimension_numbers)
@@ -203,7 +169,7 @@ def dot_general(
         algorithm = DotAlgorithm.of(algorithm)
         if pair != _DEFAULT:
             raise ShapeInferenceError(
-                f"dot_general: precision and algorithm can't both be given, "
+                f"dot_general: at most one of precision and algorithm is allowed, "
                 f"got {pair} and {algorithm.value}\n"
                 f"fix: leave precision out",
                 op="dot_general",

@@ -6,7 +6,6 @@ xla_builder.h: RaggedDot.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from builder.attributes import (
@@ -15,7 +14,7 @@ from builder.attributes import (
     RaggedDotDimensionNumbers,
     RaggedDotDimensionNumbersLike,
 )
-from builder.graph.recording import record
+from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
@@ -39,7 +38,7 @@ def _plan(
     preferred_element_type: PrimitiveType | None,
 ) -> tuple[ArrayShape, Mapping[str, Any]]:
     shape = infer.ragged_dot.strict(lhs, rhs, group_sizes, numbers, preferred_element_type)
-    return shape, MappingProxyType({"dimension_numbers": numbers, "precision": precision})
+    return shape, shared_attributes(dimension_numbers=numbers, precision=precision)
 
 
 @op(SCHEMAS["ragged_dot"])
@@ -51,37 +50,37 @@ def ragged_dot(
     precision: PrecisionLike = None,
     preferred_element_type: PrimitiveTypeLike | None = None,
 ) -> XlaOp:
-    """A dot product along which one dimension is cut into groups of neighbours, of unequal sizes.
+    """Return a dot product in which one dimension is divided into consecutive groups of any sizes.
 
-    The sizes are known only when the program runs. What it means to be in a group depends on what
-    the ragged dimension is. Of matrices [m, k] and [k, n], with g groups:
+    The group sizes are runtime values. The meaning of the groups depends on the ragged dimension.
+    For matrices [m, k] and [k, n] and g groups:
 
-    - m, neither contracting nor batch: rhs is [g, k, n], a matrix for each group, and each row of
-      lhs is multiplied with that of its group. A row behind the last group gives zeros.
-    - k, contracting: the result is [g, m, n], one for each group, summed over it alone.
-    - a batch dimension: the result is that of `dot_general`; the groups change nothing.
+    - m, neither contracting nor batch: rhs is [g, k, n], a matrix for each group. Each row of lhs
+      is multiplied by the matrix of its group. Rows after the last group give zeros.
+    - k, contracting: the result is [g, m, n], a product for each group, summed over that group
+    only. - a batch dimension: the result is that of `dot_general`; the groups have no effect.
 
-    A CPU computes the products of all rows with the matrices of all groups, and picks.
+    On CPU, XLA computes the products of all rows with the matrices of all groups, and selects.
 
     Args:
         lhs, rhs: arrays of one element type.
-        group_sizes: integers, [g]; or [..., g], with other sizes for each index of the dimensions
-            of lhs that are further out: batch dimensions, and those before the ragged one that are
-            free, or contracting, as it is.
+        group_sizes: integers [g]; or [..., g], with separate sizes for each index of the dimensions
+            of lhs that precede the ragged one: the batch dimensions, and the free or contracting
+            dimensions before it, of the same kind as the ragged one.
         dimension_numbers: RaggedDotDimensionNumbers, or a triple of those of `dot_general`, the
             ragged dimension of lhs and the group dimension of rhs.
-        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT when not
-            given.
-        preferred_element_type: the element type of the result: the operands' (when not given), or
-            a wider one of its kind, in which the sums are then made.
+        precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
+        preferred_element_type: the element type of the result and of the sums: a wider type of the
+            same kind; by default that of the operands.
 
     Returns:
-        The array of `dot_general` without the group dimension; if the ragged dimension is
-        contracting, with the groups in front.
+        The array of `dot_general` without the group dimension. If the ragged dimension is
+        contracting, the group dimension comes first.
 
     Raises:
-        ShapeInferenceError: as in `dot_general`; there is not one ragged dimension, or the group
-            dimension that it needs; group_sizes is of another shape, or not of integers.
+        ShapeInferenceError: see `dot_general`; there is not exactly one ragged dimension, or the
+            required group dimension is missing; group_sizes has another shape, or is not of
+            integers.
 
     Example:
         >>> import builder as xb

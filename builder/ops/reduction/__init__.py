@@ -1,4 +1,4 @@
-"""Reductions: along whole dimensions and in windows; sorting."""
+"""Reductions along dimensions and in windows; sorting."""
 
 from builder.ops.reduction.reductions import (
     reduce as reduce,

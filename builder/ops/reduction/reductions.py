@@ -1,4 +1,4 @@
-"""Reductions along whole dimensions.
+"""Reductions along dimensions.
 
 Operation Semantics: Reduce.
 """
@@ -14,7 +14,7 @@ from builder.check import Check, integers
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
-from builder.graph.subcomputations import as_computation, available_computation, is_library_function
+from builder.graph.subcomputations import as_computation, available_computation
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, need_ops, number_constant
@@ -22,19 +22,9 @@ from builder.schema import SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, intern_array
 
-__all__ = [
-    "folded_operands",
-    "inits_of",
-    "ready_reducer",
-    "recorded_init",
-    "recorded_inits",
-    "reduce",
-    "reduce_all",
-    "reducer",
-    "resolved",
-    "scalars_of",
-    "single_init",
-]
+__all__ = ["record_reduction", "reduce", "reduce_all"]
+
+Plan = Callable[..., tuple[Shape, Mapping[str, Any]]]
 
 
 @op(SCHEMAS["reduce"])
@@ -44,30 +34,30 @@ def reduce(
     computation: XlaComputation | Callable[..., Any],
     dimensions: Sequence[int],
 ) -> XlaOp:
-    """The elements of one or more arrays folded together along some dimensions.
+    """Reduce one or more arrays along dimensions with a computation.
 
-    The order in which elements are folded is not defined: the computation should be associative,
-    up to rounding, and the init value should change nothing.
+    The order of the reduction is not defined: the computation should be associative, up to
+    rounding, and the init value its identity.
 
     Args:
         operands: an array, or N arrays of the same sizes and of any element types.
-        init_values: for each operand the scalar to begin with; a Python number stands for a
-            constant of the operand's type.
-        computation: a reducer: for one operand ``(accumulated, value) -> new``, all scalars of its
-            type; for N operands it takes N accumulated values and then N new ones, and gives a
-            tuple of N. A computation, or a callable such as ``xb.add`` or a lambda. For every op
-            that takes callables: functions of this library and of ``@xb.computation`` are recorded
-            once per signature, every other callable each time it is passed.
-        dimensions: the dimensions that are folded, in any order; none leaves the sizes.
+        init_values: the initial scalar for each operand; a Python number is a constant of the
+            operand's type.
+        computation: a reducer. For one operand: ``(accumulated, value) -> new``, scalars of its
+            type. For N operands: it takes N accumulated values and then N new ones, and returns a
+            tuple of N. It is a computation, or a callable such as ``xb.add`` or a lambda. All ops
+            that take callables record functions of this library and of ``@xb.computation`` once per
+            signature, and any other callable each time it is passed.
+        dimensions: the dimensions to reduce, in any order; an empty sequence keeps the sizes.
 
     Returns:
         An array of the operand's remaining dimensions; for several operands a tuple of those.
 
     Raises:
-        ShapeInferenceError: sizes differ; a dimension is out of range or named twice; an init
-            value is no scalar of its operand's type; counts differ.
-        SignatureError: the computation is no reducer for these operands.
-        ConstantError: the type can't hold a number.
+        ShapeInferenceError: sizes differ; a dimension is out of range or duplicated; an init value
+            is not a scalar of its operand's type; the numbers of operands and init values differ.
+        SignatureError: the computation is not a reducer for these operands.
+        ConstantError: a number does not fit the type.
 
     Example:
         >>> import builder as xb
@@ -83,186 +73,115 @@ def reduce(
 
     Operation Semantics: Reduce.
     """
-    places = integers("reduce", "dimensions", dimensions)
-    return _reduce("reduce", operands, init_values, computation, places)
-
-
-# By signatures, which computations of equal shapes have in common, for callables recorded anew.
-_reduce_shape = per_signature(shape_inference.reduction.reduce.strict)
-
-
-def _plan(
-    name: str,
-    operands: tuple[Shape, ...],
-    init_values: tuple[Shape, ...],
-    applied: XlaComputation,
-    places: tuple[int, ...],
-) -> tuple[Shape, Mapping[str, Any]]:
-    shape = _reduce_shape(operands, init_values, applied.signature, places, name)
-    return shape, MappingProxyType({"to_apply": applied, "dimensions": places})
-
-
-@per_signature
-def _own_plan(
-    name: str,
-    operands: tuple[Shape, ...],
-    init_values: tuple[Shape, ...],
-    computation: Callable[..., Any],
-    places: tuple[int, ...],
-) -> tuple[Shape, Mapping[str, Any]]:
-    """Shape and attributes where one of the library's own functions is the reducer."""
-    return _plan(name, operands, init_values, reducer(name, operands, computation), places)
-
-
-def _reduce(
-    name: str, operands: Any, init_values: Any, computation: Any, places: tuple[int, ...]
-) -> XlaOp:
-    if type(operands) is XlaOp and is_library_function(computation):
-        # One array, and xb.add or the like: what is written nearly always, in two thirds of the
-        # time.
-        init = single_init(name, operands, init_values)
-        if init is not None:
-            shape, attributes = _own_plan(name, (operands.shape,), init[:1], computation, places)
-            begun = recorded_init(name, operands, init_values, init)
-            return record("reduce", shape, (operands, begun), attributes)
-    arrays, given = folded_operands(name, operands, init_values)
-    shapes = tuple([a.shape for a in arrays])
-    if is_library_function(computation):
-        inits = inits_of(name, arrays, shapes, given)
-        shape, attributes = _own_plan(name, shapes, inits[0], computation, places)
-        return record(
-            "reduce", shape, (*arrays, *recorded_inits(name, arrays, given, inits)), attributes
-        )
-    known = ready_reducer(name, shapes, computation)
-    if known is not None:
-        return _record_reduce(name, arrays, shapes, given, known, places)
-    with rollback_on_error(resolved(name, arrays, given)):
-        return _record_reduce(name, arrays, shapes, given, computation, places)
-
-
-def _record_reduce(
-    name: str,
-    arrays: tuple[XlaOp, ...],
-    shapes: tuple[Shape, ...],
-    given: Sequence[Any],
-    computation: Any,
-    places: tuple[int, ...],
-) -> XlaOp:
-    applied = reducer(name, shapes, computation)
-    inits = inits_of(name, arrays, shapes, given)
-    init_shapes = inits[0]
-    key = (name, shapes, init_shapes, places)
-    plan = applied.plans.get(key)
-    if plan is None:
-        plan = applied.planned(key, _plan, name, shapes, init_shapes, applied, places)
-    shape, attributes = plan
-    return record(
-        "reduce", shape, (*arrays, *recorded_inits(name, arrays, given, inits)), attributes
+    numbers = integers("reduce", "dimensions", dimensions)
+    return record_reduction(
+        "reduce", "reduce", operands, init_values, computation, _reduce_plan, numbers
     )
 
 
-SingleInit = tuple[Shape, Mapping[str, Any] | None]
-"""The shape of an init value, and the attributes of the constant if it is a number."""
+# The key is the reducer's signature, so that callables that are recorded again share an entry.
+_reduce_shape = per_signature(shape_inference.reduction.reduce.strict)
 
 
-def single_init(op: str, operand: XlaOp, init_value: Any) -> SingleInit | None:
-    """What one init value stands for, if it is an op or a Python number; nothing is recorded."""
-    if type(init_value) is XlaOp:
-        return init_value.shape, None
-    if type(init_value) is float or type(init_value) is int:
-        scalar = scalars_of(op, (operand.shape,))[0]
-        return number_constant(op, init_value, scalar.element_type, operand.shape)
-    return None
+def _reduce_plan(
+    name: str,
+    operands: tuple[Shape, ...],
+    init_values: tuple[Shape, ...],
+    reducer: XlaComputation,
+    dimensions: tuple[int, ...],
+) -> tuple[Shape, Mapping[str, Any]]:
+    shape = _reduce_shape(operands, init_values, reducer.signature, dimensions, name)
+    return shape, MappingProxyType({"to_apply": reducer, "dimensions": dimensions})
 
 
-def recorded_init(op: str, operand: XlaOp, init_value: Any, init: SingleInit) -> XlaOp:
-    """The init value that `single_init` has told of, as an op."""
-    shape, constant = init
-    if constant is None:
-        assert isinstance(init_value, XlaOp)  # or it would have been a number
-        return init_value
-    return append(resolve_builder(op, operand), "constant", shape, (), constant)
+def record_reduction(
+    opcode: str,
+    name: str,
+    operands: Any,
+    init_values: Any,
+    computation: Any,
+    plan: Plan,
+    argument: Any,
+) -> XlaOp:
+    """Check the rules of a reduction and record it.
 
-
-def folded_operands(
-    op: str, operands: Any, init_values: Any
-) -> tuple[tuple[XlaOp, ...], Sequence[Any]]:
-    """The operands of a reduction, of which there must be one, and its init values in a list."""
-    arrays = need_ops(op, "operand", operands)
+    Args:
+        opcode, name: the opcode to record, and the op that the user called.
+        operands, init_values, computation: see `reduce`.
+        plan: ``(name, operand shapes, init shapes, reducer, argument)`` -> shape and attributes.
+        argument: the dimensions or the window; a key of caches.
+    """
+    arrays = need_ops(name, "operand", operands)
     if not arrays:
-        Check(op).fail("at least one operand is needed, got none")
-    return arrays, init_values if isinstance(init_values, (list, tuple)) else (init_values,)
+        Check(name).fail("at least one operand is needed, got none")
+    inits = init_values if isinstance(init_values, (list, tuple)) else (init_values,)
+    shapes = tuple([array.shape for array in arrays])
+    scalars = _scalars(name, shapes) * 2
+    reducer = available_computation(name, "computation", computation, scalars)
+    if reducer is not None:
+        return _record(opcode, name, arrays, shapes, inits, reducer, plan, argument)
+    with rollback_on_error(_builder(name, arrays, inits)):
+        reducer = as_computation(name, "computation", computation, scalars)
+        return _record(opcode, name, arrays, shapes, inits, reducer, plan, argument)
 
 
-def resolved(op: str, arrays: tuple[XlaOp, ...], given: Sequence[Any]) -> XlaBuilder:
-    """The builder that records the reduction."""
-    return resolve_builder(op, *arrays, *[v for v in given if type(v) is XlaOp])
+def _record(
+    opcode: str,
+    name: str,
+    arrays: tuple[XlaOp, ...],
+    shapes: tuple[Shape, ...],
+    inits: Sequence[Any],
+    reducer: XlaComputation,
+    plan: Plan,
+    argument: Any,
+) -> XlaOp:
+    init_shapes, constants = _init_shapes(name, shapes, inits)
+    key = name, shapes, init_shapes, argument
+    planned = reducer.plans.get(key)
+    if planned is None:
+        planned = reducer.planned(key, plan, name, shapes, init_shapes, reducer, argument)
+    if constants:
+        builder = _builder(name, arrays, inits)
+        inits = [
+            append(builder, "constant", init_shapes[index], (), constants[index])
+            if index in constants
+            else value
+            for index, value in enumerate(inits)
+        ]
+    shape, attributes = planned
+    return record(opcode, shape, (*arrays, *inits), attributes)
 
 
-def ready_reducer(op: str, shapes: tuple[Shape, ...], computation: Any) -> Any:
-    """What folds arrays of these shapes, if no callable of the user has to be called; or None."""
-    if type(computation) is XlaComputation:
-        return computation
-    scalars = scalars_of(op, shapes)
-    return available_computation(op, "computation", computation, scalars + scalars)
+def _builder(name: str, arrays: tuple[XlaOp, ...], inits: Sequence[Any]) -> XlaBuilder:
+    return resolve_builder(name, *arrays, *[v for v in inits if type(v) is XlaOp])
 
 
-def reducer(op: str, shapes: tuple[Shape, ...], computation: Any) -> XlaComputation:
-    """The computation that folds arrays of these shapes."""
-    if type(computation) is XlaComputation:
-        return computation
-    scalars = scalars_of(op, shapes)
-    return as_computation(op, "computation", computation, scalars + scalars)
+def _init_shapes(
+    name: str, shapes: tuple[Shape, ...], inits: Sequence[Any]
+) -> tuple[tuple[Shape, ...], dict[int, Mapping[str, Any]]]:
+    """Return the shapes of the init values, and the attributes of constants for the numbers.
 
-
-Inits = tuple[tuple[Shape, ...], Sequence[Mapping[str, Any] | None]]
-"""The shapes of init values, and the attributes of the constants for those that are numbers."""
-
-
-_NO_CONSTANTS: Sequence[None] = (None,)
-
-
-def inits_of(
-    op: str, arrays: tuple[XlaOp, ...], shapes: tuple[Shape, ...], given: Sequence[Any]
-) -> Inits:
-    """What init values stand for. Nothing is recorded: the rules are checked first."""
-    if len(given) == 1 and type(given[0]) is XlaOp:
-        return (given[0].shape,), _NO_CONSTANTS
+    Nothing is recorded, because the rules are checked first.
+    """
+    constants: dict[int, Mapping[str, Any]] = {}
     init_shapes: list[Shape] = []
-    constants: list[Mapping[str, Any] | None] = []
-    for index, value in enumerate(given):
+    for index, value in enumerate(inits):
         if type(value) is XlaOp:
             init_shapes.append(value.shape)
-            constants.append(None)
             continue
-        if not is_number(value) or index >= len(arrays):
-            need_op(op, f"init value {index}", value)
-        scalar = scalars_of(op, shapes)[index]
-        shape, attributes = number_constant(op, value, scalar.element_type, shapes[0])
+        if not is_number(value) or index >= len(shapes):
+            need_op(name, f"init value {index}", value)
+        scalar = _scalars(name, shapes)[index]
+        shape, constants[index] = number_constant(name, value, scalar.element_type, shapes[0])
         init_shapes.append(shape)
-        constants.append(attributes)
-    return tuple(init_shapes), constants if any(constants) else _NO_CONSTANTS
-
-
-def recorded_inits(
-    op: str, arrays: tuple[XlaOp, ...], given: Sequence[Any], inits: Inits
-) -> Sequence[XlaOp]:
-    """The init values as ops."""
-    shapes, constants = inits
-    if constants is _NO_CONSTANTS:
-        return given
-    builder = resolved(op, arrays, given)
-    return [
-        value if constant is None else append(builder, "constant", shape, (), constant)
-        for value, shape, constant in zip(given, shapes, constants, strict=True)
-    ]
+    return tuple(init_shapes), constants
 
 
 @per_signature
-def scalars_of(op: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
-    """A scalar shape of each operand's element type; raises when one is no array."""
-    arrays = Check.numbered(op, "operand", shapes).arrays()
-    return tuple(intern_array(a.element_type, ()) for a in arrays)
+def _scalars(name: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
+    """Return a scalar shape of each operand's element type; raise if one is not an array."""
+    arrays = Check.numbered(name, "operand", shapes).arrays()
+    return tuple([intern_array(array.element_type, ()) for array in arrays])
 
 
 @op(SCHEMAS["reduce"], cpp_name="ReduceAll", section="Reduce (XlaBuilder's ReduceAll)")
@@ -271,18 +190,18 @@ def reduce_all(
     init_value: XlaOp | Number,
     computation: XlaComputation | Callable[..., Any],
 ) -> XlaOp:
-    """All elements of an array folded together: `reduce` along every dimension.
+    """Reduce all elements of an array: `reduce` along every dimension.
 
     Args:
         operand: an array.
-        init_value: the scalar to begin with, or a Python number.
+        init_value: the initial scalar, or a Python number.
         computation: a reducer ``(accumulated, value) -> new``; see `reduce`.
 
     Returns:
         A scalar of the operand's element type.
 
     Raises:
-        ShapeInferenceError, SignatureError, ConstantError: as in `reduce`.
+        ShapeInferenceError, SignatureError, ConstantError: see `reduce`.
 
     Example:
         >>> import builder as xb
@@ -294,4 +213,7 @@ def reduce_all(
     """
     source = need_op("reduce_all", "operand", operand)
     rank = Check("reduce_all", operand=source.shape).array("operand").rank
-    return _reduce("reduce_all", source, init_value, computation, tuple(range(rank)))
+    dimensions = tuple(range(rank))
+    return record_reduction(
+        "reduce", "reduce_all", source, init_value, computation, _reduce_plan, dimensions
+    )

@@ -70,6 +70,10 @@ class Recorded:
         captured = self.builder.captured
         return [pair for pair in captured.values() if pair[1].opcode == "captured"]
 
+    def build(self) -> XlaComputation:
+        """Build the computation; nothing can be captured any more."""
+        return self.builder.build(self.root)
+
 
 @per_signature
 def _spoken(op: str, role: str) -> tuple[str, str]:
@@ -178,14 +182,11 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
     return builder.adopt(op, result)
 
 
-def build(recorded: Recorded) -> XlaComputation:
-    """Ends the recording of a callable and gives its computation."""
-    return recorded.builder.build(recorded.root)
-
-
-def build_all(ones: Sequence[XlaComputation | Recorded]) -> tuple[XlaComputation, ...]:
-    """The computations, of which none captured anything."""
-    return tuple([build(one) if isinstance(one, Recorded) else one for one in ones])
+def build_all(
+    computations: Sequence[XlaComputation | Recorded],
+) -> tuple[XlaComputation, ...]:
+    """Build the recorded callables among `computations`, none of which captures values."""
+    return tuple([c.build() if isinstance(c, Recorded) else c for c in computations])
 
 
 _OWN: Final[set[FunctionType]] = set()
@@ -307,7 +308,7 @@ def as_computation(
     if type(computation) is ReusableFunction:
         return computation.recorded(op, role, taken)
     _need_callable(op, role, computation)
-    return build(record_callable(op, role, computation, taken))
+    return record_callable(op, role, computation, taken).build()
 
 
 def _recorded_for_all(
@@ -344,7 +345,7 @@ def _own_computation(
     pass_arguments: bool,
 ) -> XlaComputation:
     """Return the computation of a function of this library, recorded once per signature."""
-    return build(_recorded_for_all(op, role, function, shapes, pass_arguments))
+    return _recorded_for_all(op, role, function, shapes, pass_arguments).build()
 
 
 _MOST_SIGNATURES: Final = 4096
@@ -465,7 +466,7 @@ class ReusableFunction:
         if len(self._recorded) >= _MOST_SIGNATURES:
             self._recorded.clear()
         # Another thread may have recorded the same meanwhile: the first one stays.
-        return self._recorded.setdefault(key, build(made))
+        return self._recorded.setdefault(key, made.build())
 
     def __repr__(self) -> str:
         count = len(self._recorded)
@@ -509,7 +510,7 @@ def lift_captures(
         if gives:
             kept = [record_tuple_element(whole, i + 1) for i in range(len(captured))]
             recorded.root = record_tuple(recorded.builder, [recorded.root, *kept])
-        closed.append(build(recorded))
+        closed.append(recorded.build())
     return closed, captured
 
 

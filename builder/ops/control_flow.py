@@ -6,6 +6,7 @@ Operation Semantics: Call, Conditional, GetTupleElement, OptimizationBarrier, Tu
 from __future__ import annotations
 
 import builtins
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, overload
@@ -15,18 +16,20 @@ from builder.attributes.composite import composite_attributes_text
 from builder.check import flag, integer
 from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import record, resolve_builder, rollback_on_error
+from builder.graph.recording import (
+    record,
+    resolve_builder,
+    rollback_on_error,
+    shared_attributes,
+)
 from builder.graph.registry import op
 from builder.graph.subcomputations import (
     Recorded,
     ReusableFunction,
     append_captures,
     as_computation,
-    available_computation,
-    build,
     build_all,
     computation_or_recorded,
-    has_no_metadata,
     lift_captures,
     signature,
 )
@@ -63,17 +66,17 @@ _composite_shape = per_signature(shape_inference.control_flow.composite_call.str
 
 @op(SCHEMAS["tuple"])
 def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
-    """Several values as one.
+    """Combine several values into a tuple.
 
     Args:
         elements: at least one op; arrays, tokens or tuples; or one sequence of them. (The empty
-            tuple, which has no operand to find the builder by, is ``builder.empty_tuple()``.)
+            tuple has no operand that determines the builder; it is ``builder.empty_tuple()``.)
 
     Returns:
         A tuple of their shapes.
 
     Raises:
-        OperandError: no element, or one that is no op.
+        OperandError: there is no element, or one is not an op.
 
     Example:
         >>> import builder as xb
@@ -98,17 +101,17 @@ def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
 
 @op(SCHEMAS["get_tuple_element"])
 def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
-    """One element of a tuple; ``tuple_data[index]`` is the same.
+    """Return one element of a tuple; ``tuple_data[index]`` is equivalent.
 
     Args:
         tuple_data: a tuple.
-        index: the element's number, from 0.
+        index: the element's index, from 0.
 
     Returns:
         The element.
 
     Raises:
-        ShapeInferenceError: not a tuple, or no such element.
+        ShapeInferenceError: the operand is not a tuple; the index is out of range.
 
     Example:
         >>> import builder as xb
@@ -127,15 +130,17 @@ def get_tuple_element(tuple_data: XlaOp, index: int) -> XlaOp:
 @per_signature
 def _element_plan(tuple_data: Shape, index: int) -> builtins.tuple[Shape, Mapping[str, int]]:
     shape = shape_inference.control_flow.get_tuple_element.strict(tuple_data, index)
-    return shape, MappingProxyType({"index": index})
+    return shape, shared_attributes(index=index)
 
 
 @op(SCHEMAS["optimization_barrier"])
 def optimization_barrier(operand: XlaOp) -> XlaOp:
-    """The operand, with nothing moved across by the compiler: all of it is computed before use.
+    """Return the operand, and keep the compiler from moving operations across this op.
+
+    All operations that the operand depends on execute before any operation that uses the result.
 
     Args:
-        operand: anything; a tuple to hold several values together.
+        operand: any value; a tuple to combine several values.
 
     Returns:
         The same values.
@@ -153,52 +158,53 @@ def optimization_barrier(operand: XlaOp) -> XlaOp:
 
 
 def _state(name: str, argument: str, value: Any) -> XlaOp:
-    """One op for a value that may be given as a sequence of ops, which becomes a tuple."""
+    """Return an argument that is an op or a sequence of ops as one op, recording the tuple."""
     if isinstance(value, _SEQUENCES) and value:
         return tuple(*need_ops(name, argument, value))
     return need_op(name, argument, value)
 
 
-Wanted = builtins.tuple[str, Applied, builtins.tuple[Shape, ...], bool]
-"""A role, the computation for it, what it takes, and whether a callable is given that."""
+Region = builtins.tuple[str, Applied, builtins.tuple[Shape, ...], bool]
+"""A role, its computation or callable, the parameter shapes, and whether to pass arguments."""
 
 
-def _record_all(
-    name: str, wanted: Sequence[Wanted], builder: XlaBuilder
+def _record_regions(
+    name: str, regions: Sequence[Region], builder: XlaBuilder
 ) -> builtins.tuple[list[XlaComputation | Recorded], bool]:
-    """The computations of one op, and whether any of them captures something.
-
-    The others then take that as well.
-    """
-    ones = [
+    """Record the callables among an op's computations; return all, and whether any captures."""
+    computations = [
         computation_or_recorded(name, role, computation, shapes, builder, passed)
-        for role, computation, shapes, passed in wanted
+        for role, computation, shapes, passed in regions
     ]
-    has_captures = any(isinstance(one, Recorded) and one.captures() for one in ones)
+    has_captures = any(isinstance(c, Recorded) and c.captures() for c in computations)
     if has_captures:
-        # A library function must take the captures, too, so it is recorded for this op alone.
-        for index, (role, computation, shapes, passed) in enumerate(wanted):
-            if not isinstance(ones[index], Recorded):
-                ones[index] = computation_or_recorded(
+        # Every computation takes the captures, so library functions are recorded for this op alone.
+        for index, (role, computation, shapes, passed) in enumerate(regions):
+            if not isinstance(computations[index], Recorded):
+                computations[index] = computation_or_recorded(
                     name, role, computation, shapes, builder, passed, will_widen=True
                 )
-    return ones, has_captures
+    return computations, has_captures
+
+
+def _shapes_of(ops: Sequence[XlaOp]) -> builtins.tuple[Shape, ...]:
+    return builtins.tuple([op.shape for op in ops])
 
 
 @op(SCHEMAS["call"])
 def call(computation: Applied, *operands: XlaOp) -> XlaOp:
-    """The result of a computation applied to the operands.
+    """Call a computation on the operands.
 
     Args:
-        computation: an XlaComputation, or a callable; a callable may use ops of the enclosing
-            builder, which are passed as further operands.
+        computation: an XlaComputation, or a callable. A callable may use ops of the enclosing
+            builder, which become additional operands.
         operands: one for each parameter, of its shape.
 
     Returns:
         The computation's result.
 
     Raises:
-        SignatureError: the operands are not those that the computation takes.
+        SignatureError: the operands do not match the computation's parameters.
 
     Example:
         >>> import builder as xb
@@ -215,15 +221,24 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
             "fix: a computation without parameters is called with builder.call(computation)",
             op="call",
         )
-    builder = resolve_builder("call", *arguments)
+    callee, arguments = _callee("call", computation, arguments)
     shapes = _shapes_of(arguments)
-    recorded = computation_or_recorded("call", "computation", computation, shapes, builder)
-    if isinstance(recorded, Recorded):
-        arguments = (*arguments, *append_captures(recorded))
-    applied = build(recorded) if isinstance(recorded, Recorded) else recorded
-    given = _shapes_of(arguments)
-    shape, attributes = applied.planned(("call", given), _call_plan, applied, given)
+    shape, attributes = callee.planned(("call", shapes), _call_plan, callee, shapes)
     return record("call", shape, arguments, attributes)
+
+
+def _callee(
+    name: str, computation: Applied, operands: builtins.tuple[XlaOp, ...]
+) -> builtins.tuple[XlaComputation, builtins.tuple[XlaOp, ...]]:
+    """Return the called computation, and the operands followed by the values it captures."""
+    builder = resolve_builder(name, *operands)
+    callee = computation_or_recorded(
+        name, "computation", computation, _shapes_of(operands), builder
+    )
+    if not isinstance(callee, Recorded):
+        return callee, operands
+    operands = (*operands, *append_captures(callee))
+    return callee.build(), operands
 
 
 def call_reusable(function: ReusableFunction, values: Sequence[Any]) -> XlaOp:
@@ -242,7 +257,7 @@ def call_reusable(function: ReusableFunction, values: Sequence[Any]) -> XlaOp:
 
 
 def _leaves(name: str, argument: str, values: Sequence[Any]) -> Iterator[XlaOp]:
-    """The ops in nested sequences; raises where something else is among them."""
+    """Yield the ops in nested sequences; raise if another value is among them."""
     for index, value in enumerate(values):
         if isinstance(value, _SEQUENCES):
             yield from _leaves(name, f"{argument} {index} element", value)
@@ -254,15 +269,15 @@ def _nested_tuple(builder: XlaBuilder, value: Any) -> XlaOp:
     if type(value) is XlaOp:
         return value
     return (
-        tuple(*[_nested_tuple(builder, one) for one in value]) if value else builder.empty_tuple()
+        tuple(*[_nested_tuple(builder, part) for part in value]) if value else builder.empty_tuple()
     )
 
 
 def _call_plan(
-    applied: XlaComputation, operands: builtins.tuple[Shape, ...]
+    callee: XlaComputation, operands: builtins.tuple[Shape, ...]
 ) -> builtins.tuple[Shape, Mapping[str, Any]]:
-    shape = _call_shape(applied.signature, operands)
-    return shape, MappingProxyType({"to_apply": applied})
+    shape = _call_shape(callee.signature, operands)
+    return shape, MappingProxyType({"to_apply": callee})
 
 
 @op(SCHEMAS["composite"])
@@ -273,27 +288,26 @@ def composite_call(
     attributes: Mapping[str, Any] | None = None,
     version: int | None = None,
 ) -> XlaOp:
-    """The result of an op of your own, which a backend may know by name and else decomposes.
+    """Call a user-defined op, which a backend may implement by name and otherwise decomposes.
 
     Args:
-        computation: what the op does, in terms of others: an XlaComputation, or a callable on one
-            XlaOp for each operand; a callable may use ops of the enclosing builder, which are
-            passed as further operands.
+        computation: the decomposition of the op: an XlaComputation, or a callable on one XlaOp for
+            each operand. A callable may use ops of the enclosing builder, which become additional
+            operands.
         operands: one for each parameter, of its shape.
-        name: of the op, in a namespace: ``"my_library.gelu"``.
-        attributes: facts about the op for the backend, by name: bools, numbers, strings, sequences
-            and mappings of these. A Python number is 64 bits wide, a NumPy number as wide as its
-            type.
-        version: the version of the op; 0 if it is not given.
+        name: the op's name, in a namespace: ``"my_library.gelu"``.
+        attributes: attributes for the backend, by name: bools, numbers, strings, sequences and
+            mappings of these. A Python number is 64 bits wide, a NumPy number as wide as its type.
+        version: the version of the op; 0 if omitted.
 
     Returns:
         The computation's result.
 
     Raises:
-        SignatureError: the operands are not those that the computation takes.
-        ShapeInferenceError: the name has no namespace, the version is negative, or an attribute
-            is none of these.
-        OperandError: no operand, or one that is no op.
+        SignatureError: the operands do not match the computation's parameters.
+        ShapeInferenceError: the name has no namespace; the version is negative; an attribute has
+            another type.
+        OperandError: there is no operand, or one is not an op.
 
     Example:
         >>> import builder as xb
@@ -315,19 +329,15 @@ def composite_call(
             f"composite_call: name must be a string, got {brief(name)}", op="composite_call"
         )
     number = 0 if version is None else integer("composite_call", "version", version)
-    builder = resolve_builder("composite_call", *arguments)
-    shapes = _shapes_of(arguments)
-    recorded = computation_or_recorded(
-        "composite_call", "computation", computation, shapes, builder
+    with rollback_on_error(resolve_builder("composite_call", *arguments)):
+        callee, arguments = _callee("composite_call", computation, arguments)
+        shape = _composite_shape(callee.signature, _shapes_of(arguments), name, number)
+    return record(
+        "composite",
+        shape,
+        arguments,
+        {"to_apply": callee, "name": name, "composite_attributes": text, "version": number},
     )
-    with rollback_on_error(builder):
-        if isinstance(recorded, Recorded):
-            arguments = (*arguments, *append_captures(recorded))
-        applied = build(recorded) if isinstance(recorded, Recorded) else recorded
-        given = builtins.tuple([a.shape for a in arguments])
-        shape = _composite_shape(applied.signature, given, name, number)
-    said = {"to_apply": applied, "name": name, "composite_attributes": text, "version": number}
-    return record("composite", shape, arguments, said)
 
 
 @op(SCHEMAS["scan"])
@@ -341,28 +351,29 @@ def scan(
     is_reverse: bool = False,
     is_associative: bool | None = None,
 ) -> XlaOp:
-    """A computation applied to the slices of arrays one after the other, carrying values along.
+    """Apply a computation to the slices of arrays in order, with values carried from step to step.
 
     Args:
         inputs: arrays of the same size in `scan_dimension`.
-        inits: the carries to begin with: arrays of any shapes.
-        computation: applied once for each index of `scan_dimension`, to the slice of each input
-            there, without that dimension, and to the carries; gives the elements of the outputs
-            and then the new carries, in one tuple. A computation, or a callable.
-        scan_dimension: the dimension along which the inputs are cut and the outputs put together.
-        scan_dimension_size: its size; needed only where there are no inputs.
-        is_reverse: whether to go from the last index to the first.
-        is_associative: a promise that the order of application does not matter, which lets a
-            backend take steps together; None promises nothing. (By name, as is_reverse.)
+        inits: the initial carries: arrays of any shapes.
+        computation: applied once for each index of `scan_dimension`. It takes the slice of each
+            input at that index, without that dimension, and then the carries. It returns the
+            elements of the outputs and then the new carries, in one tuple. A computation, or a
+            callable.
+        scan_dimension: the dimension along which inputs are sliced and outputs are stacked.
+        scan_dimension_size: its size; required only if there are no inputs.
+        is_reverse: whether to proceed from the last index to the first.
+        is_associative: whether the order of application does not matter, so that a backend may
+            combine steps; None if unspecified. (Keyword-only, as is_reverse.)
 
     Returns:
         A tuple: the outputs, each with `scan_dimension` inserted; then the last carries.
 
     Raises:
-        ShapeInferenceError: sizes of the inputs differ; a dimension is out of range; the number
-            of steps is not known.
-        SignatureError: the computation does not take those elements and carries, or does not
-            give the carries back.
+        ShapeInferenceError: sizes of the inputs differ; a dimension is out of range; the number of
+            steps is undefined.
+        SignatureError: the computation does not take those elements and carries, or does not return
+            the carries.
 
     Example:
         >>> import builder as xb
@@ -375,32 +386,29 @@ def scan(
 
     Not in the document; XlaBuilder's Scan.
     """
-    given = need_ops("scan", "input", inputs)
-    carried = need_ops("scan", "init", inits)
-    if not given and not carried:
+    arrays = need_ops("scan", "input", inputs)
+    carries = need_ops("scan", "init", inits)
+    if not arrays and not carries:
         raise OperandError("scan: at least one input or init is needed, got none", op="scan")
     dimension = integer("scan", "scan_dimension", scan_dimension)
-    size = None
     if scan_dimension_size is not None:
-        size = integer("scan", "scan_dimension_size", scan_dimension_size)
-    reverse = flag("scan", "is_reverse", is_reverse)
-    associative = None
+        scan_dimension_size = integer("scan", "scan_dimension_size", scan_dimension_size)
+    is_reverse = flag("scan", "is_reverse", is_reverse)
     if is_associative is not None:
-        associative = flag("scan", "is_associative", is_associative)
-    input_shapes = builtins.tuple([o.shape for o in given])
-    init_shapes = builtins.tuple([o.shape for o in carried])
-    elements, _ = _scan_arguments(input_shapes, init_shapes, dimension, size)
-    resolve_builder("scan", *given, *carried)
-    applied = as_computation("scan", "computation", computation, elements)
-    shape = _scan_shape(input_shapes, init_shapes, applied.signature, dimension, size)
+        is_associative = flag("scan", "is_associative", is_associative)
+    arguments = _shapes_of(arrays), _shapes_of(carries)
+    parameters, _ = _scan_arguments(*arguments, dimension, scan_dimension_size)
+    resolve_builder("scan", *arrays, *carries)
+    step = as_computation("scan", "computation", computation, parameters)
+    shape = _scan_shape(*arguments, step.signature, dimension, scan_dimension_size)
     attributes = {
-        "to_apply": applied,
+        "to_apply": step,
         "scan_dimension": dimension,
-        "num_carries": len(carried),
-        "is_reverse": reverse,
-        "is_associative": associative,
+        "num_carries": len(carries),
+        "is_reverse": is_reverse,
+        "is_associative": is_associative,
     }
-    return record("scan", shape, (*given, *carried), attributes)
+    return record("scan", shape, (*arrays, *carries), attributes)
 
 
 _scan_arguments = per_signature(shape_inference.control_flow.scan_arguments.strict)
@@ -409,20 +417,20 @@ _scan_shape = per_signature(shape_inference.control_flow.scan.strict)
 
 @op(SCHEMAS["while"])
 def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> XlaOp:
-    """A loop: `body` applied to the state for as long as `condition` of it holds.
+    """Apply `body` to the state as long as `condition` of the state is true.
 
     Args:
         condition: a computation T -> pred[], or a callable on one XlaOp.
         body: a computation T -> T, or a callable on one XlaOp. A callable may unpack a tuple
-            (``i, total = state``), return a tuple of ops, and use ops of the enclosing builder.
-            A function of ``@xb.computation`` is recorded once; see `reduce`.
-        init: the first state, of any shape T; several ops stand for their tuple.
+            (``i, total = state``), return a tuple of ops, and use ops of the enclosing builder. A
+            function of ``@xb.computation`` is recorded once; see `reduce`.
+        init: the initial state, of any shape T; several ops are combined into a tuple.
 
     Returns:
         The last state, of shape T.
 
     Raises:
-        SignatureError: condition or body is not of that signature.
+        SignatureError: condition or body does not have that signature.
 
     Example:
         >>> import builder as xb
@@ -436,26 +444,28 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
 
     Operation Semantics: While.
     """
-    beside = need_ops("while_", "init", init)
-    if not beside:
+    ops = need_ops("while_", "init", init)
+    if not ops:
         raise OperandError(
             "while_: init must be an XlaOp or a sequence of at least one, got none", op="while_"
         )
-    builder = resolve_builder("while_", *beside)
-    if has_no_metadata(builder) and (type(init) is XlaOp or type(init) in _SEQUENCES):
-        shape = init.shape if type(init) is XlaOp else _tuple_shape(_shapes_of(beside))
-        test = available_computation("while_", "condition", condition, (shape,))
-        step = available_computation("while_", "body", body, (shape,))
-        if test is not None and step is not None:
-            # Nothing to record but the loop itself: a tenth of the time.
-            attributes = step.planned(("while", test, shape), _while_attributes, test, step, shape)
-            return record("while", shape, (_state("while_", "init", init),), attributes)
+    builder = resolve_builder("while_", *ops)
     with rollback_on_error(builder):
-        return _while(builder, condition, body, _state("while_", "init", init))
-
-
-def _shapes_of(ops: Sequence[XlaOp]) -> builtins.tuple[Shape, ...]:
-    return builtins.tuple([op.shape for op in ops])
+        state = _state("while_", "init", init)
+        shapes = (state.shape,)
+        regions = [("condition", condition, shapes, True), ("body", body, shapes, True)]
+        recorded, has_captures = _record_regions("while_", regions, builder)
+        if not has_captures:
+            condition, body = build_all(recorded)
+            key = ("while", condition, state.shape)
+            attributes = body.planned(key, _while_attributes, condition, body, state.shape)
+            return record("while", state.shape, (state,), attributes)
+        _while_shape(signature(recorded[0]), signature(recorded[1]), state.shape)
+        (condition, body), captured = lift_captures(recorded, give_back=[False, True])
+        # The loop carries the captured values along with the state.
+        widened = tuple(state, *captured)
+        attributes = {"condition": condition, "body": body}
+        return record("while", widened.shape, (widened,), attributes)[0]
 
 
 def _while_attributes(
@@ -463,28 +473,6 @@ def _while_attributes(
 ) -> Mapping[str, XlaComputation]:
     _while_shape(condition.signature, body.signature, state)
     return MappingProxyType({"condition": condition, "body": body})
-
-
-def _while(
-    builder: XlaBuilder,
-    condition: Applied,
-    body: Applied,
-    state: XlaOp,
-) -> XlaOp:
-    shapes = (state.shape,)
-    wanted = [("condition", condition, shapes, True), ("body", body, shapes, True)]
-    ones, has_captures = _record_all("while_", wanted, builder)
-    if not has_captures:
-        condition, body = build_all(ones)
-        key = ("while", condition, state.shape)
-        attributes = body.planned(key, _while_attributes, condition, body, state.shape)
-        return record("while", state.shape, (state,), attributes)
-    _while_shape(signature(ones[0]), signature(ones[1]), state.shape)
-    (condition, body), captured = lift_captures(ones, give_back=[False, True])
-    # The loop carries what it captured along with the state.
-    widened = tuple(state, *captured)
-    attributes = {"condition": condition, "body": body}
-    return record("while", widened.shape, (widened,), attributes)[0]
 
 
 @overload
@@ -507,7 +495,7 @@ def conditional(
 
 @op(SCHEMAS["conditional"])
 def conditional(*arguments: Any, **named: Any) -> XlaOp:
-    """The result of one of several computations; only that one is executed.
+    """Execute one of several computations and return its result.
 
     Two forms, as in the document::
 
@@ -515,12 +503,12 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
         conditional(branch_index, branch_computations, branch_operands)
 
     Args:
-        pred: a scalar pred: true_computation is applied to true_operand if it holds, else
+        pred: a scalar pred: if true, true_computation is applied to true_operand, otherwise
             false_computation to false_operand.
-        branch_index: a scalar s32: the number of the branch. A number that is out of range, less
-            than 0 too, chooses the last branch.
+        branch_index: a scalar s32: the index of the branch. Any index out of range, including a
+            negative one, selects the last branch.
         true_operand, false_operand, branch_operands: one op for each branch; several ops in a
-            sequence stand for their tuple; None for a callable without arguments.
+            sequence are combined into a tuple; None for a callable without arguments.
         true_computation, false_computation, branch_computations: computations T_b -> S, or
             callables on one XlaOp. Callables may use ops of the enclosing builder.
 
@@ -528,8 +516,10 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
         A value of shape S.
 
     Raises:
-        ShapeInferenceError: the choice is no scalar pred or s32; counts differ.
-        SignatureError: a branch does not take its operand, or gives another shape than the first.
+        ShapeInferenceError: the selector is not a scalar pred or s32; the numbers of operands and
+            computations differ.
+        SignatureError: a branch does not accept its operand, or its result differs from the
+            first's.
 
     Example:
         >>> import builder as xb
@@ -543,117 +533,86 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
 
     Operation Semantics: Conditional.
     """
-    predicated, choice, computations, operands = _conditional_arguments(arguments, named)
-    which = need_op("conditional", "pred or branch_index", choice)
-    beside = [v for o in operands for v in (o if isinstance(o, _SEQUENCES) else [o])]
-    ops = [v for v in beside if type(v) is XlaOp]
-    builder = resolve_builder("conditional", which, *ops)
-    are_plain = len(ops) == len(operands) == len(computations) > 0
-    if are_plain and has_no_metadata(builder) and False not in [type(o) is XlaOp for o in operands]:
-        shapes = _shapes_of(ops)
-        known = [
-            available_computation("conditional", _branch(i), computation, (shape,))
-            for i, (computation, shape) in enumerate(zip(computations, shapes, strict=True))
-        ]
-        branches = builtins.tuple([one for one in known if one is not None])
-        if len(branches) == len(known):
-            # Nothing to record but the op itself, as each operand is one op: a tenth of the time.
-            key = ("conditional", branches, which.shape, shapes, predicated)
-            shape, attributes = branches[0].planned(
-                key, _conditional_plan, branches, which.shape, shapes, predicated
-            )
-            return record("conditional", shape, (which, *ops), attributes)
+    is_predicated, selector, computations, operands = _conditional_arguments(arguments, named)
+    which = need_op("conditional", "pred or branch_index", selector)
+    ops = [v for o in operands for v in (o if isinstance(o, _SEQUENCES) else [o])]
+    builder = resolve_builder("conditional", which, *[v for v in ops if type(v) is XlaOp])
     with rollback_on_error(builder):
-        return _conditional(builder, predicated, which, computations, operands)
-
-
-@per_signature
-def _branch(number: int) -> str:
-    """The role of a branch."""
-    return f"branch {number}"
+        states = [
+            builder.empty_tuple()
+            if operand is None
+            else operand
+            if type(operand) is XlaOp
+            else _state("conditional", f"branch operand {index}", operand)
+            for index, operand in enumerate(operands)
+        ]
+        shapes = _shapes_of(states)
+        regions: list[Region] = [
+            (
+                f"branch {index}",
+                computation,
+                shapes[index : index + 1],
+                index < len(shapes) and operands[index] is not None,
+            )
+            for index, computation in enumerate(computations)
+        ]
+        recorded, has_captures = _record_regions("conditional", regions, builder)
+        if recorded and not has_captures:
+            branches = build_all(recorded)
+            key = ("conditional", branches, which.shape, shapes, is_predicated)
+            shape, attributes = branches[0].planned(
+                key, _conditional_plan, branches, which.shape, shapes, is_predicated
+            )
+            return record("conditional", shape, (which, *states), attributes)
+        signatures = builtins.tuple([signature(branch) for branch in recorded])
+        shape = _conditional_shape(which.shape, signatures, shapes, predicated=is_predicated)
+        closed, captured = lift_captures(recorded, give_back=[False] * len(recorded))
+        states = [tuple(state, *captured) for state in states]
+        attributes = {"branch_computations": builtins.tuple(closed)}
+        return record("conditional", shape, (which, *states), attributes)
 
 
 def _conditional_plan(
     branches: builtins.tuple[XlaComputation, ...],
     which: Shape,
     operands: builtins.tuple[Shape, ...],
-    predicated: bool,
+    is_predicated: bool,
 ) -> builtins.tuple[Shape, Mapping[str, Any]]:
     signatures = builtins.tuple([branch.signature for branch in branches])
-    shape = _conditional_shape(which, signatures, operands, predicated=predicated)
+    shape = _conditional_shape(which, signatures, operands, predicated=is_predicated)
     return shape, MappingProxyType({"branch_computations": branches})
 
 
-def _conditional(
-    builder: XlaBuilder,
-    predicated: bool,
-    which: XlaOp,
-    computations: list[Any],
-    operands: list[Any],
-) -> XlaOp:
-    given = [
-        which.builder.empty_tuple()
-        if o is None
-        else o
-        if type(o) is XlaOp
-        else _state("conditional", f"branch operand {i}", o)
-        for i, o in enumerate(operands)
-    ]
-    wanted: list[Wanted] = [
-        (
-            _branch(i),
-            computation,
-            (given[i].shape,) if i < len(given) else (),
-            i < len(given) and operands[i] is not None,
-        )
-        for i, computation in enumerate(computations)
-    ]
-    ones, has_captures = _record_all("conditional", wanted, builder)
-    shapes = _shapes_of(given)
-    if ones and not has_captures:
-        done = build_all(ones)
-        key = ("conditional", done, which.shape, shapes, predicated)
-        shape, attributes = done[0].planned(
-            key, _conditional_plan, done, which.shape, shapes, predicated
-        )
-        return record("conditional", shape, (which, *given), attributes)
-    signatures = builtins.tuple([signature(one) for one in ones])
-    shape = _conditional_shape(which.shape, signatures, shapes, predicated=predicated)
-    closed, captured = lift_captures(ones, give_back=[False] * len(ones))
-    given = [tuple(o, *captured) for o in given]
-    attributes = {"branch_computations": builtins.tuple(closed)}
-    return record("conditional", shape, (which, *given), attributes)
+def _predicated(
+    pred: Any, true_operand: Any, true_computation: Any, false_operand: Any, false_computation: Any
+) -> Any:
+    return pred, [true_computation, false_computation], [true_operand, false_operand]
+
+
+def _indexed(branch_index: Any, branch_computations: Any, branch_operands: Any) -> Any:
+    return branch_index, branch_computations, branch_operands
 
 
 def _conditional_arguments(
     arguments: Sequence[Any], named: dict[str, Any]
-) -> builtins.tuple[bool, Any, list[Any], list[Any]]:
-    """Which form it is, the choice, the computations and the operands."""
-    predicated = ("pred", "true_operand", "true_computation", "false_operand", "false_computation")
-    indexed = ("branch_index", "branch_computations", "branch_operands")
-    if len(arguments) == 5 and not named:
-        # The form of nearly all, in a fifth of the time.
-        pred, on_true, true_computation, on_false, false_computation = arguments
-        return True, pred, [true_computation, false_computation], [on_true, on_false]
-    count = len(arguments) + len(named)
-    for form in (predicated, indexed):
-        if count != len(form) or any(n not in form[len(arguments) :] for n in named):
-            continue
-        values = [*arguments, *(named[n] for n in form[len(arguments) :])]
-        if form is predicated:
-            pred, on_true, true_computation, on_false, false_computation = values
-            return True, pred, [true_computation, false_computation], [on_true, on_false]
-        index, computations, operands = values
-        for name, value in (("branch_computations", computations), ("branch_operands", operands)):
-            if not isinstance(value, _SEQUENCES):
-                raise OperandError(
-                    f"conditional: {name} must be a list or tuple, got {brief(value)}",
-                    op="conditional",
-                )
-        return False, index, list(computations), list(operands)
-    got = [type(a).__name__ for a in arguments] + [f"{n}=" for n in named]
-    raise OperandError(
-        f"conditional: takes ({', '.join(predicated)}) or ({', '.join(indexed)}), "
-        f"got ({', '.join(got)})",
-        op="conditional",
-    )
+) -> builtins.tuple[bool, Any, Sequence[Any], Sequence[Any]]:
+    """Return whether the form is predicated, the selector, the computations and the operands."""
+    is_predicated = len(arguments) + len(named) == 5
+    try:
+        form = _predicated if is_predicated else _indexed
+        selector, computations, operands = form(*arguments, **named)
+    except TypeError:
+        forms = " or ".join(
+            f"({', '.join(inspect.signature(form).parameters)})" for form in (_predicated, _indexed)
+        )
+        got = [type(a).__name__ for a in arguments] + [f"{n}=" for n in named]
+        raise OperandError(
+            f"conditional: takes {forms}, got ({', '.join(got)})", op="conditional"
+        ) from None
+    for name, value in (("branch_computations", computations), ("branch_operands", operands)):
+        if not isinstance(value, _SEQUENCES):
+            raise OperandError(
+                f"conditional: {name} must be a list or tuple, got {brief(value)}",
+                op="conditional",
+            )
+    return is_predicated, selector, computations, operands

@@ -1,4 +1,4 @@
-"""Sizes known only when it runs.
+"""Dynamic sizes: dimensions whose size is a runtime value.
 
 Operation Semantics: GetDimensionSize, SetDimensionSize; of XlaBuilder, RemoveDynamicDimension and
 DynamicReshape.
@@ -6,11 +6,16 @@ DynamicReshape.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
+from typing import Any
 
 from builder.check import flags, integer, integers
-from builder.graph.recording import record, resolve_builder, rollback_on_error
+from builder.graph.recording import (
+    record,
+    resolve_builder,
+    rollback_on_error,
+    shared_attributes,
+)
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, number_as
@@ -31,14 +36,9 @@ _set_shape = per_signature(infer.set_dimension_size.strict)
 _reshape_shape = per_signature(infer.dynamic_reshape.strict)
 
 
-@per_signature
-def _dimension_attribute(dimension: int) -> Mapping[str, int]:
-    return MappingProxyType({"dimension": dimension})
-
-
 @op(SCHEMAS["get_dimension_size"])
 def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
-    """The size of one dimension, as it is at run time.
+    """Return the runtime size of one dimension.
 
     Args:
         operand: an array; its sizes may be fixed, bounded or unbounded.
@@ -48,7 +48,8 @@ def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
         A scalar s32.
 
     Raises:
-        ShapeInferenceError: the operand is no array; it has no such dimension, or a larger one.
+        ShapeInferenceError: the operand is not an array; the dimension is out of range, or its size
+            is larger.
 
     Example:
         >>> import builder as xb
@@ -61,30 +62,29 @@ def get_dimension_size(operand: XlaOp, dimension: int) -> XlaOp:
     source = need_op("get_dimension_size", "operand", operand)
     number = integer("get_dimension_size", "dimension", dimension)
     shape = _get_shape(source.shape, number)
-    return record("get_dimension_size", shape, (source,), _dimension_attribute(number))
+    return record("get_dimension_size", shape, (source,), shared_attributes(dimension=number))
 
 
 @op(SCHEMAS["set_dimension_size"])
 def set_dimension_size(operand: XlaOp, size: XlaOp | Number, dimension: int) -> XlaOp:
-    """The operand with a size of one dimension that is known only at run time.
+    """Return the operand with the runtime size of one dimension set.
 
-    The elements stay in their places, and those beyond the size are padding: later operations
-    take no notice of them. The size can be set anew; a larger one brings elements back, as far as
-    they were there before.
+    The elements are not moved. Those beyond the size are padding, which later operations ignore.
+    The size can be set again; a larger size restores elements that were there before.
 
     Args:
         operand: an array.
-        size: a scalar s32, or a number: at least 0 and at most the dimension's size or bound. What
-            is beyond these when it runs is taken for them.
+        size: a scalar s32, or a number: at least 0 and at most the dimension's size or bound. A
+            runtime value outside that range is clamped to it.
         dimension: one of the operand's dimensions, of size at most 2**31 - 1.
 
     Returns:
-        An array of the operand's sizes; the one of `dimension` is now a bound.
+        An array of the operand's sizes; the size of `dimension` becomes a bound.
 
     Raises:
-        ShapeInferenceError: the operand is no array; it has no such dimension, or a larger one;
-            the size is no scalar s32, or a number outside the bound.
-        ConstantError: no s32 holds the number.
+        ShapeInferenceError: the operand is not an array; the dimension is out of range, or its size
+            is larger; the size is not a scalar s32, or a number outside the bound.
+        ConstantError: the number does not fit s32.
 
     Example:
         >>> import builder as xb
@@ -92,28 +92,29 @@ def set_dimension_size(operand: XlaOp, size: XlaOp | Number, dimension: int) -> 
         >>> five = xb.set_dimension_size(v, 5, 0)
         >>> five.shape
         f32[<=10]
-        >>> xb.reduce(five, 0.0, xb.add, [0]).shape     # of five elements when it runs
+        >>> xb.reduce(five, 0.0, xb.add, [0]).shape     # reduces five elements
         f32[]
 
     Operation Semantics: SetDimensionSize.
     """
     source = need_op("set_dimension_size", "operand", operand)
     number = integer("set_dimension_size", "dimension", dimension)
-    attributes = _dimension_attribute(number)
-    if type(size) is XlaOp:
-        value = _known(size)
-        shape = _set_shape(source.shape, size.shape, number, value)
-        return record("set_dimension_size", shape, (source, size), attributes)
-    if not is_number(size):
-        need_op("set_dimension_size", "size", size)
+    attributes = shared_attributes(dimension=number)
     with rollback_on_error(resolve_builder("set_dimension_size", source)):
-        constant = number_as("set_dimension_size", size, pt.s32, source)
-        shape = _set_shape(source.shape, constant.shape, number, _known(constant))
-        return record("set_dimension_size", shape, (source, constant), attributes)
+        value = _s32("set_dimension_size", "size", size, source)
+        shape = _set_shape(source.shape, value.shape, number, _constant_value(value))
+        return record("set_dimension_size", shape, (source, value), attributes)
 
 
-def _known(size: XlaOp) -> int | None:
-    """The value of a size, if it is a constant."""
+def _s32(name: str, argument: str, value: Any, beside: XlaOp) -> XlaOp:
+    """Return an argument that is an op or a number as an op, recording the constant."""
+    if type(value) is XlaOp or not is_number(value):
+        return need_op(name, argument, value)
+    return number_as(name, value, pt.s32, beside)
+
+
+def _constant_value(size: XlaOp) -> int | None:
+    """Return the value of a size that is a constant, else None."""
     if size.opcode != "constant" or size.shape is not pt.s32[()]:
         return None
     return int(size.attributes["value"])
@@ -121,21 +122,21 @@ def _known(size: XlaOp) -> int | None:
 
 @op(SCHEMAS["set_dimension_size"], cpp_name="RemoveDynamicDimension", section=BUILDER_H)
 def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
-    """The operand with its bound as the size of one dimension, which is no longer dynamic.
+    """Make one dimension static: its bound becomes its size.
 
-    What stands in the places beyond the former size is not defined, unless the size was set by
-    `set_dimension_size`, which leaves them as they are. Recorded as `set_dimension_size`.
+    Elements beyond the former runtime size are undefined, unless the size was set by
+    `set_dimension_size`, which preserves them. Recorded as `set_dimension_size`.
 
     Args:
         operand: an array.
-        dimension: one of its dimensions; of a fixed size, it stays as it is.
+        dimension: one of its dimensions; one of fixed size is unchanged.
 
     Returns:
-        An array of the operand's sizes; the one of `dimension` is fixed.
+        An array of the operand's sizes; the size of `dimension` is fixed.
 
     Raises:
-        ShapeInferenceError: the operand is no array; it has no such dimension; the dimension is
-            unbounded, or larger than 2**31 - 1.
+        ShapeInferenceError: the operand is not an array; the dimension is out of range, unbounded,
+            or larger than 2**31 - 1.
 
     Example:
         >>> import builder as xb
@@ -149,13 +150,14 @@ def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
     number = integer("remove_dynamic_dimension", "dimension", dimension)
     shape = infer.remove_dynamic_dimension.strict(source.shape, number)
     size = number_as("remove_dynamic_dimension", shape.dimensions[number], pt.s32, source)
-    return record("set_dimension_size", shape, (source, size), _dimension_attribute(number))
+    return record("set_dimension_size", shape, (source, size), shared_attributes(dimension=number))
 
 
 def set_to_bound(operand: XlaOp, dimension: int, size: XlaOp) -> XlaOp:
-    """`remove_dynamic_dimension`, where the bound is there already, as a constant."""
+    """Record `remove_dynamic_dimension` with an existing constant for the bound."""
     shape = infer.remove_dynamic_dimension.strict(operand.shape, dimension)
-    return record("set_dimension_size", shape, (operand, size), _dimension_attribute(dimension))
+    attributes = shared_attributes(dimension=dimension)
+    return record("set_dimension_size", shape, (operand, size), attributes)
 
 
 @op(SCHEMAS["dynamic_reshape"])
@@ -165,24 +167,24 @@ def dynamic_reshape(
     new_size_bounds: Sequence[int],
     dims_are_dynamic: Sequence[bool],
 ) -> XlaOp:
-    """The operand's elements in the same order, in an array of sizes that are known at run time.
+    """Reshape the operand, in the same element order, to sizes that are runtime values.
 
     Args:
         operand: an array, whose sizes may be bounded.
-        dim_sizes: for each dimension of the result its size: scalars s32, or numbers. They must
-            multiply to the number of elements that the operand has at run time.
-        new_size_bounds: for each dimension of the result its bound, or its size. They must
-            multiply to the number of elements that the operand has room for.
-        dims_are_dynamic: for each dimension of the result whether its size is known only at run
-            time; of the others `dim_sizes` says again what `new_size_bounds` says.
+        dim_sizes: the runtime size of each dimension of the result: scalars s32, or numbers. Their
+            product must be the number of elements that the operand has at run time.
+        new_size_bounds: the bound, or the size, of each dimension of the result. Their product must
+            be the number of elements in the operand's bounds.
+        dims_are_dynamic: whether each dimension of the result has a dynamic size. For the others,
+            `dim_sizes` repeats `new_size_bounds`.
 
     Returns:
-        An array of sizes `new_size_bounds`, bounded where `dims_are_dynamic` says so.
+        An array of sizes `new_size_bounds`, bounded where `dims_are_dynamic` is true.
 
     Raises:
-        ShapeInferenceError: the operand is no array, or is unbounded; the counts differ, or the
-            numbers of elements; a size is no scalar s32.
-        ConstantError: no s32 holds a number.
+        ShapeInferenceError: the operand is not an array, or is unbounded; the numbers of sizes or
+            of elements differ; a size is not a scalar s32.
+        ConstantError: a number does not fit s32.
 
     Example:
         >>> import builder as xb
@@ -195,21 +197,16 @@ def dynamic_reshape(
     """
     source = need_op("dynamic_reshape", "operand", operand)
     bounds = integers("dynamic_reshape", "new_size_bounds", new_size_bounds)
-    marks = flags(
+    are_dynamic = flags(
         "dynamic_reshape", "dims_are_dynamic", dims_are_dynamic, "dimension of the result"
     )
-    given = dim_sizes if isinstance(dim_sizes, (list, tuple)) else [dim_sizes]
-    beside = [size for size in given if type(size) is XlaOp]
-    if len(beside) == len(given):
-        shape = _reshape_shape(source.shape, tuple([s.shape for s in beside]), bounds, marks)
-        return record("dynamic_reshape", shape, (source, *beside))
-    with rollback_on_error(resolve_builder("dynamic_reshape", source, *beside)):
-        sizes = []
-        for index, size in enumerate(given):
-            if type(size) is not XlaOp:
-                if not is_number(size):
-                    need_op("dynamic_reshape", f"dim size {index}", size)
-                size = number_as("dynamic_reshape", size, pt.s32, source)
-            sizes.append(size)
-        shape = _reshape_shape(source.shape, tuple([s.shape for s in sizes]), bounds, marks)
+    values = dim_sizes if isinstance(dim_sizes, (list, tuple)) else [dim_sizes]
+    ops = [value for value in values if type(value) is XlaOp]
+    with rollback_on_error(resolve_builder("dynamic_reshape", source, *ops)):
+        sizes = [
+            _s32("dynamic_reshape", f"dim size {index}", value, source)
+            for index, value in enumerate(values)
+        ]
+        shapes = tuple([size.shape for size in sizes])
+        shape = _reshape_shape(source.shape, shapes, bounds, are_dynamic)
         return record("dynamic_reshape", shape, (source, *sizes))

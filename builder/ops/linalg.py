@@ -5,51 +5,45 @@ Operation Semantics: Cholesky, Fft, TriangularSolve.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Sequence
 
 from builder.attributes import FftType, FftTypeLike, Transpose, TransposeLike
 from builder.check import flag, integers
-from builder.graph.recording import record
+from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
 from builder.schema import SCHEMAS
 from builder.shape_inference import linalg as infer
 from builder.support.signatures import per_signature
-from builder.types.shape import ArrayShape, Shape
 
 __all__ = ["cholesky", "fft", "triangular_solve"]
 
-Plan = tuple[ArrayShape, Mapping[str, Any]]
-
-
-@per_signature
-def _cholesky_plan(a: Shape, lower: bool) -> Plan:
-    return infer.cholesky.strict(a), MappingProxyType({"lower": lower})
+_cholesky_shape = per_signature(infer.cholesky.strict)
+_triangular_solve_shape = per_signature(infer.triangular_solve.strict)
+_fft_shape = per_signature(infer.fft.strict)
 
 
 @op(SCHEMAS["cholesky"])
 def cholesky(a: XlaOp, lower: bool = True) -> XlaOp:
-    """The triangular matrix whose product with its own adjoint is a positive definite matrix.
+    """Return the Cholesky decomposition of a positive definite matrix: a triangular matrix.
 
-    One triangle of `a` is read, and the same triangle of the result is written; what stands in the
-    other one is not defined. Nor is the result for a matrix that is not positive definite: on a CPU
-    it is NaN throughout.
+    Only one triangle of `a` is read, and the same triangle of the result is written; the other
+    triangle is undefined. The result for a matrix that is not positive definite is undefined; on
+    CPU all its elements are NaN.
 
     Args:
-        a: a symmetric (for complex numbers Hermitian) positive definite matrix of floating-point
-            or complex type, or a batch of them: ``[..., n, n]``.
-        lower: True for the lower triangle l with ``a = l l^H``, False for the upper triangle u
-            with ``a = u^H u``.
+        a: a symmetric (for complex types, Hermitian) positive definite matrix of floating-point or
+            complex type, or a batch of them: ``[..., n, n]``.
+        lower: True for the lower triangle l with ``a = l l^H``, False for the upper triangle u with
+            ``a = u^H u``.
 
     Returns:
         An array of the shape of `a`.
 
     Raises:
-        ShapeInferenceError: `a` is no array of square matrices, or not of such a type; `lower` is
-            no bool.
+        ShapeInferenceError: `a` is not an array of square matrices, or has another type; `lower` is
+            not a bool.
 
     Example:
         >>> import builder as xb
@@ -60,22 +54,8 @@ def cholesky(a: XlaOp, lower: bool = True) -> XlaOp:
     Operation Semantics: Cholesky.
     """
     source = need_op("cholesky", "a", a)
-    shape, attributes = _cholesky_plan(source.shape, flag("cholesky", "lower", lower))
-    return record("cholesky", shape, (source,), attributes)
-
-
-@per_signature
-def _triangular_solve_plan(
-    a: Shape, b: Shape, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: Transpose
-) -> Plan:
-    return infer.triangular_solve.strict(a, b, left_side), MappingProxyType(
-        {
-            "left_side": left_side,
-            "lower": lower,
-            "unit_diagonal": unit_diagonal,
-            "transpose_a": transpose_a,
-        }
-    )
+    attributes = shared_attributes(lower=flag("cholesky", "lower", lower))
+    return record("cholesky", _cholesky_shape(source.shape), (source,), attributes)
 
 
 @op(SCHEMAS["triangular_solve"])
@@ -87,27 +67,26 @@ def triangular_solve(
     unit_diagonal: bool,
     transpose_a: TransposeLike,
 ) -> XlaOp:
-    """The solution x of ``op(a) x = b`` or ``x op(a) = b`` for a triangular matrix `a`.
+    """Solve ``op(a) x = b`` or ``x op(a) = b`` for x, where `a` is a triangular matrix.
 
-    One triangle of `a` is read, whatever stands in the other one.
+    Only one triangle of `a` is read.
 
     Args:
         a: a matrix of floating-point or complex type, or a batch of them: ``[..., m, m]``.
-        b: an array of the same type and of equal batch dimensions: ``[..., m, k]`` if `left_side`,
-            else ``[..., k, m]``.
+        b: an array of the same type and batch dimensions: ``[..., m, k]`` if `left_side`, else
+            ``[..., k, m]``.
         left_side: True to solve ``op(a) x = b``, False to solve ``x op(a) = b``.
         lower: True to read the lower triangle of `a`, False to read the upper one.
-        unit_diagonal: True to take the diagonal of `a` for 1, and not read it.
-        transpose_a: a Transpose or its name: whether op(a) is `a` itself, transposed, or transposed
-            and conjugated.
+        unit_diagonal: True to assume that the diagonal of `a` is 1, without reading it.
+        transpose_a: a Transpose or its name: whether op(a) is `a`, its transpose or its conjugate
+            transpose.
 
     Returns:
         An array of the shape of `b`.
 
     Raises:
-        ShapeInferenceError: `a` is no array of square matrices, or not of such a type; `b` is of
-            another type or rank, or its sizes do not fit; a flag is no bool, `transpose_a` no
-            Transpose.
+        ShapeInferenceError: `a` is not an array of square matrices, or has another type; `b` has
+            another type, rank or sizes; a flag is not a bool; `transpose_a` is not a Transpose.
 
     Example:
         >>> import builder as xb
@@ -120,44 +99,40 @@ def triangular_solve(
     """
     matrix = need_op("triangular_solve", "a", a)
     right = need_op("triangular_solve", "b", b)
-    shape, attributes = _triangular_solve_plan(
-        matrix.shape,
-        right.shape,
-        flag("triangular_solve", "left_side", left_side),
-        flag("triangular_solve", "lower", lower),
-        flag("triangular_solve", "unit_diagonal", unit_diagonal),
-        Transpose.of(transpose_a),
+    left_side = flag("triangular_solve", "left_side", left_side)
+    attributes = shared_attributes(
+        left_side=left_side,
+        lower=flag("triangular_solve", "lower", lower),
+        unit_diagonal=flag("triangular_solve", "unit_diagonal", unit_diagonal),
+        transpose_a=Transpose.of(transpose_a),
     )
+    shape = _triangular_solve_shape(matrix.shape, right.shape, left_side)
     return record("triangular_solve", shape, (matrix, right), attributes)
-
-
-@per_signature
-def _fft_plan(operand: Shape, fft_type: FftType, fft_length: tuple[int, ...]) -> Plan:
-    shape = infer.fft.strict(operand, fft_type, fft_length)
-    return shape, MappingProxyType({"fft_type": fft_type, "fft_length": fft_length})
 
 
 @op(SCHEMAS["fft"])
 def fft(operand: XlaOp, fft_type: FftTypeLike, fft_length: Sequence[int]) -> XlaOp:
-    """The Fourier transform along the last one, two or three dimensions.
+    """Return the Fourier transform along the last one, two or three dimensions.
 
-    That along several dimensions is a transform along each of them; if it is between real and
-    complex numbers, that happens along the last one, the others are from complex to complex.
+    A transform along several dimensions transforms each of them. If it converts between real and
+    complex numbers, the conversion is along the last dimension; the others are complex to complex.
     Inverse transforms are divided by the number of elements.
 
     Args:
         operand: an array; complex for FFT, IFFT and IRFFT, f32 or f64 for RFFT.
         fft_type: an FftType or its name.
-        fft_length: for each dimension that is transformed its size before the transform; for
-            IRFFT, whose last dimension holds ``length // 2 + 1`` elements, after it.
+        fft_length: the size of each transformed dimension before the transform. For the last
+            dimension of IRFFT, whose input has ``length // 2 + 1`` elements, the size after it.
 
     Returns:
-        An array of the operand's sizes. RFFT gives complex numbers, and ``length // 2 + 1`` of them
-        in the last dimension, IRFFT real numbers, `length` of them; nothing if `length` is 0.
+        An array of the operand's sizes. RFFT returns complex numbers, ``length // 2 + 1`` in the
+        last dimension; IRFFT returns real numbers, `length` in the last dimension. The last
+        dimension is empty if `length` is 0.
 
     Raises:
-        ShapeInferenceError: not 1 to 3 lengths, or more than the operand has dimensions, or a
-            negative one; sizes that are not those of RFFT or IRFFT; another element type.
+        ShapeInferenceError: there are not 1 to 3 lengths, or more than the operand has dimensions;
+            a length is negative; sizes do not match RFFT or IRFFT; the element type is not
+            supported.
 
     Example:
         >>> import builder as xb
@@ -170,5 +145,6 @@ def fft(operand: XlaOp, fft_type: FftTypeLike, fft_length: Sequence[int]) -> Xla
     """
     source = need_op("fft", "operand", operand)
     kind = FftType.of(fft_type)
-    shape, attributes = _fft_plan(source.shape, kind, integers("fft", "fft_length", fft_length))
-    return record("fft", shape, (source,), attributes)
+    lengths = integers("fft", "fft_length", fft_length)
+    attributes = shared_attributes(fft_type=kind, fft_length=lengths)
+    return record("fft", _fft_shape(source.shape, kind, lengths), (source,), attributes)

@@ -18,7 +18,7 @@ from builder.errors import ConstantError, OperandError, XlaError, brief
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import resolve_builder, rollback_on_error
-from builder.graph.subcomputations import append_captures, build, has_no_metadata, record_callable
+from builder.graph.subcomputations import append_captures, has_no_metadata, record_callable
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call
@@ -415,7 +415,7 @@ class JittedFunction:
     ) -> tuple[Recording, bool]:
         """Records the function for arguments of these shapes, for a program of its own."""
         recorded, results, is_tuple = self._recorded_with(nested, tree, shapes, static, None)
-        return Recording(build(recorded), results, is_tuple), True
+        return Recording(recorded.build(), results, is_tuple), True
 
     def _recorded_with(
         self,
@@ -512,7 +512,7 @@ class JittedFunction:
                 # Of values from around it the next call may use others.
                 is_for_all = not recorded.builder.captured and has_no_metadata(builder)
                 captured.extend(append_captures(recorded))
-                return Recording(build(recorded), results, is_tuple), is_for_all
+                return Recording(recorded.build(), results, is_tuple), is_for_all
 
             recording = self._kept.recording(self._kept.entry((tree, key, shapes)), make)
             result = call(recording.computation, *operands, *captured)

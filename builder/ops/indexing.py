@@ -1,4 +1,4 @@
-"""Slices and updates at places known only when it runs, gathers, scatters.
+"""Slices and updates at runtime indices; gathers and scatters.
 
 Operation Semantics: DynamicSlice, DynamicUpdateSlice, Gather, Scatter.
 """
@@ -21,7 +21,7 @@ from builder.attributes import (
 from builder.check import Check, flag, integer, integers
 from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import append, record, resolve_builder
+from builder.graph.recording import append, record, resolve_builder, shared_attributes
 from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
@@ -36,49 +36,36 @@ from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 __all__ = ["dynamic_slice", "dynamic_update_slice", "gather", "scatter"]
 
 StartIndices = XlaOp | Sequence[XlaOp | int]
-"""For each dimension a scalar op or a number, or a vector of all."""
+"""A scalar op or a number for each dimension, or one vector."""
 
-Starts = tuple[Any, ...]
-"""Start indices as they were given: ops and numbers."""
-
-
-def _are_scalars(start_indices: tuple[Shape, ...]) -> bool:
-    """Whether start indices that inference has passed are scalars, and not one vector."""
-    return not start_indices or start_indices[0] is intern_array(start_indices[0].element_type, ())
-
-
-@per_signature
-def _dynamic_slice_plan(
-    operand: Shape, start_indices: tuple[Shape, ...], sizes: tuple[int, ...]
-) -> tuple[ArrayShape, Mapping[str, Any], bool]:
-    shape = infer.dynamic_slice.strict(operand, start_indices, sizes)
-    return shape, MappingProxyType({"slice_sizes": sizes}), _are_scalars(start_indices)
+_dynamic_slice_shape = per_signature(infer.dynamic_slice.strict)
+_dynamic_update_slice_shape = per_signature(infer.dynamic_update_slice.strict)
 
 
 @op(SCHEMAS["dynamic_slice"])
 def dynamic_slice(
     operand: XlaOp, start_indices: StartIndices, size_indices: Sequence[int]
 ) -> XlaOp:
-    """A part of an array that begins at indices known only when it runs.
+    """Return a slice of an array that begins at runtime indices.
 
-    The part is always inside the operand: each start index is clamped to 0 and to the operand's
-    size less the slice's.
+    The slice is always inside the operand: each start index is clamped between 0 and the operand's
+    size minus the slice's.
 
     Args:
         operand: an array of N dimensions.
-        start_indices: for each dimension the index at which the slice begins: N scalars of one
-            integer type, or one vector of N, which is taken apart. A Python number stands for a
-            constant, and must be inside as it is.
-        size_indices: for each dimension the size of the slice, at most the operand's.
+        start_indices: the index at which the slice begins in each dimension: N scalars of one
+            integer type, or one vector of size N, which is split into scalars. A Python number is a
+            constant and must not need clamping.
+        size_indices: the size of the slice in each dimension, at most the operand's.
 
     Returns:
-        An array of sizes `size_indices`, of the operand's element type. All of a bounded
-        dimension is bounded.
+        An array of sizes `size_indices` and of the operand's element type. A dimension is bounded
+        if the slice covers all of a bounded dimension.
 
     Raises:
-        ShapeInferenceError: there is not one start index and one size for each dimension; an
-            index is no integer, or they are of several types; a slice is larger than the operand,
-            or a number outside.
+        ShapeInferenceError: there is not one start index and one size for each dimension; an index
+            is not an integer, or the types of the indices differ; a slice is larger than the
+            operand; a number is out of range.
 
     Example:
         >>> import builder as xb
@@ -93,46 +80,36 @@ def dynamic_slice(
     """
     if type(operand) is not XlaOp:
         need_op("dynamic_slice", "operand", operand)
-    starts = _given("dynamic_slice", start_indices)
+    starts = _starts("dynamic_slice", start_indices)
     sizes = integers("dynamic_slice", "size_indices", size_indices)
-    shapes, are_ops = _start_shapes("dynamic_slice", starts)
-    shape, attributes, are_scalars = _dynamic_slice_plan(operand.shape, shapes, sizes)
-    if are_ops and are_scalars:
-        return record("dynamic_slice", shape, (operand, *starts), attributes)
-    resolve_builder("dynamic_slice", operand, *_ops_of(starts))
+    shapes = _start_shapes("dynamic_slice", starts)
+    shape = _dynamic_slice_shape(operand.shape, shapes, sizes)
     scalars = _as_scalars("dynamic_slice", (operand,), starts, shapes, sizes)
+    attributes = shared_attributes(slice_sizes=sizes)
     return record("dynamic_slice", shape, (operand, *scalars), attributes)
-
-
-@per_signature
-def _dynamic_update_slice_plan(
-    operand: Shape, update: Shape, start_indices: tuple[Shape, ...]
-) -> tuple[ArrayShape, bool]:
-    shape = infer.dynamic_update_slice.strict(operand, update, start_indices)
-    return shape, _are_scalars(start_indices)
 
 
 @op(SCHEMAS["dynamic_update_slice"])
 def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: StartIndices) -> XlaOp:
-    """An array with a part of it, at indices known only when it runs, overwritten.
+    """Return an array with a slice of it, at runtime indices, replaced.
 
-    All of the update is put inside the operand: each start index is clamped to 0 and to the
-    operand's size less the update's.
+    The update is always inside the operand: each start index is clamped between 0 and the operand's
+    size minus the update's.
 
     Args:
         operand: an array of N dimensions.
-        update: the new part: an array of N dimensions of the operand's element type, none larger
-            than the operand's.
-        start_indices: for each dimension the index at which the part begins; see `dynamic_slice`.
+        update: the new slice: an array of N dimensions and of the operand's element type, no larger
+            than the operand in any dimension.
+        start_indices: the index at which the slice begins in each dimension; see `dynamic_slice`.
 
     Returns:
         An array of the operand's sizes. A dimension is bounded if the operand's is, or if the
-        update's is and it covers all of it.
+        update's is and covers the dimension.
 
     Raises:
-        ShapeInferenceError: there is not one start index for each dimension; an index is no
-            integer, or they are of several types; the update has another number of dimensions, or
-            is larger, or of another element type; a number is outside.
+        ShapeInferenceError: there is not one start index for each dimension; an index is not an
+            integer, or the types of the indices differ; the update has another number of dimensions
+            or another element type, or is larger; a number is out of range.
 
     Example:
         >>> import builder as xb
@@ -146,24 +123,21 @@ def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: StartIndi
     if type(operand) is not XlaOp or type(update) is not XlaOp:
         need_op("dynamic_update_slice", "operand", operand)
         need_op("dynamic_update_slice", "update", update)
-    starts = _given("dynamic_update_slice", start_indices)
-    shapes, are_ops = _start_shapes("dynamic_update_slice", starts)
-    shape, are_scalars = _dynamic_update_slice_plan(operand.shape, update.shape, shapes)
-    if are_ops and are_scalars:
-        return record("dynamic_update_slice", shape, (operand, update, *starts))
-    assert isinstance(update.shape, ArrayShape)  # inference has said so
-    both, sizes = (operand, update), update.shape.dimensions
-    resolve_builder("dynamic_update_slice", *both, *_ops_of(starts))
-    scalars = _as_scalars("dynamic_update_slice", both, starts, shapes, sizes)
-    return record("dynamic_update_slice", shape, (*both, *scalars))
+    starts = _starts("dynamic_update_slice", start_indices)
+    shapes = _start_shapes("dynamic_update_slice", starts)
+    shape = _dynamic_update_slice_shape(operand.shape, update.shape, shapes)
+    assert isinstance(update.shape, ArrayShape)  # as inferred
+    operands, sizes = (operand, update), update.shape.dimensions
+    scalars = _as_scalars("dynamic_update_slice", operands, starts, shapes, sizes)
+    return record("dynamic_update_slice", shape, (*operands, *scalars))
 
 
 _MOST_STARTS = 65536
-"""More start indices than any array has dimensions: what comes after them is not read."""
+"""More start indices than an array can have dimensions; the rest is not read."""
 
 
-def _given(op: str, start_indices: Any) -> Starts:
-    """The start indices as they were given: ops and numbers."""
+def _starts(op: str, start_indices: Any) -> tuple[Any, ...]:
+    """Return the start indices, ops and numbers, as a tuple; a single op is a vector."""
     if type(start_indices) is XlaOp:
         return (start_indices,)
     try:
@@ -179,130 +153,82 @@ def _given(op: str, start_indices: Any) -> Starts:
         ) from None
 
 
-def _ops_of(starts: Starts) -> list[XlaOp]:
-    return [s for s in starts if type(s) is XlaOp]
+def _start_shapes(op: str, starts: tuple[Any, ...]) -> tuple[Shape, ...]:
+    """Return the shapes of the start indices.
 
-
-def _start_shapes(op: str, starts: Starts) -> tuple[tuple[Shape, ...], bool]:
-    """The shapes of the start indices, and whether all of them are ops."""
-    for start in starts:
-        if type(start) is not XlaOp:
-            return _shapes_beside_numbers(op, starts), False
-    return tuple([start.shape for start in starts]), True
-
-
-def _shapes_beside_numbers(op: str, starts: Starts) -> tuple[Shape, ...]:
-    """The shapes of start indices where some are numbers: of the type of those that are none."""
-    found: list[Shape | None] = []
-    beside: Shape | None = None
+    Python numbers have the type of the first start index that has a type, or s32, or s64 if a
+    number needs it.
+    """
+    shapes: list[Shape | None] = []
     for index, start in enumerate(starts):
-        shape: Shape | None = None
         if type(start) is XlaOp:
-            shape = start.shape
-        elif type(start) is not int or not -(2**31) <= start < 2**31:
-            if not is_number(start):
-                need_op(op, f"start index {index}", start)
-            integer(op, f"start index {index}", start)
-            if isinstance(start, (np.generic, np.ndarray)):
-                shape = intern_array(pt.as_primitive_type(start.dtype), ())
-        if beside is None:
-            beside = shape
-        found.append(shape)
-    if beside is None or not beside.is_array:
-        fits = all(-(2**31) <= s < 2**31 for s in starts if type(s) is int)
-        beside = intern_array(pt.s32 if fits else pt.s64, ())
-    scalar = intern_array(beside.element_type, ())
-    return tuple([scalar if s is None else s for s in found])
+            shapes.append(start.shape)
+            continue
+        if not is_number(start):
+            need_op(op, f"start index {index}", start)
+        integer(op, f"start index {index}", start)
+        has_type = isinstance(start, (np.generic, np.ndarray))
+        shapes.append(intern_array(pt.as_primitive_type(start.dtype), ()) if has_type else None)
+    if None not in shapes:
+        return tuple([shape for shape in shapes if shape is not None])
+    typed = next((shape for shape in shapes if shape is not None), None)
+    if typed is not None and typed.is_array:
+        element_type = typed.element_type
+    else:
+        fits = all(-(2**31) <= start < 2**31 for start in starts if type(start) is int)
+        element_type = pt.s32 if fits else pt.s64
+    return tuple([shape or intern_array(element_type, ()) for shape in shapes])
 
 
 def _as_scalars(
     op: str,
     operands: tuple[XlaOp, ...],
-    starts: Starts,
+    starts: tuple[Any, ...],
     shapes: tuple[Shape, ...],
     sizes: Sequence[int],
-) -> list[XlaOp]:
-    """Start indices that inference has passed as scalar ops: vectors taken apart, constants."""
+) -> Sequence[XlaOp]:
+    """Return checked start indices as scalar ops: elements of a vector, constants for numbers."""
+    is_vector = bool(shapes) and isinstance(shapes[0], ArrayShape) and shapes[0].rank == 1
+    numbers = [index for index, start in enumerate(starts) if type(start) is not XlaOp]
+    if not is_vector and not numbers:
+        return starts
+    builder = resolve_builder(op, *operands, *[s for s in starts if type(s) is XlaOp])
     source = operands[0].shape
-    assert isinstance(source, ArrayShape)  # inference has said so
-    first = shapes[0] if shapes else None
-    if isinstance(first, ArrayShape) and first.rank:
+    assert isinstance(source, ArrayShape)  # as inferred
+    if is_vector:
         return [reshape(slice(starts[0], [i], [i + 1]), []) for i in range(source.rank)]
-    numbers: list[Any] = []
-    is_plain = True
-    for start in starts:
-        if type(start) is XlaOp:
-            numbers.append(None)
-        else:
-            numbers.append(start)
-            is_plain = is_plain and type(start) is int
     # All numbers are checked before the first is recorded.
-    checked = _shared_constants if is_plain else _constants
-    beside = tuple([o.shape for o in operands])
-    constants = checked(op, beside, tuple(numbers), shapes, tuple(sizes))
-    builder = resolve_builder(op, *operands, *_ops_of(starts))
-    return [
-        start if constant is None else append(builder, "constant", constant[0], (), constant[1])
-        for start, constant in zip(starts, constants, strict=True)
-    ]
+    constants = {}
+    for index in numbers:
+        start = starts[index]
+        _check_in_bounds(op, operands, index, integer(op, "start index", start), sizes[index])
+        constants[index] = number_constant(op, start, shapes[index].element_type, source)
+    scalars = list(starts)
+    for index, (shape, attributes) in constants.items():
+        scalars[index] = append(builder, "constant", shape, (), attributes)
+    return scalars
 
 
-def _constants(
-    op: str,
-    operands: tuple[Shape, ...],
-    numbers: tuple[Any, ...],
-    shapes: tuple[Shape, ...],
-    sizes: tuple[int, ...],
-) -> list[Any]:
-    """Shapes and attributes of the constants for start indices that are numbers, else None."""
-    constants: list[Any] = []
-    for index, number in enumerate(numbers):
-        if number is None:
-            constants.append(None)
-            continue
-        _check_inside(op, operands, index, integer(op, "start index", number), sizes[index])
-        element_type = shapes[index].element_type
-        constants.append(number_constant(op, number, element_type, operands[0]))
-    return constants
-
-
-_shared_constants = per_signature(_constants)  # NumPy's numbers equal Python's, and are no keys
-
-
-def _check_inside(
-    op: str, operands: tuple[Shape, ...], index: int, start: int, part_size: int
+def _check_in_bounds(
+    op: str, operands: tuple[XlaOp, ...], index: int, start: int, slice_size: int
 ) -> None:
-    """Raises unless a start index that is a number is inside as it is: it would be clamped."""
-    source = operands[0]
-    assert isinstance(source, ArrayShape)  # inference has said so
+    """Raise if a start index that is a number would be clamped."""
+    source = operands[0].shape
+    assert isinstance(source, ArrayShape)  # as inferred
     size = source.dimensions[index]
-    last = None if UNBOUNDED in (size, part_size) else size - part_size
+    last = None if UNBOUNDED in (size, slice_size) else size - slice_size
     if start < 0 or (last is not None and start > last):
-        shapes = zip(("operand", "update"), operands, strict=False)
+        shapes = zip(("operand", "update"), [o.shape for o in operands], strict=False)
         Check(op, **dict(shapes)).fail(
             f"start index {index} must be "
             + ("at least 0" if last is None else f"0 to {last}")
             + f", got {start}",
             dimension=index,
-            fix="count from the beginning, and leave room for the slice",
+            fix="count from 0, and choose an index at which the slice is inside the operand",
         )
 
 
-@per_signature
-def _gather_plan(
-    operand: Shape,
-    start_indices: Shape,
-    numbers: GatherDimensionNumbers,
-    slice_sizes: tuple[int, ...],
-    indices_are_sorted: bool,
-) -> tuple[ArrayShape, Mapping[str, Any]]:
-    shape = infer.gather.strict(operand, start_indices, numbers, slice_sizes)
-    attributes = {
-        "dimension_numbers": numbers,
-        "slice_sizes": slice_sizes,
-        "indices_are_sorted": indices_are_sorted,
-    }
-    return shape, MappingProxyType(attributes)
+_gather_shape = per_signature(infer.gather.strict)
 
 
 @op(SCHEMAS["gather"])
@@ -314,32 +240,33 @@ def gather(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
 ) -> XlaOp:
-    """Many slices of an array, each at a place that a vector of indices gives.
+    """Gather slices of an array, each from the position that a vector of indices selects.
 
-    An element of the result is found so: its indices in the dimensions that are not `offset_dims`
-    choose a vector of `start_indices`; `start_index_map` says which dimensions of the operand the
-    vector's numbers are for, all others begin at 0; from there a slice of `slice_sizes` is taken,
-    clamped to lie inside the operand; its indices in `offset_dims` choose within the slice.
+    An element of the result is computed as follows. Its indices in the dimensions that are not
+    `offset_dims` select a vector of `start_indices`. `start_index_map` maps the entries of the
+    vector to dimensions of the operand; the other dimensions start at 0. The slice of `slice_sizes`
+    that starts there is clamped to lie inside the operand. The element's indices in `offset_dims`
+    select within the slice.
 
     Args:
-        operand: the array that slices are taken from.
-        start_indices: an array of integers. Along `index_vector_dim` of it lies a vector of
-            indices; every other dimension is one of the result.
+        operand: the array to take slices from.
+        start_indices: an array of integers, with vectors of indices along `index_vector_dim`. Every
+            other dimension is a dimension of the result.
         dimension_numbers: GatherDimensionNumbers, or a mapping of their fields.
-        slice_sizes: for each dimension of the operand the size of a slice, at most the operand's.
-            It is 1 in the collapsed and the batching dimensions.
-        indices_are_sorted: a promise that the vectors ascend. If it is broken, the result is
-            whatever XLA makes of it.
-        unique_indices: a promise that no element is taken twice. Nothing depends on it.
+        slice_sizes: the size of a slice in each dimension of the operand, at most the operand's. It
+            is 1 in the collapsed and the batching dimensions.
+        indices_are_sorted: whether the vectors ascend. If they do not, the result is undefined.
+        unique_indices: whether no element is taken twice. It has no effect.
 
     Returns:
-        An array of the operand's element type: the sizes of the slices in `offset_dims`, those of
-        `start_indices` without `index_vector_dim` in the others. All of a bounded dimension is
-        bounded, and so is what start_indices have bounded.
+        An array of the operand's element type: the slice sizes in `offset_dims`, and the sizes of
+        `start_indices` without `index_vector_dim` in the others. A dimension is bounded if the
+        slice covers all of a bounded dimension, or if its dimension of start_indices is bounded.
 
     Raises:
-        ShapeInferenceError: start_indices are no integers; a dimension is out of range, out of
-            order or named twice; numbers do not match; a slice is larger than the operand.
+        ShapeInferenceError: start_indices are not integers; a dimension is out of range, out of
+            order or duplicated; dimension numbers and sizes do not match; a slice is larger than
+            the operand.
 
     Example:
         >>> import builder as xb
@@ -364,13 +291,16 @@ def gather(
         indices_are_sorted = flag("gather", "indices_are_sorted", indices_are_sorted)
     if unique_indices is not False:
         flag("gather", "unique_indices", unique_indices)
-    shape, attributes = _gather_plan(
-        operand.shape, start_indices.shape, dimension_numbers, sizes, indices_are_sorted
+    shape = _gather_shape(operand.shape, start_indices.shape, dimension_numbers, sizes)
+    attributes = shared_attributes(
+        dimension_numbers=dimension_numbers,
+        slice_sizes=sizes,
+        indices_are_sorted=indices_are_sorted,
     )
     return record("gather", shape, (operand, start_indices), attributes)
 
 
-# By signatures, which computations of equal shapes have in common, for callables recorded anew.
+# The key is the computation's signature, so that callables that are recorded again share an entry.
 _scatter_shape = per_signature(infer.scatter.strict)
 
 
@@ -378,14 +308,15 @@ def _scatter_plan(
     operands: tuple[Shape, ...],
     scatter_indices: Shape,
     updates: tuple[Shape, ...],
-    applied: XlaComputation,
+    update_computation: XlaComputation,
     numbers: ScatterDimensionNumbers,
     indices_are_sorted: bool,
     unique_indices: bool,
 ) -> tuple[Shape, Mapping[str, Any]]:
-    shape = _scatter_shape(operands, scatter_indices, updates, applied.signature, numbers)
+    signature = update_computation.signature
+    shape = _scatter_shape(operands, scatter_indices, updates, signature, numbers)
     attributes = {
-        "to_apply": applied,
+        "to_apply": update_computation,
         "dimension_numbers": numbers,
         "indices_are_sorted": indices_are_sorted,
         "unique_indices": unique_indices,
@@ -403,37 +334,36 @@ def scatter(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
 ) -> XlaOp:
-    """An array with many windows of it updated, each at a place that a vector of indices gives.
+    """Update windows of an array, each at the position that a vector of indices selects.
 
-    Every element of `updates` goes to one place: its indices in the dimensions that are not
-    `update_window_dims` choose a vector of `scatter_indices`; `scatter_dims_to_operand_dims` says
-    which dimensions of the operand the vector's numbers are for, all others begin at 0; its
-    indices in `update_window_dims` are counted from there. The new element is
-    ``update_computation(current, update)``. Updates of places outside are left out, each by
-    itself. In which order places are updated that several updates go to is not defined.
+    Each element of `updates` updates one element of the operand, at this position. Its indices in
+    the dimensions that are not `update_window_dims` select a vector of `scatter_indices`.
+    `scatter_dims_to_operand_dims` maps the entries of the vector to dimensions of the operand; the
+    other dimensions start at 0. The element's indices in `update_window_dims` are relative to that
+    start. The new element is ``update_computation(current, update)``. Each update out of bounds is
+    skipped. The order of updates to one position is not defined.
 
     Args:
         operands: an array, or N arrays of the same sizes and of any element types.
-        scatter_indices: an array of integers. Along `index_vector_dim` of it lies a vector of
-            indices.
-        updates: for each operand an array of its element type, all of the same sizes: those of
-            the windows, at most the operand's, and those of `scatter_indices` without
+        scatter_indices: an array of integers, with vectors of indices along `index_vector_dim`.
+        updates: for each operand an array of its element type, all of the same sizes: those of the
+            windows, at most the operand's, and those of `scatter_indices` without
             `index_vector_dim`.
-        update_computation: for one operand ``(current, update) -> new``, all scalars of its type;
-            for N operands it takes N current elements and then N updates, and gives a tuple of N.
-            A computation, or a callable such as ``xb.add`` or a lambda.
+        update_computation: for one operand ``(current, update) -> new``, scalars of its type. For N
+            operands it takes N current elements and then N updates, and returns a tuple of N. A
+            computation, or a callable such as ``xb.add`` or a lambda.
         dimension_numbers: ScatterDimensionNumbers, or a mapping of their fields.
-        indices_are_sorted: a promise that the vectors ascend. If it is broken, the result is
-            whatever XLA makes of it.
-        unique_indices: a promise that no two updates go to one place; as above.
+        indices_are_sorted: whether the vectors ascend. If they do not, the result is undefined.
+        unique_indices: whether no two updates have the same position. If some do, the result is
+            undefined.
 
     Returns:
         An array of the operand's shape; for several operands a tuple of those.
 
     Raises:
-        ShapeInferenceError: scatter_indices are no integers; a dimension is out of range, out of
-            order or named twice; numbers, sizes or element types do not match.
-        SignatureError: the computation does not fit these operands.
+        ShapeInferenceError: scatter_indices are not integers; a dimension is out of range, out of
+            order or duplicated; dimension numbers, sizes or element types do not match.
+        SignatureError: the computation does not match these operands.
 
     Example:
         >>> import builder as xb
@@ -456,33 +386,26 @@ def scatter(
         indices_are_sorted = flag("scatter", "indices_are_sorted", indices_are_sorted)
     if unique_indices is not False:
         unique_indices = flag("scatter", "unique_indices", unique_indices)
-    shapes = tuple([a.shape for a in arrays])
-    scalars = _scalars_of(shapes)
-    applied = as_computation("scatter", "update_computation", update_computation, scalars * 2)
-    value_shapes = tuple([v.shape for v in values])
-    key = (
-        "scatter",
-        shapes,
-        indices.shape,
-        value_shapes,
-        dimension_numbers,
-        indices_are_sorted,
-        unique_indices,
+    shapes = tuple([array.shape for array in arrays])
+    update_shapes = tuple([value.shape for value in values])
+    applied = as_computation(
+        "scatter", "update_computation", update_computation, _scalars(shapes) * 2
     )
+    options = dimension_numbers, indices_are_sorted, unique_indices
     shape, attributes = applied.planned(
-        key,
+        ("scatter", shapes, indices.shape, update_shapes, *options),
         _scatter_plan,
         shapes,
         indices.shape,
-        value_shapes,
+        update_shapes,
         applied,
-        *key[4:],
+        *options,
     )
     return record("scatter", shape, (*arrays, indices, *values), attributes)
 
 
 @per_signature
-def _scalars_of(shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
-    """A scalar shape of each operand's element type; raises when one is no array."""
+def _scalars(shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
+    """Return a scalar shape of each operand's element type; raise if one is not an array."""
     arrays = Check.numbered("scatter", "operand", shapes).arrays()
-    return tuple(intern_array(a.element_type, ()) for a in arrays)
+    return tuple([intern_array(array.element_type, ()) for array in arrays])

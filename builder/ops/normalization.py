@@ -5,9 +5,10 @@ Operation Semantics: BatchNormGrad, BatchNormInference, BatchNormTraining.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from math import isfinite
-from types import MappingProxyType
+from struct import pack, unpack
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from builder.ops.operands import need_op
 from builder.schema import SCHEMAS
 from builder.shape_inference import normalization as infer
 from builder.support.signatures import per_signature
+from builder.types.shape import Shape
 
 __all__ = ["batch_norm_grad", "batch_norm_inference", "batch_norm_training"]
 
@@ -29,66 +31,55 @@ _inference_shape = per_signature(infer.batch_norm_inference.strict)
 _training_shape = per_signature(infer.batch_norm_training.strict)
 
 
-@per_signature
-def _attributes(epsilon: float, feature_index: int) -> Mapping[str, Any]:
-    return MappingProxyType({"epsilon": epsilon, "feature_index": feature_index})
+def _record(
+    name: str,
+    infer_shape: Callable[..., Shape],
+    epsilon: Any,
+    feature_index: Any,
+    **operands: XlaOp,
+) -> XlaOp:
+    """Check the rules of a batch normalization and record it on `operands`, by argument name."""
+    ops = tuple([need_op(name, argument, value) for argument, value in operands.items()])
+    number = integer(name, "feature_index", feature_index)
+    attributes = shared_attributes(epsilon=_epsilon(name, epsilon), feature_index=number)
+    return record(name, infer_shape(*[o.shape for o in ops], number), ops, attributes)
 
 
-def _need_ops(op: str, names: str, values: tuple[XlaOp, ...]) -> None:
-    """Raises unless the values, with the names of the arguments, are XlaOps."""
-    for value in values:
-        if type(value) is not XlaOp:
-            for name, one in zip(names.split(), values, strict=True):
-                need_op(op, name, one)
-
-
-def _epsilon(op: str, value: Any) -> float:
-    """`value` as the f32 that XLA keeps it as."""
-    if type(value) is float:
-        single = _single(value)
-    elif isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
-        try:
-            single = _single(float(value))
-        except OverflowError:  # an int beyond all floats
-            single = np.inf
-    else:
-        single = np.inf
-    if not isfinite(single):
-        raise ShapeInferenceError(
-            f"{op}: epsilon must be a finite number that an f32 can hold, got {brief(value)}",
-            op=op,
-        )
-    return single
-
-
-@per_signature
-def _single(value: float) -> float:
-    with np.errstate(over="ignore"):
-        return float(np.float32(value))
+def _epsilon(name: str, value: Any) -> float:
+    """Return `value` rounded to f32, the type in which XLA stores it."""
+    if isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
+        with suppress(OverflowError):  # larger than every f32
+            (single,) = unpack("f", pack("f", float(value)))
+            if isfinite(single):
+                return float(single)
+    raise ShapeInferenceError(
+        f"{name}: epsilon must be a finite number that an f32 can hold, got {brief(value)}",
+        op=name,
+    )
 
 
 @op(SCHEMAS["batch_norm_training"])
 def batch_norm_training(
     operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int
 ) -> XlaOp:
-    """An array normalized, and the mean and variance of each of its features.
+    """Normalize an array by the mean and variance of each feature, and return these as well.
 
-    For each feature, over all other dimensions, the mean and the variance of the operand's
-    elements x are computed, and ``scale * (x - mean) / sqrt(variance + epsilon) + offset``.
+    For each feature the mean and the variance of the operand's elements x are computed over all
+    other dimensions, and then ``scale * (x - mean) / sqrt(variance + epsilon) + offset``.
 
     Args:
         operand: an array of floating-point type and at least one dimension.
-        scale, offset: vectors of its element type, with one number for each feature.
-        epsilon: a finite number, kept as an f32, so that nothing is divided by 0.
-        feature_index: the dimension of the operand that numbers features.
+        scale, offset: vectors of its element type, with one element for each feature.
+        epsilon: a finite number, stored as f32, that prevents division by 0.
+        feature_index: the feature dimension of the operand.
 
     Returns:
-        A tuple: the normalized array, of the operand's shape; the vector of the features' means;
-        that of their variances (the mean of squared differences, not divided by one less).
+        A tuple: the normalized array, of the operand's shape; the vector of means; the vector of
+        variances (the mean of squared differences, without Bessel's correction).
 
     Raises:
-        ShapeInferenceError: another type than floating-point, or several; no such dimension; a
-            vector of another size; `epsilon` is no such number.
+        ShapeInferenceError: an element type is not floating-point, or element types differ; the
+            dimension is out of range; a vector has another size; `epsilon` is not finite in f32.
 
     Example:
         >>> import builder as xb
@@ -99,12 +90,15 @@ def batch_norm_training(
 
     Operation Semantics: BatchNormTraining.
     """
-    operands = (operand, scale, offset)
-    _need_ops("batch_norm_training", "operand scale offset", operands)
-    number = integer("batch_norm_training", "feature_index", feature_index)
-    attributes = _attributes(_epsilon("batch_norm_training", epsilon), number)
-    shape = _training_shape(operand.shape, scale.shape, offset.shape, number)
-    return record("batch_norm_training", shape, operands, attributes)
+    return _record(
+        "batch_norm_training",
+        _training_shape,
+        epsilon,
+        feature_index,
+        operand=operand,
+        scale=scale,
+        offset=offset,
+    )
 
 
 @op(SCHEMAS["batch_norm_inference"])
@@ -117,24 +111,23 @@ def batch_norm_inference(
     epsilon: float,
     feature_index: int,
 ) -> XlaOp:
-    """An array normalized with a mean and a variance that are given for each of its features.
+    """Normalize an array by given means and variances of the features.
 
-    What `batch_norm_training` computes, ``scale * (x - mean) / sqrt(variance + epsilon) + offset``,
-    with estimates for mean and variance.
+    It computes ``scale * (x - mean) / sqrt(variance + epsilon) + offset`` as `batch_norm_training`
+    does, with estimates of mean and variance.
 
     Args:
         operand: an array of floating-point type and at least one dimension.
-        scale, offset, mean, variance: vectors of its element type, with one number for each
+        scale, offset, mean, variance: vectors of its element type, with one element for each
             feature.
-        epsilon: a finite number, kept as an f32, so that nothing is divided by 0.
-        feature_index: the dimension of the operand that numbers features.
+        epsilon: a finite number, stored as f32, that prevents division by 0.
+        feature_index: the feature dimension of the operand.
 
     Returns:
         An array of the operand's shape.
 
     Raises:
-        ShapeInferenceError: another type than floating-point, or several; no such dimension; a
-            vector of another size; `epsilon` is no such number.
+        ShapeInferenceError: see `batch_norm_training`.
 
     Example:
         >>> import builder as xb
@@ -145,14 +138,17 @@ def batch_norm_inference(
 
     Operation Semantics: BatchNormInference.
     """
-    operands = (operand, scale, offset, mean, variance)
-    _need_ops("batch_norm_inference", "operand scale offset mean variance", operands)
-    number = integer("batch_norm_inference", "feature_index", feature_index)
-    attributes = _attributes(_epsilon("batch_norm_inference", epsilon), number)
-    shape = _inference_shape(
-        operand.shape, scale.shape, offset.shape, mean.shape, variance.shape, number
+    return _record(
+        "batch_norm_inference",
+        _inference_shape,
+        epsilon,
+        feature_index,
+        operand=operand,
+        scale=scale,
+        offset=offset,
+        mean=mean,
+        variance=variance,
     )
-    return record("batch_norm_inference", shape, operands, attributes)
 
 
 @op(SCHEMAS["batch_norm_grad"])
@@ -165,23 +161,22 @@ def batch_norm_grad(
     epsilon: float,
     feature_index: int,
 ) -> XlaOp:
-    """The gradients of `batch_norm_training` with respect to its operand, scale and offset.
+    """Return the gradients of `batch_norm_training` with respect to its operand, scale and offset.
 
     Args:
-        operand, scale: what was given to `batch_norm_training`: an array of floating-point type,
-            and a vector with one number for each feature.
-        mean, variance: what it gave: vectors with one number for each feature.
+        operand, scale: the operands of `batch_norm_training`: an array of floating-point type, and
+            a vector with one element for each feature.
+        mean, variance: its results: vectors with one element for each feature.
         grad_output: the gradient with respect to the normalized array, of the operand's sizes.
-        epsilon: as it was given there.
-        feature_index: the dimension of the operand that numbers features.
+        epsilon: the epsilon of `batch_norm_training`.
+        feature_index: the feature dimension of the operand.
 
     Returns:
-        A tuple: the gradients with respect to the operand, of its shape, and to the scale and to
-        the offset, vectors of one number for each feature.
+        A tuple: the gradient with respect to the operand, of its shape; those with respect to the
+        scale and the offset, vectors with one element for each feature.
 
     Raises:
-        ShapeInferenceError: another type than floating-point, or several; no such dimension;
-            another size; `epsilon` is no such number.
+        ShapeInferenceError: see `batch_norm_training`.
 
     Example:
         >>> import builder as xb
@@ -193,11 +188,14 @@ def batch_norm_grad(
 
     Operation Semantics: BatchNormGrad.
     """
-    operands = (operand, scale, mean, variance, grad_output)
-    _need_ops("batch_norm_grad", "operand scale mean variance grad_output", operands)
-    number = integer("batch_norm_grad", "feature_index", feature_index)
-    attributes = _attributes(_epsilon("batch_norm_grad", epsilon), number)
-    shape = _grad_shape(
-        operand.shape, scale.shape, mean.shape, variance.shape, grad_output.shape, number
+    return _record(
+        "batch_norm_grad",
+        _grad_shape,
+        epsilon,
+        feature_index,
+        operand=operand,
+        scale=scale,
+        mean=mean,
+        variance=variance,
+        grad_output=grad_output,
     )
-    return record("batch_norm_grad", shape, operands, attributes)

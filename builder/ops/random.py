@@ -5,73 +5,71 @@ Operation Semantics: RngBitGenerator, RngNormal, RngUniform.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Final
+from collections.abc import Callable
 
 from builder.attributes import RandomAlgorithm, RandomAlgorithmLike
-from builder.graph.recording import record, resolve_builder, rollback_on_error
+from builder.graph.recording import (
+    record,
+    resolve_builder,
+    rollback_on_error,
+    shared_attributes,
+)
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, number_as
 from builder.schema import SCHEMAS
 from builder.shape_inference import random as infer
 from builder.support.signatures import per_signature
-from builder.types.shape import ArrayShape, Shape, ShapeLike, TupleShape, shape_argument
+from builder.types.shape import ArrayShape, Shape, ShapeLike, shape_argument
 
 __all__ = ["rng_bit_generator", "rng_normal", "rng_uniform"]
 
 _normal_shape = per_signature(infer.rng_normal.strict)
 _uniform_shape = per_signature(infer.rng_uniform.strict)
-
-# Attributes that are equal are one mapping.
-_NORMAL: Final = MappingProxyType({"distribution": "rng_normal"})
-_UNIFORM: Final = MappingProxyType({"distribution": "rng_uniform"})
+_bits_shape = per_signature(infer.rng_bit_generator.strict)
 
 
-def _drawn(
+def _draw(
     op: str,
-    names: tuple[str, str],
-    first: XlaOp | Number,
-    second: XlaOp | Number,
+    arguments: dict[str, XlaOp | Number],
     shape: Shape,
     infer_shape: Callable[[Shape, Shape, Shape], ArrayShape],
-    attributes: Mapping[str, str],
 ) -> XlaOp:
-    """Records numbers of a distribution that two scalars describe, of which one may be a number."""
-    if type(first) is XlaOp and type(second) is XlaOp:
-        result = infer_shape(first.shape, second.shape, shape)
-        return record("rng", result, (first, second), attributes)
-    beside = second if type(second) is XlaOp else need_op(op, names[0], first)
+    """Record an rng op of a distribution with two scalar parameters, one of which may be a number.
+
+    The opcode's distribution is the name of the op.
+    """
+    first, second = arguments.values()
+    beside = second if type(second) is XlaOp else need_op(op, next(iter(arguments)), first)
     if not isinstance(shape, ArrayShape):
         shape = infer_shape(beside.shape, beside.shape, shape)  # raises
     with rollback_on_error(resolve_builder(op, beside)):
-        scalars = []
-        for name, value in zip(names, (first, second), strict=True):
-            if type(value) is not XlaOp and is_number(value):
-                value = number_as(op, value, shape.element_type, beside)
-            scalars.append(need_op(op, name, value))
-        one, other = scalars
-        result = infer_shape(one.shape, other.shape, shape)
-        return record("rng", result, (one, other), attributes)
+        low, high = (
+            number_as(op, value, shape.element_type, beside)
+            if type(value) is not XlaOp and is_number(value)
+            else need_op(op, name, value)
+            for name, value in arguments.items()
+        )
+        result = infer_shape(low.shape, high.shape, shape)
+        return record("rng", result, (low, high), shared_attributes(distribution=op))
 
 
 @op(SCHEMAS["rng"], cpp_name="RngNormal", section="RngNormal")
 def rng_normal(mu: XlaOp | Number, sigma: XlaOp | Number, shape: ShapeLike) -> XlaOp:
-    """Random numbers that are normally distributed; others in each run.
+    """Return normally distributed random numbers, different in each run.
 
     Args:
         mu: the mean, a scalar of the result's element type.
         sigma: the standard deviation, a scalar of that type. One of the two may be a number.
-        shape: the shape of the result: an array's, of floating-point type and fixed sizes.
+        shape: the shape of the result: an array of floating-point type and fixed sizes.
 
     Returns:
         An array of that shape.
 
     Raises:
-        OperandError: neither `mu` nor `sigma` is an XlaOp; `shape` is no shape.
-        ShapeInferenceError: they are no scalars of the result's type, or that is no floating-point
-            type; its sizes are not fixed.
+        OperandError: neither `mu` nor `sigma` is an XlaOp; `shape` is not a shape.
+        ShapeInferenceError: the parameters are not scalars of the result's type; the type is not
+            floating-point; its sizes are not fixed.
 
     Example:
         >>> import builder as xb
@@ -83,28 +81,27 @@ def rng_normal(mu: XlaOp | Number, sigma: XlaOp | Number, shape: ShapeLike) -> X
     Operation Semantics: RngNormal.
     """
     result = shape_argument("rng_normal", "shape", shape)
-    return _drawn("rng_normal", ("mu", "sigma"), mu, sigma, result, _normal_shape, _NORMAL)
+    return _draw("rng_normal", {"mu": mu, "sigma": sigma}, result, _normal_shape)
 
 
 @op(SCHEMAS["rng"], cpp_name="RngUniform", section="RngUniform")
 def rng_uniform(a: XlaOp | Number, b: XlaOp | Number, shape: ShapeLike) -> XlaOp:
-    """Random numbers that are uniformly distributed from `a`, included, to `b`, excluded; others
-    in each run.
+    """Return random numbers distributed uniformly in ``[a, b)``, different in each run.
 
-    If `b` is not greater than `a`, or the two are not finite, the numbers are not defined.
+    The numbers are undefined if `b` is not greater than `a`, or if either is not finite.
 
     Args:
         a: the lower end, a scalar of the result's element type.
         b: the upper end, a scalar of that type. One of the two may be a number.
-        shape: the shape of the result: an array's, of boolean, integral or floating-point type and
+        shape: the shape of the result: an array of boolean, integral or floating-point type and
             fixed sizes.
 
     Returns:
         An array of that shape.
 
     Raises:
-        OperandError: neither `a` nor `b` is an XlaOp; `shape` is no shape.
-        ShapeInferenceError: they are no scalars of the result's type, or that is complex; its
+        OperandError: neither `a` nor `b` is an XlaOp; `shape` is not a shape.
+        ShapeInferenceError: the ends are not scalars of the result's type; the type is complex; its
             sizes are not fixed.
 
     Example:
@@ -117,47 +114,37 @@ def rng_uniform(a: XlaOp | Number, b: XlaOp | Number, shape: ShapeLike) -> XlaOp
     Operation Semantics: RngUniform.
     """
     result = shape_argument("rng_uniform", "shape", shape)
-    return _drawn("rng_uniform", ("a", "b"), a, b, result, _uniform_shape, _UNIFORM)
-
-
-@per_signature
-def _bits_plan(
-    algorithm: RandomAlgorithm, initial_state: Shape, shape: Shape
-) -> tuple[TupleShape, Mapping[str, RandomAlgorithm]]:
-    result = infer.rng_bit_generator.strict(initial_state, shape)
-    return result, MappingProxyType({"algorithm": algorithm})
+    return _draw("rng_uniform", {"a": a, "b": b}, result, _uniform_shape)
 
 
 @op(SCHEMAS["rng_bit_generator"])
 def rng_bit_generator(
     algorithm: RandomAlgorithmLike, initial_state: XlaOp, shape: ShapeLike
 ) -> XlaOp:
-    """Random bits made out of a state, and the state for the next ones.
+    """Return random bits generated from a state, and the next state.
 
-    Equal states give equal bits. Which bits an algorithm makes of a state may differ from one kind
-    of device, or version of XLA, to another.
+    Equal states give equal bits. The bits that an algorithm generates from a state may differ
+    between kinds of devices and versions of XLA.
 
-    On a CPU the state is a key and, after it, a counter, both u64: RNG_THREE_FRY takes ``u64[2]``,
-    RNG_PHILOX and RNG_DEFAULT ``u64[2]`` or, with a counter of 128 bits, low half first,
-    ``u64[3]``. The key stays as it is, and the counter goes on by the number of blocks that were
-    made of it: 64 bits each of RNG_THREE_FRY, 128 bits of the others. Elements of at most 32 bits
-    take 32 bits each.
+    On CPU the state is a key followed by a counter, both u64: RNG_THREE_FRY takes ``u64[2]``;
+    RNG_PHILOX and RNG_DEFAULT take ``u64[2]`` or, with a counter of 128 bits, low half first,
+    ``u64[3]``. The key is unchanged, and the counter is advanced by the number of blocks generated:
+    of 64 bits for RNG_THREE_FRY, of 128 bits for the others. Elements of at most 32 bits consume 32
+    bits each.
 
     Args:
         algorithm: a RandomAlgorithm or its name.
-        initial_state: an array of unsigned integral type. Which shapes there are depends on the
+        initial_state: an array of unsigned integral type. The supported shapes depend on the
             algorithm and the device.
-        shape: the shape of the bits: an array's, of integral or floating-point type and fixed
-            sizes.
+        shape: the shape of the bits: an array of integral or floating-point type and fixed sizes.
 
     Returns:
-        A tuple: the state afterwards, of the shape of `initial_state`, and an array of the sizes
-        of `shape`, of unsigned integers that are as wide as its elements.
+        A tuple: the next state, of the shape of `initial_state`; and an array of the sizes of
+        `shape`, of unsigned integers of the same width as its elements.
 
     Raises:
-        ShapeInferenceError: the state is not of such a type, or the shape; there is no such
-            algorithm.
-        OperandError: `shape` is no shape.
+        ShapeInferenceError: the state or the shape has another type; the algorithm does not exist.
+        OperandError: `shape` is not a shape.
 
     Example:
         >>> import builder as xb
@@ -169,6 +156,6 @@ def rng_bit_generator(
     """
     method = RandomAlgorithm.of(algorithm)
     state = need_op("rng_bit_generator", "initial_state", initial_state)
-    wanted = shape_argument("rng_bit_generator", "shape", shape)
-    result, attributes = _bits_plan(method, state.shape, wanted)
-    return record("rng_bit_generator", result, (state,), attributes)
+    bits = shape_argument("rng_bit_generator", "shape", shape)
+    attributes = shared_attributes(algorithm=method)
+    return record("rng_bit_generator", _bits_shape(state.shape, bits), (state,), attributes)

@@ -119,7 +119,7 @@ REFUSED: dict[str, list[Refusal]] = {
             (
                 "start index 1 must be 0 to 9, got -1\n"
                 "  operand f32[16,11]\n"
-                "fix: count from the beginning, and leave room for the slice"
+                "fix: count from 0, and choose an index at which the slice is inside the operand"
             ),
         ),
         (

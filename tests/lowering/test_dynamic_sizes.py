@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from jaxlib.mlir import ir
-from lowering.stablehlo.rules.registry import ONE_TO_ONE
 
 import builder as xb
 import lowering
 from builder.types.shape import leaves
 from lowering import LoweringError
 from lowering.mlir.types import shape_of_type
+from lowering.stablehlo.rules.registry import ONE_TO_ONE
 
 BOUNDED = xb.f32[xb.bounded(5), 3]
 UNBOUNDED = xb.parse_shape("f32[?,3]")

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jaxlib.mlir import ir
-from lowering.stablehlo.rules.registry import ONE_TO_ONE, RULES
 from support import run
 
 import builder as xb
@@ -18,6 +17,7 @@ import lowering
 from builder.schema import SCHEMAS
 from lowering.jaxlib_api import hlo_conversion
 from lowering.mlir.context import shared_context
+from lowering.stablehlo.rules.registry import ONE_TO_ONE, RULES
 
 FILE = Path(__file__).name
 

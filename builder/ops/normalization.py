@@ -15,7 +15,7 @@ import numpy as np
 
 from builder.check import integer
 from builder.errors import ShapeInferenceError, brief
-from builder.graph.recording import record
+from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op

@@ -1,7 +1,7 @@
 """The errors that xlabuilder raises.
 
-Each carries its facts as attributes besides the message: `op`, the name of the operation;
-`shapes`, the operand shapes by argument name; `dimension`, where one dimension is at fault.
+Besides the message, each has attributes: `op`, the name of the operation; `shapes`, the operand
+shapes by argument name; `dimension`, the dimension at fault.
 """
 
 from __future__ import annotations
@@ -25,35 +25,30 @@ __all__ = [
 ]
 
 
-_AROUND: Final = 100
-
-
-def _caller() -> str | None:
-    """ "file:line" of the caller, outside of this library."""
-    frame = caller_frame(sys._getframe(1))
-    return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+_CONTEXT: Final = 100
+"""The number of characters of a text that a message shows on each side of an error."""
 
 
 def brief(value: object, limit: int = 200) -> str:
-    """`value` as messages show it: short, whatever it is (Python refuses to write huge ints)."""
-    if isinstance(value, int) and value.bit_length() > 256:
+    """Return `repr(value)` for messages, at most `limit` characters long."""
+    if isinstance(value, int) and value.bit_length() > 256:  # Python refuses to print huge ints
         return f"(an int of {value.bit_length()} bits)"
     try:
         text = repr(value)
-    except Exception:  # what a user passes may fail in any way; the message must not
+    except Exception:  # the repr of a user's class may raise anything
         text = f"(a {type(value).__name__})"
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 class XlaError(Exception):
-    """Base of every error that xlabuilder raises for wrong input.
+    """The base of the errors that xlabuilder raises for invalid input.
 
     Attributes:
-        op: name of the operation, or None.
-        shapes: shapes of the operands by argument name (empty where there are none).
-        dimension: number of the dimension at fault, or None.
-        location: "file:line" of the caller, the nearest line outside this library; it also stands
-            below the message in a traceback, which goes on into the library's own frames.
+        op: the name of the operation, or None.
+        shapes: the shapes of the operands by argument name, possibly empty.
+        dimension: the number of the dimension at fault, or None.
+        location: "file:line" of the caller, the nearest frame outside this library; tracebacks
+            show it below the message.
     """
 
     def __init__(
@@ -68,52 +63,52 @@ class XlaError(Exception):
         self.op = op
         self.shapes = dict(shapes or {})
         self.dimension = dimension
-        self.location = _caller()
+        frame = caller_frame(sys._getframe(1))
+        self.location = None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
         if self.location is not None:
             self.add_note(f"at {self.location}")
 
     def in_argument(self, op: str, name: str) -> Self:
-        """This error, which names from now on the op and the argument that it is about."""
+        """Prefix the message with the op and the argument that it is about, and return self."""
         self.args = (f"{op}: {name}: {self}",)
         self.op = op
         return self
 
 
 class ShapeInferenceError(XlaError, ValueError):
-    """The operands' shapes, or the op's attributes, break a rule of the operation."""
+    """The operand shapes or the attributes break a rule of the operation."""
 
 
 class SignatureError(ShapeInferenceError):
-    """A computation given to an op (reducer, condition, body, branch) has the wrong signature."""
+    """The computation of an op (reducer, condition, body, branch) has the wrong signature."""
 
 
 class OperandError(XlaError, TypeError):
-    """An operand is not what the op takes: no XlaOp, or a Python value that can't become one."""
+    """An operand is neither an XlaOp nor a Python value that can be converted to one."""
 
 
 class ConstantError(XlaError, ValueError):
-    """A Python or NumPy value can't be held by the element type asked for."""
+    """The element type does not represent a Python or NumPy value."""
 
 
 class PrimitiveTypeError(XlaError, ValueError):
-    """A name or a NumPy type that no primitive type of XLA corresponds to."""
+    """A name or a NumPy type has no primitive type in XLA."""
 
 
 class BuilderError(XlaError, RuntimeError):
-    """A builder is used out of order: foreign ops, already built, parameters missing or twice."""
+    """Invalid use of a builder: ops of another builder, already built, wrong parameter numbers."""
 
 
 class UnknownNameError(XlaError, AttributeError):
-    """There is nothing of this name in `builder`; the message says where it is, or what is near."""
+    """`builder` has no such name; the message suggests where it is, or similar names."""
 
 
 class ShapeTextError(XlaError, ValueError):
-    """The text of a shape or layout is malformed; `position` says where."""
+    """The text of a shape, layout or sharding is malformed at `position`."""
 
     def __init__(self, message: str, *, text: str, position: int) -> None:
-        # Of a long text what stands around the place.
-        start = max(position - _AROUND, 0) if len(text) > 2 * _AROUND else 0
-        part = text[start : start + 2 * _AROUND]
+        start = max(position - _CONTEXT, 0) if len(text) > 2 * _CONTEXT else 0
+        part = text[start : start + 2 * _CONTEXT]
         before = "..." if start else ""
         after = "..." if start + len(part) < len(text) else ""
         arrow = " " * (len(before) + position - start) + "^"

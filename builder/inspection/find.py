@@ -1,23 +1,22 @@
-"""Finding ops by what they are."""
+"""Find the ops of a computation by opcode, name, shape, source line or predicate."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
-from types import CodeType
 
 from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import XlaOp, resolve_position
 from builder.schema import SCHEMAS
+from builder.support.suggestions import did_you_mean
 from builder.types.shape import Shape, ShapeLike, shape_argument, without_layout
 
 __all__ = ["found_in"]
 
-Test = Callable[[XlaOp], bool]
+Predicate = Callable[[XlaOp], bool]
 
 
 def found_in(
@@ -30,29 +29,29 @@ def found_in(
     where: Callable[[XlaOp], bool] | None = None,
     nested: bool = False,
 ) -> tuple[XlaOp, ...]:
-    """The ops of a computation that are as said; see `XlaComputation.find`."""
+    """Return the ops that match all arguments; see `XlaComputation.find`."""
     searched = [computation, *computation.called_computations()[::-1]] if nested else [computation]
-    tests: list[Test] = []
+    ops = [op for each in searched for op in each.ops]
+    predicates: list[Predicate] = []
     if opcode is not None:
-        tests.append(_opcode_test(_text("opcode", opcode), searched))
+        predicates.append(_has_opcode(_text("opcode", opcode), ops))
     if name is not None:
-        tests.append(_name_test(_text("name", name)))
+        predicates.append(_has_name(_text("name", name)))
     if shape is not None:
-        tests.append(_shape_test(shape_argument("find", "shape", shape)))
+        predicates.append(_has_shape(shape_argument("find", "shape", shape)))
     if source is not None:
-        tests.append(_source_test(_text("source", source)))
+        predicates.append(_has_source(_text("source", source)))
     if where is not None:
         if not callable(where):
             raise OperandError(
                 f"find: where must be a function of an XlaOp, got {brief(where)}\n"
-                f"fix: find(where=lambda op: len(op.operands) > 2)",
+                f"fix: write find(where=lambda op: len(op.operands) > 2)",
                 op="find",
             )
-        tests.append(where)
-    found = [op for one in searched for op in one.ops]
-    for test in tests:
-        found = [op for op in found if test(op)]
-    return tuple(found)
+        predicates.append(where)
+    for predicate in predicates:
+        ops = list(filter(predicate, ops))
+    return tuple(ops)
 
 
 def _text(argument: str, value: object) -> str:
@@ -61,62 +60,54 @@ def _text(argument: str, value: object) -> str:
     raise OperandError(f"find: {argument} must be a str, got {brief(value)}", op="find")
 
 
-def _opcode_test(wanted: str, searched: list[XlaComputation]) -> Test:
-    there = {op.opcode for one in searched for op in one.ops}
-    known = there | {info.opcode for info in OPERATIONS.values()}
-    opcodes = {opcode for opcode in known if opcode == wanted or fnmatchcase(opcode, wanted)}
-    if not opcodes:
-        meant = _meant(wanted, known)
-        fix = f"\nfix: did you mean {' or '.join(map(repr, meant))}?" if meant else ""
-        raise OperandError(f"find: no op has the opcode {brief(wanted)}{fix}", op="find")
-    return lambda op: op.opcode in opcodes
+def _has_opcode(pattern: str, ops: list[XlaOp]) -> Predicate:
+    opcodes = {op.opcode for op in ops} | {info.opcode for info in OPERATIONS.values()}
+    matching = {opcode for opcode in opcodes if opcode == pattern or fnmatchcase(opcode, pattern)}
+    if not matching:
+        fix = did_you_mean(pattern, _spellings(opcodes), cutoff=0.6)
+        raise OperandError(f"find: no op has the opcode {brief(pattern)}{fix}", op="find")
+    return lambda op: op.opcode in matching
 
 
-def _meant(wanted: str, known: set[str]) -> list[str]:
-    """The opcodes that are most like what was asked for; by other names of the op, too."""
-    spoken = {opcode: opcode for opcode in known}
-    for opcode in known:
-        spoken.setdefault(SCHEMAS[opcode].hlo, opcode)
+def _spellings(opcodes: set[str]) -> dict[str, str]:
+    """Return the opcode, quoted, for each name of an op."""
+    spellings = {opcode: repr(opcode) for opcode in opcodes}
+    for opcode in opcodes:
+        spellings.setdefault(SCHEMAS[opcode].hlo, repr(opcode))
     for info in OPERATIONS.values():
-        for other in (info.name, *info.aliases, info.cpp_name):
-            spoken.setdefault(other, info.opcode)
-    if wanted in spoken:
-        return [spoken[wanted]]
-    close = get_close_matches(wanted, list(spoken), n=3, cutoff=0.6)
-    return list(dict.fromkeys(spoken[one] for one in close))
+        for name in (info.name, *info.aliases, info.cpp_name):
+            spellings.setdefault(name, repr(info.opcode))
+    return spellings
 
 
-def _name_test(wanted: str) -> Test:
-    def is_named(op: XlaOp) -> bool:
-        if op.metadata is None:
-            return False
-        name = op.metadata.name
-        return name is not None and (name == wanted or fnmatchcase(name, wanted))
+def _has_name(pattern: str) -> Predicate:
+    def has_name(op: XlaOp) -> bool:
+        name = None if op.metadata is None else op.metadata.name
+        return name is not None and (name == pattern or fnmatchcase(name, pattern))
 
-    return is_named
+    return has_name
 
 
-def _shape_test(wanted: Shape) -> Test:
-    # Ops have shapes without layouts; parameters and results keep theirs beside.
-    if without_layout(wanted) is wanted:
-        return lambda op: op.shape is wanted
-    return lambda op: op.attributes.get("shape_with_layout", op.shape) is wanted
+def _has_shape(shape: Shape) -> Predicate:
+    # Shapes of ops have no layouts; those of parameters and results are in an attribute.
+    if without_layout(shape) is shape:
+        return lambda op: op.shape is shape
+    return lambda op: op.attributes.get("shape_with_layout", op.shape) is shape
 
 
-def _source_test(wanted: str) -> Test:
-    file, colon, line = wanted.rpartition(":")
+def _has_source(source: str) -> Predicate:
+    file, colon, line = source.rpartition(":")
     if not (colon and line.isdecimal()):
-        file, line = wanted, ""
-    ending = "/" + file.replace("\\", "/")
+        file, line = source, ""
+    suffix = "/" + file.replace("\\", "/")
 
     @cache
     def is_file(name: str) -> bool:
-        return ("/" + name.replace("\\", "/")).endswith(ending)
+        return ("/" + name.replace("\\", "/")).endswith(suffix)
 
-    def is_there(op: XlaOp) -> bool:
-        code: CodeType | None = op.code
-        if code is None or not is_file(code.co_filename):
+    def has_source(op: XlaOp) -> bool:
+        if op.code is None or not is_file(op.code.co_filename):
             return False
-        return not line or resolve_position(code, op.lasti)[0] == int(line)
+        return not line or resolve_position(op.code, op.lasti)[0] == int(line)
 
-    return is_there
+    return has_source

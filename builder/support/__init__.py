@@ -1,1 +1,1 @@
-"""Helpers without knowledge of XLA: callers, caches, lazy imports, unique names."""
+"""Helpers that are independent of XLA: callers, caches, lazy imports, unique names."""

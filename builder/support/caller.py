@@ -1,4 +1,4 @@
-"""Where the caller is: the nearest frame of the stack that is not this library's."""
+"""Find the caller: the innermost stack frame outside this library."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ __all__ = ["INSIDE", "caller_frame"]
 
 
 class _Inside(dict[str, bool]):
-    """Whether a source file belongs to `builder` or `lowering`; asked thrice for each op."""
+    """Whether a source file belongs to `builder` or `lowering`, cached by file name.
+
+    A dict, because recording an op reads it several times.
+    """
 
     def __missing__(self, file: str) -> bool:
-        # As the interpreter spells this very file, so that no path has to be resolved.
+        # Code objects of one program spell paths alike, so they are compared without resolving.
         folder = caller_frame.__code__.co_filename.removesuffix("caller.py")
         separator = folder[-1]
         root = folder.removesuffix(f"builder{separator}support{separator}")
         packages = (f"{root}builder{separator}", f"{root}lowering{separator}")
-        found = self[file] = file.startswith(packages)
-        return found
+        inside = self[file] = file.startswith(packages)
+        return inside
 
 
 INSIDE: Final = _Inside()
 
 
 def caller_frame(frame: FrameType | None) -> FrameType | None:
-    """`frame` or the nearest one below it on the stack that is outside of this library."""
+    """Return `frame`, or its nearest caller that is outside this library."""
     while frame is not None and INSIDE[frame.f_code.co_filename]:
         frame = frame.f_back
     return frame

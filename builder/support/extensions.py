@@ -1,14 +1,14 @@
-"""Methods whose code lives in a package above their class.
+"""Methods that are implemented in a package above their class.
 
-`computation.table()` belongs to `XlaComputation`, which users expect to have it, and to
-`builder.inspection`, which works on computations. Such a method is a signature, a docstring and a
-call of `extension`, which imports the function when the method is first called:
+`computation.table()` is a method of `XlaComputation`, implemented in `builder.inspection`, which
+imports computations. Such a method has a signature, a docstring and a call of `extension`, which
+imports the function when the method is first called:
 
     def table(self, *, limit: int | None = 40) -> OpTable:
-        made: OpTable = extension("builder.inspection.table", "table_of")(self, limit=limit)
-        return made
+        table: OpTable = extension("builder.inspection.table", "table_of")(self, limit=limit)
+        return table
 
-So the graph does not import what is built on it, and `import builder` loads none of it.
+So the graph does not import the packages above it, and `import builder` does not load them.
 tests/test_layers.py lists these calls; nothing else may use `extension`.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["extension"]
 
 
 def extension(module: str, function: str) -> Callable[..., Any]:
-    """Return a function of a module that is imported now, if it was not before.
+    """Import a module, and return one of its functions.
 
     Args:
         module: the full name of the module.
@@ -32,5 +32,5 @@ def extension(module: str, function: str) -> Callable[..., Any]:
         >>> extension("math", "gcd")(12, 18)
         6
     """
-    found: Callable[..., Any] = getattr(import_module(module), function)
-    return found
+    result: Callable[..., Any] = getattr(import_module(module), function)
+    return result

@@ -1,7 +1,8 @@
-"""Interning: equal values as one object, for as long as that object is in use.
+"""Interning: equal values are one object while that object is in use.
 
-A table refers to its objects weakly, so a process that uses ever new shapes does not grow. The
-latest ones are kept alive: a shape written as a literal, `f32[2, 3]`, is usually written again.
+A table has weak references to its objects, so a process that creates ever new shapes does not
+grow. Strong references keep the latest objects alive, because a shape written as a literal,
+`f32[2, 3]`, is usually created again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 
 class _Reference(ref[T]):
-    """A weak reference that knows the key of its object."""
+    """A weak reference with the key of its object."""
 
     __slots__ = ("key",)
 
@@ -27,7 +28,7 @@ class _Reference(ref[T]):
 
 
 class InternTable(Generic[T]):
-    """The one object of each key."""
+    """Maps each key to its only object."""
 
     __slots__ = ("_latest", "_lock", "_references")
 
@@ -36,7 +37,7 @@ class InternTable(Generic[T]):
         self._latest: SignatureTable[T] = SignatureTable()
         self._renew_lock()
         if hasattr(os, "register_at_fork"):
-            # Another thread of the parent may hold the lock, and does not exist in the child.
+            # A thread of the parent that has the lock does not exist in the child.
             os.register_at_fork(after_in_child=self._renew_lock)
 
     def _renew_lock(self) -> None:
@@ -47,29 +48,29 @@ class InternTable(Generic[T]):
         return len(self._references)
 
     def find(self, key: Any) -> T | None:
-        """Return the object of `key`, or None if there is none at the moment."""
-        found = self._latest.get(key)
-        if found is None:
+        """Return the object of `key`, or None."""
+        value = self._latest.get(key)
+        if value is None:
             reference = self._references.get(key)
-            found = None if reference is None else reference()
-            if found is not None:
-                self._latest.add(key, found)
-        return found
+            value = None if reference is None else reference()
+            if value is not None:
+                self._latest.add(key, value)
+        return value
 
-    def intern(self, key: Any, made: T) -> T:
-        """Return the object of `key`, which is `made` unless another thread was faster."""
-        reference = _Reference(made, self._remove)
+    def intern(self, key: Any, new: T) -> T:
+        """Return the object of `key`: `new`, unless another thread was faster."""
+        reference = _Reference(new, self._remove)
         reference.key = key
         with self._lock:
-            found = self.find(key)
-            if found is None:
+            value = self.find(key)
+            if value is None:
                 self._references[key] = reference
-                found = self._latest.add(key, made)
-        return found
+                value = self._latest.add(key, new)
+        return value
 
     def _remove(self, reference: ref[T]) -> None:
         assert isinstance(reference, _Reference)
         with self._lock:
-            # A new object of the same key may have come since the old one died.
+            # The key may have a new object since the old one was freed.
             if self._references.get(reference.key) is reference:
                 del self._references[reference.key]

@@ -1,8 +1,8 @@
 """Import names of a package when they are first used.
 
-`lowering` needs jax, whose import takes most of a second, and `builder` re-exports functions that
-few programs use. Such a package imports these names under `if TYPE_CHECKING:`, where type checkers
-and editors find them, and maps each to its module for `__getattr__`:
+`lowering` requires jax, whose import is slow, and `builder` re-exports functions that few programs
+use. Such a package imports these names under `if TYPE_CHECKING:`, for type checkers and editors,
+and maps each to its module for `__getattr__`:
 
     if TYPE_CHECKING:
         from builder.layout.packing import pack as pack
@@ -31,9 +31,9 @@ __all__ = ["lazy_name"]
 
 
 def lazy_name(package: dict[str, Any], modules: Mapping[str, str], name: str) -> Any:
-    """Import a name of a package and store it there, so that `__getattr__` runs once a name.
+    """Import a name of a package and store it there, so that `__getattr__` runs once per name.
 
-    A name that `modules` does not contain is imported as a submodule of the package.
+    A name that is not in `modules` is imported as a submodule of the package.
 
     Args:
         package: the package's `globals()`.
@@ -55,14 +55,13 @@ def lazy_name(package: dict[str, Any], modules: Mapping[str, str], name: str) ->
         source = import_module(modules[name])
         if not hasattr(source, name):  # a submodule
             import_module(f"{modules[name]}.{name}")
-        found = package[name] = getattr(source, name)
-        return found
-    own = package["__name__"]
-    module = f"{own}.{name}"
+        value = package[name] = getattr(source, name)
+        return value
+    package_name = package["__name__"]
+    module = f"{package_name}.{name}"
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        # An import inside the submodule that fails is reported as it is; so is one of a parent.
-        if error.name not in (module, own):
+        if error.name not in (module, package_name):  # raised by an import inside the submodule
             raise
-        raise AttributeError(f"module {own!r} has no attribute {name!r}") from None
+        raise AttributeError(f"module {package_name!r} has no attribute {name!r}") from None

@@ -1,13 +1,13 @@
-"""Inference and attributes, cached by signature.
+"""Caches of inferred shapes and attributes, by signature.
 
-The signature of an op is everything that its result's shape and its attributes depend on: the
-operands' shapes and the arguments. A graph repeats few signatures many times, so an op infers each
-of them once. A lookup takes constant time, because shapes are interned and hash by identity. Errors
-are not cached.
+The signature of an op is everything that its result shape and its attributes depend on: the operand
+shapes and the arguments. A graph repeats few signatures many times, so an op infers each of them
+once. A lookup takes constant time, because shapes are interned and hash by identity. Errors are not
+cached.
 
 Every cache is bounded, so a process that records ever new shapes does not grow. Evicted signatures
 are inferred again. Their attributes are then a new mapping, equal to the old one but not identical:
-code may use the identity of attributes to save time, never to decide what an op means.
+code may use the identity of attributes to save time, but not for semantics.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def per_signature(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class SignatureTable(dict[Any, R]):
-    """A bounded table of what was inferred for each signature.
+    """A bounded table of the results for each signature.
 
-    For the most frequent ops, where the call of a `per_signature` function takes too long: read it
-    with `get`, and fill it with `add`.
+    The most frequent ops use it instead of `per_signature`, whose call is slower: read it with
+    `get`, and fill it with `add`.
     """
 
     __slots__ = ()

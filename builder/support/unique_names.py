@@ -1,4 +1,4 @@
-"""Names that are told apart by a number."""
+"""Unique names: a number is appended to a repeated name."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ __all__ = ["UniqueNames"]
 
 
 class UniqueNames:
-    """Hands out names, each once: "add", "add.1", "add.2", ...
+    """Returns each name once: "add", "add.1", "add.2", ...
 
-    The last number is kept for each name, so that a thousand wishes for one name cost a thousand
-    steps.
+    The last number of each name is stored, so n claims of one name take n steps.
 
     Args:
-        taken: names not to be given.
-        separator: what stands before the number.
+        taken: names that are never returned.
+        separator: the text before the number.
 
     Example:
         >>> from builder.support.unique_names import UniqueNames
@@ -31,14 +30,14 @@ class UniqueNames:
         self.numbers: dict[str, int] = {}
         self.separator = separator
 
-    def claim(self, wanted: str) -> str:
-        """`wanted` if nobody has it yet; else with the next number that is free."""
-        name = wanted
+    def claim(self, preferred: str) -> str:
+        """Return `preferred`, with the next free number appended if the name is taken."""
+        name = preferred
         if name in self.taken:
-            number = self.numbers.get(wanted, 0)
+            number = self.numbers.get(preferred, 0)
             while name in self.taken:
                 number += 1
-                name = f"{wanted}{self.separator}{number}"
-            self.numbers[wanted] = number
+                name = f"{preferred}{self.separator}{number}"
+            self.numbers[preferred] = number
         self.taken.add(name)
         return name

@@ -1,14 +1,14 @@
-"""Python and NumPy values as constants: which type they get, and whether it holds them.
+"""Convert Python and NumPy values to constants, and check that the element type represents them.
 
-Nothing is converted silently: an array keeps its dtype, a Python number must fit the type that
-is asked for.
+Nothing is converted silently: an array keeps its dtype, and a Python number must fit the requested
+type.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -33,16 +33,16 @@ __all__ = [
 
 
 def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") -> None:
-    """Raises ConstantError unless `element_type` holds the Python number `value`.
+    """Raise ConstantError unless `element_type` represents the Python number `value`.
 
-    A bool needs pred; an int needs an integer type in range, or a floating type that holds it
-    exactly; a float needs a floating type, and rounds to it without overflow; a complex number
-    needs a complex type.
+    A bool requires pred. An int requires an integer type with that range, or a floating-point type
+    that represents it exactly. A float requires a floating-point type, and is rounded without
+    overflow. A complex number requires a complex type.
     """
 
     def refuse(reason: str, fix: str = "") -> ConstantError:
         return ConstantError(
-            f"{op}: {element_type} can't hold the Python number {_text(value)}: {reason}"
+            f"{op}: {element_type} can't represent the Python number {brief(value)}: {reason}"
             + (f"\nfix: {fix}" if fix else ""),
             op=op,
         )
@@ -56,70 +56,52 @@ def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") 
     if isinstance(value, bool):
         if kind is not Kind.PRED:
             raise refuse("a bool is a pred", "write 1 or 0, or convert the pred with xb.convert")
-        return
-    if kind is Kind.PRED:
+    elif kind is Kind.PRED:
         raise refuse("a pred is True or False", "write True or False")
-    if isinstance(value, int):
+    elif isinstance(value, int):
+        low, high = element_type.min, element_type.max
+        if not low <= value <= high:
+            raise refuse(f"the range is {low} to {high}", "use a wider type")
         if element_type.is_integral:
-            if not element_type.min <= value <= element_type.max:
-                raise refuse(
-                    f"the range is {element_type.min} to {element_type.max}", "use a wider type"
-                )
             return
-        _check_float(value, element_type, refuse)
+        rounded = int(_rounded(value, element_type.real_type))
+        if rounded != value:
+            raise refuse(
+                f"the nearest number that it represents is {rounded}",
+                f"write {float(rounded)!r}, or use a wider type",
+            )
     elif isinstance(value, float):
         if element_type.is_integral:
-            fix = f"write {int(value)}" if value.is_integer() else "write a whole number"
+            fix = f"write {int(value)}" if value.is_integer() else "write an integer"
             raise refuse("it is a float, the type is an integer type", fix)
-        _check_float(value, element_type, refuse)
-    else:  # complex
-        if not element_type.is_complex:
-            raise refuse(
-                "it is complex, the type is not", "write a real number, or use c64 or c128"
-            )
+        _check_float(value, element_type.real_type, refuse)
+    elif not element_type.is_complex:
+        raise refuse("it is complex, the type is not", "write a real number, or use c64 or c128")
+    else:
         _check_float(value.real, element_type.real_type, refuse)
         _check_float(value.imag, element_type.real_type, refuse)
 
 
-def _text(value: Any) -> str:
-    """The number as messages show it. Python itself refuses to write very large ints."""
-    if isinstance(value, int) and value.bit_length() > 256:
-        return f"(an int of {value.bit_length()} bits)"
-    return repr(value)
-
-
-def _check_float(value: int | float, element_type: PrimitiveType, refuse: Any) -> None:
-    """`value` in a floating-point (or complex, by its parts) type: no overflow, ints exact."""
-    real = element_type.real_type
-    if isinstance(value, int):
-        low, high = element_type.min, element_type.max
-        held = int(_rounded(value, real)) if low <= value <= high else None
-        if held is None:
-            raise refuse(f"the range is {low} to {high}", "use a wider type")
-        if held != value:
-            raise refuse(
-                f"the nearest number that it holds is {held}",
-                f"write {float(held)!r}, or use a wider type",
-            )
-        return
-    held_float = _rounded(value, real)
+def _check_float(value: float, real: PrimitiveType, refuse: Callable[..., ConstantError]) -> None:
+    """Check that rounding `value` to the floating-point type `real` does not overflow."""
+    rounded = _rounded(value, real)
     if math.isnan(value):
-        if not math.isnan(held_float):
+        if not math.isnan(rounded):
             raise refuse("it has no NaN")
     elif math.isinf(value):
-        if not math.isinf(held_float) or (held_float < 0) != (value < 0):
+        if not math.isinf(rounded) or (rounded < 0) != (value < 0):
             raise refuse("it has no such infinity")
-    elif not math.isfinite(held_float) or not _near(value, real):
+    elif not math.isfinite(rounded) or not _is_in_range(value, real):
         raise refuse(f"the range is {real.min} to {real.max}", "use a wider type")
-    elif value < 0 and held_float > 0:
+    elif value < 0 and rounded > 0:
         raise refuse("it has no negative numbers")
 
 
-def _near(value: float, real: PrimitiveType) -> bool:
-    """Whether a finite `value` rounds into the range, not merely saturates at its end."""
+def _is_in_range(value: float, real: PrimitiveType) -> bool:
+    """Return whether a finite `value` rounds into the range, rather than saturates at its end."""
     if abs(value) <= real.max:
         return value >= 0 or real.min < 0
-    # Above the largest value only what rounds down to it: at most half a step beyond.
+    # A value beyond the largest one rounds down to it up to half a step.
     step = real.max - float(np.nextafter(real.dtype.type(real.max), real.dtype.type(0)))
     return bool(abs(value) < real.max + step / 2)
 
@@ -132,7 +114,7 @@ def _rounded(value: int | float, real: PrimitiveType) -> float:
 def scalar_array(
     value: Any, element_type: PrimitiveType, op: str = "constant"
 ) -> np.ndarray[Any, Any]:
-    """The Python number `value` as a read-only rank-0 array; raises as `check_number` does."""
+    """Return the Python number `value` as a read-only rank-0 array, checked by `check_number`."""
     array: np.ndarray[Any, Any] = scalar_constant(value, element_type, op)[1]["value"]
     return array
 
@@ -140,23 +122,23 @@ def scalar_array(
 def scalar_constant(
     value: Any, element_type: PrimitiveType, op: str = "constant"
 ) -> tuple[ArrayShape, Mapping[str, Any]]:
-    """The shape and the attributes of a constant that is the Python number `value`.
+    """Return the shape and the attributes of a constant from the Python number `value`.
 
-    Equal numbers of one type share them; raises as `check_number` does.
+    Equal numbers of one type share one result. Raises as `check_number` does.
     """
-    # Programs repeat their numbers, and checking one takes ten times as long as looking it up.
+    # Programs repeat their numbers, and a lookup is much faster than a check.
     sign, kind = 1.0, type(value)
     if kind is float:
         if not value:
-            sign = math.copysign(1.0, value)  # 0.0 and -0.0 are equal, and not the same
+            sign = math.copysign(1.0, value)  # 0.0 and -0.0 are equal keys
         elif value != value:
-            return _scalar_constant(value, element_type, op)  # NaN would not be found again
+            return _scalar_constant(value, element_type, op)  # a NaN key is never found
     elif kind is not int and kind is not bool:
         return _scalar_constant(value, element_type, op)
     try:
         return _shared_constant(value, sign, element_type)
     except ConstantError:
-        # Not kept: said again, in the name of this op.
+        # Raised again with the name of this op.
         return _scalar_constant(value, element_type, op)
 
 
@@ -165,7 +147,7 @@ def _scalar_constant(
 ) -> tuple[ArrayShape, Mapping[str, Any]]:
     check_number(value, element_type, op)
     if not element_type.is_integral:
-        # By way of the widest type: NumPy's own choice for a large int would be `object`.
+        # Through the widest type, because NumPy's default for a large int is `object`.
         wide = np.array(value, np.complex128 if element_type.is_complex else np.float64)
     else:
         wide = np.array(value, np.int64 if element_type.min < 0 else np.uint64)
@@ -182,22 +164,23 @@ def _shared_constant(
 
 
 def constant_plan(value: Any, element_type: Any = None) -> tuple[ArrayShape, Mapping[str, Any]]:
-    """The shape and the attributes of ``constant(value, element_type)``.
+    """Return the shape and the attributes of ``constant(value, element_type)``.
 
-    Equal Python numbers of one type share them, which takes a third of the time of making them.
+    Equal Python numbers of one type share one result.
     """
     if element_type is None and type(value) is np.ndarray:
-        # Networks have their weights frozen in by the thousands. Nearly all are arrays whose bytes
-        # are as XLA has them: 0.9 us each here, and 2.5 us where everything is asked for.
-        plain = _plain_shape(value.dtype, value.shape)
+        # The fast path for the weights of a network: arrays whose bytes are those of the constant.
+        shape = _native_shape(value.dtype, value.shape)
         flags = value.flags
-        in_order = flags.c_contiguous
-        if plain is not None and (in_order or 0 not in value.strides):
+        if shape is not None and (flags.c_contiguous or 0 not in value.strides):
             base = value.base
-            if flags.writeable or not in_order or (base is not None and _writable(base)):
-                value = np.array(value, order="C")
-                value.flags.writeable = False
-            return plain, {"value": value}
+            if (
+                flags.writeable
+                or not flags.c_contiguous
+                or (base is not None and _is_writable(base))
+            ):
+                value = _read_only_copy(value)
+            return shape, {"value": value}
     if type(element_type) is PrimitiveType and type(value) in (int, float):
         if element_type.is_array_element:
             return scalar_constant(value, element_type)
@@ -208,8 +191,8 @@ def constant_plan(value: Any, element_type: Any = None) -> tuple[ArrayShape, Map
 
 
 @per_signature
-def _plain_shape(dtype: np.dtype[Any], dimensions: tuple[int, ...]) -> ArrayShape | None:
-    """The shape of an array of this type; None for types that need more than a copy, or a no."""
+def _native_shape(dtype: np.dtype[Any], dimensions: tuple[int, ...]) -> ArrayShape | None:
+    """Return the shape of an array; None for a type that is converted, checked or refused."""
     try:
         element_type = pt.from_dtype(dtype)
     except ValueError:
@@ -222,27 +205,26 @@ def _plain_shape(dtype: np.dtype[Any], dimensions: tuple[int, ...]) -> ArrayShap
 def as_constant_array(
     value: Any, element_type: Any = None
 ) -> tuple[np.ndarray[Any, Any], ArrayShape]:
-    """`value` as a read-only array in native byte order, and its shape (see `constant`)."""
-    wanted = None
+    """Return `value` as a read-only array in native byte order, and its shape (see `constant`)."""
+    requested = None
     if element_type is not None:
-        wanted = pt.element_type_argument("constant", "element_type", element_type)
+        requested = pt.element_type_argument("constant", "element_type", element_type)
     if isinstance(value, (np.ndarray, np.generic)):
-        return _from_array(value, wanted)
+        return _from_array(value, requested)
     if isinstance(value, numbers.Number):
-        if isinstance(value, bool) and wanted is None:
-            wanted = pt.pred
-        if wanted is None:
+        if isinstance(value, bool) and requested is None:
+            requested = pt.pred
+        if requested is None:
             raise ConstantError(
-                f"constant: the Python number {_text(value)} has no element type of its own\n"
-                f"fix: name one: constant({_text(value)}, xb.f32), or give a NumPy value",
+                f"constant: the Python number {brief(value)} has no element type\n"
+                f"fix: write constant({brief(value)}, xb.f32), or pass a NumPy value",
                 op="constant",
             )
-        return scalar_array(value, wanted), intern_array(wanted, ())
+        return scalar_array(value, requested), intern_array(requested, ())
     if isinstance(value, (list, tuple)):
-        return _from_lists(value, wanted)
-    exported = getattr(value, "__array__", None)
-    if exported is not None and not hasattr(value, "opcode"):
-        return _from_array(np.asarray(value), wanted)
+        return _from_lists(value, requested)
+    if hasattr(value, "__array__") and not hasattr(value, "opcode"):
+        return _from_array(np.asarray(value), requested)
     raise OperandError(
         f"constant: expected a NumPy array, a Python number or nested lists of numbers, "
         f"got {type(value).__name__}: {brief(value)}",
@@ -251,64 +233,68 @@ def as_constant_array(
 
 
 def _from_array(
-    value: Any, wanted: PrimitiveType | None
+    value: Any, requested: PrimitiveType | None
 ) -> tuple[np.ndarray[Any, Any], ArrayShape]:
     if isinstance(value, np.ma.MaskedArray):
         raise ConstantError(
-            "constant: a masked array can't be held: there are no masks in XLA\n"
+            "constant: value can't be a masked array, XLA has no masks\n"
             "fix: fill it first with .filled(value)",
             op="constant",
         )
     array = np.asarray(value)
     try:
-        found = pt.from_dtype(array.dtype)
+        element_type = pt.from_dtype(array.dtype)
     except ValueError as error:
         rule, _, fix = str(error).partition("\n")
         raise ConstantError(
             f"constant: {rule}, got an array of sizes {list(array.shape)}\n{fix}".rstrip(),
             op="constant",
         ) from None
-    if wanted is not None and wanted is not found:
+    if requested is not None and requested is not element_type:
         raise ConstantError(
-            f"constant: the array is of type {found} and {wanted} was asked for; nothing is "
-            f"converted silently\n"
-            f"fix: convert it first with .astype({wanted.dtype.name!r}), or leave the type out",
+            f"constant: the element type must be that of the array, {element_type}, "
+            f"got {requested}\n"
+            f"fix: convert it first with .astype({requested.dtype.name!r}), or omit element_type",
             op="constant",
         )
+    shape = intern_array(element_type, array.shape)
     if is_splat(array):
-        # As np.broadcast_to makes them: the one element is held, and seen in all places.
-        one = np.array(splat_or_array(array), dtype=found.dtype)
-        one.flags.writeable = False
-        return np.broadcast_to(_with_clean_bits(one, found), array.shape), intern_array(
-            found, array.shape
-        )
-    # The one copy: into C order, native byte order, and memory of our own. An array that nobody
-    # can write to is taken as it is.
-    if not array.dtype.isnative or not array.flags.c_contiguous or _writable(array):
-        array = np.array(array, dtype=found.dtype, order="C", copy=True)
-        array.flags.writeable = False
-    return _with_clean_bits(array, found), intern_array(found, array.shape)
+        element = _read_only_copy(splat_or_array(array), element_type)
+        return np.broadcast_to(_clear_unused_bits(element, element_type), array.shape), shape
+    # A read-only array is shared; any other is copied once.
+    if not array.dtype.isnative or not array.flags.c_contiguous or _is_writable(array):
+        array = _read_only_copy(array, element_type)
+    return _clear_unused_bits(array, element_type), shape
+
+
+def _read_only_copy(
+    array: np.ndarray[Any, Any], element_type: PrimitiveType | None = None
+) -> np.ndarray[Any, Any]:
+    """Copy an array in C order, with native byte order if `element_type` is passed."""
+    copy = np.array(array, None if element_type is None else element_type.dtype, order="C")
+    copy.flags.writeable = False
+    return copy
 
 
 def is_splat(array: np.ndarray[Any, Any]) -> bool:
-    """Whether all elements of an array, which has several, are one place in memory."""
+    """Return whether an array has several elements, all at one address (`np.broadcast_to`)."""
     return array.size > 1 and not any(array.strides)
 
 
 def splat_or_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The one element of an array that `is_splat`; another array as it is."""
+    """Return the element of an array that `is_splat`, or any other array unchanged."""
     if not is_splat(array):
         return array
     return array[(slice(1),) * array.ndim].reshape(())
 
 
-def _with_clean_bits(
+def _clear_unused_bits(
     array: np.ndarray[Any, Any], element_type: PrimitiveType
 ) -> np.ndarray[Any, Any]:
-    """The array with zeros in the bits that its elements don't use, which NumPy passes over.
+    """Clear the bits of each byte that its element does not use.
 
-    An element of less than 8 bits stands in a byte; memory that is looked at as such elements may
-    have anything beside them, and XLA reads all of it.
+    NumPy ignores these bits, XLA reads them. They are set in memory that was viewed as a type of
+    less than 8 bits.
     """
     if element_type.bits >= 8:
         return array
@@ -316,35 +302,34 @@ def _with_clean_bits(
     raw = array.reshape(-1).view(np.uint8)
     if not raw.size or int(raw.max()) <= used:
         return array
-    clean: np.ndarray[Any, Any]
+    result: np.ndarray[Any, Any]
     if element_type is pt.pred:
-        clean = array != 0
+        result = array != 0
     elif element_type.is_floating:
-        clean = array.astype(np.float32).astype(array.dtype)  # as NumPy takes the bits
+        result = array.astype(np.float32).astype(array.dtype)  # NumPy's reading of the bits
     else:
-        clean = (raw & used).view(array.dtype).reshape(array.shape)
-    clean.flags.writeable = False
-    return clean
+        result = (raw & used).view(array.dtype).reshape(array.shape)
+    result.flags.writeable = False
+    return result
 
 
-def _writable(owner: Any) -> bool:
-    """Whether somebody can write to memory: through an array, or through what it views.
+def _is_writable(owner: Any) -> bool:
+    """Return whether the memory of an array is writable, through it or through one of its bases.
 
     Args:
-        owner: the array, or the base of one that itself can't be written to.
+        owner: the array, or the base of a read-only array.
     """
-    current = owner
-    while isinstance(current, np.ndarray):
-        if current.flags.writeable:
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
             return True
-        current = current.base
-        if current is None:
+        if owner.base is None:
             return False
-    return not isinstance(current, bytes)
+        owner = owner.base
+    return not isinstance(owner, bytes)
 
 
 def _from_lists(
-    value: Any, wanted: PrimitiveType | None
+    value: Any, requested: PrimitiveType | None
 ) -> tuple[np.ndarray[Any, Any], ArrayShape]:
     try:
         array = np.array(value, dtype=object)
@@ -353,29 +338,29 @@ def _from_lists(
     flat = array.ravel().tolist()
     if any(isinstance(v, (list, tuple)) or v is None for v in flat):
         raise ConstantError(
-            f"constant: nested lists must have equal lengths and hold numbers, got {brief(value)}",
+            f"constant: nested lists must have equal lengths and contain numbers, "
+            f"got {brief(value)}",
             op="constant",
         )
     for item in flat:
         if not isinstance(item, (numbers.Number, np.generic)):
             raise OperandError(
-                f"constant: nested lists must hold numbers, "
+                f"constant: nested lists must contain numbers, "
                 f"got {type(item).__name__}: {brief(item)}",
                 op="constant",
             )
-    if wanted is None:
-        if flat and all(isinstance(v, bool) for v in flat):
-            wanted = pt.pred
-        else:
-            raise ConstantError(
-                "constant: lists of Python numbers have no element type of their own\n"
-                "fix: name one: constant([1, 2], xb.f32), or give a NumPy array",
-                op="constant",
-            )
-    result = np.empty(len(flat), wanted.dtype)
+    if requested is None and flat and all(isinstance(v, bool) for v in flat):
+        requested = pt.pred
+    if requested is None:
+        raise ConstantError(
+            "constant: lists of Python numbers have no element type\n"
+            "fix: write constant([1, 2], xb.f32), or pass a NumPy array",
+            op="constant",
+        )
+    result = np.empty(len(flat), requested.dtype)
     for index, item in enumerate(flat):
         number = item.item() if isinstance(item, np.generic) else item
-        result[index] = scalar_array(number, wanted)
+        result[index] = scalar_array(number, requested)
     result = result.reshape(array.shape)
     result.flags.writeable = False
-    return result, intern_array(wanted, result.shape)
+    return result, intern_array(requested, result.shape)

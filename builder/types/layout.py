@@ -1,4 +1,4 @@
-"""What a layout says: the order of the dimensions, their padding, tiles, element size, memory.
+"""Layouts: dimension order, padding, tiles, element size and memory space.
 
 Shapes and Layout: Layout; Tiled layout.
 """
@@ -25,19 +25,18 @@ __all__ = [
 ]
 
 MOST_DIMENSIONS: Final = 65536
-"""More than any array has: of a range or an iterator that goes on no more is read than this."""
+"""An exclusive limit on the number of dimensions, so that infinite iterators are refused."""
 
 COMBINE: Final = -1
-"""What stands for "*" in the dimensions of a tile: combined with the next more minor dimension."""
+"""The value of "*" in the dimensions of a tile: combine with the next more minor dimension."""
 
-_GREATEST: Final = 2**63 - 1
+_MAX_NUMBER: Final = 2**63 - 1
 
 
 class PaddingValue(enum.Enum):
-    """What the elements hold that padding adds, by the names of ``xla_data.proto``.
+    """The value of padding elements, with the names of ``xla_data.proto``.
 
-    INVALID_PAD means that nothing was said, UNKNOWN_PAD that it may be anything; `pack` fills with
-    zeros then.
+    INVALID_PAD means unspecified, UNKNOWN_PAD any value; `pack` writes zeros for both.
     """
 
     INVALID_PAD = 0
@@ -49,20 +48,19 @@ class PaddingValue(enum.Enum):
 
     @property
     def text(self) -> str:
-        """The name in layouts' text: "zero" for ZERO_PAD."""
+        """The name in layout text: "zero" for ZERO_PAD."""
         return self.name.removesuffix("_PAD").lower()
 
 
 class Tile:
-    """One level of tiling: the sizes of a tile, over the most minor dimensions.
+    """One level of tiling: the sizes of a tile over the most minor dimensions.
 
     Args:
-        dimensions: sizes, the most major first; `COMBINE` (or "*") for a dimension that is
-            combined with the next more minor one before the array is tiled.
+        dimensions: sizes, the most major first; `COMBINE` (or "*") combines a dimension with the
+            next more minor one before the array is tiled.
 
     Raises:
-        ShapeInferenceError: a size that is zero, negative or no whole number; "*" for the last
-            dimension, which has no more minor one.
+        ShapeInferenceError: a size is not a positive integer, or the last dimension is "*".
 
     Example:
         >>> import builder as xb
@@ -80,22 +78,20 @@ class Tile:
 
     def __init__(self, dimensions: Iterable[int | str]) -> None:
         sizes = []
-        for size in _each("a tile", "a sequence of sizes, such as (8, 128)", dimensions):
+        for size in _values("a tile", "a sequence of sizes, such as (8, 128)", dimensions):
             number = COMBINE if isinstance(size, str) and size == "*" else int_or_none(size)
-            if number is None or (number < 1 and number != COMBINE) or number > _GREATEST:
-                raise ShapeInferenceError(
-                    f"layout: the size of a tile is a positive number, or '*' to combine a "
-                    f"dimension with the next, got {brief(size)}",
-                    op="layout",
+            if number is None or (number < 1 and number != COMBINE) or number > _MAX_NUMBER:
+                raise _error(
+                    f"the size of a tile must be a positive integer, or '*' to combine a "
+                    f"dimension with the next, got {brief(size)}"
                 )
             sizes.append(number)
-        if sizes and sizes[-1] == COMBINE:
-            raise ShapeInferenceError(
-                "layout: '*' combines a dimension with the next more minor one, which the last "
-                f"of a tile has not, got ({','.join(_size_text(s) for s in sizes)})",
-                op="layout",
-            )
         self.dimensions = tuple(sizes)
+        if sizes and sizes[-1] == COMBINE:
+            raise _error(
+                "'*' combines a dimension with the next more minor one, so the last dimension of "
+                f"a tile can't be '*', got {self}"
+            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tile) and self.dimensions == other.dimensions
@@ -111,27 +107,26 @@ class Tile:
 
 
 class Layout:
-    """How an array lies in memory.
+    """The memory layout of an array.
 
     Args:
         minor_to_major: the dimension numbers, the fastest varying first; a permutation.
-        tiles: the tiles, each applied to what the one before gave: `Tile` objects or their sizes.
-        padded_dimensions: sizes that the dimensions are padded to, by dimension number; None
-            where they are not padded. (XLA itself has no such layouts any more: they can be
-            computed with, not compiled.)
-        padding_value: what padding holds, that of tiles too.
-        element_size_in_bits: bits that an element takes; 0 for a whole number of bytes that holds
-            it.
-        memory_space: the number of the memory that the array is in; 0 is the device's main one.
-        tail_padding_alignment_in_elements: the buffer is padded to a multiple of so many elements.
+        tiles: `Tile` objects or their sizes, each applied to the result of the previous one.
+        padded_dimensions: the padded sizes by dimension number, or None without padding. XLA no
+            longer has this field: such layouts can be computed with, but not compiled.
+        padding_value: the value of padding elements, including those of tiles.
+        element_size_in_bits: the bits of an element; 0 rounds the type's bits up to bytes.
+        memory_space: the number of the memory space; 0 is the device's main memory.
+        tail_padding_alignment_in_elements: the buffer is padded to a multiple of this number.
 
     Raises:
-        ShapeInferenceError: not a permutation of 0 .. rank-1; another number of padded dimensions;
-            a tile longer than what it is applied to has dimensions; a size out of range.
+        ShapeInferenceError: minor_to_major is not a permutation of 0 .. rank-1, the number of
+            padded dimensions is not the rank, a tile has more dimensions than the array that it
+            is applied to, or a number is out of range.
 
     Attributes:
-        is_default: major to minor, and nothing else said.
-        is_order_only: nothing said but minor_to_major.
+        is_default: whether the order is major to minor and all else is default.
+        is_order_only: whether all but minor_to_major is default.
 
     Example:
         >>> import builder as xb
@@ -184,25 +179,23 @@ class Layout:
     ) -> None:
         what = "a sequence of dimension numbers"
         if isinstance(minor_to_major, str) and minor_to_major.strip().startswith("{"):
-            fix = f"parse_layout({brief(minor_to_major)})"
-            raise _is_not("minor_to_major", what, minor_to_major, fix)
-        given = _first("minor_to_major", what, minor_to_major)
-        rank = len(given)
-        order = tuple(d for d in map(int_or_none, given) if d is not None)
+            fix = f"write parse_layout({brief(minor_to_major)})"
+            raise _must_be("minor_to_major", what, minor_to_major, fix)
+        numbers = _first_values("minor_to_major", what, minor_to_major)
+        rank = len(numbers)
+        order = tuple(d for d in map(int_or_none, numbers) if d is not None)
         if sorted(order) != list(range(rank)) or rank == MOST_DIMENSIONS:
-            raise ShapeInferenceError(
-                f"layout: minor_to_major must be a permutation of the dimensions "
-                f"0 to {rank - 1}, got {{{','.join(map(brief, given[:100]))}}}",
-                op="layout",
+            raise _error(
+                f"minor_to_major must be a permutation of the dimensions "
+                f"0 to {rank - 1}, got {{{','.join(map(brief, numbers[:100]))}}}"
             )
         self.minor_to_major = order
         self.tiles = _tiles(rank, tiles)
         self.padded_dimensions = _padded(rank, padded_dimensions)
         if not isinstance(padding_value, PaddingValue):
-            raise ShapeInferenceError(
-                f"layout: padding_value must be a PaddingValue, got {brief(padding_value)}\n"
-                f"fix: one of {', '.join(map(str, PaddingValue))}",
-                op="layout",
+            raise _error(
+                f"padding_value must be a PaddingValue, got {brief(padding_value)}\n"
+                f"fix: pass one of {', '.join(map(str, PaddingValue))}"
             )
         self.padding_value = padding_value
         self.element_size_in_bits = _number("element_size_in_bits", element_size_in_bits, 0)
@@ -210,23 +203,14 @@ class Layout:
         self.tail_padding_alignment_in_elements = _number(
             "tail_padding_alignment_in_elements", tail_padding_alignment_in_elements, 1
         )
-        parts = (
-            order,
-            self.tiles,
-            self.padded_dimensions,
-            padding_value,
-            self.element_size_in_bits,
-            self.memory_space,
-            self.tail_padding_alignment_in_elements,
-        )
-        self.is_order_only = parts[1:] == _NOTHING_ELSE
+        parts = tuple(getattr(self, name) for name in _ARGUMENTS)
+        self.is_order_only = parts[1:] == _DEFAULTS
         self.is_default = self.is_order_only and order == tuple(range(rank - 1, -1, -1))
-        # Shapes look their layouts up by these.
         self._parts = parts
         self._hash = hash(parts)
 
     def replace(self, **changes: Any) -> Layout:
-        """The same layout with other values for some of the arguments it is made with.
+        """Return the layout with some of its arguments replaced.
 
         Example:
             >>> import builder as xb
@@ -245,26 +229,25 @@ class Layout:
         order = ",".join(map(str, self.minor_to_major))
         if self.is_order_only:
             return f"{{{order}}}"
-        # In the order in which XLA writes them.
-        rest = "T" + "".join(map(repr, self.tiles)) if self.tiles else ""
+        # In XLA's order.
+        text = "T" + "".join(map(repr, self.tiles)) if self.tiles else ""
         if self.tail_padding_alignment_in_elements != 1:
-            rest += f"L({self.tail_padding_alignment_in_elements})"
+            text += f"L({self.tail_padding_alignment_in_elements})"
         if self.element_size_in_bits:
-            rest += f"E({self.element_size_in_bits})"
+            text += f"E({self.element_size_in_bits})"
         if self.memory_space:
-            rest += f"S({self.memory_space})"
+            text += f"S({self.memory_space})"
         padded, value = self.padded_dimensions, self.padding_value
         if padded is not None or value is not PaddingValue.INVALID_PAD:
-            # No text of XLA's: it had no words for padding when its layouts had any.
-            rest += "pad" if padded is None else f"pad({','.join(map(str, padded))})"
-            rest += "" if value is PaddingValue.INVALID_PAD else f"={value.text}"
-        return f"{{{order}:{rest}}}"
+            # XLA has no text for padding.
+            text += "pad" if padded is None else f"pad({','.join(map(str, padded))})"
+            text += "" if value is PaddingValue.INVALID_PAD else f"={value.text}"
+        return f"{{{order}:{text}}}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_restored, self._parts)
 
 
-# In the order of `Layout._parts`.
 _ARGUMENTS: Final = (
     "minor_to_major",
     "tiles",
@@ -275,8 +258,8 @@ _ARGUMENTS: Final = (
     "tail_padding_alignment_in_elements",
 )
 
-_NOTHING_ELSE: Final = ((), None, PaddingValue.INVALID_PAD, 0, 0, 1)
-"""The values of all arguments but the order, where nothing was said."""
+_DEFAULTS: Final = ((), None, PaddingValue.INVALID_PAD, 0, 0, 1)
+"""The default values of all arguments but the first."""
 
 
 def _restored(*values: Any) -> Layout:
@@ -288,40 +271,43 @@ def _size_text(size: int) -> str:
 
 
 def in_order(values: Any) -> Iterator[Any] | None:
-    """The values one after the other; None of what has no order, or is no collection of any."""
-    # Of an op each element would be recorded.
+    """Return an iterator over a sequence or iterable; None for strings, sets, mappings and ops."""
+    # Iterating over an op records its elements.
     if hasattr(values, "opcode") or isinstance(values, (str, bytes, set, frozenset, Mapping)):
         return None
     try:
-        each: Iterator[Any] = iter(values)
+        iterator: Iterator[Any] = iter(values)
     except TypeError:
         return None
-    return each
+    return iterator
 
 
-def _first(name: str, what: str, values: Any) -> Sequence[Any]:
-    """The first `MOST_DIMENSIONS` of some values."""
-    each = in_order(values)
-    if each is None:
-        raise _is_not(name, what, values)
-    return tuple(islice(each, MOST_DIMENSIONS))
+def _first_values(name: str, what: str, values: Any) -> Sequence[Any]:
+    """Return at most `MOST_DIMENSIONS` of the values."""
+    iterator = in_order(values)
+    if iterator is None:
+        raise _must_be(name, what, values)
+    return tuple(islice(iterator, MOST_DIMENSIONS))
 
 
-def _each(name: str, what: str, values: Any) -> Sequence[Any]:
-    """The values, which must be fewer than `MOST_DIMENSIONS`."""
-    found = _first(name, what, values)
-    if len(found) == MOST_DIMENSIONS:
-        raise _is_not(name, what, values)
-    return found
+def _values(name: str, what: str, values: Any) -> Sequence[Any]:
+    """Return the values, which must be fewer than `MOST_DIMENSIONS`."""
+    result = _first_values(name, what, values)
+    if len(result) == MOST_DIMENSIONS:
+        raise _must_be(name, what, values)
+    return result
 
 
-def _is_not(name: str, what: str, value: Any, fix: str = "") -> ShapeInferenceError:
-    text = f"layout: {name} is {what}, got {brief(value)}" + (f"\nfix: {fix}" if fix else "")
-    return ShapeInferenceError(text, op="layout")
+def _error(message: str) -> ShapeInferenceError:
+    return ShapeInferenceError(f"layout: {message}", op="layout")
+
+
+def _must_be(name: str, what: str, value: Any, fix: str = "") -> ShapeInferenceError:
+    return _error(f"{name} must be {what}, got {brief(value)}" + (f"\nfix: {fix}" if fix else ""))
 
 
 def int_or_none(value: Any) -> int | None:
-    """`value` as an int, if it is a whole number of Python's or NumPy's; True is none."""
+    """Return a Python or NumPy integer as an int; None for other values, including bools."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -330,56 +316,59 @@ def int_or_none(value: Any) -> int | None:
 
 def _number(name: str, value: Any, least: int) -> int:
     number = int_or_none(value)
-    if number is None or not least <= number <= _GREATEST:
-        raise _is_not(name, f"a whole number from {least} to 2**63 - 1", value)
+    if number is None or not least <= number <= _MAX_NUMBER:
+        raise _must_be(name, f"an integer from {least} to 2**63 - 1", value)
     return number
 
 
 def _padded(rank: int, padded_dimensions: Any) -> tuple[int, ...] | None:
     if padded_dimensions is None:
         return None
-    sizes = _each("padded_dimensions", "a sequence of sizes", padded_dimensions)
+    sizes = _values("padded_dimensions", "a sequence of sizes", padded_dimensions)
     if len(sizes) != rank:
-        raise ShapeInferenceError(
-            f"layout: padded_dimensions must be as many as there are dimensions, "
-            f"got {len(sizes)} for {_dimensions(rank)}",
-            op="layout",
+        raise _error(
+            f"padded_dimensions must have one size for each dimension, "
+            f"got {len(sizes)} for {_dimensions(rank)}"
         )
     return tuple(_number("each of padded_dimensions", size, 0) for size in sizes)
 
 
 def _tiles(rank: int, tiles: Any) -> tuple[Tile, ...]:
-    given: list[Tile] = []
+    result: list[Tile] = []
     what = "a sequence of tiles, such as [(8, 128)]"
     if isinstance(tiles, Tile):
-        raise _is_not("tiles", what, tiles, f"tiles=[{tiles}]")
-    for each in _each("tiles", what, tiles):
-        if int_or_none(each) is not None or isinstance(each, str):
-            is_one = isinstance(tiles, (tuple, list))  # one tile, most often
-            raise _is_not("tiles", what, tiles, f"tiles=[{brief(tiles)}]" if is_one else "")
-        tile = each if isinstance(each, Tile) else Tile(each)
-        rank = tiled_rank(rank, tile, given)
-        given.append(tile)
-    return tuple(given)
+        raise _must_be("tiles", what, tiles, f"write tiles=[{tiles}]")
+    for value in _values("tiles", what, tiles):
+        if int_or_none(value) is not None or isinstance(value, str):
+            is_one_tile = isinstance(tiles, (tuple, list))
+            fix = f"write tiles=[{brief(tiles)}]" if is_one_tile else ""
+            raise _must_be("tiles", what, tiles, fix)
+        tile = value if isinstance(value, Tile) else Tile(value)
+        rank = tiled_rank(rank, tile, result)
+        result.append(tile)
+    return tuple(result)
 
 
 def tiled_rank(rank: int, tile: Tile, before: Sequence[Tile]) -> int:
-    """How many dimensions an array of `rank` has when it is tiled, after the tiles `before`.
+    """Return the rank of a tiled array.
+
+    Args:
+        rank: the rank of the array before it is tiled.
+        tile: the tile.
+        before: the tiles that were applied before, for the message.
 
     Raises:
         ShapeInferenceError: the tile has more dimensions than the array.
     """
-    rank = max(rank, 1)  # XLA tiles scalars too: as arrays of one dimension
+    rank = max(rank, 1)  # XLA tiles a scalar as an array of one dimension
     length = len(tile.dimensions)
     if length > rank:
-        raise ShapeInferenceError(
-            "layout: a tile has at most as many dimensions as what it is applied to, "
+        raise _error(
+            "a tile can't have more dimensions than the array that it is applied to, "
             f"got {brief(tile)} for {_dimensions(rank)}"
-            + (f" (after {''.join(map(repr, before[-10:]))})" if before else ""),
-            op="layout",
+            + (f" (after {''.join(map(repr, before[-10:]))})" if before else "")
         )
-    # Of each dimension that is tiled come two: which tile, and where in it; those that are
-    # combined with another are gone.
+    # A tiled dimension becomes two, the tile and the index in it; combined dimensions are removed.
     return rank + length - 2 * tile.dimensions.count(COMBINE)
 
 

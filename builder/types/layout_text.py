@@ -1,12 +1,10 @@
-"""Reading the text form of layouts: ``{1,0:T(8,128)(2,1)S(1)}``.
+"""The parser of layout text: ``{1,0:T(8,128)(2,1)S(1)}``.
 
-What a part says is checked where it is read, so that an error knows its position.
+Each part is checked as it is read, so that an error has its position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief
@@ -16,23 +14,23 @@ from builder.types.text_reader import TextReader
 __all__ = ["Places", "parse_layout", "read_layout"]
 
 Places = dict[str, list[int]]
-"""Where the parts of a layout stand in its text, by the names of `Layout`'s arguments: each tile,
-each padded dimension, the numbers of the others; and under "minor_to_major" the "{"."""
+"""The positions in the text of each `Layout` argument: one for each tile and each padded dimension,
+one for each other argument; for "minor_to_major" the position of the "{"."""
 
 
 def parse_layout(text: str) -> Layout:
-    """Reads a layout from XLA's text form.
+    """Parse a layout in XLA's text form.
 
     Args:
         text: for instance ``"{1,0}"``, ``"{1,0:T(8,128)(2,1)}"`` or ``"{4,3,2,1,0:T(*,*,2,*,3)}"``.
-            After the colon may stand T (tiles), L (tail padding alignment), E (element size in
-            bits), S (memory space), and, in no text of XLA's, ``pad(3,5)=zero`` (padded
-            dimensions and padding value; behind the value a space, if more follows), in any
-            order.
+            The properties after the colon may be in any order: T (tiles), L (tail padding
+            alignment), E (element size in bits), S (memory space), and ``pad(3,5)=zero`` (padded
+            dimensions and padding value), which XLA does not have. A space separates a padding
+            value from the next property.
 
     Raises:
-        ShapeTextError: malformed text, or no layout; says at which position.
-        OperandError: no string.
+        ShapeTextError: the text is malformed or not a layout; the error has the position.
+        OperandError: `text` is not a string.
 
     Example:
         >>> import builder as xb
@@ -54,7 +52,7 @@ def parse_layout(text: str) -> Layout:
 
 
 def read_layout(reader: TextReader) -> tuple[Layout, Places]:
-    """The layout whose "{" the reader stands at, and its places; it then stands behind the "}"."""
+    """Read a layout, from its "{" to its "}", and the positions of its parts."""
     places: Places = {"minor_to_major": [reader.start]}
     reader.advance()
     layout = _read_order(reader)
@@ -63,7 +61,7 @@ def read_layout(reader: TextReader) -> tuple[Layout, Places]:
         seen: set[str] = set()
         while reader.token != "}":
             if reader.token in seen:
-                raise reader.fault(f"{reader.token} stands twice in a layout")
+                raise reader.fault(f"a layout can't have {reader.token} twice")
             seen.add(reader.token)
             layout = _read_property(reader, layout, places)
     reader.advance()
@@ -81,7 +79,7 @@ def _read_order(reader: TextReader) -> Layout:
     try:
         return Layout(order)
     except ShapeInferenceError as error:
-        # Of what is no permutation one number is too large, or stands there again.
+        # Not a permutation: report the first number that is out of range or repeated.
         seen: set[int] = set()
         at = reader.start
         for number, position in zip(order, positions, strict=True):
@@ -106,11 +104,10 @@ _UNSUPPORTED: Final = {
     "P": "a physical shape",
     "M": "a prefix of dynamic sizes",
 }
-"""What XLA writes in layouts of sparse, split or dynamic arrays."""
+"""Properties of the layouts of sparse, split or dynamic arrays."""
 
 
 def _read_property(reader: TextReader, layout: Layout, places: Places) -> Layout:
-    """The layout with what the next property says."""
     letter = reader.token
     if letter in _UNSUPPORTED:
         raise reader.fault(f"{letter} ({_UNSUPPORTED[letter]}) is not supported in layouts")
@@ -125,7 +122,7 @@ def _read_property(reader: TextReader, layout: Layout, places: Places) -> Layout
     reader.expect("(")
     places[name] = [reader.start]
     number = reader.number(f"a number for {name}")
-    with _refused_at(reader, places[name][0]):
+    with reader.errors_at(places[name][0]):
         layout = layout.replace(**{name: number})
     reader.expect(")")
     return layout
@@ -141,11 +138,11 @@ def _read_tiles(reader: TextReader, layout: Layout, places: Places) -> Layout:
     while reader.token == "(":
         at = reader.start
         tile = _read_tile(reader)
-        with _refused_at(reader, at):
+        with reader.errors_at(at):
             rank = tiled_rank(rank, tile, tiles)
         places["tiles"].append(at)
         tiles.append(tile)
-    with _refused_at(reader, places["tiles"][0]):
+    with reader.errors_at(places["tiles"][0]):
         return layout.replace(tiles=tiles)
 
 
@@ -170,7 +167,7 @@ def _read_tile(reader: TextReader) -> Tile:
             raise reader.fault("the size of a tile can't be zero", last)
         sizes.append(size)
     reader.advance()
-    with _refused_at(reader, last):
+    with reader.errors_at(last):
         return Tile(sizes)
 
 
@@ -189,7 +186,7 @@ def _read_padding(reader: TextReader, layout: Layout, places: Places) -> Layout:
             places["padded_dimensions"].append(reader.start)
             sizes.append(reader.number("a padded size"))
         reader.advance()
-        with _refused_at(reader, start):
+        with reader.errors_at(start):
             layout = layout.replace(padded_dimensions=sizes)
     if reader.token == "=":
         reader.advance()
@@ -198,12 +195,3 @@ def _read_padding(reader: TextReader, layout: Layout, places: Places) -> Layout:
             raise reader.fail(f"one of {', '.join(values)}")
         layout = layout.replace(padding_value=values[reader.advance()])
     return layout
-
-
-@contextmanager
-def _refused_at(reader: TextReader, position: int) -> Iterator[None]:
-    """Says of a refusal inside that what stands at `position` is refused."""
-    try:
-        yield
-    except ShapeInferenceError as error:
-        raise ShapeTextError(str(error), text=reader.text, position=position) from None

@@ -1,7 +1,7 @@
-"""Constant data as HLO text, exact to the last bit of every element.
+"""Print constants as HLO text, exact to the last bit of every element.
 
-HLO's parser has traps: ``-0`` is an integer and loses its sign; ``{...}`` and a scalar written for
-an array are accepted and make data up. None of these is ever written here.
+HLO's parser reads ``-0`` as an integer, without its sign, and accepts ``{...}`` and a scalar in
+place of an array with invented data. This module does not print any of these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from builder.types.primitive_type import PrimitiveType
 
 __all__ = ["literal_text", "splat_value"]
 
-# Types whose NaN carries a payload that the parser takes, with the width of the mantissa.
+# The types whose NaN payload the parser reads, with the width of the mantissa.
 _PAYLOAD_BITS = {
     "f8e3m4": 4,
     "f8e4m3": 3,
@@ -30,7 +30,7 @@ _PAYLOAD_BITS = {
 
 
 def splat_value(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """The one value of an array of more than one element that are the same bits; else None."""
+    """Return the value of an array of several elements with the same bits; None for others."""
     if array.size < 2:
         return None
     if is_splat(array):
@@ -43,13 +43,13 @@ def splat_value(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
 
 
 def literal_text(array: np.ndarray[Any, Any], element_type: PrimitiveType) -> str:
-    """The text between the parentheses of ``constant(...)``."""
+    """Return the text between the parentheses of ``constant(...)``."""
     texts = _element_texts(array.reshape(-1), element_type)
     if array.ndim == 0:
         return texts[0]
     grouped = array.shape[1:]
     if 0 in array.shape:
-        # An empty dimension is written once for each index of those before it, and ends the text.
+        # An empty dimension is printed for each index of the preceding ones; later ones are not.
         place = array.shape.index(0)
         texts = ["{}"] * math.prod(array.shape[:place]) if place else []
         grouped = array.shape[1:place]
@@ -69,7 +69,7 @@ def _element_texts(flat: np.ndarray[Any, Any], element_type: PrimitiveType) -> l
         real = _element_texts(np.ascontiguousarray(flat.real), parts)
         imag = _element_texts(np.ascontiguousarray(flat.imag), parts)
         return [f"({r}, {i})" for r, i in zip(real, imag, strict=True)]
-    with np.errstate(invalid="ignore"):  # signalling NaNs; their bits are looked at below
+    with np.errstate(invalid="ignore"):  # signalling NaNs; `_nan_text` reads their bits
         values = flat.astype(np.float64).tolist()
     return [
         _nan_text(flat[i], element_type) if v != v else _float_text(v) for i, v in enumerate(values)

@@ -1,12 +1,12 @@
-"""What an array looks like in memory: how layouts turn its dimensions into physical ones.
+"""Physical layouts: the sizes that result from padding, ordering and tiling an array.
 
-All here is arithmetic on sizes; nothing looks at elements. The steps of a layout are
+This module computes with sizes, not with elements. The steps of a layout are
 
 1. padding: each dimension is padded to its padded size;
-2. order: the dimensions are put in order, the most major first;
-3. tiling, for each tile: dimensions are combined, each is padded to whole tiles and split in two,
-   which tile and where in it, and the places in the tile are moved to the end;
-4. the tail: the buffer is padded to a whole number of alignments.
+2. order: the dimensions are transposed, the most major first;
+3. tiling, for each tile: dimensions are combined, padded to a multiple of the tile, and split in
+   two, the tile and the index in it; the latter are moved to the end;
+4. the tail: the buffer is padded to a multiple of the alignment.
 
 Tiled layout: Tiling as pad-reshape-transpose; Combining dimensions using tiles.
 """
@@ -24,13 +24,13 @@ __all__ = ["Physical", "Tiling", "physical"]
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """What one tile does to an array.
+    """The effect of one tile on the sizes of an array.
 
     Attributes:
         before: the sizes of the array that is tiled, the most major dimension first.
-        groups: the sizes of `before`, those together that are combined into one dimension; a
-            dimension left alone is a group of one. The last ``len(tile)`` groups are tiled.
-        tile: the sizes of the tile, without those of combined dimensions.
+        groups: the sizes of `before`, grouped by the dimensions that are combined into one. The
+            last ``len(tile)`` groups are tiled.
+        tile: the sizes of the tile, without combined dimensions.
     """
 
     before: tuple[int, ...]
@@ -39,43 +39,43 @@ class Tiling:
 
     @property
     def combined(self) -> tuple[int, ...]:
-        """The sizes after dimensions were combined: one for each group."""
+        """The sizes after dimensions are combined, one for each group."""
         return tuple(map(prod, self.groups))
 
     @property
     def untiled(self) -> int:
-        """The number of leading groups that the tile says nothing of."""
+        """The number of leading groups that are not tiled."""
         return len(self.groups) - len(self.tile)
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many tiles it takes to cover each tiled dimension."""
+        """The number of tiles along each tiled dimension."""
         tiled = self.combined[self.untiled :]
         return tuple(-(-size // t) for size, t in zip(tiled, self.tile, strict=True))
 
     @property
     def padded(self) -> tuple[int, ...]:
-        """The sizes of `combined`, padded to whole tiles."""
-        whole = (count * size for count, size in zip(self.counts, self.tile, strict=True))
-        return (*self.combined[: self.untiled], *whole)
+        """The sizes of `combined`, padded to multiples of the tile."""
+        tiled = (count * size for count, size in zip(self.counts, self.tile, strict=True))
+        return (*self.combined[: self.untiled], *tiled)
 
     @property
     def after(self) -> tuple[int, ...]:
-        """The sizes of the tiled array: those left alone, the tiles' counts, the tile's sizes."""
+        """The sizes of the tiled array: untiled dimensions, tile counts, tile sizes."""
         return (*self.combined[: self.untiled], *self.counts, *self.tile)
 
 
 @dataclass(frozen=True, slots=True)
 class Physical:
-    """An array as it lies in memory.
+    """The physical form of an array.
 
     Attributes:
-        sizes: of each dimension the padded size, by dimension number.
+        sizes: the padded size of each dimension, by dimension number.
         ordered: the same sizes, the most major dimension first.
-        tilings: what each tile does, the first to `ordered`, each to what the one before gave.
-        dimensions: the sizes that are left in the end, the most major first; the buffer is an
-            ordinary row-major array of them, but for `tail`.
-        tail: elements at the buffer's end that only align it.
+        tilings: the tiles, the first applied to `ordered`, each to the result of the previous one.
+        dimensions: the final sizes, the most major first; the buffer is a row-major array of these
+            sizes, followed by `tail`.
+        tail: the number of elements that align the end of the buffer.
     """
 
     sizes: tuple[int, ...]
@@ -92,29 +92,26 @@ class Physical:
 
 @lru_cache(maxsize=4096)
 def physical(dimensions: tuple[int, ...], layout: Layout) -> Physical:
-    """How an array of these sizes lies in memory with this layout, which must fit its rank."""
+    """Return the physical form of an array of these sizes with a layout of the same rank."""
     sizes = dimensions if layout.padded_dimensions is None else layout.padded_dimensions
     ordered = tuple(sizes[d] for d in reversed(layout.minor_to_major))
     tilings = []
     after = ordered
     for tile in layout.tiles:
-        # A scalar is tiled as an array of one element.
-        tiling = _tiling(after or (1,), tile)
+        tiling = _tiling(after or (1,), tile)  # a scalar is tiled as an array of one element
         tilings.append(tiling)
         after = tiling.after
-    alignment = layout.tail_padding_alignment_in_elements
-    tail = -prod(after) % alignment
+    tail = -prod(after) % layout.tail_padding_alignment_in_elements
     return Physical(sizes, ordered, tuple(tilings), after, tail)
 
 
 def _tiling(before: tuple[int, ...], tile: Tile) -> Tiling:
     untiled = len(before) - len(tile.dimensions)
     groups: list[tuple[int, ...]] = [(size,) for size in before[:untiled]]
-    open_group: tuple[int, ...] = ()
-    for size, wanted in zip(before[untiled:], tile.dimensions, strict=True):
-        open_group += (size,)
-        if wanted != COMBINE:
-            groups.append(open_group)
-            open_group = ()
-    kept = tuple(t for t in tile.dimensions if t != COMBINE)
-    return Tiling(before, tuple(groups), kept)
+    group: tuple[int, ...] = ()
+    for size, tile_size in zip(before[untiled:], tile.dimensions, strict=True):
+        group += (size,)
+        if tile_size != COMBINE:
+            groups.append(group)
+            group = ()
+    return Tiling(before, tuple(groups), tuple(t for t in tile.dimensions if t != COMBINE))

@@ -1,7 +1,7 @@
-"""The element types of XLA arrays: their names, widths, kinds, NumPy types and ranges.
+"""The element types of XLA arrays: names, widths, kinds, NumPy types and ranges.
 
-Each type is one object, the same wherever it is named (compare with ``is``). Indexing a type with
-sizes makes an array shape: ``f32[2, 3]``.
+Each type is one object (compare with ``is``). Indexing a type with sizes returns an array shape:
+``f32[2, 3]``.
 
 Shapes and Layout; ``xla_data.proto``, PrimitiveType.
 """
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Kind(enum.Enum):
-    """What sort of values a primitive type holds."""
+    """The kind of values of a primitive type."""
 
     PRED = "pred"
     SIGNED = "signed integer"
@@ -46,12 +46,12 @@ class PrimitiveType:
     """An XLA element type, such as ``f32``.
 
     Attributes:
-        name: XLA's name, as it stands in shapes ("f32", "pred", "f8e4m3fn").
-        bits: width of one element in bits; a pred counts 1 bit here and fills a byte in memory.
+        name: XLA's name, as in shape text ("f32", "pred", "f8e4m3fn").
+        bits: the width of an element in bits; 1 for a pred, which occupies a byte in memory.
         kind: pred, signed, unsigned, floating point or complex.
-        dtype: the NumPy (or ml_dtypes) type of the same values.
+        dtype: the NumPy or ml_dtypes type of the same values.
         min, max: the smallest and largest finite value, as Python numbers; for a complex type,
-            those of its parts.
+            the range of its real and imaginary part.
 
     Example:
         >>> import builder as xb
@@ -97,17 +97,17 @@ class PrimitiveType:
             self.dtype = np.dtype(dtype)
             self.min = low
             self.max = high
-        # Answered thousands of times in a program: attributes, not properties.
+        # Attributes rather than properties, because inference reads them for every op.
         self.is_array_element = kind is not Kind.NOT_ARRAY
         self.is_floating = kind is Kind.FLOAT
         self.is_complex = kind is Kind.COMPLEX
         self.is_integral = kind in (Kind.SIGNED, Kind.UNSIGNED)
         self.is_signed = kind in (Kind.SIGNED, Kind.FLOAT)
 
-    if not TYPE_CHECKING:  # which takes all attributes for known where there is this method
+    if not TYPE_CHECKING:  # with `__getattr__`, type checkers accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            # Called where an attribute is missing: at the first use of a type of ml_dtypes.
+            # Called for a missing attribute: at the first use of an ml_dtypes type.
             if name in ("dtype", "min", "max"):
                 _load_ml_dtypes()
                 return object.__getattribute__(self, name)
@@ -115,19 +115,19 @@ class PrimitiveType:
 
     @property
     def real_type(self) -> PrimitiveType:
-        """The type of the parts of a complex type (f32 for c64); the type itself otherwise."""
+        """The type of a complex type's real part (f32 for c64); the type itself otherwise."""
         if self.is_complex:
             return _BY_NAME["f32" if self.bits == 64 else "f64"]
         return self
 
     @property
     def complex_type(self) -> PrimitiveType | None:
-        """The complex type whose parts are of this type: c64 for f32, c128 for f64, else None."""
+        """The complex type with parts of this type: c64 for f32, c128 for f64, else None."""
         return {"f32": _BY_NAME["c64"], "f64": _BY_NAME["c128"]}.get(self.name)
 
     @property
     def byte_width(self) -> int:
-        """Bytes that one element takes in an ordinary (unpacked) array: at least 1."""
+        """The bytes of an element in an unpacked array: at least 1."""
         return max(1, self.bits // 8)
 
     def __getitem__(self, dimensions: DimensionLike | tuple[DimensionLike, ...]) -> ArrayShape:
@@ -136,10 +136,10 @@ class PrimitiveType:
         return array_shape(self, dimensions if isinstance(dimensions, tuple) else (dimensions,))
 
     def __iter__(self) -> Any:
-        # Without this, `list(f32)` would index f32[0], f32[1], ... for ever.
+        # Without this, `list(f32)` would index f32[0], f32[1], ... without end.
         raise OperandError(
             f"the primitive type {self.name} is not iterable\n"
-            f"fix: values are written [...]; the shape of a scalar is {self.name}[()]"
+            f"fix: write values in [...], and {self.name}[()] for the shape of a scalar"
         )
 
     def __repr__(self) -> str:
@@ -150,21 +150,14 @@ class PrimitiveType:
 
 
 def _integer(name: str, bits: int, dtype: Any) -> PrimitiveType:
-    if name.startswith("s"):
-        return PrimitiveType(
-            name, bits, Kind.SIGNED, dtype, -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-        )
-    return PrimitiveType(name, bits, Kind.UNSIGNED, dtype, 0, (1 << bits) - 1)
+    info = np.iinfo(dtype)
+    kind = Kind.SIGNED if name.startswith("s") else Kind.UNSIGNED
+    return PrimitiveType(name, bits, kind, dtype, int(info.min), int(info.max))
 
 
-def _floating(name: str, bits: int, dtype: Any) -> PrimitiveType:
+def _floating(name: str, bits: int, dtype: Any, kind: Kind = Kind.FLOAT) -> PrimitiveType:
     info = np.finfo(dtype)
-    return PrimitiveType(name, bits, Kind.FLOAT, dtype, float(info.min), float(info.max))
-
-
-def _complex(name: str, bits: int, dtype: Any, part: Any) -> PrimitiveType:
-    info = np.finfo(part)
-    return PrimitiveType(name, bits, Kind.COMPLEX, dtype, float(info.min), float(info.max))
+    return PrimitiveType(name, bits, kind, dtype, float(info.min), float(info.max))
 
 
 pred: Final = PrimitiveType("pred", 1, Kind.PRED, np.bool_, False, True)
@@ -193,8 +186,8 @@ bf16: Final = PrimitiveType("bf16", 16, Kind.FLOAT)
 f16: Final = _floating("f16", 16, np.float16)
 f32: Final = _floating("f32", 32, np.float32)
 f64: Final = _floating("f64", 64, np.float64)
-c64: Final = _complex("c64", 64, np.complex64, np.float32)
-c128: Final = _complex("c128", 128, np.complex128, np.float64)
+c64: Final = _floating("c64", 64, np.complex64, Kind.COMPLEX)
+c128: Final = _floating("c128", 128, np.complex128, Kind.COMPLEX)
 
 ALL: Final[tuple[PrimitiveType, ...]] = (
     *(pred, s2, s4, s8, s16, s32, s64, u2, u4, u8, u16, u32, u64),
@@ -203,8 +196,8 @@ ALL: Final[tuple[PrimitiveType, ...]] = (
 )
 """Every element type, narrow to wide within a kind."""
 
-# What a tuple's or a token's `element_type` is, so that no caller has to ask for the sort of shape
-# first. They are not element types of arrays and are not exported.
+# The `element_type` of tuples and tokens, so that callers can read it for any shape. These are not
+# element types of arrays and are not exported.
 TUPLE: Final = PrimitiveType("tuple", 0, Kind.NOT_ARRAY, np.void)
 TOKEN: Final = PrimitiveType("token", 0, Kind.NOT_ARRAY, np.void)
 
@@ -216,11 +209,11 @@ _BY_DTYPE: Final = {
 
 @cache
 def _load_ml_dtypes() -> None:
-    """Gives the types that NumPy does not have their dtype, min and max.
+    """Set dtype, min and max of the types that NumPy does not have.
 
-    At first use: to load ml_dtypes takes 5 to 7 ms, a fifth of `import builder`, and many programs
-    need none of its types. Until then these attributes are missing, so that reading them is no
-    slower for any type.
+    Called at first use, because importing ml_dtypes takes a large part of `import builder`, and
+    many programs use none of its types. Until then these attributes are missing, so reading them
+    is as fast as for other types.
     """
     import ml_dtypes
 
@@ -252,37 +245,37 @@ def _load_ml_dtypes() -> None:
 
 
 PrimitiveTypeLike = PrimitiveType | str | type | np.dtype[Any]
-"""A primitive type, its name, or the NumPy type of the same values."""
+"""A primitive type, its name, or its NumPy type."""
 
 
 def from_name(name: str) -> PrimitiveType:
-    """The primitive type called `name` in XLA's text.
+    """Return the primitive type with this name in XLA's text.
 
     Raises:
-        PrimitiveTypeError: there is no such type.
+        PrimitiveTypeError: the name is unknown.
 
     Example:
         >>> import builder as xb
-        >>> xb.as_primitive_type("bf16") is xb.bf16
+        >>> from_name("bf16") is xb.bf16
         True
     """
-    found = _BY_NAME.get(name)
-    if found is None:
+    element_type = _BY_NAME.get(name)
+    if element_type is None:
         raise PrimitiveTypeError(
             f"unknown primitive type {brief(name)}; the types are: {', '.join(_BY_NAME)}"
         )
-    return found
+    return element_type
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str:
-    """A NumPy or ml_dtypes type as one would write it in a program."""
+    """Return a NumPy or ml_dtypes type as Python source: "numpy.float32", "bool"."""
     if dtype.name == "bool":
         return "bool"
     return f"{'numpy' if dtype.type.__module__ == 'numpy' else 'ml_dtypes'}.{dtype.name}"
 
 
 def float_info(element_type: PrimitiveType) -> Any:
-    """What `numpy.finfo` says of a floating-point type, of those of ml_dtypes too.
+    """Return `finfo` of a floating-point type, including those of ml_dtypes.
 
     Example:
         >>> import builder as xb
@@ -295,37 +288,37 @@ def float_info(element_type: PrimitiveType) -> Any:
 
 
 def from_dtype(dtype: Any) -> PrimitiveType:
-    """The primitive type that holds the values of a NumPy or ml_dtypes type.
+    """Return the primitive type with the values of a NumPy or ml_dtypes type.
 
     Raises:
         PrimitiveTypeError: XLA has no such type (object, strings, float128, dates, records).
     """
     try:
-        if dtype is None:  # which NumPy takes for float64
+        if dtype is None:  # NumPy's default, float64
             raise TypeError
         resolved = np.dtype(dtype)
-        found = _BY_DTYPE.get(resolved)
-        if found is None:  # asked for first, as turning the bytes takes a third of the whole
+        element_type = _BY_DTYPE.get(resolved)
+        if element_type is None:  # only then, because `newbyteorder` is slow
             resolved = resolved.newbyteorder("=")
-            found = _BY_DTYPE.get(resolved)
-    except Exception:  # NumPy refuses what it can't read in several ways
+            element_type = _BY_DTYPE.get(resolved)
+    except Exception:  # NumPy raises various exceptions
         raise PrimitiveTypeError(f"{brief(dtype)} is not a NumPy data type") from None
-    if found is None:
+    if element_type is None:
         _load_ml_dtypes()
-        found = _BY_DTYPE.get(resolved)
-    if found is None:
+        element_type = _BY_DTYPE.get(resolved)
+    if element_type is None:
         raise PrimitiveTypeError(
             f"NumPy dtype {resolved.name} has no primitive type in XLA\n"
             f"fix: convert the array first, for instance with .astype(numpy.float32)"
         )
-    return found
+    return element_type
 
 
 def as_primitive_type(value: PrimitiveTypeLike) -> PrimitiveType:
-    """The primitive type that `value` names: a type itself, XLA's name, or a NumPy type.
+    """Convert `value` to a primitive type: a type, XLA's name, or a NumPy type.
 
     Raises:
-        PrimitiveTypeError: `value` names no primitive type.
+        PrimitiveTypeError: `value` has no primitive type.
 
     Example:
         >>> import builder as xb, numpy as np
@@ -334,15 +327,11 @@ def as_primitive_type(value: PrimitiveTypeLike) -> PrimitiveType:
     """
     if isinstance(value, PrimitiveType):
         return value
-    if isinstance(value, str) and value in _BY_NAME:
-        return _BY_NAME[value]
-    if isinstance(value, str):
-        return from_name(value)
-    return from_dtype(value)
+    return from_name(value) if isinstance(value, str) else from_dtype(value)
 
 
 def element_type_argument(op: str, name: str, value: Any) -> PrimitiveType:
-    """What `value`, given for argument `name` of an op, stands for in `as_primitive_type`."""
+    """Convert argument `name` of `op`; errors name the op and the argument."""
     try:
         return as_primitive_type(value)
     except XlaError as error:

@@ -1,10 +1,10 @@
-"""Shapes: what an op takes and gives, before any value is known.
+"""Shapes of operands and results.
 
-A shape is an array of one element type, a tuple of shapes, or a token. Shapes are interned: two
-equal shapes are one object, so that comparing and hashing them costs nothing.
+A shape is an array of one element type, a tuple of shapes, or a token. Shapes are interned: equal
+shapes are one object, so they are compared and hashed by identity.
 
-A dimension is a size, a bound (`<=5`: a size known at run time to be at most 5), or unbounded
-(`?`: a size that nothing is known of).
+A dimension has a static size, an upper bound on a size fixed at run time (`<=5`), or no bound at
+all (`?`).
 
 Shapes and Layout. The text form is XLA's: ``f32[2,<=3]{1,0}``, ``(s32[], f32[4])``, ``token[]``.
 """
@@ -12,18 +12,17 @@ Shapes and Layout. The text form is XLA's: ``f32[2,<=3]{1,0}``, ``(s32[], f32[4]
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, XlaError, brief
 from builder.support.extensions import extension
 from builder.support.interning import InternTable
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
-from builder.types.layout import MOST_DIMENSIONS, Layout, int_or_none
+from builder.types.layout import MOST_DIMENSIONS, Layout, in_order, int_or_none
 from builder.types.layout_text import parse_layout, read_layout
 from builder.types.physical_layout import physical
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
@@ -50,15 +49,15 @@ __all__ = [
 ]
 
 UNBOUNDED: Final = -1
-"""What stands for the size of an unbounded dimension in `ArrayShape.dimensions`.
+"""The value in `ArrayShape.dimensions` that marks an unbounded dimension.
 
-Where sizes are given it is written "?": a size of -1 is refused, since it is more often a slip."""
+Callers write "?" instead: a size of -1 is refused, because it is usually a mistake."""
 
 MAX_ELEMENTS: Final = 2**63 - 1
 
 
 class Bounded:
-    """The size of a bounded dynamic dimension: at most `bound`. Made by `bounded`."""
+    """The size of a bounded dynamic dimension, returned by `bounded`."""
 
     __slots__ = ("bound",)
 
@@ -70,7 +69,7 @@ class Bounded:
 
 
 def bounded(bound: int) -> Bounded:
-    """A dimension whose size is known only at run time and is at most `bound`.
+    """Return a dimension whose size is set at run time and is at most `bound`.
 
     Example:
         >>> import builder as xb
@@ -81,25 +80,26 @@ def bounded(bound: int) -> Bounded:
 
 
 LayoutLike = Layout | str | Iterable[int]
-"""A layout, its text, or minor_to_major alone."""
+"""A layout, its text, or its minor_to_major."""
 
 DimensionLike = int | Bounded | str
 """A size, `bounded(n)` or "<=n", or "?"."""
 
 
 class ArrayShape:
-    """The shape of an array: element type, sizes, and a layout if one was asked for.
+    """The shape of an array: element type, dimensions, and an optional layout.
 
-    Make one with ``f32[2, 3]``, `array_shape` or `parse_shape`. Equal shapes are one object.
+    Created by ``f32[2, 3]``, `array_shape` or `parse_shape`. Equal shapes are one object.
 
     Attributes:
         element_type: the primitive type of the elements.
-        dimensions: the sizes; of a bounded dimension the bound, of an unbounded one `UNBOUNDED`.
-        dynamic_dimensions: for each dimension whether its size is known only at run time.
-        layout: the Layout asked for, or None for the default.
-        rank: number of dimensions.
-        is_static: no dimension is dynamic.
-        is_bounded: no dimension is unbounded.
+        dimensions: the size of each dimension; the bound of a bounded one, `UNBOUNDED` for an
+            unbounded one.
+        dynamic_dimensions: for each dimension, whether its size is set at run time.
+        layout: the requested Layout, or None for the default.
+        rank: the number of dimensions.
+        is_static: whether no dimension is dynamic.
+        is_bounded: whether no dimension is unbounded.
     """
 
     __slots__ = (
@@ -132,20 +132,17 @@ class ArrayShape:
 
     @property
     def element_count(self) -> int:
-        """Number of elements, dynamic dimensions counted at their bounds.
+        """The number of elements, with dynamic dimensions at their bounds.
 
         Raises:
             ShapeInferenceError: a dimension is unbounded.
         """
-        return self._counted("element_count")
+        return self._element_count("element_count")
 
-    def _counted(self, asked: str) -> int:
+    def _element_count(self, caller: str) -> int:
         if not self.is_bounded:
-            raise ShapeInferenceError(f"{asked}: {self} has an unbounded dimension")
-        count = 1
-        for size in self.dimensions:
-            count *= size
-        return count
+            raise ShapeInferenceError(f"{caller}: {self} has an unbounded dimension")
+        return prod(self.dimensions)
 
     @property
     def is_scalar(self) -> bool:
@@ -153,19 +150,19 @@ class ArrayShape:
 
     @property
     def true_rank(self) -> int:
-        """Number of dimensions larger than 1, unbounded ones counted.
+        """The number of dimensions larger than 1, including unbounded ones.
 
         Shapes and Layout: Terminology, notation, and conventions.
         """
         return sum(size > 1 or size == UNBOUNDED for size in self.dimensions)
 
     def dimension_number(self, dimension: int) -> int:
-        """The number of a dimension that may be counted from the end: -1 is the last.
+        """Return a dimension number as non-negative: -1 is the last dimension.
 
-        Ops themselves take no negative numbers.
+        Ops do not accept negative dimension numbers.
 
         Raises:
-            ShapeInferenceError: there is no such dimension.
+            ShapeInferenceError: the shape has no such dimension.
 
         Example:
             >>> import builder as xb
@@ -176,19 +173,19 @@ class ArrayShape:
         if number is None or not -self.rank <= number < self.rank:
             raise ShapeInferenceError(
                 f"dimension_number: {self} has no dimension {brief(dimension)}"
-                + (f"\nfix: one from {-self.rank} to {self.rank - 1}" if self.rank else "")
+                + (f"\nfix: pass one from {-self.rank} to {self.rank - 1}" if self.rank else "")
             )
         return number % self.rank
 
     @property
     def element_size_in_bits(self) -> int:
-        """Bits that an element takes in memory: the layout's, or else those of whole bytes."""
-        asked = 0 if self.layout is None else self.layout.element_size_in_bits
-        return asked or 8 * self.element_type.byte_width
+        """The size of an element in memory: the layout's, or the type's rounded up to bytes."""
+        bits = 0 if self.layout is None else self.layout.element_size_in_bits
+        return bits or 8 * self.element_type.byte_width
 
     @property
     def byte_size(self) -> int:
-        """Bytes of the elements alone, bounded dimensions counted at their bounds.
+        """The bytes of the elements without padding, with bounded dimensions at their bounds.
 
         Raises:
             ShapeInferenceError: a dimension is unbounded.
@@ -198,11 +195,11 @@ class ArrayShape:
             >>> xb.parse_shape("f32[3,5]{1,0:T(2,2)}").byte_size
             60
         """
-        return -(-self._counted("byte_size") * self.element_size_in_bits // 8)
+        return -(-self._element_count("byte_size") * self.element_size_in_bits // 8)
 
     @property
     def padded_byte_size(self) -> int:
-        """Bytes of the buffer, with all that the layout's padding and tiles add.
+        """The bytes of the buffer, including the padding of the layout and its tiles.
 
         Raises:
             ShapeInferenceError: a dimension is unbounded.
@@ -212,42 +209,41 @@ class ArrayShape:
             >>> xb.parse_shape("f32[3,5]{1,0:T(2,2)}").padded_byte_size
             96
         """
-        count = self._counted("padded_byte_size")
+        count = self._element_count("padded_byte_size")
         if self.layout is not None:
             count = physical(self.dimensions, self.layout).size
         return -(-count * self.element_size_in_bits // 8)
 
     def with_element_type(self, element_type: PrimitiveType) -> ArrayShape:
-        """The same sizes with elements of another type; the layout is kept.
+        """Return the same dimensions and layout with another element type.
 
         Raises:
-            PrimitiveTypeError: no element type.
-            ShapeInferenceError: the layout's elements are of fewer bits than the type has.
+            PrimitiveTypeError: `element_type` is not an element type.
+            ShapeInferenceError: the layout's element size is smaller than the type's.
         """
         if not isinstance(element_type, PrimitiveType):
             element_type = pt.element_type_argument("shape", "element_type", element_type)
-        made = intern_array(element_type, self.dimensions, self.dynamic_dimensions, None)
-        return made if self.layout is None else made.with_layout(self.layout)
+        shape = intern_array(element_type, self.dimensions, self.dynamic_dimensions)
+        return shape if self.layout is None else shape.with_layout(self.layout)
 
     def at_bounds(self) -> ArrayShape:
-        """The same array with its bounds as fixed sizes; the layout is kept.
+        """Return the static shape whose sizes are the bounds; the layout is unchanged.
 
         Raises:
             ShapeInferenceError: a dimension is unbounded.
         """
-        if not self.is_bounded:
-            raise ShapeInferenceError(f"at_bounds: {self} has an unbounded dimension")
+        self._element_count("at_bounds")
         return intern_array(self.element_type, self.dimensions, None, self.layout)
 
     def with_layout(self, layout: LayoutLike | None) -> ArrayShape:
-        """The same array with another layout, or with None for the default one.
+        """Return the same shape with another layout.
 
         Args:
-            layout: a Layout, its text, or minor_to_major alone.
+            layout: a Layout, its text, its minor_to_major, or None for the default layout.
 
         Raises:
-            ShapeInferenceError: it does not fit the array: another rank, a padded size smaller
-                than the dimension, elements of fewer bits than the type has, a buffer of 2**63
+            ShapeInferenceError: the layout has another rank, a padded size smaller than the
+                dimension, an element size smaller than the type's, or needs a buffer of 2**63
                 elements or more.
         """
         if layout is not None:
@@ -255,15 +251,15 @@ class ArrayShape:
                 layout = parse_layout(layout)
             elif not isinstance(layout, Layout):
                 layout = Layout(layout)
-            # One that was made before fits.
+            # An interned shape has been checked before.
             key = (self.element_type, self.dimensions, self.dynamic_dimensions, layout)
-            found = _INTERNED.find(key)
-            if found is not None:
-                return found
-            fault = _misfit(layout, self)
+            interned = _INTERNED.find(key)
+            if interned is not None:
+                return interned
+            fault = _layout_fault(layout, self)
             if fault is not None:
                 raise ShapeInferenceError(
-                    f"layout: {fault.what}",
+                    f"layout: {fault.message}",
                     op="layout",
                     shapes={"shape": self},
                     dimension=fault.dimension,
@@ -271,7 +267,7 @@ class ArrayShape:
         return intern_array(self.element_type, self.dimensions, self.dynamic_dimensions, layout)
 
     def dimension_text(self, dimension: int) -> str:
-        """One dimension as it stands in the shape's text: "3", "<=3" or "?"."""
+        """Return the text of one dimension: "3", "<=3" or "?"."""
         try:
             size = self.dimensions[dimension]
         except (IndexError, TypeError):
@@ -288,7 +284,7 @@ class ArrayShape:
     __repr__ = __str__
 
     def _repr_svg_(self) -> str | None:
-        """What notebooks show of a shape with a layout, besides its text: a picture of it."""
+        """Return a picture of the layout, which notebooks show; None without a layout."""
         if self.layout is None or not self.is_bounded:
             return None
         svg: str = extension("builder.layout.drawing", "draw")(self).svg()
@@ -302,15 +298,15 @@ class ArrayShape:
 
 
 class TupleShape:
-    """The shape of a tuple: the shapes of its elements, which may be tuples again.
+    """The shape of a tuple, whose elements may be tuples.
 
-    Equal tuple shapes are one object too, so that comparing them never descends.
+    Equal tuple shapes are one object, so a comparison does not descend into elements.
 
     Attributes:
         elements: the shapes of the elements.
-        leaf_count: number of arrays and tokens inside, tuples looked through.
-        is_static: no dimension inside is dynamic.
-        has_layout: a layout was asked for of an array inside.
+        leaf_count: the number of arrays and tokens in the tuple and its nested tuples.
+        is_static: whether no dimension of any array is dynamic.
+        has_layout: whether any array has a layout.
     """
 
     __slots__ = ("__weakref__", "elements", "has_layout", "is_static", "leaf_count")
@@ -326,17 +322,13 @@ class TupleShape:
     element_type: Final = pt.TUPLE
 
     def __new__(cls, elements: Iterable[Shape]) -> TupleShape:
-        try:
-            each = iter(elements)
-        except TypeError:
-            raise OperandError(f"a tuple shape is made of shapes, got {brief(elements)}") from None
-        parts = tuple(each)
+        parts = tuple(elements) if isinstance(elements, Iterable) else (elements,)
         for part in parts:
             if not isinstance(part, (ArrayShape, TupleShape, TokenShape)):
-                raise OperandError(f"a tuple shape is made of shapes, got {brief(part)}")
-        found = _INTERNED_TUPLES.find(parts)
-        if found is not None:
-            return found
+                raise OperandError(f"tuple shape: elements must be shapes, got {brief(part)}")
+        interned = _INTERNED_TUPLES.find(parts)
+        if interned is not None:
+            return interned
         shape = object.__new__(cls)
         shape.elements = parts
         shape.leaf_count = sum(leaf_count(p) for p in parts)
@@ -362,7 +354,7 @@ class TupleShape:
 
 
 class TokenShape:
-    """The shape of a token, which orders side effects and holds no data. One object: `TOKEN`."""
+    """The shape of a token, which orders side effects and has no data; `TOKEN_SHAPE`."""
 
     __slots__ = ()
 
@@ -389,15 +381,12 @@ ShapeLike = Shape | str | Sequence[Any]
 
 _INTERNED: Final = InternTable[ArrayShape]()
 _INTERNED_TUPLES: Final = InternTable[TupleShape]()
-_STATIC: dict[int, tuple[bool, ...]] = {}
 
 
+@cache
 def static(rank: int) -> tuple[bool, ...]:
-    """`rank` times False: the dynamic_dimensions of a static shape."""
-    found = _STATIC.get(rank)
-    if found is None:
-        found = _STATIC[rank] = (False,) * rank
-    return found
+    """Return the dynamic_dimensions of a static shape."""
+    return (False,) * rank
 
 
 def intern_array(
@@ -406,15 +395,15 @@ def intern_array(
     dynamic_dimensions: tuple[bool, ...] | None = None,
     layout: Layout | None = None,
 ) -> ArrayShape:
-    """The one ArrayShape of these parts, which must be valid already (see `array_shape`)."""
+    """Return the interned shape of these parts, which the caller has checked."""
     if dynamic_dimensions is None:
         dynamic_dimensions = static(len(dimensions))
     key = (element_type, dimensions, dynamic_dimensions, layout)
-    found = _INTERNED.find(key)
-    if found is not None:
-        return found
+    interned = _INTERNED.find(key)
+    if interned is not None:
+        return interned
     if layout is not None and not dimensions and layout.is_default:
-        # The order of no dimensions says nothing: XLA takes no "f32[]{}", and writes "f32[]".
+        # XLA prints "f32[]" and does not parse "f32[]{}".
         return intern_array(element_type, dimensions, dynamic_dimensions)
     shape = object.__new__(ArrayShape)
     shape.element_type = element_type
@@ -432,7 +421,7 @@ def intern_array(
 
 def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, bool]:
     if isinstance(size, Bounded):
-        bound, dynamic = _whole(size.bound, element_type), True
+        bound, dynamic = _integer(size.bound, element_type), True
     elif isinstance(size, str):
         text = size.strip()
         if text == "?":
@@ -445,53 +434,52 @@ def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, b
             )
         bound = int(number)
     else:
-        bound, dynamic = _whole(size, element_type), False
+        bound, dynamic = _integer(size, element_type), False
     if bound < 0:
         raise ShapeInferenceError(
             f"shape: a dimension of {element_type}[...] can't be negative, got {bound}"
-            + ("\nfix: an unbounded size is written '?'" if bound == UNBOUNDED else "")
+            + ("\nfix: write '?' for an unbounded dimension" if bound == UNBOUNDED else "")
         )
     if bound > MAX_ELEMENTS:
         raise ShapeInferenceError(
             f"shape: a dimension of {element_type}[...] must fit 63 bits, "
-            f"got a number of {bound.bit_length()}"
+            f"got {bound.bit_length()} bits"
         )
     return bound, dynamic
 
 
-def _whole(size: Any, element_type: PrimitiveType) -> int:
+def _integer(size: Any, element_type: PrimitiveType) -> int:
     number = int_or_none(size)
     if number is None:
         raise ShapeInferenceError(
-            f"shape: a dimension of {element_type}[...] is a whole number, bounded(n), "
+            f"shape: a dimension of {element_type}[...] must be an integer, bounded(n), "
             f"'<=n' or '?', got {brief(size)}"
         )
     return number
 
 
-@dataclass(frozen=True, slots=True)
-class _Misfit:
-    """Why a layout can't be that of a shape.
+class _LayoutFault(NamedTuple):
+    """The reason why a layout does not fit a shape.
 
     Attributes:
-        what: the rule that is broken, and what was got.
-        part: the part of the layout that is at fault, by the name of its argument.
-        index: which of several values of that part.
-        dimension: the number of the dimension at fault, if it is one.
+        message: the rule that is broken, and the values.
+        part: the name of the `Layout` argument that breaks it.
+        item: the index into that part, if it is a sequence.
+        dimension: the dimension at fault, or None.
     """
 
-    what: str
+    message: str
     part: str
-    index: int = 0
+    item: int = 0
     dimension: int | None = None
 
 
-def _misfit(layout: Layout, shape: ArrayShape) -> _Misfit | None:
-    """Why `layout` can't be that of `shape`; None if it can."""
-    ordered = len(layout.minor_to_major)
-    if ordered != shape.rank:
-        return _Misfit(
-            f"{brief(layout)} orders {ordered} dimension{'' if ordered == 1 else 's'}, "
+def _layout_fault(layout: Layout, shape: ArrayShape) -> _LayoutFault | None:
+    """Return why `layout` does not fit `shape`, or None if it does."""
+    rank = len(layout.minor_to_major)
+    if rank != shape.rank:
+        return _LayoutFault(
+            f"{brief(layout)} orders {rank} dimension{'' if rank == 1 else 's'}, "
             f"{shape} has {shape.rank}",
             "minor_to_major",
         )
@@ -499,30 +487,30 @@ def _misfit(layout: Layout, shape: ArrayShape) -> _Misfit | None:
         return None
     bits, element = layout.element_size_in_bits, shape.element_type
     if bits and bits < element.bits:
-        return _Misfit(
+        return _LayoutFault(
             f"element_size_in_bits can't be smaller than the {element.bits} bits of an element "
             f"of {element}, got {bits}",
             "element_size_in_bits",
         )
     if bits and (8 % bits if bits < 8 else bits % 8):
-        return _Misfit(
-            f"element_size_in_bits is 1, 2, 4 or a multiple of 8, got {bits}",
+        return _LayoutFault(
+            f"element_size_in_bits must be 1, 2, 4 or a multiple of 8, got {bits}",
             "element_size_in_bits",
         )
     for dimension, padded in enumerate(layout.padded_dimensions or ()):
         if padded < shape.dimensions[dimension]:
-            return _Misfit(
+            return _LayoutFault(
                 f"padded_dimensions can't be smaller than the dimensions, got {padded} "
                 f"for dimension {dimension} of {without_layout(shape)}",
                 "padded_dimensions",
-                index=dimension,
-                dimension=dimension,
+                dimension,
+                dimension,
             )
-    return _overflow(layout, shape) if shape.is_bounded else None
+    return _buffer_fault(layout, shape) if shape.is_bounded else None
 
 
-def _overflow(layout: Layout, shape: ArrayShape) -> _Misfit | None:
-    """Says of a buffer of too many elements which part of the layout makes them."""
+def _buffer_fault(layout: Layout, shape: ArrayShape) -> _LayoutFault | None:
+    """Return the part of the layout that makes the buffer too large, if one does."""
     form = physical(shape.dimensions, layout)
     if form.size <= MAX_ELEMENTS:
         return None
@@ -531,8 +519,8 @@ def _overflow(layout: Layout, shape: ArrayShape) -> _Misfit | None:
         *(("tiles", i, prod(tiling.after)) for i, tiling in enumerate(form.tilings)),
         ("tail_padding_alignment_in_elements", 0, form.size),
     ]
-    part, index, _ = next(each for each in counts if each[-1] > MAX_ELEMENTS)
-    return _Misfit(
+    part, index = next((part, i) for part, i, count in counts if count > MAX_ELEMENTS)
+    return _LayoutFault(
         f"the buffer of {without_layout(shape)} with {brief(layout)} has {brief(form.size)} "
         "elements, padding included, more than 2**63 - 1",
         part,
@@ -547,17 +535,17 @@ def array_shape(
     dynamic_dimensions: Iterable[bool] | None = None,
     layout: LayoutLike | None = None,
 ) -> ArrayShape:
-    """The shape of an array with these sizes.
+    """Return the shape of an array.
 
     Args:
         element_type: a primitive type, its name, or a NumPy type.
         dimensions: sizes; `bounded(n)` or "<=n" for a bounded one, "?" for an unbounded one.
-        dynamic_dimensions: for each dimension whether it is dynamic, its size then being a bound.
-        layout: a Layout, its text, or minor_to_major alone; None for the default.
+        dynamic_dimensions: for each dimension, whether its size is a bound.
+        layout: a Layout, its text, or its minor_to_major; None for the default.
 
     Raises:
-        ShapeInferenceError: a size is negative or no whole number, the element count overflows
-            64 bits, or the layout does not fit.
+        ShapeInferenceError: a size is negative or not an integer, the element count exceeds
+            2**63 - 1, or the layout does not fit.
 
     Example:
         >>> import builder as xb
@@ -567,74 +555,63 @@ def array_shape(
     is_plain = dynamic_dimensions is None and layout is None
     element = pt.as_primitive_type(element_type)
     if is_plain and type(dimensions) is tuple and all(type(size) is int for size in dimensions):
-        # One that was made before, out of plain numbers: a sixth of the time.
-        found = _INTERNED.find((element, dimensions, static(len(dimensions)), None))
-        if found is not None:
-            return found
+        # The common case: the shape exists already.
+        interned = _INTERNED.find((element, dimensions, static(len(dimensions)), None))
+        if interned is not None:
+            return interned
     if not element.is_array_element:
         raise ShapeInferenceError(f"shape: {element} is not an element type of arrays")
-    try:
-        wanted = None if isinstance(dimensions, str) else list(islice(dimensions, MOST_DIMENSIONS))
-    except TypeError:
-        wanted = None
-    if wanted is None or len(wanted) == MOST_DIMENSIONS:
+    values = in_order(dimensions)
+    requested = None if values is None else list(islice(values, MOST_DIMENSIONS))
+    if requested is None or len(requested) == MOST_DIMENSIONS:
         raise ShapeInferenceError(
-            f"shape: dimensions are a sequence of sizes, got {brief(dimensions)}\n"
+            f"shape: dimensions must be a sequence of sizes, got {brief(dimensions)}\n"
             f"fix: write [{brief(dimensions)}]"
         )
-    given = [False] * len(wanted)
+    flags = [False] * len(requested)
     if dynamic_dimensions is not None:
         try:
-            given = [bool(d) for d in islice(dynamic_dimensions, MOST_DIMENSIONS)]
+            flags = [bool(d) for d in islice(dynamic_dimensions, MOST_DIMENSIONS)]
         except (TypeError, ValueError):
             raise ShapeInferenceError(
-                f"shape: dynamic_dimensions are a sequence of bools, "
+                f"shape: dynamic_dimensions must be a sequence of bools, "
                 f"got {brief(dynamic_dimensions)}"
             ) from None
-        if len(given) != len(wanted):
+        if len(flags) != len(requested):
             raise ShapeInferenceError(
-                f"shape: {len(given)} dynamic_dimensions for {len(wanted)} dimensions"
+                f"shape: {len(flags)} dynamic_dimensions for {len(requested)} dimensions"
             )
-        wanted = [
-            "?" if g and type(d) is int and d == UNBOUNDED else d
-            for d, g in zip(wanted, given, strict=True)
+        requested = [
+            "?" if flag and type(d) is int and d == UNBOUNDED else d
+            for d, flag in zip(requested, flags, strict=True)
         ]
-    pairs = [_dimension(d, element) for d in wanted]
-    sizes = tuple(p[0] for p in pairs)
-    dynamic = tuple(p[1] or g for p, g in zip(pairs, given, strict=True))
-    count = 1
-    for size in sizes:
-        if size > 0:
-            count *= size
-    if count > MAX_ELEMENTS:
+    pairs = [_dimension(d, element) for d in requested]
+    sizes = tuple(size for size, _ in pairs)
+    dynamic = tuple(is_dynamic or flag for (_, is_dynamic), flag in zip(pairs, flags, strict=True))
+    if prod(size for size in sizes if size > 0) > MAX_ELEMENTS:
         raise ShapeInferenceError(
             f"shape: {element}[{','.join(map(str, sizes))}] has more than 2**63 - 1 elements"
         )
-    shape = intern_array(element, sizes, dynamic, None)
+    shape = intern_array(element, sizes, dynamic)
     return shape if layout is None else shape.with_layout(layout)
 
 
 def tuple_shape(elements: Iterable[ShapeLike]) -> TupleShape:
-    """The shape of a tuple with these elements.
+    """Return the shape of a tuple.
 
     Example:
         >>> import builder as xb
         >>> xb.tuple_shape([xb.s32[()], "f32[2]"])
         (s32[], f32[2])
     """
-    try:
-        # An op is iterable as well, and would record what it gives.
-        is_other = isinstance(elements, str) or hasattr(elements, "opcode")
-        each = None if is_other else iter(elements)
-    except TypeError:
-        each = None
-    if each is None:
+    values = in_order(elements)
+    if values is None:
         raise OperandError(f"tuple_shape: expected a sequence of shapes, got {brief(elements)}")
-    return TupleShape(shape_of(e) for e in each)
+    return TupleShape(map(shape_of, values))
 
 
 def leaves(shape: Shape) -> Iterator[ArrayShape | TokenShape]:
-    """The array and token shapes inside `shape`, left to right; tuples are looked through."""
+    """Yield the array and token shapes of `shape`, left to right, descending into tuples."""
     stack = [shape]
     while stack:
         top = stack.pop()
@@ -645,12 +622,12 @@ def leaves(shape: Shape) -> Iterator[ArrayShape | TokenShape]:
 
 
 def leaf_count(shape: Shape) -> int:
-    """The number of array and token shapes inside `shape`."""
+    """Return the number of array and token shapes in `shape`."""
     return shape.leaf_count if isinstance(shape, TupleShape) else 1
 
 
 def without_layout(shape: Shape) -> Shape:
-    """The same shape with every array in the default layout.
+    """Return `shape` with every array in the default layout.
 
     Example:
         >>> from builder.types.shape import parse_shape, without_layout
@@ -661,27 +638,27 @@ def without_layout(shape: Shape) -> Shape:
         return shape if shape.layout is None else shape.with_layout(None)
     if not isinstance(shape, TupleShape) or not shape.has_layout:
         return shape
-    # Tuples may be nested deeper than Python's stack: what is open waits on a list.
-    opened: list[tuple[Iterator[Shape], list[Shape]]] = [(iter(shape.elements), [])]
+    # An explicit stack: tuples may be nested deeper than Python's recursion limit.
+    stack: list[tuple[Iterator[Shape], list[Shape]]] = [(iter(shape.elements), [])]
     while True:
-        remaining, done = opened[-1]
+        remaining, done = stack[-1]
         for element in remaining:
             if isinstance(element, TupleShape):
-                opened.append((iter(element.elements), []))
+                stack.append((iter(element.elements), []))
                 break
             done.append(without_layout(element))
         else:
-            opened.pop()
+            stack.pop()
             closed = TupleShape(done)
-            if not opened:
+            if not stack:
                 return closed
-            opened[-1][1].append(closed)
+            stack[-1][1].append(closed)
 
 
 def nested_text(shape: Shape, leaf_text: Callable[[ArrayShape | TokenShape], str] = str) -> str:
-    """The text of a shape whose leaves are written by `leaf_text`.
+    """Return the text of a shape, with each leaf formatted by `leaf_text`.
 
-    Without recursion: tuples may be nested deeper than Python's stack.
+    Iterative, because tuples may be nested deeper than Python's recursion limit.
     """
     parts: list[str] = []
     stack: list[Shape | str] = [shape]
@@ -700,21 +677,21 @@ def nested_text(shape: Shape, leaf_text: Callable[[ArrayShape | TokenShape], str
 
 
 class ProgramShape:
-    """The signature of a computation: its parameters' shapes and names, and the result's shape.
+    """The signature of a computation: parameter shapes, parameter names and result shape.
 
     Args:
-        parameters, result: shapes, or what stands for them.
-        parameter_names: strings; "p0", "p1", ... when none are given.
+        parameters, result: shapes, or their text.
+        parameter_names: strings; "p0", "p1", ... by default.
 
     Raises:
-        OperandError: they are not that.
-        ShapeInferenceError: there are other names than parameters.
+        OperandError: an argument has another type.
+        ShapeInferenceError: the number of names differs from the number of parameters.
 
     Attributes:
-        parameters: the parameter shapes in the order of their numbers.
-        parameter_names: their names.
+        parameters: the parameter shapes, by parameter number.
+        parameter_names: the parameter names.
         result: the shape of the root.
-        without_layouts: the same signature in default layouts; None if this one has no others.
+        without_layouts: the same signature in default layouts, or None if all layouts are default.
     """
 
     __slots__ = ("_hash", "parameter_names", "parameters", "result", "without_layouts")
@@ -734,27 +711,27 @@ class ProgramShape:
             names = None
         if names is None or not all(isinstance(n, str) for n in names):
             raise OperandError(
-                f"program shape: parameter names are a sequence of strings, "
+                f"program shape: parameter_names must be a sequence of strings, "
                 f"got {brief(parameter_names)}"
             )
         self.parameter_names = names or tuple(f"p{i}" for i in range(len(self.parameters)))
         self.result = shape_of(result)
-        # Signatures are keys of caches; shapes are interned, so this looks one level deep.
+        # Computed once, because signatures are keys of caches.
         self._hash = hash((self.parameters, self.result))
         if len(self.parameter_names) != len(self.parameters):
             raise ShapeInferenceError(
-                f"program shape: as many names as parameters are needed, "
-                f"got {len(self.parameter_names)} for {len(self.parameters)}"
+                f"program shape: the number of names must equal the number of parameters, "
+                f"got {len(self.parameter_names)} names for {len(self.parameters)} parameters"
             )
-        plain = tuple(map(without_layout, self.parameters)), without_layout(self.result)
+        default = tuple(map(without_layout, self.parameters)), without_layout(self.result)
         self.without_layouts = (
             None
-            if plain == (self.parameters, self.result)
-            else ProgramShape(*plain, self.parameter_names)
+            if default == (self.parameters, self.result)
+            else ProgramShape(*default, self.parameter_names)
         )
 
     def __eq__(self, other: object) -> bool:
-        """Equal signatures take and give the same shapes; names do not count."""
+        """Compare the shapes; names do not count."""
         return (
             isinstance(other, ProgramShape)
             and self.parameters == other.parameters
@@ -777,12 +754,12 @@ class ProgramShape:
 def interned_program_shape(
     parameters: tuple[Shape, ...], result: Shape, parameter_names: tuple[str, ...]
 ) -> ProgramShape:
-    """One ProgramShape for all computations of a signature: looked up in a tenth of the time."""
+    """Return one ProgramShape for all computations with the same signature."""
     return ProgramShape(parameters, result, parameter_names)
 
 
 class _Parser(TextReader):
-    """A recursive-descent reading of XLA's shape text, iterative where tuples nest."""
+    """A parser of XLA's shape text, iterative for nested tuples."""
 
     __slots__ = ()
 
@@ -822,17 +799,17 @@ class _Parser(TextReader):
         if self.token != "{":
             return shape
         layout, places = read_layout(self)
-        fault = _misfit(layout, shape)
+        fault = _layout_fault(layout, shape)
         if fault is not None:
             raise ShapeTextError(
-                f"layout: {fault.what}",
+                f"layout: {fault.message}",
                 text=self.text,
-                position=places[fault.part][fault.index],
+                position=places[fault.part][fault.item],
             )
         return intern_array(shape.element_type, shape.dimensions, shape.dynamic_dimensions, layout)
 
     def shape(self) -> Shape:
-        """One shape. Open tuples wait on a stack of element lists."""
+        """Parse one shape, with the elements of unfinished tuples on a stack."""
         open_tuples: list[list[Shape]] = []
         while True:
             value: Shape
@@ -859,14 +836,14 @@ class _Parser(TextReader):
 
 
 def parse_shape(text: str) -> Shape:
-    """Reads a shape from XLA's text form.
+    """Parse a shape in XLA's text form.
 
     Args:
         text: for instance ``"f32[2,<=3]{1,0}"``, ``"(s32[], f32[?])"`` or ``"token[]"``.
 
     Raises:
-        ShapeTextError: malformed text; says at which position.
-        OperandError: no string.
+        ShapeTextError: the text is malformed; the error has the position.
+        OperandError: `text` is not a string.
 
     Example:
         >>> import builder as xb
@@ -885,24 +862,26 @@ _parsed = lru_cache(maxsize=4096)(parse_shape)
 
 
 def shape_of(value: ShapeLike) -> Shape:
-    """The shape that `value` stands for: a shape, its text, or a sequence of them for a tuple.
+    """Convert `value` to a shape: a shape, its text, or a sequence of these for a tuple.
 
     Raises:
-        OperandError: `value` is nothing of the kind.
-        ShapeTextError: malformed text.
+        OperandError: `value` has another type.
+        ShapeTextError: the text is malformed.
     """
     if isinstance(value, (ArrayShape, TupleShape, TokenShape)):
         return value
     if isinstance(value, str):
         return _parsed(value) if type(value) is str else parse_shape(value)
     if isinstance(value, PrimitiveType):
-        raise OperandError(f"{value} is an element type, not a shape; a scalar is {value}[()]")
+        raise OperandError(
+            f"expected a shape, got the element type {value}\nfix: write {value}[()] for a scalar"
+        )
     if isinstance(value, Sequence):
         try:
             return TupleShape(shape_of(e) for e in value)
         except RecursionError:
             raise OperandError(
-                "a shape of sequences nested too deep, or of one that holds itself"
+                "expected a shape, got sequences that are nested too deep or contain themselves"
             ) from None
     raise OperandError(
         f"expected a shape such as f32[2, 3], its text 'f32[2,3]', or a sequence of shapes, "
@@ -911,7 +890,7 @@ def shape_of(value: ShapeLike) -> Shape:
 
 
 def shape_argument(op: str, name: str, value: Any) -> Shape:
-    """What `value`, given for argument `name` of an op, stands for in `shape_of`."""
+    """Convert argument `name` of `op` with `shape_of`; errors name the op and the argument."""
     try:
         return shape_of(value)
     except XlaError as error:
@@ -919,6 +898,6 @@ def shape_argument(op: str, name: str, value: Any) -> Shape:
 
 
 def shapes_text(shapes: Mapping[str, Any]) -> str:
-    """Lines "  name shape", as errors show the operands."""
+    """Return the lines "  name shape" that errors show for operands."""
     width = max((len(n) for n in shapes), default=0)
     return "\n".join(f"  {name:<{width}} {shape}" for name, shape in shapes.items())

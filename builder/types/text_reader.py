@@ -1,34 +1,34 @@
-"""Reading XLA's short texts, of shapes, layouts and shardings, token by token or sign by sign."""
+"""A tokenizer for XLA's short texts: shapes, layouts and shardings."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from builder.errors import ShapeTextError, brief
+from builder.errors import ShapeInferenceError, ShapeTextError, brief
 
 __all__ = ["TextReader", "outside_quotes"]
 
 _TOKENS: Final = re.compile(
     r"(?:\s|/\*.*?\*/)*+(?:([A-Za-z_][A-Za-z0-9_]*)|(<=)|(\d+)|(\S))", re.DOTALL
 )
-"""XLA counts the elements of long tuples in comments: `(f32[], ..., /*index=5*/f32[])`.
+"""XLA numbers the elements of long tuples in comments: `(f32[], ..., /*index=5*/f32[])`.
 
-What is passed over is so for good (`*+`): many comments at the end could be taken as one in very
-many ways."""
+The possessive `*+` prevents exponential backtracking over many comments."""
 
-_GREATEST: Final = 2**63 - 1
+_MAX_NUMBER: Final = 2**63 - 1
 
 
 class TextReader:
-    """Stands at one token of a text: a name, a number, "<=" or a single sign; "" is the end.
+    """Reads a text token by token: a name, a number, "<=", any other character, or "" at the end.
 
     Attributes:
-        text: the whole text.
-        what: what it is the text of, as errors call it: "shape text".
-        token: the token that is read next.
-        start: its position in the text.
+        text: the complete text.
+        what: the kind of text, for error messages: "shape text".
+        token: the current token.
+        start: the position of the current token.
     """
 
     __slots__ = ("_next", "start", "text", "token", "what")
@@ -42,7 +42,7 @@ class TextReader:
         self.advance()
 
     def advance(self) -> str:
-        """Goes on to the next token; gives the one that was stood at."""
+        """Move to the next token, and return the previous one."""
         previous = self.token
         match = _TOKENS.match(self.text, self._next)
         if match is None:
@@ -54,39 +54,47 @@ class TextReader:
         return previous
 
     def fault(self, message: str, position: int | None = None) -> ShapeTextError:
-        """The error that says `message` of what stands at `position`, or at the token."""
+        """Return an error at `position`, by default at the current token."""
         at = self.start if position is None else position
         return ShapeTextError(f"{self.what}: {message}", text=self.text, position=at)
 
     def fail(self, expected: str) -> ShapeTextError:
-        """The error of a token that is not what was expected."""
+        """Return the error for an unexpected token."""
         got = brief(self.token) if self.token else "the end"
         return self.fault(f"expected {expected}, got {got} at position {self.start}")
 
+    @contextmanager
+    def errors_at(self, position: int) -> Iterator[None]:
+        """Raise a ShapeInferenceError of the body as an error at `position`."""
+        try:
+            yield
+        except ShapeInferenceError as error:
+            raise ShapeTextError(str(error), text=self.text, position=position) from None
+
     def expect(self, token: str) -> None:
-        """Goes on past `token`, which must stand here."""
+        """Move past `token`; raise if the current token is another one."""
         if self.token != token:
             raise self.fail(repr(token))
         self.advance()
 
     def end(self) -> None:
-        """Checks that nothing follows."""
+        """Raise unless the text ends here."""
         if self.token:
             raise self.fail(f"the end of the {self.what.removesuffix(' text')}")
 
     def number(self, what: str) -> int:
-        """A whole number of at most 63 bits."""
+        """Read a non-negative integer of at most 63 bits."""
         if not (self.token.isdecimal() and self.token.isascii()):
             raise self.fail(what)
         start, digits = self.start, self.advance()
-        # Python reads no more than 4300 digits, so their number is looked at first.
-        value = int(digits) if len(digits) < 4000 else _GREATEST + 1
-        if value > _GREATEST:
+        # Python's int() refuses more than 4300 digits with an error of its own.
+        value = int(digits) if len(digits) < 4000 else _MAX_NUMBER + 1
+        if value > _MAX_NUMBER:
             raise self.fault(f"{what} must fit 63 bits, got {len(digits)} digits", start)
         return value
 
     def numbers(self, close: str, what: str) -> list[int]:
-        """Numbers with commas between them, up to and past the sign `close`."""
+        """Read numbers separated by commas, up to and including the token `close`."""
         values: list[int] = []
         while self.token != close:
             if values:
@@ -97,9 +105,13 @@ class TextReader:
 
 
 def outside_quotes(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
-    """The positions and signs of a text, from `start` on, that stand in no quotes.
+    """Yield the positions and characters of a text that are not inside quotes.
 
-    A quote that is not closed reaches to the end. The quotes themselves are left out.
+    The quotes themselves are omitted. An unterminated quote extends to the end of the text.
+
+    Args:
+        text: the text.
+        start: the position of the first character to read.
 
     Example:
         >>> list(outside_quotes('{"a,b"}'))
@@ -108,13 +120,13 @@ def outside_quotes(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
     quote = ""
     escaped = False
     for position in range(start, len(text)):
-        sign = text[position]
+        character = text[position]
         if escaped:
             escaped = False
         elif quote:
-            escaped = sign == "\\"
-            quote = "" if sign == quote else quote
-        elif sign in "\"'":
-            quote = sign
+            escaped = character == "\\"
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
         else:
-            yield position, sign
+            yield position, character

@@ -220,11 +220,11 @@ REFUSED = {
     ),
     "set: number that no s32 holds": (
         lambda b: xb.set_dimension_size(of(b, "f32[2]"), 2**40, 0),
-        "set_dimension_size: s32 can't hold the Python number 1099511627776",
+        "set_dimension_size: s32 can't represent the Python number 1099511627776",
     ),
     "set: fraction": (
         lambda b: xb.set_dimension_size(of(b, "f32[2]"), 1.5, 0),
-        "set_dimension_size: s32 can't hold the Python number 1.5",
+        "set_dimension_size: s32 can't represent the Python number 1.5",
     ),
     "set: no size": (
         lambda b: xb.set_dimension_size(of(b, "f32[2]"), None, 0),

@@ -399,7 +399,7 @@ class TestNumbersNextToOps:
         elif t is xb.s2:
             assert xb.eq(x, 1).operands[1].shape is t[2]
             with pytest.raises(
-                xb.ConstantError, match=r"eq: s2 can't hold .* 2: the range is -2 to 1"
+                xb.ConstantError, match=r"eq: s2 can't represent .* 2: the range is -2 to 1"
             ):
                 xb.eq(x, 2)
         else:
@@ -407,7 +407,9 @@ class TestNumbersNextToOps:
 
     @pytest.mark.parametrize("t", sorted(INTEGER | PRED, key=str), ids=str)
     def test_fractions(self, t: xb.PrimitiveType) -> None:
-        with pytest.raises(xb.ConstantError, match=f"eq: {t} can't hold the Python number 1.5"):
+        with pytest.raises(
+            xb.ConstantError, match=f"eq: {t} can't represent the Python number 1.5"
+        ):
             xb.eq(parameter(t[2]), 1.5)
 
     @pytest.mark.parametrize("t", sorted(FLOAT | COMPLEX, key=str), ids=str)
@@ -418,7 +420,7 @@ class TestNumbersNextToOps:
 
     @pytest.mark.parametrize("t", sorted(set(ALL) - COMPLEX, key=str), ids=str)
     def test_complex_numbers(self, t: xb.PrimitiveType) -> None:
-        with pytest.raises(xb.ConstantError, match=f"eq: {t} can't hold the Python number 1j"):
+        with pytest.raises(xb.ConstantError, match=f"eq: {t} can't represent the Python number 1j"):
             xb.eq(parameter(t[2]), 1j)
 
     @pytest.mark.parametrize("t", sorted(set(ALL) - PRED, key=str), ids=str)
@@ -426,7 +428,7 @@ class TestNumbersNextToOps:
         with pytest.raises(xb.ConstantError) as caught:
             xb.eq(parameter(t[2]), True)
         assert str(caught.value) == (
-            f"eq: {t} can't hold the Python number True: a bool is a pred\n"
+            f"eq: {t} can't represent the Python number True: a bool is a pred\n"
             f"  operand {t}[2]\n"
             "fix: write 1 or 0, or convert the pred with xb.convert"
         )
@@ -436,7 +438,7 @@ class TestNumbersNextToOps:
         x = parameter(t[2])
         for value in (int(t.max) + 1, int(t.min) - 1):
             with pytest.raises(
-                xb.ConstantError, match=f"eq: {t} can't hold the Python number {value}"
+                xb.ConstantError, match=f"eq: {t} can't represent the Python number {value}"
             ):
                 xb.eq(x, value)
 

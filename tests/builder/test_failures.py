@@ -173,7 +173,9 @@ BEGINNINGS: dict[str, Callable[[xb.XlaOp], object]] = {
     "parameter: shape: shape text: expected": lambda x: x.builder.parameter("f32[2"),
     "iota: shape: expected a shape": lambda x: x.builder.iota(3, 0),
     "constant: element_type: 256 is not": lambda x: x.builder.constant(1, 256),
-    "computation: shape 1: f32 is an element type": lambda x: xb.computation("f32[]", xb.f32),
+    "computation: shape 1: expected a shape, got the element type f32": lambda x: xb.computation(
+        "f32[]", xb.f32
+    ),
     "rng_normal: shape: expected": lambda x: xb.rng_normal(x, x, x),
     "rng_uniform: shape: shape text": lambda x: xb.rng_uniform(x, x, "f32"),
     "rng_bit_generator: shape: expected": lambda x: xb.rng_bit_generator("RNG_DEFAULT", x, None),
@@ -194,9 +196,9 @@ BEGINNINGS: dict[str, Callable[[xb.XlaOp], object]] = {
     "ragged_dot: dimension_numbers must be": lambda x: xb.ragged_dot(x, x, x, ("", [0], [])),
     "all_reduce: shape_with_layout: ": lambda x: xb.all_reduce(x, xb.add, shape_with_layout=3),
     "compare: total_order must be": lambda x: xb.compare(x, x, "LT", total_order=1),
-    "reduce_all: f32 can't hold": lambda x: xb.reduce_all(x, 1e60, xb.add),
+    "reduce_all: f32 can't represent": lambda x: xb.reduce_all(x, 1e60, xb.add),
     "reduce_all: computation must be": lambda x: xb.reduce_all(x, 0.0, 3),
-    "pad_in_dim: f32 can't hold": lambda x: xb.pad_in_dim(x, 1e60, 0, 1, 1),
+    "pad_in_dim: f32 can't represent": lambda x: xb.pad_in_dim(x, 1e60, 0, 1, 1),
     "pad_in_dim: padding_value must be a scalar": lambda x: xb.pad_in_dim(x, x, 0, 1, 1),
     "concatenate: operand must be a sequence": lambda x: xb.concatenate(xb.f32, 0),
     # Ops that have one opcode:

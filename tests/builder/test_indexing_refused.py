@@ -185,7 +185,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (xb.f32[300, 300], xb.u8[()]),
             lambda x, i: xb.dynamic_slice(x, [i, 290], [1, 1]),
-            "u8 can't hold the Python number 290",
+            "u8 can't represent the Python number 290",
         ),
     ],
     "dynamic_update_slice": [

@@ -144,5 +144,7 @@ def test_iterating_ends() -> None:
 
 
 def test_type_used_as_a_shape() -> None:
-    with pytest.raises(xb.OperandError, match=r"f32 is an element type.*a scalar is f32\[\(\)\]"):
+    with pytest.raises(
+        xb.OperandError, match=r"the element type f32\nfix: write f32\[\(\)\] for a scalar"
+    ):
         xb.XlaBuilder().parameter(xb.f32)  # type: ignore[arg-type]

@@ -138,7 +138,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rng_normal: too large a number": (
         lambda: xb.rng_normal(scalars("f16")[0], 1e6, xb.f16[2]),
-        "rng_normal: f16 can't hold the Python number 1000000.0",
+        "rng_normal: f16 can't represent the Python number 1000000.0",
     ),
     "rng_normal: bounded": (
         lambda: xb.rng_normal(*scalars("f32", "f32"), "f32[<=3]"),

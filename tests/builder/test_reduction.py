@@ -146,7 +146,7 @@ REFUSED = {
     "number": (
         lambda x: xb.reduce(x, 1e60, xb.add, [0]),
         xb.ConstantError,
-        "reduce: f32 can't hold the Python number 1e+60: the range is",
+        "reduce: f32 can't represent the Python number 1e+60: the range is",
     ),
     "no callable": (
         lambda x: xb.reduce(x, 0.0, "add", [0]),

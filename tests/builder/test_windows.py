@@ -302,7 +302,7 @@ REFUSED: dict[str, Case] = {
     "number": (
         lambda x: xb.reduce_window(x, 1e60, xb.add, [2, 2], None, VALID),
         xb.ConstantError,
-        "reduce_window: f32 can't hold the Python number 1e+60",
+        "reduce_window: f32 can't represent the Python number 1e+60",
     ),
     "signature": (
         lambda x: xb.reduce_window(x, 0.0, xb.gt, [2, 2], None, VALID),

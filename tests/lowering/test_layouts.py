@@ -396,8 +396,8 @@ def foreign(mode: str, where: str) -> lowering.StablehloModule:
 FOREIGN = {
     '"{1,0:T(-2,2)}"': "the size of a tile",
     '"{1,0:T(0,2)}"': "the size of a tile can't be zero",
-    '"{1,0:L(0)}"': "tail_padding_alignment_in_elements is a whole number from 1",
-    '"{1,0:T(2,2,2)}"': "a tile has at most as many dimensions",
+    '"{1,0:L(0)}"': "tail_padding_alignment_in_elements must be an integer from 1",
+    '"{1,0:T(2,2,2)}"': "a tile can.t have more dimensions",
     '"{1,0:T(*,2)}"': "arrays there have no tiles",
     '"{1,0:E(4)}"': "",
     '"{1,0:pad(3,5)}"': "on cpu: XLA has layouts with padded dimensions",

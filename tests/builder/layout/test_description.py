@@ -151,24 +151,28 @@ class TestTile:
         with pytest.raises(xb.ShapeInferenceError) as caught:
             xb.Tile([2, size, 2])
         assert str(caught.value) == (
-            "layout: the size of a tile is a positive number, or '*' to combine a dimension with "
-            f"the next, got {size!r}"
+            "layout: the size of a tile must be a positive integer, or '*' to combine a dimension "
+            f"with the next, got {size!r}"
         )
 
     @pytest.mark.parametrize("sizes", [["*"], [2, -1], ["*", 2, "*"]])
     def test_nothing_to_combine_with(self, sizes: Any) -> None:
-        with pytest.raises(xb.ShapeInferenceError, match="which the last of a tile has not, got "):
+        with pytest.raises(
+            xb.ShapeInferenceError, match=r"so the last dimension of a tile can't be '\*', got "
+        ):
             xb.Tile(sizes)
 
     @pytest.mark.parametrize("sizes", [8, "8,128", None, np.array(8), itertools.repeat(1)])
     def test_no_sequence(self, sizes: Any) -> None:
-        with pytest.raises(xb.ShapeInferenceError, match=r"a tile is a sequence of sizes, such as"):
+        with pytest.raises(
+            xb.ShapeInferenceError, match=r"a tile must be a sequence of sizes, such as"
+        ):
             xb.Tile(sizes)
 
     def test_a_tuple_is_no_sequence_of_sizes(self) -> None:
         x = xb.XlaBuilder().parameter(xb.f32[2])
         pair: Any = xb.tuple(x, x)
-        with pytest.raises(xb.ShapeInferenceError, match="a tile is a sequence of sizes"):
+        with pytest.raises(xb.ShapeInferenceError, match="a tile must be a sequence of sizes"):
             xb.Tile(pair)
         assert len(x.builder.ops) == 2
 
@@ -181,28 +185,28 @@ WRONG = [
     ),
     (
         {"minor_to_major": "1,0"},
-        "layout: minor_to_major is a sequence of dimension numbers, got '1,0'",
+        "layout: minor_to_major must be a sequence of dimension numbers, got '1,0'",
     ),
     (
         {"padded_dimensions": [4]},
-        "layout: padded_dimensions must be as many as there are dimensions, got 1 for 2 dimensions",
+        "layout: padded_dimensions must have one size for each dimension, got 1 for 2 dimensions",
     ),
     (
         {"padded_dimensions": [4, -1]},
-        "layout: each of padded_dimensions is a whole number from 0 to 2**63 - 1, got -1",
+        "layout: each of padded_dimensions must be an integer from 0 to 2**63 - 1, got -1",
     ),
     (
         {"padded_dimensions": [4, 2**63]},
         (
-            "layout: each of padded_dimensions is a whole number from 0 to 2**63 - 1, "
+            "layout: each of padded_dimensions must be an integer from 0 to 2**63 - 1, "
             "got 9223372036854775808"
         ),
     ),
-    ({"padded_dimensions": 4}, "layout: padded_dimensions is a sequence of sizes, got 4"),
+    ({"padded_dimensions": 4}, "layout: padded_dimensions must be a sequence of sizes, got 4"),
     (
         {"padding_value": "zero"},
         (
-            "layout: padding_value must be a PaddingValue, got 'zero'\nfix: one of "
+            "layout: padding_value must be a PaddingValue, got 'zero'\nfix: pass one of "
             "PaddingValue.INVALID_PAD, PaddingValue.ZERO_PAD, PaddingValue.ONE_PAD, "
             "PaddingValue.LOWEST_PAD, PaddingValue.HIGHEST_PAD, PaddingValue.UNKNOWN_PAD"
         ),
@@ -210,78 +214,81 @@ WRONG = [
     (
         {"tiles": [(2, 2, 2)]},
         (
-            "layout: a tile has at most as many dimensions as what it is applied to, "
+            "layout: a tile can't have more dimensions than the array that it is applied to, "
             "got (2,2,2) for 2 dimensions"
         ),
     ),
     (
         {"tiles": [(2, 2), (2, 2, 2, 2, 2)]},
         (
-            "layout: a tile has at most as many dimensions as what it is applied to, "
+            "layout: a tile can't have more dimensions than the array that it is applied to, "
             "got (2,2,2,2,2) for 4 dimensions (after (2,2))"
         ),
     ),
     (
         {"tiles": [(0, 2)]},
         (
-            "layout: the size of a tile is a positive number, or '*' to combine a dimension "
+            "layout: the size of a tile must be a positive integer, or '*' to combine a dimension "
             "with the next, got 0"
         ),
     ),
     (
         {"tiles": [(2, "*")]},
         (
-            "layout: '*' combines a dimension with the next more minor one, which the last of a "
-            "tile has not, got (2,*)"
+            "layout: '*' combines a dimension with the next more minor one, so the last dimension "
+            "of a tile can't be '*', got (2,*)"
         ),
     ),
     (
         {"tiles": (8, 128)},
         (
-            "layout: tiles is a sequence of tiles, such as [(8, 128)], got (8, 128)\n"
-            "fix: tiles=[(8, 128)]"
+            "layout: tiles must be a sequence of tiles, such as [(8, 128)], got (8, 128)\n"
+            "fix: write tiles=[(8, 128)]"
         ),
     ),
     (
         {"tiles": xb.Tile([8, 128])},
         (
-            "layout: tiles is a sequence of tiles, such as [(8, 128)], got (8,128)\n"
-            "fix: tiles=[(8,128)]"
+            "layout: tiles must be a sequence of tiles, such as [(8, 128)], got (8,128)\n"
+            "fix: write tiles=[(8,128)]"
         ),
     ),
-    ({"tiles": {8: 2}}, "layout: tiles is a sequence of tiles, such as [(8, 128)], got {8: 2}"),
+    (
+        {"tiles": {8: 2}},
+        "layout: tiles must be a sequence of tiles, such as [(8, 128)], got {8: 2}",
+    ),
     (
         {"tiles": [{8}]},
-        "layout: a tile is a sequence of sizes, such as (8, 128), got {8}",
+        "layout: a tile must be a sequence of sizes, such as (8, 128), got {8}",
     ),
-    ({"padded_dimensions": {4}}, "layout: padded_dimensions is a sequence of sizes, got {4}"),
+    ({"padded_dimensions": {4}}, "layout: padded_dimensions must be a sequence of sizes, got {4}"),
     (
         {"minor_to_major": "{1,0}"},
         (
-            "layout: minor_to_major is a sequence of dimension numbers, got '{1,0}'\n"
-            "fix: parse_layout('{1,0}')"
+            "layout: minor_to_major must be a sequence of dimension numbers, got '{1,0}'\n"
+            "fix: write parse_layout('{1,0}')"
         ),
     ),
-    ({"tiles": 8}, "layout: tiles is a sequence of tiles, such as [(8, 128)], got 8"),
+    ({"tiles": 8}, "layout: tiles must be a sequence of tiles, such as [(8, 128)], got 8"),
     (
         {"tiles": itertools.repeat((1,))},
-        "layout: tiles is a sequence of tiles, such as [(8, 128)], got repeat((1,))",
+        "layout: tiles must be a sequence of tiles, such as [(8, 128)], got repeat((1,))",
     ),
     (
         {"memory_space": -1},
-        "layout: memory_space is a whole number from 0 to 2**63 - 1, got -1",
+        "layout: memory_space must be an integer from 0 to 2**63 - 1, got -1",
     ),
     (
         {"element_size_in_bits": 4.0},
-        "layout: element_size_in_bits is a whole number from 0 to 2**63 - 1, got 4.0",
+        "layout: element_size_in_bits must be an integer from 0 to 2**63 - 1, got 4.0",
     ),
     (
         {"element_size_in_bits": True},
-        "layout: element_size_in_bits is a whole number from 0 to 2**63 - 1, got True",
+        "layout: element_size_in_bits must be an integer from 0 to 2**63 - 1, got True",
     ),
     (
         {"tail_padding_alignment_in_elements": 0},
-        "layout: tail_padding_alignment_in_elements is a whole number from 1 to 2**63 - 1, got 0",
+        "layout: tail_padding_alignment_in_elements must be an integer from 1 to 2**63 - 1, got 0",
     ),
 ]
 
@@ -307,7 +314,7 @@ def test_tiles_of_tiles() -> None:
         layout = xb.Layout(range(rank), tiles=tiles)
         longer = [1] * (len(tiles[-1]) + 1)
         assert len(layout.tiles) == len(tiles)
-        with pytest.raises(xb.ShapeInferenceError, match="a tile has at most as many dimensions"):
+        with pytest.raises(xb.ShapeInferenceError, match="a tile can't have more dimensions"):
             xb.Layout(range(rank), tiles=[*tiles[:-1], longer])
 
 
@@ -391,7 +398,7 @@ def test_a_layout_as_text() -> None:
         (
             xb.s4[2],
             "{0:E(6)}",
-            "layout: element_size_in_bits is 1, 2, 4 or a multiple of 8, got 6",
+            "layout: element_size_in_bits must be 1, 2, 4 or a multiple of 8, got 6",
             None,
         ),
         (

@@ -549,7 +549,7 @@ REFUSED = {
     "a tuple": (("(f32[2], s32[])",), {}, "draw: shape must be the shape of an array, got"),
     "a token": (("token[]",), {}, "draw: shape must be the shape of an array, got"),
     "no shape": ((3,), {}, "draw: shape: expected a shape such as f32[2, 3]"),
-    "an element type": ((xb.f32,), {}, "draw: shape: f32 is an element type, not a shape"),
+    "an element type": ((xb.f32,), {}, "draw: shape: expected a shape, got the element type f32"),
     "labels": ((FIGURE_1,), {"labels": "yes"}, "draw: labels must be True or False, got 'yes'"),
     "no cells": ((FIGURE_1,), {"max_cells": 0}, "draw: max_cells must be a whole number from 1"),
     "a float": ((FIGURE_1,), {"max_cells": 2.5}, "draw: max_cells must be a whole number from 1"),

@@ -543,7 +543,7 @@ class TestEveryFunction:
                     "fix: shape.with_layout(layout)"
                 ),
             ),
-            (xb.f32, "shape: f32 is an element type, not a shape"),
+            (xb.f32, "shape: expected a shape, got the element type f32"),
             (3, "shape: expected a shape such as f32[2, 3]"),
         ],
         ids=str,

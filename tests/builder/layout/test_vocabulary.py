@@ -62,11 +62,11 @@ def test_dimension_numbers(number: int, wanted: int) -> None:
 @pytest.mark.parametrize(
     ("text", "number", "message"),
     [
-        ("f32[5,6]", 2, "f32[5,6] has no dimension 2\nfix: one from -2 to 1"),
-        ("f32[5,6]", -3, "f32[5,6] has no dimension -3\nfix: one from -2 to 1"),
-        ("f32[5,6]", 1.0, "f32[5,6] has no dimension 1.0\nfix: one from -2 to 1"),
-        ("f32[5,6]", True, "f32[5,6] has no dimension True\nfix: one from -2 to 1"),
-        ("f32[5,6]", "0", "f32[5,6] has no dimension '0'\nfix: one from -2 to 1"),
+        ("f32[5,6]", 2, "f32[5,6] has no dimension 2\nfix: pass one from -2 to 1"),
+        ("f32[5,6]", -3, "f32[5,6] has no dimension -3\nfix: pass one from -2 to 1"),
+        ("f32[5,6]", 1.0, "f32[5,6] has no dimension 1.0\nfix: pass one from -2 to 1"),
+        ("f32[5,6]", True, "f32[5,6] has no dimension True\nfix: pass one from -2 to 1"),
+        ("f32[5,6]", "0", "f32[5,6] has no dimension '0'\nfix: pass one from -2 to 1"),
         ("f32[]", 0, "f32[] has no dimension 0"),
         ("f32[]", -1, "f32[] has no dimension -1"),
     ],

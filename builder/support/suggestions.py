@@ -1,0 +1,25 @@
+"""Suggestions for misspelled names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+__all__ = ["did_you_mean"]
+
+
+def did_you_mean(name: str, spellings: Mapping[str, str], cutoff: float) -> str:
+    r"""Return the line of a message that suggests similar names, or "" without any.
+
+    Args:
+        name: the unknown name.
+        spellings: the text to suggest for each known name.
+        cutoff: the similarity from which a name is suggested, between 0 and 1.
+
+    Example:
+        >>> did_you_mean("ad", {"add": "xb.add", "sub": "xb.sub"}, 0.6)
+        '\nfix: did you mean xb.add?'
+    """
+    matches = [name] if name in spellings else get_close_matches(name, spellings, 3, cutoff)
+    texts = dict.fromkeys(spellings[match] for match in matches)
+    return f"\nfix: did you mean {' or '.join(texts)}?" if texts else ""

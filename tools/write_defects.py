@@ -14,10 +14,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import lowering  # noqa: E402
-from lowering.legalize.bounded_ops import BOUNDED  # noqa: E402
-from lowering.legalize.registry import REWRITES, Rewrite  # noqa: E402
-from tests.defects.reproducer import Reproducer, read  # noqa: E402
+import lowering  # noqa: E402  (needs ROOT on the path)
+from lowering.legalize.bounded_ops import BOUNDED  # noqa: E402  (needs ROOT on the path)
+from lowering.legalize.registry import REWRITES, Rewrite  # noqa: E402  (needs ROOT on the path)
+from tests.defects.reproducer import Reproducer, read  # noqa: E402  (needs ROOT on the path)
 
 lowering.compile  # noqa: B018  (loads all modules that register rewrites)
 

@@ -277,10 +277,12 @@ def reduce_window_with_padding(b: OpBuilder, operation: ir.Operation) -> Sequenc
 
 @_bounded("slice")
 def fixed_part(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
-    """Slice the array in its largest size if the result has a fixed one.
+    """Slice a bounded array at its bound where the result has a fixed size.
 
-    XLA keeps such a part bounded, whatever its type says. jaxlib 0.10 crashes if it is the result
-    of a program.
+    XLA's dynamic dimension inference treats the result as bounded, although its type is static. A
+    concatenation with this result then has a wrong size, and drops elements.
+
+    Shown by: slice_of_a_bounded_size.
     """
     (operand,) = operation.operands
     marks = array_of(operation.results[0]).dynamic_dimensions
@@ -388,10 +390,13 @@ def gather_within_the_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Va
 
 @_bounded("scatter")
 def scatter_of_whole_dimensions(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
-    """Scatter windows that extend along whole bounded dimensions in the largest size.
+    """Scatter windows that cover a bounded dimension at the bound.
 
-    XLA does not see that the windows are as large as the operand, where both are bounded. The
-    elements beyond the windows' sizes are written beyond the operand's sizes.
+    XLA refuses a window of bounded size unless its size and the operand's size are the same HLO
+    instruction, even if they are equal at run time. At the bound, elements of the window beyond its
+    size are written beyond the size of the operand.
+
+    Shown by: scatter_of_a_bounded_window.
     """
     operands = list(operation.operands)
     count = len(operands) // 2
@@ -420,31 +425,6 @@ def scatter_of_whole_dimensions(b: OpBuilder, operation: ir.Operation) -> Sequen
         update = count + 1 + number
         operands[update] = b.at_bounds(operands[update], [after for _, after in pairs])
     return _like(b, operation, operands, behind)
-
-
-@_bounded("sort")
-def sort_of_mixed_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
-    """Set the sizes of the operands of a sort that have none.
-
-    XLA 0.10 has no rule for operands of which some are bounded and some are not.
-    """
-    operands = list(operation.operands)
-    along = int(ir.IntegerAttr(operation.attributes["dimension"]).value)
-    along += array_of(operands[0]).rank if along < 0 else 0
-    sizes = {}
-    for operand in reversed(operands):
-        sizes.update(_sizes(b, operand))
-    missing = [
-        [d for d in sizes if not array_of(operand).dynamic_dimensions[d]] for operand in operands
-    ]
-    if along not in sizes or not any(missing):
-        return None
-    bounded = [
-        _resized(b, operand, {d: sizes[d] for d in dimensions})
-        for operand, dimensions in zip(operands, missing, strict=True)
-    ]
-    same = b.like(operation, bounded, [operand.type for operand in bounded])
-    return [b.at_bounds(*pair) for pair in zip(same.results, missing, strict=True)]
 
 
 @_bounded("while")

@@ -1,1 +1,1 @@
-"""MLIR below any dialect: contexts, types, attributes, bytecode, flattened tuples."""
+"""MLIR independent of dialects: contexts, types, attributes, bytecode, flattened tuples."""

@@ -1,7 +1,7 @@
-"""MLIR attributes as rules write them: in MLIR's text, which stands for them until MLIR reads it.
+"""The MLIR attributes that lowering rules create, as MLIR text.
 
-Only what there is much of is kept as it is: the elements of arrays (`DenseElements`), lists of
-numbers (`i64_array`).
+Large or frequent attributes have a form of their own: the elements of arrays (`DenseElements`) and
+integer arrays (`i64_array`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = [
 
 
 class DenseElements:
-    """The elements of an array, without their text, which may be long.
+    """The elements of an array.
 
     Attributes:
-        array: contiguous, of the very element type; it isn't changed as long as this is there.
+        array: C-contiguous, exactly of the element type; it must not change.
         shape: its shape.
     """
 
@@ -49,22 +49,22 @@ class DenseElements:
 
 
 Attribute = str | DenseElements | tuple[int, ...] | bytes
-"""MLIR text, the elements of an array, the numbers of an `i64_array`, or the reference to what is
-in a module's tables already."""
+"""MLIR text, the elements of an array, the integers of an `i64_array`, or a reference to an entry
+of the module's tables."""
 
 ARGUMENT_NAME: Final = "xlabuilder.name"
-"""The attribute of an argument that is the name of the parameter."""
+"""The attribute of an argument with the name of the parameter."""
 
 UNIT: Final = "unit"
-"""An attribute that says something by being there."""
+"""An attribute without a value."""
 
 
 def encodable(text: str) -> str:
-    """The text with question marks for what UTF-8, which MLIR speaks, can't say."""
+    """Return text with question marks for characters that UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-_PLAIN: Final = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
+_UNESCAPED: Final = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 
 def quoted(text: str) -> str:
@@ -72,12 +72,12 @@ def quoted(text: str) -> str:
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     data = text.encode("utf-8", "replace")
-    inside = "".join(chr(byte) if byte in _PLAIN else f"\\{byte:02X}" for byte in data)
-    return f'"{inside}"'
+    escaped = "".join(chr(byte) if byte in _UNESCAPED else f"\\{byte:02X}" for byte in data)
+    return f'"{escaped}"'
 
 
 def symbol(name: str) -> str:
-    """A reference to the function of this name."""
+    """A reference to the function with this name."""
     return f"@{quoted(name)}"
 
 
@@ -112,17 +112,16 @@ def dictionary(values: Mapping[str, str]) -> str:
 
 
 def dense_elements(elements: np.ndarray[Any, Any], shape: ArrayShape) -> Attribute:
-    """The elements of an array of this shape.
+    """The elements of an array of this shape; a splat is reduced to one element.
 
-    The array must be C-contiguous, of that shape and exactly of its element type: MLIR does not
-    look, and reads wrong bytes as if they were right. `builder` has seen to it. Of an array that
-    repeats one element, that element alone goes there.
+    The array must be C-contiguous, of that shape and exactly of its element type, as `builder`
+    ensures: MLIR does not check, and would read wrong values.
     """
     if not elements.size:
         return f"dense<> : {type_text(shape)}"
     if is_splat(elements):
         elements = splat_or_array(elements)
         if elements.dtype == np.bool_:
-            # One byte for several preds is eight of them to MLIR.
+            # MLIR reads the byte of a splat of i1 as eight elements.
             elements = np.where(elements, np.uint8(255), np.uint8(0))
     return DenseElements(elements, shape)

@@ -1,15 +1,15 @@
-"""MLIR bytecode, written: how a module gets from Python into MLIR in one piece.
+"""Write MLIR bytecode, by which a module is created in MLIR in one step.
 
-MLIR reads a module from its bytecode in a quarter of the time that Python takes to create the same
-operations one by one through the bindings, and attributes and types are looked up once for a module
-and not once for an operation. The format is documented and stable (MLIR: Bytecode Format); what is
-written here is its version 1, the simplest one that names dialects without versions, and every
-later reader reads it. Attributes and types stand in it as their MLIR text. Only what comes in
-masses has the shorter encodings of MLIR's builtin dialect: dictionaries, names, source lines and
-the elements of constants.
+Parsing bytecode is several times faster than creating the operations through the Python bindings,
+and attributes and types are uniqued once for the module instead of once for each operation.
 
-Everything is referred to by its number in a table, in a variable number of bytes. Such a reference
-is a `bytes` here, so that to write an operation is to string references together.
+The format is documented and stable (MLIR: Bytecode Format). This writes version 1, which every
+later reader reads. Most attributes and types are encoded as MLIR text. The frequent ones use the
+shorter encodings of MLIR's builtin dialect: dictionaries, strings, source locations, integer arrays
+and the elements of constants.
+
+Bytecode refers to table entries by number, in a variable number of bytes. Such a reference is a
+`bytes` object here, so an operation is a concatenation of references.
 """
 
 from __future__ import annotations
@@ -40,40 +40,40 @@ __all__ = [
 ]
 
 Reference = bytes
-"""The number of a value, type, attribute or operation name, encoded."""
+"""The encoded number of a value, type, attribute or operation name."""
 
 Pieces = list[bytes | bytearray | memoryview]
-"""What is written, in order, to be joined at the end."""
+"""Encoded parts, in order, to be joined at the end."""
 
-# What an operation has, as bits of the byte after its name.
+# The parts of an operation, as bits of the byte after its name.
 HAS_ATTRIBUTES: Final = 0x01
 HAS_RESULTS: Final = 0x02
 HAS_OPERANDS: Final = 0x04
 HAS_REGIONS: Final = 0x10
 
 SMALL_BYTES: Final = 1024
-"""What is smaller is copied in less time than it takes to look at it without a copy."""
+"""Copying less than this is faster than creating a view of it."""
 
 _MAGIC: Final = b"ML\xefR"
 _VERSION: Final = 1
 _PRODUCER: Final = b"xlabuilder\0"
 
-# The kinds of sections, in their order.
+# The kinds of sections, in the order of the file.
 _STRINGS, _DIALECTS, _ENTRIES, _OFFSETS, _IR = range(5)
 
-# How the builtin dialect encodes attributes.
+# The attribute codes of the builtin dialect.
 _ARRAY: Final = b"\x01"
 _DICTIONARY: Final = b"\x03"
 _STRING: Final = b"\x05"
 _FILE_LOCATION: Final = b"\x17"
 _NAME_LOCATION: Final = b"\x1d"
 _UNKNOWN_LOCATION: Final = b"\x1f"
-_NUMBERS: Final = b"\x23"
+_INTEGERS: Final = b"\x23"
 _DENSE_ELEMENTS: Final = b"\x25"
 
 
 def _varint(value: int) -> bytes:
-    """A number in 1 to 9 bytes: the zeros below the lowest 1 tell how many bytes follow."""
+    """Encode a number in 1 to 9 bytes; its trailing zero bits count the bytes that follow."""
     if value < 1 << 7:
         return bytes((value << 1 | 1,))
     size = (value.bit_length() + 6) // 7
@@ -83,23 +83,23 @@ def _varint(value: int) -> bytes:
 
 
 class _References(dict[int, Reference]):
-    """Numbers and their encodings: to make one takes 0.35 us, to look it up 0.05 us."""
+    """A cache of encoded small numbers: a lookup is several times faster than encoding."""
 
     def __missing__(self, number: int) -> Reference:
-        made = _varint(number)
+        encoded = _varint(number)
         if number < 1 << 14:
-            self[number] = made
-        return made
+            self[number] = encoded
+        return encoded
 
 
 reference: Final[Callable[[int], Reference]] = _References().__getitem__
-"""The number encoded, in 1 to 9 bytes: what is entered first takes least."""
+"""Encode a number in 1 to 9 bytes; small numbers take fewer."""
 
 _TO_BYTES: Final[Callable[[int, int, Any], bytes]] = int.to_bytes
 
 
 def references(start: int) -> Iterator[Reference]:
-    """The numbers from `start` on, encoded, without end."""
+    """Return an endless iterator of the encoded numbers from `start` on."""
 
     def runs(start: int) -> Iterator[Iterator[Reference]]:
         for size in range(1, 9):
@@ -108,31 +108,31 @@ def references(start: int) -> Iterator[Reference]:
             yield map(_TO_BYTES, numbers, repeat(size), repeat("little"))
             start = max(start, 1 << 7 * size)
 
-    # Iterators that run in C: to take one takes 0.1 us, and to make one by `reference` 0.35 us.
+    # These iterators run in C, several times faster than calls of `reference`.
     return chain.from_iterable(runs(start))
 
 
 def number_of(encoded: Reference) -> int:
-    """The number that a reference (of at most 8 bytes) encodes."""
+    """Decode a reference of at most 8 bytes."""
     return int.from_bytes(encoded, "little") >> len(encoded)
 
 
 class BytecodeWriter:
-    """The tables of one module: what its operations refer to by number.
+    """The tables of one module, to whose entries operations refer by number.
 
-    Each method enters something, unless it is there already, and gives the reference to it.
+    Each method adds an entry, unless the table has it, and returns the reference to it.
 
     Attributes:
-        constant_bytes: how large the elements of all constants are together.
+        constant_bytes: the total size of the elements of all constants.
     """
 
     __slots__ = (
         "_attributes",
-        "_before",
-        "_before_numbers",
         "_entries",
+        "_integer_heads",
         "_names",
         "_offsets",
+        "_single_heads",
         "_strings",
         "_texts",
         "_types",
@@ -144,82 +144,82 @@ class BytecodeWriter:
         self._texts: dict[str, Reference] = {}
         self._names: dict[str, Reference] = {}
         self._types: dict[str, Reference] = {}
-        # Of attributes: by what was given, or by the builtin dialect's encoding; what is written;
-        # and for each its size, and whether it is encoded.
+        # Attributes: the references by value or by encoding, the encodings, and the size of each
+        # with a flag that is 1 for builtin encodings and 0 for text.
         self._attributes: dict[Attribute | bytes, Reference] = {}
         self._entries: list[bytes | memoryview] = []
         self._offsets: list[Reference] = []
         self.constant_bytes = 0
-        # Of dictionaries of one attribute, by its name: all but the value.
-        self._before: dict[str, bytes] = {}
-        # Of lists of so many numbers, what stands before these, and what encodes them.
-        self._before_numbers: dict[int, tuple[bytes, Callable[..., bytes]]] = {}
+        # The encoding of a dictionary of one attribute up to the value, by the name.
+        self._single_heads: dict[str, bytes] = {}
+        # The encoding of integer arrays up to the integers and their packer, by length.
+        self._integer_heads: dict[int, tuple[bytes, Callable[..., bytes]]] = {}
 
     def _string(self, text: str) -> Reference:
         return reference(self._strings.setdefault(text, len(self._strings)))
 
     def operation_name(self, name: str) -> Reference:
         """An operation's full name, such as "stablehlo.add"."""
-        found = self._names.get(name)
-        if found is None:
-            found = self._names[name] = reference(len(self._names))
-        return found
+        entry = self._names.get(name)
+        if entry is None:
+            entry = self._names[name] = reference(len(self._names))
+        return entry
 
     def type(self, text: str) -> Reference:
         """A type by its MLIR text."""
-        found = self._types.get(text)
-        if found is None:
-            found = self._types[text] = reference(len(self._types))
-        return found
+        entry = self._types.get(text)
+        if entry is None:
+            entry = self._types[text] = reference(len(self._types))
+        return entry
 
     def attribute(self, attribute: Attribute) -> Reference:
-        """An attribute by its MLIR text, or the elements of an array; what is entered stays."""
+        """An attribute of any kind; a reference is returned unchanged."""
         if isinstance(attribute, bytes):
             return attribute
-        found = self._attributes.get(attribute)
-        if found is None:
+        entry = self._attributes.get(attribute)
+        if entry is None:
             if isinstance(attribute, tuple):
-                found = self._attributes[attribute] = self._encoded(self._numbers(attribute))
-                return found
-            found = self._attributes[attribute] = reference(len(self._offsets))
+                entry = self._attributes[attribute] = self._encoded(self._integers(attribute))
+                return entry
+            entry = self._attributes[attribute] = reference(len(self._offsets))
             if isinstance(attribute, str):
                 text = attribute.encode() + b"\0"
                 self._entries.append(text)
                 self._offsets.append(reference(len(text) << 1))
             else:
-                self._enter_elements(attribute)
-        return found
+                self._add_elements(attribute)
+        return entry
 
-    def _numbers(self, values: tuple[int, ...]) -> bytes:
-        """The encoding of a list of 64-bit integers: MLIR reads it five times as fast as text."""
-        found = self._before_numbers.get(len(values))
-        if found is None:
+    def _integers(self, values: tuple[int, ...]) -> bytes:
+        """Encode an array of 64-bit integers, which MLIR reads much faster than text."""
+        cached = self._integer_heads.get(len(values))
+        if cached is None:
             form = struct.Struct(f"<{len(values)}q")
-            head = _NUMBERS + self.type("i64") + reference(len(values)) + reference(form.size)
-            found = self._before_numbers[len(values)] = head, form.pack
-        head, pack = found
+            head = _INTEGERS + self.type("i64") + reference(len(values)) + reference(form.size)
+            cached = self._integer_heads[len(values)] = head, form.pack
+        head, pack = cached
         return head + pack(*values)
 
-    def _enter_elements(self, elements: DenseElements) -> None:
+    def _add_elements(self, elements: DenseElements) -> None:
         array = elements.array
         self.constant_bytes += array.nbytes
-        head, size = self.before_elements(elements.shape, array.nbytes)
+        head, size = self.elements_head(elements.shape, array.nbytes)
         if array.nbytes < SMALL_BYTES:
             self._entries.append(head + array.tobytes())
         else:
-            # No copy. (Of ml_dtypes there is no buffer.)
+            # A view instead of a copy; ml_dtypes arrays do not support the buffer protocol.
             self._entries += head, np.ravel(array).view(np.uint8).data
         self._offsets.append(size)
 
     def _encoded(self, encoding: bytes) -> Reference:
         """An attribute in the encoding of the builtin dialect."""
-        found = self._attributes.get(encoding)
-        if found is None:
-            found = self._attributes[encoding] = self._new(encoding)
-        return found
+        entry = self._attributes.get(encoding)
+        if entry is None:
+            entry = self._attributes[encoding] = self._new(encoding)
+        return entry
 
     def _new(self, encoding: bytes) -> Reference:
-        """The same of one that is known not to be there."""
+        """An encoded attribute that the table does not have."""
         number = reference(len(self._offsets))
         self._entries.append(encoding)
         self._offsets.append(reference(len(encoding) << 1 | 1))
@@ -227,88 +227,86 @@ class BytecodeWriter:
 
     def text(self, text: str) -> Reference:
         """A string attribute."""
-        found = self._texts.get(text)
-        if found is None:
-            found = self._texts[text] = self._new(_STRING + self._string(text))
-        return found
+        entry = self._texts.get(text)
+        if entry is None:
+            entry = self._texts[text] = self._new(_STRING + self._string(text))
+        return entry
 
     def array(self, attributes: Sequence[Reference]) -> Reference:
-        """An array of attributes that are entered already."""
+        """An array attribute of table entries."""
         return self._encoded(_ARRAY + reference(len(attributes)) + b"".join(attributes))
 
-    def only(self, name: str, value: Reference) -> Reference:
-        """The attributes of what has one, of this name, whose value is entered already."""
-        return self._encoded(self._before_only(name) + value)
+    def single_attribute(self, name: str, value: Reference) -> Reference:
+        """A dictionary of one attribute, whose value is a table entry."""
+        return self._encoded(self._single_head(name) + value)
 
-    def _before_only(self, name: str) -> bytes:
-        before = self._before.get(name)
-        if before is None:
-            before = self._before[name] = _DICTIONARY + reference(1) + self.text(name)
-        return before
+    def _single_head(self, name: str) -> bytes:
+        head = self._single_heads.get(name)
+        if head is None:
+            head = self._single_heads[name] = _DICTIONARY + reference(1) + self.text(name)
+        return head
 
     def value(self, attribute: Attribute) -> Reference:
-        """The attributes of a constant: its value."""
-        return self.only("value", self.attribute(attribute))
+        """The dictionary of a constant, whose one attribute is `value`."""
+        return self.single_attribute("value", self.attribute(attribute))
 
-    def before_elements(self, shape: ArrayShape, size: int) -> tuple[bytes, Reference]:
-        """What stands before elements of so many bytes, and the size of both."""
+    def elements_head(self, shape: ArrayShape, size: int) -> tuple[bytes, Reference]:
+        """The head of dense elements of `size` bytes, and the encoded size of head and elements."""
         head = _DENSE_ELEMENTS + self.type(type_text(shape)) + reference(size)
         return head, reference((len(head) + size) << 1 | 1)
 
     def value_of_elements(
-        self, before: tuple[bytes, Reference], array: np.ndarray[Any, Any]
+        self, elements_head: tuple[bytes, Reference], array: np.ndarray[Any, Any]
     ) -> Reference:
-        """The same of elements that are entered anew, whatever else there is.
+        """The dictionary of a constant with these elements, without looking for an equal entry.
 
-        Looking whether they are there takes longer than all of this: of thousands of small arrays
-        each takes 1 us, and not 4.5 us.
+        The lookup would take longer than adding the few elements again.
 
         Args:
-            before: what `before_elements` gave for arrays of this shape.
-            array: as `DenseElements` has it. It is copied here.
+            elements_head: the result of `elements_head` for arrays of this shape.
+            array: the elements, as in `DenseElements`; they are copied.
         """
-        head, offset = before
+        head, offset = elements_head
         elements = array.tobytes()
         self.constant_bytes += len(elements)
-        before_value = self._before_only("value")  # which may enter the name
+        value_head = self._single_head("value")  # may add an entry, so before `number`
         offsets = self._offsets
         number = len(offsets)
-        encoding = before_value + reference(number)
+        encoding = value_head + reference(number)
         self._entries += head, elements, encoding
         offsets += offset, reference(len(encoding) << 1 | 1)
         return reference(number + 1)
 
     def dictionary(self, attributes: Mapping[str, Attribute]) -> Reference:
-        """The attributes of an operation, by name."""
+        """A dictionary of attributes by name."""
         encoding = _DICTIONARY + reference(len(attributes))
         for name, attribute in attributes.items():
             encoding += self.text(name) + self.attribute(attribute)
         return self._encoded(encoding)
 
     def unknown_location(self) -> Reference:
-        """The location of what nobody wrote."""
+        """The location of an operation without a source position."""
         return self._encoded(_UNKNOWN_LOCATION)
 
     def file_location(self, file: str, line: int, column: int) -> Reference:
-        """A place in a source file, lines and columns counted from 1."""
+        """A position in a source file, lines and columns counted from 1."""
         return self._encoded(_FILE_LOCATION + self.text(file) + reference(line) + reference(column))
 
     def name_location(self, name: str, place: Reference) -> Reference:
-        """A name for people, and the location of what has it."""
+        """A location with a name."""
         return self.located(self.text(name), place)
 
     def located(self, name: Reference, place: Reference) -> Reference:
-        """The same for a name that is entered already."""
+        """A location with a name that is a table entry."""
         return self._encoded(_NAME_LOCATION + name + place)
 
     def module(self, operation: Pieces) -> bytes:
-        """The whole file.
+        """Return the bytecode file of a module.
 
         Args:
             operation: the encoding of the module operation.
         """
-        # Dialects have their names, and operations theirs within them, from the strings too: the
-        # strings, which are written first, are joined last.
+        # The dialect section adds strings, so the string section is built after it.
         dialects = self._dialects()
         types = [text.encode() + b"\0" for text in self._types]
         texts = [text.encode() + b"\0" for text in self._strings]
@@ -327,12 +325,12 @@ class BytecodeWriter:
         )
 
     def _dialects(self) -> Pieces:
-        """The dialects, builtin first, and the names of the operations of each."""
+        """The dialect section: the dialects, builtin first, and the operation names."""
         numbers = {"builtin": 0}
         operations: Pieces = []
         for name in self._names:
-            # Operations are numbered in the order in which they stand here: each in a group of
-            # its own, so that those of a dialect need not stand together.
+            # Operations are numbered in the order of this section. Each has a group of its own,
+            # so that operations of a dialect need not be adjacent.
             dialect, _, bare = name.partition(".")
             number = numbers.setdefault(dialect, len(numbers))
             operations += reference(number), reference(1), self._string(bare)
@@ -342,9 +340,9 @@ class BytecodeWriter:
         return [reference(len(numbers)), *unversioned, *operations]
 
     def _sizes(self, types: Sequence[bytes]) -> Pieces:
-        """The size of each attribute and each type, in a group of attributes and one of types.
+        """The sizes of the encoded attributes and types, one group each.
 
-        They are of the builtin dialect, as far as need be: text says itself of which it is.
+        Both groups have the builtin dialect; text includes its own dialect.
         """
         pieces: Pieces = [reference(len(self._offsets)), reference(len(types))]
         for sizes in (self._offsets, [reference(len(text) << 1) for text in types]):

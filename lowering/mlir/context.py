@@ -1,9 +1,8 @@
-"""The MLIR context that modules live in.
+"""The MLIR context of modules.
 
-A context costs 1 ms to make and never frees what it has uniqued, constants included. So one
-context is shared by all modules, until the constants given to it are large together: then the next
-one is begun, and the old one goes with the last module in it. A module with large constants gets a
-context of its own at once.
+A context is slow to create and never frees uniqued attributes, constants included. All modules
+share one context until its constants exceed a limit. Then a new context is shared, and the old one
+is freed with its last module. A module with large constants gets its own context.
 """
 
 from __future__ import annotations
@@ -17,44 +16,33 @@ from lowering.jaxlib_api import mlir
 
 __all__ = ["context_for", "shared_context"]
 
-
 OWN_CONTEXT_BYTES: Final = 1 << 20
-"""From how many bytes of constants on a module gets a context of its own."""
+"""A module with at least this many bytes of constants gets its own context."""
 
 MAX_SHARED_BYTES: Final = 64 << 20
-"""How many bytes of constants the shared context is given before the next one is begun."""
-
-
-class _Shared:
-    """A context, and how many bytes of constants it was asked for."""
-
-    __slots__ = ("constant_bytes", "context")
-
-    def __init__(self) -> None:
-        self.context: Final = mlir.new_context()
-        self.constant_bytes = 0
-
+"""The maximum size of the constants in a shared context."""
 
 _LOCK: Final = threading.Lock()
-_SHARED: list[_Shared] = []
+_SHARED: list[tuple[ir.Context, int]] = []
+"""The shared context and the size of its constants in bytes; empty before the first use."""
 
 
 def shared_context(constant_bytes: int = 0) -> ir.Context:
-    """The context that modules share now.
+    """Return the context that modules currently share.
 
     Args:
-        constant_bytes: how large the constants are that will be made in it.
+        constant_bytes: the size of the constants that will be created in it.
     """
     with _LOCK:
-        if not _SHARED or _SHARED[0].constant_bytes + constant_bytes > MAX_SHARED_BYTES:
-            _SHARED[:] = [_Shared()]
-        shared = _SHARED[0]
-        shared.constant_bytes += constant_bytes
-        return shared.context
+        context, total = _SHARED[0] if _SHARED else (None, 0)
+        if context is None or total + constant_bytes > MAX_SHARED_BYTES:
+            context, total = mlir.new_context(), 0
+        _SHARED[:] = [(context, total + constant_bytes)]
+        return context
 
 
 def context_for(constant_bytes: int) -> ir.Context:
-    """The context for a module with so many bytes of constants: the shared one, or its own."""
+    """Return the shared context, or a new one for a module with large constants."""
     if constant_bytes >= OWN_CONTEXT_BYTES:
         return mlir.new_context()
     return shared_context(constant_bytes)

@@ -1,4 +1,4 @@
-"""Arguments whose memory a program takes over: how a module says so, and what is read of it."""
+"""The attributes of donated arguments, and the donated arguments of a module."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from lowering.mlir.types import attribute_text
 __all__ = ["ALIASING", "DONOR", "donated_arguments", "is_donated"]
 
 ALIASING: Final = "tf.aliasing_output"
-"""The attribute of an argument that names the result which is written to its memory."""
+"""The attribute of an argument with the number of the result that aliases it."""
 
 DONOR: Final = "jax.buffer_donor"
-"""The attribute of an argument whose memory may be used for anything."""
+"""The attribute of an argument whose memory may be reused for any value."""
 
 
 def donated_arguments(module: ir.Module) -> frozenset[int]:
-    """The numbers of the arguments of @main that are used up by a call."""
+    """Return the numbers of the arguments of @main that a call donates."""
     for view in module.body.operations:
         operation = view.operation
         if operation.name != "func.func" or "arg_attrs" not in operation.attributes:
             continue
         if attribute_text(operation.attributes["sym_name"]) == "main":
-            listed = ir.ArrayAttr(operation.attributes["arg_attrs"])
-            return frozenset(n for n, one in enumerate(listed) if is_donated(ir.DictAttr(one)))
+            arguments = map(ir.DictAttr, ir.ArrayAttr(operation.attributes["arg_attrs"]))
+            return frozenset(n for n, values in enumerate(arguments) if is_donated(values))
     return frozenset()
 
 
 def is_donated(attributes: Mapping[str, Any] | ir.DictAttr) -> bool:
-    """Whether attributes of an argument say that its memory is given away."""
+    """Return whether an argument with these attributes is donated."""
     if ALIASING in attributes:
         return True
     return DONOR in attributes and str(attributes[DONOR]) == "true"

@@ -1,6 +1,6 @@
-"""Tuples opened into their leaves and put together again.
+"""Flatten nested tuples into their leaves and nest them again.
 
-The module has no tuples: a tuple value is a list of SSA values, nested as its shape is.
+Modules have no tuples: a tuple value is a list of SSA values, nested like its shape.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from builder.graph.aliasing import leaf_indices
 from builder.types.shape import Shape, TupleShape
 
 __all__ = ["flatten", "leaf_paths", "unflatten"]
 
 
 def flatten(values: Sequence[Any]) -> list[Any]:
-    """The SSA values in `values`, nested lists opened, left to right."""
+    """Return the items of nested lists, left to right."""
     flat: list[Any] = []
     stack: list[Iterator[Any]] = [iter(values)]
     while stack:
@@ -29,34 +30,25 @@ def flatten(values: Sequence[Any]) -> list[Any]:
 
 
 def unflatten(shape: Shape, values: Iterator[Any]) -> Any:
-    """The next values arranged as `shape` is nested, in lists."""
+    """Take the next values and nest them in lists like `shape`."""
     if not isinstance(shape, TupleShape):
         return next(values)
-    whole: list[Any] = []
-    stack: list[tuple[list[Any], Iterator[Shape]]] = [(whole, iter(shape.elements))]
+    result: list[Any] = []
+    stack: list[tuple[list[Any], Iterator[Shape]]] = [(result, iter(shape.elements))]
     while stack:
-        inside, remaining = stack[-1]
-        for element in remaining:
+        elements, shapes = stack[-1]
+        for element in shapes:
             if isinstance(element, TupleShape):
-                deeper: list[Any] = []
-                inside.append(deeper)
-                stack.append((deeper, iter(element.elements)))
+                inner: list[Any] = []
+                elements.append(inner)
+                stack.append((inner, iter(element.elements)))
                 break
-            inside.append(next(values))
+            elements.append(next(values))
         else:
             stack.pop()
-    return whole
+    return result
 
 
 def leaf_paths(shape: Shape) -> list[str]:
-    """For each leaf its place in the nested tuple: "[0][1]"; one empty text for an array."""
-    found: list[str] = []
-    stack: list[tuple[str, Shape]] = [("", shape)]
-    while stack:
-        path, part = stack.pop()
-        if isinstance(part, TupleShape):
-            inner = [(f"{path}[{i}]", e) for i, e in enumerate(part.elements)]
-            stack.extend(reversed(inner))
-        else:
-            found.append(path)
-    return found
+    """Return the index of each leaf as text: "[0][1]" in a nested tuple, "" for an array."""
+    return ["".join(f"[{i}]" for i in index) for index in leaf_indices(shape)]

@@ -1,4 +1,4 @@
-"""Shapes and MLIR types, element types and NumPy arrays: the two ways across.
+"""Convert between shapes and MLIR types, and from NumPy arrays to MLIR attributes.
 
 StableHLO: Types. A bounded dimension is `?` with a bound in the tensor's encoding.
 """
@@ -61,18 +61,15 @@ _BY_TEXT: Final = {element_type_text(t): t for t in pt.ALL}
 
 @lru_cache(maxsize=65536)
 def type_text(shape: ArrayShape | TokenShape) -> str:
-    """The MLIR text of the type of an array or token. (Tuples are flattened before.)"""
+    """The MLIR text of the type of an array or token; tuples have none."""
     if isinstance(shape, TokenShape):
         return "!stablehlo.token"
-    marked = list(zip(shape.dimensions, shape.dynamic_dimensions, strict=True))
-    sizes = "".join(f"{'?' if dynamic else size}x" for size, dynamic in marked)
-    bounds = ""
-    if any(dynamic and size != UNBOUNDED for size, dynamic in marked):
-        bounds = ", #stablehlo.bounds<" + ", ".join(
-            str(size) if dynamic and size != UNBOUNDED else "?" for size, dynamic in marked
-        )
-        bounds += ">"
-    return f"tensor<{sizes}{element_type_text(shape.element_type)}{bounds}>"
+    dimensions = list(zip(shape.dimensions, shape.dynamic_dimensions, strict=True))
+    sizes = "".join(f"{'?' if dynamic else size}x" for size, dynamic in dimensions)
+    bounds = [str(size) if dynamic and size != UNBOUNDED else "?" for size, dynamic in dimensions]
+    is_bounded = any(bound != "?" for bound in bounds)
+    encoding = f", #stablehlo.bounds<{', '.join(bounds)}>" if is_bounded else ""
+    return f"tensor<{sizes}{element_type_text(shape.element_type)}{encoding}>"
 
 
 def mlir_type(shape: ArrayShape | TokenShape, context: ir.Context) -> ir.Type:
@@ -87,7 +84,7 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
     """The shape of a value of this MLIR type.
 
     Raises:
-        LoweringError: the type is nothing that XLA has (quantized, memref, index).
+        LoweringError: XLA has no such type (quantized, memref, index).
     """
     text = shortened(str(value))
     if text == "!stablehlo.token":
@@ -103,25 +100,24 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
     dynamic = [tensor.is_dynamic_dim(i) for i in range(tensor.rank)]
     sizes = [UNBOUNDED if d else tensor.get_dim_size(i) for i, d in enumerate(dynamic)]
     encoding = tensor.encoding
-    found = None if encoding is None else _BOUNDS.fullmatch(str(encoding))
+    match = None if encoding is None else _BOUNDS.fullmatch(str(encoding))
     try:
-        if found is not None:
-            bounds = [b.strip() for b in found.group(1).split(",")]
-            for index, bound in enumerate(bounds):
-                if bound != "?" and dynamic[index]:
+        if match is not None:
+            for index, bound in enumerate(match[1].split(",")):
+                if bound.strip() != "?" and dynamic[index]:
                     sizes[index] = int(bound)
         return array_shape(element_type, sizes, dynamic_dimensions=dynamic)
     except (IndexError, ValueError) as error:
-        raise LoweringError(f"the MLIR type {text} has no shape: {error}") from None
+        raise LoweringError(f"the MLIR type {text} is not a shape of XLA: {error}") from None
 
 
 def shortened(text: str) -> str:
-    """A text for messages: of a long one the beginning."""
+    """Cut a long text for a message."""
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def attribute_text(attribute: ir.Attribute) -> str | None:
-    """The text of a string attribute, None for another. Bytes that are no UTF-8 become "?"."""
+    """The text of a string attribute, None for another; bytes that are not UTF-8 become "?"."""
     if not isinstance(attribute, ir.StringAttr):
         return None
     data: bytes = ir.StringAttr(attribute).value_bytes
@@ -129,10 +125,10 @@ def attribute_text(attribute: ir.Attribute) -> str | None:
 
 
 def dense_attribute(array: np.ndarray[Any, Any], tensor_type: ir.Type) -> ir.Attribute:
-    """The elements of an array as an MLIR attribute; one copy is made, into the MLIR context.
+    """The elements of an array as an MLIR attribute, copied once into the MLIR context.
 
-    The array must be C-contiguous, of the tensor's shape and exactly of its element type: MLIR
-    does not look, and reads wrong bytes as if they were right. `builder` has seen to it.
+    The array must be C-contiguous, of the tensor's shape and exactly of its element type, as
+    `builder` ensures: MLIR does not check, and would read wrong values.
     """
     attribute: ir.Attribute = ir.DenseElementsAttr.get(cast(Any, array), type=tensor_type)
     return attribute

@@ -1,8 +1,8 @@
-"""The bounded sizes of broadcasts and reshapes.
+"""Broadcasts and reshapes with several bounded dimensions.
 
-StableHLO's verifier accepts broadcasts and reshapes to one bounded size at most. Those to several
-are lowered to a broadcast in the largest size, whose sizes are then set, and to a
-`dynamic_reshape` of computed sizes.
+StableHLO's verifier accepts broadcasts and reshapes to at most one bounded dimension. A broadcast
+to several is lowered to a broadcast to the bounds, whose sizes are then set; a reshape to several
+is lowered to a `dynamic_reshape` with computed sizes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def is_bounded_broadcast(op: XlaOp) -> bool:
-    """Whether an op broadcasts to several bounded sizes."""
+    """Return whether an op broadcasts to several bounded dimensions."""
     shape = op.shape
     return (
         not shape.is_static
@@ -38,12 +38,12 @@ def is_bounded_broadcast(op: XlaOp) -> bool:
 
 
 def broadcast_sizes(op: XlaOp) -> dict[int, int | None]:
-    """The dimension of the operand that gives the size of each bounded dimension of the result.
+    """Map each bounded dimension of a broadcast's result to the operand dimension with its size.
 
-    None if the operand's is fixed, so that the size is the bound.
+    The value is None if the operand's dimension is static, so that the size is the bound.
     """
     source, shape = op.operands[0].shape, op.shape
-    assert isinstance(source, ArrayShape)  # inference has said so
+    assert isinstance(source, ArrayShape)  # checked by inference
     assert isinstance(shape, ArrayShape)
     origins = {
         place: index
@@ -55,12 +55,12 @@ def broadcast_sizes(op: XlaOp) -> dict[int, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class ReshapedSize:
-    """A size of a reshape's result: a product of sizes of the operand, multiplied and divided.
+    """A size of a reshape's result: a product of operand sizes, times `factor` by `divisor`.
 
     Attributes:
         dimensions: the bounded dimensions of the operand whose sizes are multiplied.
-        factor: the product of the fixed sizes beside them.
-        divisor: the product of the fixed sizes beside it in the result.
+        factor: the product of the static sizes beside them.
+        divisor: the product of the static sizes beside the size in the result.
     """
 
     dimensions: tuple[int, ...]
@@ -69,7 +69,7 @@ class ReshapedSize:
 
 
 def is_bounded_reshape(op: XlaOp) -> bool:
-    """Whether an op reshapes to several bounded sizes."""
+    """Return whether an op reshapes to several bounded dimensions."""
     source, shape = op.operands[0].shape, op.shape
     if shape.is_static or not isinstance(shape, ArrayShape) or not isinstance(source, ArrayShape):
         return False
@@ -77,7 +77,7 @@ def is_bounded_reshape(op: XlaOp) -> bool:
 
 
 def loses_a_size(source: ArrayShape, shape: ArrayShape) -> bool:
-    """Whether a reshape turns a bounded size into fixed ones, so that the size is lost."""
+    """Return whether a reshape makes a bounded dimension static, so that its size is lost."""
     if source.is_static or not (source.is_bounded and shape.is_bounded):
         return False
     return any(
@@ -89,9 +89,9 @@ def loses_a_size(source: ArrayShape, shape: ArrayShape) -> bool:
 
 @per_signature
 def reshaped_sizes(source: ArrayShape, shape: ArrayShape) -> tuple[int | ReshapedSize, ...] | None:
-    """The sizes of the result of a reshape, the bounded ones as functions of the operand's.
+    """Return the sizes of a reshape's result, the bounded ones as functions of the operand's.
 
-    None if they are not determined, or unbounded.
+    Return None if they are not determined, or if a dimension is unbounded.
     """
     if not (source.is_bounded and shape.is_bounded):
         return None
@@ -110,9 +110,9 @@ def reshaped_sizes(source: ArrayShape, shape: ArrayShape) -> tuple[int | Reshape
 
 
 def _parts(source: ArrayShape, shape: ArrayShape) -> list[tuple[range, range]]:
-    """The dimensions of operand and result that hold the same elements, in minimal parts.
+    """Split the dimensions of operand and result into minimal parts with the same elements.
 
-    A part of sizes of 1 is joined with its neighbour where only together their bounded sizes match.
+    A part of size 1 is joined with its neighbor if their bounded dimensions only match together.
     """
     cuts = equal_products(source.dimensions, shape.dimensions)
     parts: list[tuple[range, range]] = []
@@ -120,19 +120,17 @@ def _parts(source: ArrayShape, shape: ArrayShape) -> list[tuple[range, range]]:
         part = range(i, i_end), range(j, j_end)
         if parts and not (_matches(source, shape, parts[-1]) and _matches(source, shape, part)):
             joined = range(parts[-1][0].start, i_end), range(parts[-1][1].start, j_end)
-            if 1 in (_count(source, parts[-1][0]), _count(source, part[0])):
+            if any(
+                math.prod(source.dimensions[d] for d in old) == 1 for old in (parts[-1][0], part[0])
+            ):
                 parts[-1] = joined
                 continue
         parts.append(part)
     return parts
 
 
-def _count(source: ArrayShape, dimensions: range) -> int:
-    return math.prod(source.dimensions[d] for d in dimensions)
-
-
 def _matches(source: ArrayShape, shape: ArrayShape, part: tuple[range, range]) -> bool:
-    """Whether both sides of a part have bounded sizes, the result one, or neither has."""
-    before = sum(source.dynamic_dimensions[d] for d in part[0])
-    behind = sum(shape.dynamic_dimensions[d] for d in part[1])
-    return behind == min(before, 1)
+    """Return whether the result has one bounded dimension if the operand has some, else none."""
+    old, new = part
+    bounded = any(source.dynamic_dimensions[d] for d in old)
+    return sum(shape.dynamic_dimensions[d] for d in new) == bounded

@@ -1,14 +1,13 @@
-"""The emitter: walks computations and writes the operations of a module, by the rules of each
-family.
+"""The emitter: write the operations of a module, by the rules of each op family.
 
-Tuples do not exist in the module: a tuple value is a list of SSA values here, a function takes and
-gives the flat list of leaves, and `StablehloModule.program_shape` keeps the nesting.
+Modules have no tuples. Here a tuple value is a list of SSA values, functions take and return the
+flat list of leaves, and `StablehloModule.program_shape` keeps the nesting.
 
-What is written is MLIR bytecode (see `bytecode`). An SSA value is there a number, counted through
-the regions that enclose it, of which the outermost is a function's. So the values inside a region
-are numbered after all those of the region around it, and it is written when that one is at its end:
-a region is an empty bytearray among the pieces until then. Nothing recurses, however deep regions
-are.
+The output is MLIR bytecode (see `lowering.mlir.bytecode`). In bytecode an SSA value is a number,
+counted through the enclosing regions up to the function. The values inside a region are therefore
+numbered after all values of the enclosing region, and the region is written after the enclosing
+one. Until then an empty bytearray among the pieces represents it. Nothing recurses, so regions may
+nest arbitrarily deep.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ Attributes = Mapping[str, Attribute] | None
 _FLAGS: Final = [bytes((flags,)) for flags in range(32)]
 
 
-class _Hole(NamedTuple):
-    """A region that is not written yet, and the place that it is to fill."""
+class _PendingRegion(NamedTuple):
+    """A region still to be written, and the bytearray that receives it."""
 
     place: bytearray
     region: RegionLike
@@ -84,13 +83,13 @@ class _Hole(NamedTuple):
 
 
 def _sharding_of_results(op: XlaOp, count: int) -> dict[str, str]:
-    """The sharding of a tuple, as the operation says it that gives its first arrays."""
+    """Return the sharding of the first `count` leaves of a tuple, for the operation they are of."""
     texts = leaf_texts(op.sharding, leaf_count(op.shape))[:count]
     return sharding_attribute(as_per_value(texts[0]) if len(texts) == 1 else join_leaf_texts(texts))
 
 
 class _Definition(NamedTuple):
-    """How an operation begins, for attributes that are added when it has been written."""
+    """The start of a written operation, so that attributes can be added."""
 
     position: int
     name: str
@@ -100,66 +99,54 @@ class _Definition(NamedTuple):
 
 
 LargeConstant = tuple[int, np.ndarray[Any, Any], ArrayShape]
-"""A constant that MLIR has still to be given the elements of: the number of the operation in its
-function's block, the elements, and their shape."""
+"""A constant whose elements are set after parsing: the number of the operation in the function's
+block, the elements, and their shape."""
 
 _LARGE_BYTES: Final = 4096
 
 
 @lru_cache(maxsize=4096)
 def _zeros(shape: ArrayShape) -> DenseElements:
-    """An array of one element throughout, whose bits are 0."""
+    """A splat of zero bits."""
     return DenseElements(np.zeros((), shape.element_type.dtype), shape)
 
 
 _LARGE_REGION: Final = 1 << 16
 
 _Parts = list[Any]
-"""Bytes, and other such lists, which may be nested deep."""
+"""Bytes and nested lists of bytes."""
 
 
-def _joined_around(pieces: Pieces, apart: Mapping[int, _Parts]) -> _Parts:
-    """The pieces, joined between the places whose content is kept apart, by identity."""
+def _join_around(pieces: Pieces, separate: Mapping[int, _Parts]) -> _Parts:
+    """Join pieces, except where `separate` has the content of a piece, by identity."""
     parts: _Parts = []
     begin = 0
     for position, piece in enumerate(pieces):
-        found = apart.get(id(piece))
-        if found is not None:
-            parts += b"".join(pieces[begin:position]), found
+        content = separate.get(id(piece))
+        if content is not None:
+            parts += b"".join(pieces[begin:position]), content
             begin = position + 1
     parts.append(b"".join(pieces[begin:]))
     return parts
 
 
-def _unnested(parts: _Parts) -> Iterator[bytes]:
-    waiting = [iter(parts)]
-    while waiting:
-        for part in waiting[-1]:
-            if type(part) is list:
-                waiting.append(iter(part))
-                break
-            yield part
-        else:
-            waiting.pop()
-
-
-class _ConstantsAlike(NamedTuple):
-    """Constants of one shape that one line records, without metadata: what they have in common.
+class _ConstantTemplate(NamedTuple):
+    """The encoding shared by constants of one shape and source position, without metadata.
 
     Attributes:
-        before, after: what stands around the value of each.
-        before_elements: what stands before their elements where these are said here.
-        unfilled: the whole operation, where MLIR is given the elements later.
+        before, after: the bytes around the reference to the value.
+        elements_head: the head of a dense elements attribute, and its total size.
+        unfilled: the encoding of the operation whose elements are set after parsing.
     """
 
     before: bytes
     after: bytes
-    before_elements: tuple[bytes, Reference]
+    elements_head: tuple[bytes, Reference]
     unfilled: bytes
 
 
-class _Applying(NamedTuple):
-    """An operation that applies computations: how it begins, and what it applies."""
+class _RegionOp(NamedTuple):
+    """An operation with computations as regions: its encoding up to the operands."""
 
     head: bytes
     computations: tuple[XlaComputation, ...]
@@ -169,20 +156,20 @@ class Emitter:
     """Emits the operations of one module.
 
     Attributes:
-        functions: symbol names of the functions made for called computations.
-        large_constants: of each function, in order, the constants that are large.
-        python_functions: the Python functions that are called, with their numbers, by `key`.
-        has_streams: whether there is an infeed or outfeed.
-        writer: the tables of the module.
+        functions: the symbols of the functions, by called computation.
+        large_constants: the large constants of each function, in order.
+        python_functions: the called Python functions and their numbers, by `key`.
+        has_streams: whether the module has an infeed or outfeed.
+        writer: the bytecode tables of the module.
     """
 
     __slots__ = (
-        "_applying",
-        "_begins",
+        "_computations",
+        "_constant_templates",
         "_constants",
-        "_constants_alike",
         "_definitions",
-        "_kept",
+        "_dictionaries",
+        "_heads",
         "_large",
         "_location",
         "_locations",
@@ -190,7 +177,7 @@ class Emitter:
         "_operation_count",
         "_pieces",
         "_places",
-        "_translated",
+        "_region_ops",
         "_types",
         "_unknown_location",
         "functions",
@@ -206,39 +193,38 @@ class Emitter:
         self.has_streams = False
         self.large_constants: list[list[LargeConstant]] = []
         self.writer = writer = BytecodeWriter()
-        # Of the region being written: its pieces, the number of its operations, the numbers of
-        # the values to come, and the regions inside it, which are still to be written. (A
-        # computation applied again and again is the same bytes each time, as its values are
-        # numbered from the same number on: all its places are one.)
+        # The region being written: its pieces, the number of its operations, the numbers of the
+        # next values, and the pending regions inside it. A computation applied repeatedly has one
+        # place: its values start at the same number, so its bytes are the same each time.
         self._pieces: Pieces = []
         self._operation_count = 0
         self._numbers: Iterator[Reference] = references(0)
         self._places: dict[RegionLike, bytearray] = {}
-        # Of a function's own block: its large constants. (Those of regions inside are not found
-        # again so easily, and are written with the others.)
+        # The large constants of the function's own block. Constants in inner regions are written
+        # with their elements, since operations are located by position in the function's block.
         self._large: list[LargeConstant] | None = None
-        # Of the op being lowered: its location; and, if it has annotations, the operations that
-        # its rule has emitted, by the values that they define.
+        # The op being lowered: its location; and, if it has annotations, the operations that its
+        # rule has emitted, by result.
         self._unknown_location: Final = writer.unknown_location()
         self._location = self._unknown_location
         self._definitions: dict[Value, _Definition] | None = None
-        # By identity, for as long as the computations, which are kept, hold on to the ids.
-        self._kept: list[XlaComputation] = []
-        self._translated: dict[int, Reference] = {}
+        # Caches by identity. The computations are referenced so that ids stay valid.
+        self._computations: list[XlaComputation] = []
+        self._dictionaries: dict[int, Reference] = {}
         self._locations: dict[tuple[int, int], Reference] = {}
-        self._begins: dict[Any, bytes | _Applying] = {}
-        self._applying: dict[Any, _Applying] = {}
+        self._heads: dict[Any, bytes | _RegionOp] = {}
+        self._region_ops: dict[Any, _RegionOp] = {}
         self._constants: dict[Any, bytes] = {}
-        self._constants_alike: dict[Any, _ConstantsAlike] = {}
+        self._constant_templates: dict[Any, _ConstantTemplate] = {}
         self._types: dict[Shape, tuple[Reference, ...]] = {}
 
     def types(self, shape: Shape) -> tuple[Reference, ...]:
         """The MLIR types of a value of this shape, tuples flattened."""
-        found = self._types.get(shape)
-        if found is None:
+        types = self._types.get(shape)
+        if types is None:
             texts = map(type_text, leaves(shape))
-            found = self._types[shape] = tuple([self.writer.type(text) for text in texts])
-        return found
+            types = self._types[shape] = tuple([self.writer.type(text) for text in texts])
+        return types
 
     def create(
         self,
@@ -248,7 +234,7 @@ class Emitter:
         attributes: Attributes = None,
         regions: Sequence[RegionLike] = (),
     ) -> list[Value]:
-        """Emits an operation whose results make up a value of `shape`; gives them one by one."""
+        """Emit an operation and return its results, the leaves of a value of `shape`."""
         return self.create_typed(name, self.types(shape), operands, attributes, regions)
 
     def value(
@@ -259,7 +245,7 @@ class Emitter:
         attributes: Attributes = None,
         regions: Sequence[RegionLike] = (),
     ) -> Value:
-        """Emits an operation and gives its value, nested as `shape` is."""
+        """Emit an operation and return its value, nested like `shape`."""
         results = self.create_typed(name, self.types(shape), operands, attributes, regions)
         return unflatten(shape, iter(results)) if isinstance(shape, TupleShape) else results[0]
 
@@ -271,11 +257,12 @@ class Emitter:
         attributes: Attributes = None,
         regions: Sequence[RegionLike] = (),
     ) -> list[Value]:
-        """Emits an operation with results of these types."""
+        """Emit an operation with results of these types and return the results."""
         pieces = self._pieces
         flags = (HAS_OPERANDS if operands else 0) | (HAS_REGIONS if regions else 0)
         begin = len(pieces)
-        pieces.append(self._head(name, results, self._entered(attributes), flags))
+        entered = self.writer.dictionary(attributes) if attributes else b""
+        pieces.append(self._head(name, results, entered, flags))
         if operands:
             pieces.append(reference(len(operands)))
             pieces += operands
@@ -290,65 +277,64 @@ class Emitter:
         return values
 
     def _place_of(self, region: RegionLike) -> bytearray:
-        """The place of a region inside the one being written."""
-        found = self._places.get(region)
-        if found is None:
-            found = self._places[region] = bytearray()
-        return found
+        """Return the bytearray for a region inside the one being written."""
+        place = self._places.get(region)
+        if place is None:
+            place = self._places[region] = bytearray()
+        return place
 
-    def _entered(self, attributes: Attributes) -> Reference:
-        """The reference to an operation's attributes; empty if there are none."""
-        return self.writer.dictionary(attributes) if attributes else b""
-
-    def _head(self, name: str, results: Sequence[Reference], said: bytes, flags: int) -> bytes:
-        """An operation up to its operands; `said` is the reference to its attributes, if any."""
-        if said:
+    def _head(
+        self, name: str, results: Sequence[Reference], attributes: Reference, flags: int
+    ) -> bytes:
+        """Encode an operation up to its operands; `attributes` is empty if it has none."""
+        if attributes:
             flags |= HAS_ATTRIBUTES
+        encoding = self._location + attributes
         if results:
             flags |= HAS_RESULTS
-            said += reference(len(results)) + b"".join(results)
-        return self.writer.operation_name(name) + _FLAGS[flags] + self._location + said
+            encoding += reference(len(results)) + b"".join(results)
+        return self.writer.operation_name(name) + _FLAGS[flags] + encoding
 
     def converted(self, value: Value, shape: Shape, to: PrimitiveType) -> Value:
-        """Emits the conversion of a value of array shape `shape` to another element type."""
-        assert isinstance(shape, ArrayShape)  # inference has said so
+        """Emit the conversion of an array value of shape `shape` to another element type."""
+        assert isinstance(shape, ArrayShape)  # checked by inference
         return self.value("stablehlo.convert", shape.with_element_type(to), [value])
 
     def location(self, op: XlaOp) -> Reference:
-        """Where the op was recorded, and its name if it has one."""
-        place = self._line(op)
+        """The location of an op: its source position, and its name if it has one."""
+        position = self._source_position(op)
         if op.name is None:
-            return place
-        return self.writer.name_location(encodable(str(op.name)), place)
+            return position
+        return self.writer.name_location(encodable(str(op.name)), position)
 
-    def _line(self, op: XlaOp) -> Reference:
-        """Where the op was recorded."""
+    def _source_position(self, op: XlaOp) -> Reference:
         code = op.code
         if code is None:
             return self._unknown_location
         # By identity: hashing a code object would hash its constants.
         key = (id(code), op.lasti)
-        found = self._locations.get(key)
-        if found is None:
+        location = self._locations.get(key)
+        if location is None:
             line, column = resolve_position(code, op.lasti)
-            found = self.writer.file_location(encodable(code.co_filename), line, column)
-            self._locations[key] = found
-        return found
+            location = self.writer.file_location(encodable(code.co_filename), line, column)
+            self._locations[key] = location
+        return location
 
     def named_argument(self, parameter: XlaOp) -> tuple[Reference, Reference]:
-        """The attributes and the location of an argument that has nothing but a name.
+        """The attributes and the location of an argument that only has a name.
 
-        Networks have a thousand of them: 3 us each, and 9 us by way of a mapping.
+        Networks have thousands of them, and this is faster than a mapping of attributes.
         """
         writer = self.writer
         name = writer.text(encodable(str(parameter.name)))
-        return writer.only(ARGUMENT_NAME, name), writer.located(name, self._line(parameter))
+        position = self._source_position(parameter)
+        return writer.single_attribute(ARGUMENT_NAME, name), writer.located(name, position)
 
     def emit_ops(self, computation: XlaComputation, arguments: Sequence[Value]) -> Value:
-        """Emits the ops of a computation here; gives the value of its root."""
-        self._kept.append(computation)
+        """Emit the ops of a computation here and return the value of its root."""
+        self._computations.append(computation)
         pieces, numbers, places = self._pieces, self._numbers, self._places.get
-        begins, constants = self._begins.get, self._constants.get
+        heads, constants = self._heads.get, self._constants.get
         append = pieces.append
         values: list[Value] = []  # by the numbers of the ops
         count = 0
@@ -358,53 +344,54 @@ class Emitter:
             if operands:
                 source = operands[0].shape
             elif op.opcode == "constant" and op.metadata is None:
-                said = op.attributes
-                # Numbers share theirs where they are equal; arrays have their own, in a dict.
-                whole = None if type(said) is dict else constants((id(said), id(op.code), op.lasti))
-                if whole is None:
+                attributes = op.attributes
+                # Equal scalars share a mapping; each array has a dict of its own.
+                encoding = None
+                if type(attributes) is not dict:
+                    encoding = constants((id(attributes), id(op.code), op.lasti))
+                if encoding is None:
                     self._operation_count += count
                     count = 0
-                    whole = self._constant(op)
-                append(whole)
+                    encoding = self._constant(op)
+                append(encoding)
                 values.append(next(numbers))
                 count += 1
                 continue
             elif op.opcode == "parameter":
                 values.append(arguments[op.attributes["number"]])
                 continue
-            # Nine ops out of ten are one operation each, and those that a line of a program
-            # records begin alike, up to the operands: that is put together once. So an op takes
-            # 1.1 us here, and not 2.5 us as where it begins like no other.
-            code, attributes = id(op.code), id(op.attributes)
-            key = (op.shape, attributes, code, op.lasti, op.opcode, source, len(operands))
-            begun = begins(key)
-            if begun is None or op.metadata is not None:
+            # Most ops become one operation, and the ops recorded by one source position have the
+            # same encoding up to the operands, which is looked up.
+            code, attributes_id = id(op.code), id(op.attributes)
+            key = (op.shape, attributes_id, code, op.lasti, op.opcode, source, len(operands))
+            head = heads(key)
+            if head is None or op.metadata is not None:
                 self._operation_count += count
                 count = 0
-                given = [values[operand.id] for operand in operands]
-                values.append(self._emit_anew(op, key, given))
+                operand_values = [values[operand.id] for operand in operands]
+                values.append(self._emit_uncached(op, key, operand_values))
                 continue
-            if isinstance(begun, bytes):
-                append(begun)
+            if isinstance(head, bytes):
+                append(head)
                 for operand in operands:
                     append(values[operand.id])
             else:
-                # For the many reductions of a program; saves 3 us of 5.
-                begin, computations = begun
-                append(begin)
+                # Programs have many reductions, which take this path.
+                region_head, computations = head
+                append(region_head)
                 for operand in operands:
                     append(values[operand.id])
                 append(reference(len(computations) << 1))
-                for one in computations:
-                    place = places(one)
-                    append(self._place_of(one) if place is None else place)
+                for inner in computations:
+                    place = places(inner)
+                    append(self._place_of(inner) if place is None else place)
             values.append(next(numbers))
             count += 1
         self._operation_count += count
         return values[computation.root.id]
 
-    def _emit_anew(self, op: XlaOp, key: Any, operands: list[Value]) -> Value:
-        """Emits an op that is the first of its kind, or takes more than a head and operands."""
+    def _emit_uncached(self, op: XlaOp, key: Any, operands: list[Value]) -> Value:
+        """Emit an op whose head is not cached, or that needs more than a head and operands."""
         opcode = op.opcode
         name = ONE_TO_ONE.get(opcode)
         if name is None or (opcode in EXCEPTIONS and EXCEPTIONS[opcode](op)):
@@ -415,55 +402,54 @@ class Emitter:
             if self._large is not None and is_large:
                 return self._emit_large_constant(op, self._large)
         if op.shape.is_tuple or SCHEMAS[opcode].computations:
-            return self._emit_applying(op, key, operands)
+            return self._emit_region_op(op, key, operands)
         if opcode in CHECKS:
             CHECKS[opcode](op)
-        head = self._begun(op, name, HAS_OPERANDS if operands else 0)
+        head = self._one_to_one_head(op, name, HAS_OPERANDS if operands else 0)
         if operands:
             head += reference(len(operands))
         if op.metadata is None:
-            self._begins[key] = head
+            self._heads[key] = head
         self._pieces.append(head)
         self._pieces += operands
         self._operation_count += 1
         return next(self._numbers)
 
     def _constant(self, op: XlaOp) -> bytes:
-        """The whole of a constant without metadata.
+        """Encode a constant without metadata.
 
-        There may be thousands that have nothing in common but their shapes: each takes 1.5 to 2.5
-        us, and would take 12 us as another op that is the first of its kind.
+        Programs may have thousands of constants that share nothing but a shape, so this has a
+        faster path than other ops.
         """
-        shape: Any = op.shape  # of an array: inference has said so
+        shape: Any = op.shape  # an array, checked by inference
         attributes = op.attributes
-        of_kind = shape, id(op.code), op.lasti
-        alike = self._constants_alike.get(of_kind)
-        if alike is None:
-            alike = self._constants_alike[of_kind] = self._alike(op, shape)
+        key = shape, id(op.code), op.lasti
+        template = self._constant_templates.get(key)
+        if template is None:
+            template = self._constant_templates[key] = self._constant_template(op, shape)
         array = attributes["value"]
         size = array.nbytes
         repeats = 0 in array.strides and is_splat(array)
         if size >= _LARGE_BYTES and self._large is not None and not repeats:
-            # In bytecode the elements would be copied once more, which takes as long as MLIR's
-            # own copy.
+            # In bytecode the elements would be copied twice: here and by MLIR.
             self._large.append((self._operation_count, array, shape))
             self.writer.constant_bytes += size
-            return alike.unfilled
+            return template.unfilled
         is_shared = type(attributes) is not dict
-        said = self._translated.get(id(attributes)) if is_shared else None
-        if said is None:
+        value = self._dictionaries.get(id(attributes)) if is_shared else None
+        if value is None:
             if 0 < size < SMALL_BYTES and not repeats:
-                said = self.writer.value_of_elements(alike.before_elements, array)
+                value = self.writer.value_of_elements(template.elements_head, array)
             else:
-                said = self.writer.value(dense_elements(array, shape))
-        whole = alike.before + said + alike.after
+                value = self.writer.value(dense_elements(array, shape))
+        encoding = template.before + value + template.after
         if is_shared:
-            self._translated[id(attributes)] = said
-            self._constants[id(attributes), id(op.code), op.lasti] = whole
-        return whole
+            self._dictionaries[id(attributes)] = value
+            self._constants[id(attributes), id(op.code), op.lasti] = encoding
+        return encoding
 
-    def _alike(self, op: XlaOp, shape: ArrayShape) -> _ConstantsAlike:
-        """What constants have in common with this one if they are of its shape and its line."""
+    def _constant_template(self, op: XlaOp, shape: ArrayShape) -> _ConstantTemplate:
+        """Encode what all constants of this shape and source position share."""
         size = op.attributes["value"].nbytes
         self._location = self.location(op)
         head = self._head("stablehlo.constant", (), b"", HAS_ATTRIBUTES | HAS_RESULTS)
@@ -471,121 +457,110 @@ class Emitter:
         unfilled = b""
         if size >= _LARGE_BYTES:
             unfilled = head + self.writer.value(_zeros(shape)) + after
-        return _ConstantsAlike(
-            before=head,
-            after=after,
-            before_elements=self.writer.before_elements(shape, size),
-            unfilled=unfilled,
-        )
+        return _ConstantTemplate(head, after, self.writer.elements_head(shape, size), unfilled)
 
     def _emit_large_constant(self, op: XlaOp, large: list[LargeConstant]) -> Value:
-        """Emits a constant with metadata whose elements MLIR is given when it has read the module."""
+        """Emit a constant with metadata whose elements are set after parsing."""
         shape, array = op.shape, op.attributes["value"]
-        assert isinstance(shape, ArrayShape)  # inference has said so
+        assert isinstance(shape, ArrayShape)  # checked by inference
         large.append((self._operation_count, array, shape))
         self.writer.constant_bytes += array.nbytes
         self._location = self.location(op)
-        said = self.writer.dictionary({"value": _zeros(shape), **self.annotations(op)})
-        self._pieces.append(self._head("stablehlo.constant", self.types(shape), said, 0))
-        self._operation_count += 1
-        return next(self._numbers)
+        attributes: Attributes = {"value": _zeros(shape), **self.annotations(op)}
+        (result,) = self.create_typed("stablehlo.constant", self.types(shape), (), attributes)
+        return result
 
-    def _begun(self, op: XlaOp, name: str, flags: int) -> bytes:
-        """The operation that an op becomes as it stands in the tables, up to its operands."""
+    def _one_to_one_head(self, op: XlaOp, name: str, flags: int) -> bytes:
+        """Encode the operation of an op's schema up to its operands."""
         self._location = self.location(op)
         annotations = self.annotations(op)
         if annotations:
             if op.sharding is not None and op.shape.is_tuple:
                 annotations |= _sharding_of_results(op, leaf_count(op.shape))
-            said = self._entered({**attributes_of(op), **annotations})
+            entered = self.writer.dictionary({**attributes_of(op), **annotations})
         else:
-            said = b"" if op.attributes is NO_ATTRIBUTES else self._translated_once(op)
-        return self._head(name, self.types(op.shape), said, flags)
+            entered = b"" if op.attributes is NO_ATTRIBUTES else self._dictionary_of(op)
+        return self._head(name, self.types(op.shape), entered, flags)
 
-    def _emit_applying(self, op: XlaOp, key: Any, operands: list[Value]) -> Value:
-        """Emits the operation of `ONE_TO_ONE` for an op with regions, or with several results."""
+    def _emit_region_op(self, op: XlaOp, key: Any, operands: list[Value]) -> Value:
+        """Emit the operation of `ONE_TO_ONE` for an op with regions or with several results."""
         opcode, shape = op.opcode, op.shape
-        begun = self._applying.get(key)
-        if begun is None or op.metadata is not None:
+        region_op = self._region_ops.get(key)
+        if region_op is None or op.metadata is not None:
             if opcode in CHECKS:
                 CHECKS[opcode](op)
             names = SCHEMAS[opcode].computations
             flags = HAS_OPERANDS | (HAS_REGIONS if names else 0)
-            head = self._begun(op, ONE_TO_ONE[opcode], flags)
-            begun = _Applying(head, tuple([op.attributes[name] for name in names]))
+            head = self._one_to_one_head(op, ONE_TO_ONE[opcode], flags)
+            region_op = _RegionOp(head, tuple([op.attributes[name] for name in names]))
             if op.metadata is None:
-                if (
-                    names
-                    and shape.is_array
-                    and False not in [o.shape.is_array for o in op.operands]
-                ):
-                    # Of ops that are alike all operands are arrays if those of one are.
-                    whole = _Applying(head + reference(len(operands)), begun.computations)
-                    self._begins[key] = whole
+                if names and shape.is_array and all(o.shape.is_array for o in op.operands):
+                    # Ops with the same key have array operands too.
+                    complete_head = head + reference(len(operands))
+                    self._heads[key] = _RegionOp(complete_head, region_op.computations)
                 else:
-                    self._applying[key] = begun
+                    self._region_ops[key] = region_op
         pieces = self._pieces
-        pieces.append(begun.head)
+        pieces.append(region_op.head)
         if list in map(type, operands):  # tuples
             operands = flatten(operands)
         pieces.append(reference(len(operands)))
         pieces += operands
-        if begun.computations:
-            pieces.append(reference(len(begun.computations) << 1))
-            pieces += map(self._place_of, begun.computations)
+        if region_op.computations:
+            pieces.append(reference(len(region_op.computations) << 1))
+            pieces += map(self._place_of, region_op.computations)
         self._operation_count += 1
         return next(self._numbers) if shape.is_array else unflatten(shape, self._numbers)
 
-    def _translated_once(self, op: XlaOp) -> Reference:
-        """The attributes of an op. Ops that say the same share theirs."""
-        found = self._translated.get(id(op.attributes))
-        if found is None:
-            found = self._entered(attributes_of(op))
-            self._translated[id(op.attributes)] = found
-        return found
+    def _dictionary_of(self, op: XlaOp) -> Reference:
+        """The attributes of an op. Ops with equal attributes share the mapping."""
+        entered = self._dictionaries.get(id(op.attributes))
+        if entered is None:
+            attributes = attributes_of(op)
+            entered = self.writer.dictionary(attributes) if attributes else b""
+            self._dictionaries[id(op.attributes)] = entered
+        return entered
 
     def _emit_by_rule(self, op: XlaOp, operands: list[Value]) -> Value:
         rule = RULES.get(op.opcode)
         if rule is None:
-            raise LoweringError(
-                f"{op.opcode}: there is no lowering rule for this op, got {op!r}", op=op.opcode
-            )
+            raise LoweringError(f"{op.opcode}: no lowering rule, got {op!r}", op=op.opcode)
         self._location = self.location(op)
         annotations = self.annotations(op)
         if not annotations:
             return rule(self, op, operands)
         self._definitions = {}
         result = rule(self, op, operands)
-        # On the operation that defines the value, or its first leaf; a tuple's are those of others.
+        # Annotate the operation that defines the value, or the first leaf of a tuple.
         definition = next(map(self._definitions.get, flatten([result])), None)
         if definition is not None:
             position, name, results, attributes, flags = definition
             if op.sharding is not None and isinstance(op.shape, TupleShape):
                 annotations |= _sharding_of_results(op, len(results))
-            if name == "sdy.sharding_constraint":  # which says it by itself
+            if name == "sdy.sharding_constraint":  # has the sharding as its own attribute
                 annotations.pop(SHARDY, None)
-            said = self.writer.dictionary({**(attributes or {}), **annotations})
-            self._pieces[position] = self._head(name, results, said, flags)
+            entered = self.writer.dictionary({**(attributes or {}), **annotations})
+            self._pieces[position] = self._head(name, results, entered, flags)
         self._definitions = None
         return result
 
     def annotations(self, op: XlaOp) -> dict[str, str]:
-        """An op's frontend attributes and sharding as XLA's StableHLO importer takes them.
+        """The attributes by which XLA's StableHLO importer reads frontend attributes and sharding.
 
-        A parameter has none here of the sharding, which each of its arrays says by itself.
+        The sharding of a parameter is left out: each of its arguments has its own.
         """
-        found: dict[str, str] = {}
+        attributes: dict[str, str] = {}
         if op.metadata is None:
-            return found
-        _, frontend_attributes, sharding, others = op.metadata
+            return attributes
+        _, frontend_attributes, sharding, other_attributes = op.metadata
         if frontend_attributes:
-            attributes = {name: quoted(value) for name, value in frontend_attributes.items()}
-            found["mhlo.frontend_attributes"] = dictionary(attributes)
+            values = {name: quoted(value) for name, value in frontend_attributes.items()}
+            attributes["mhlo.frontend_attributes"] = dictionary(values)
         if sharding is not None and op.opcode != "parameter":
-            found.update(sharding_attribute(as_per_value(sharding)))
-        if others is not None:
-            found.update(others)
-        return found
+            attributes.update(sharding_attribute(as_per_value(sharding)))
+        if other_attributes is not None:
+            attributes.update(other_attributes)
+        return attributes
 
     def function(
         self,
@@ -593,52 +568,51 @@ class Emitter:
         computation: XlaComputation,
         locations: Sequence[Reference],
     ) -> Pieces:
-        """A function operation whose body is a computation.
+        """Emit a computation as a function.
 
         Args:
-            attributes: of the operation.
-            computation: what to emit in it.
-            locations: of its arguments, tuples flattened.
+            attributes: the attributes of the operation.
+            computation: the body.
+            locations: the locations of the arguments, tuples flattened.
         """
         self._location = self._unknown_location
-        said = self.writer.dictionary(attributes)
-        one_region = reference(1 << 1 | 1)  # which sees no values from outside
-        head = self._head("func.func", (), said, HAS_REGIONS)
+        head = self._head("func.func", (), self.writer.dictionary(attributes), HAS_REGIONS)
         body = bytearray()
         self._large = []
         self.large_constants.append(self._large)
-        written: list[tuple[bytearray, Pieces, int]] = []  # and the number of the region around
-        waiting = [_Hole(body, computation, 0, "func.return", locations)]
-        around = [-1]  # of those waiting
-        while waiting:
-            hole = waiting.pop()
-            pieces, inside = self._emit_region(hole)
-            written.append((hole.place, pieces, around.pop()))
-            inside.reverse()  # the first at the end, from which they are taken
-            waiting += inside
-            around += [len(written) - 1] * len(inside)
+        # The regions written, each with the index of the enclosing one; and the pending regions,
+        # each with the same index. Both lists are in the same order.
+        written: list[tuple[bytearray, Pieces, int]] = []
+        pending = [_PendingRegion(body, computation, 0, "func.return", locations)]
+        enclosing = [-1]
+        while pending:
+            region = pending.pop()
+            pieces, inner = self._emit_region(region)
+            written.append((region.place, pieces, enclosing.pop()))
+            pending += reversed(inner)
+            enclosing += [len(written) - 1] * len(inner)
             self._large = None
-        # A region is copied into the one around it, with all that is inside. What is large by then
-        # waits apart: of loops 5,000 deep the inmost would be copied 5,000 times, 3 s of 4.
-        apart: dict[int, _Parts] = {}
-        holding: set[int] = set()  # the numbers of those around what waits
-        while written:  # those inside before those around them
+        # Each region is copied into the enclosing one, inner regions included. Large regions are
+        # kept separate: in loops nested 5,000 deep the innermost would be copied 5,000 times.
+        separate: dict[int, _Parts] = {}
+        with_separate: set[int] = set()  # the indices of the regions around them
+        while written:  # inner regions before the enclosing ones
             place, pieces, outer = written.pop()
-            is_holding = len(written) in holding
-            parts = _joined_around(pieces, apart) if is_holding else [b"".join(pieces)]
-            if is_holding or len(parts[0]) >= _LARGE_REGION:
-                apart[id(place)] = parts
-                holding.add(outer)
+            is_split = len(written) in with_separate
+            parts = _join_around(pieces, separate) if is_split else [b"".join(pieces)]
+            if is_split or len(parts[0]) >= _LARGE_REGION:
+                separate[id(place)] = parts
+                with_separate.add(outer)
             else:
                 place += parts[0]
-        return [head, one_region, *_unnested(apart.get(id(body), [body]))]
+        return [head, _ISOLATED_REGION, *flatten(separate.get(id(body), [body]))]
 
-    def _emit_region(self, hole: _Hole) -> tuple[Pieces, list[_Hole]]:
-        """Emits a region; gives its pieces, and the regions inside that are still to be written."""
-        _, region, first, terminator, locations = hole
+    def _emit_region(self, pending: _PendingRegion) -> tuple[Pieces, list[_PendingRegion]]:
+        """Emit a region; return its pieces, and the pending regions inside it."""
+        _, region, first, terminator, locations = pending
         is_long = terminator == "func.return"
         if isinstance(region, XlaComputation):
-            # (Where numbers are so high that they are made anew, twenty make up for the iterator.)
+            # Above 1 << 14 references are not cached, and 20 values pay for the iterator.
             is_long |= first >= 1 << 14 and len(region.ops) > 20
             region = Region(region.program_shape.parameters, partial(self.emit_ops, region))
         shapes, body = region
@@ -646,7 +620,7 @@ class Emitter:
         pieces: Pieces = [b""]
         self._pieces = pieces
         self._operation_count = 0
-        # A function's values are many; an iterator that is quick to make suits the others.
+        # `references` is faster for many values, and the other iterator is faster to create.
         self._numbers = numbers = references(first) if is_long else map(reference, count(first))
         self._places = places = dict[RegionLike, bytearray]()
         self._location = self._unknown_location
@@ -654,17 +628,19 @@ class Emitter:
         results = body(arguments)
         self._location = self._unknown_location
         self.create_typed(terminator, (), flatten([results]))
-        after = number_of(next(numbers))
-        # One block. First how many values it has, and then how many operations.
-        head = reference(1) + reference(after - first)
+        next_value = number_of(next(numbers))
+        # One block: the number of its values, then the number of its operations.
+        head = reference(1) + reference(next_value - first)
         head += reference(self._operation_count << 1 | bool(types))
         if types:
             head += reference(len(types))
-            given = locations or [self._unknown_location] * len(types)
-            head += b"".join([t + at for t, at in zip(types, given, strict=True)])
+            locations = locations or [self._unknown_location] * len(types)
+            head += b"".join([t + at for t, at in zip(types, locations, strict=True)])
         pieces[0] = head
-        ends = "stablehlo.return"
-        return pieces, [_Hole(p, inner, after, ends, None) for inner, p in places.items()]
+        return pieces, [
+            _PendingRegion(place, inner, next_value, "stablehlo.return", None)
+            for inner, place in places.items()
+        ]
 
     def module(
         self,
@@ -673,23 +649,29 @@ class Emitter:
         attributes: Mapping[str, str],
         meshes: Mapping[str, Mapping[str, str]],
     ) -> bytes:
-        """The module of these functions, in bytecode.
+        """Encode the module of these functions in bytecode.
 
         Args:
-            name: the module's.
-            functions: what `function` gave.
-            attributes: the others of the module, as MLIR's text.
-            meshes: by name the meshes of devices that shardings name, attributes as MLIR's text.
+            name: the name of the module.
+            functions: the results of `function`.
+            attributes: the other attributes of the module, as MLIR text.
+            meshes: the attributes, as MLIR text, of the device meshes that shardings refer to, by
+                name.
         """
         self._location = self._unknown_location
-        writer = self.writer
-        said = writer.dictionary({"sym_name": quoted(name), **attributes})
-        head = self._head("builtin.module", (), said, HAS_REGIONS)
-        declared = [
-            self._head("sdy.mesh", (), writer.dictionary({"sym_name": quoted(n), **mesh}), 0)
+        dictionary_of = self.writer.dictionary
+        module_attributes = dictionary_of({"sym_name": quoted(name), **attributes})
+        head = self._head("builtin.module", (), module_attributes, HAS_REGIONS)
+        mesh_operations = [
+            self._head("sdy.mesh", (), dictionary_of({"sym_name": quoted(n), **mesh}), 0)
             for n, mesh in meshes.items()
         ]
-        count = reference((len(declared) + len(functions)) << 1)
-        # One region that sees no values from outside, of one block without values of its own.
-        region = [reference(1 << 1 | 1), reference(1), reference(0), count]
-        return writer.module([head, *region, *declared, *chain.from_iterable(functions)])
+        count = reference((len(mesh_operations) + len(functions)) << 1)
+        # One block without values of its own.
+        region = [_ISOLATED_REGION, reference(1), reference(0), count]
+        operations = chain(mesh_operations, chain.from_iterable(functions))
+        return self.writer.module([head, *region, *operations])
+
+
+_ISOLATED_REGION: Final = reference(1 << 1 | 1)
+"""One region that refers to no values outside."""

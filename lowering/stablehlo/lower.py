@@ -1,14 +1,15 @@
-"""From a computation to a StableHLO module.
+"""Lower a computation to a StableHLO module.
 
-The entry computation becomes `@main`; computations that are called become private functions, one
-each however often they are called; computations that ops apply (reducers, conditions, bodies,
-branches) become regions, as StableHLO has them.
+The entry computation becomes `@main`. A called computation becomes one private function, regardless
+of the number of calls. Computations that ops apply (reducers, conditions, bodies, branches) become
+regions.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from itertools import chain, islice, repeat
 from typing import Final
 
@@ -49,31 +50,29 @@ from lowering.stablehlo.stream_order import check_order
 __all__ = ["lower"]
 
 _CALLING: Final = frozenset(("call", "composite", "custom_call"))
-"""Opcodes whose computation becomes a function, called by its name."""
+"""Opcodes whose computation becomes a function, called by its symbol."""
 
 MAX_DEPTH: Final = 5_000
-"""How deep computations are applied inside each other; the time that MLIR takes goes with the
-square of it."""
+"""The maximum nesting of applied computations; MLIR's time grows with the square of the depth."""
 
 MAX_REPEATED_OPS: Final = 500_000
-"""How many ops may be emitted again, since computations are applied more than once."""
+"""The maximum number of ops emitted repeatedly, for computations applied more than once."""
 
 
 def lower(computation: XlaComputation) -> StablehloModule:
-    """The StableHLO module of a computation, verified.
+    """Lower a computation to a verified StableHLO module.
 
-    The same computation gives the same bytes. Names and source lines of the ops go along as MLIR
-    locations.
+    Equal computations give equal bytes. MLIR locations carry the names and source lines of the ops.
 
     Args:
-        computation: what `XlaBuilder.build` or ``@xb.computation`` gave.
+        computation: the result of `XlaBuilder.build` or ``@xb.computation``.
 
     Returns:
         A module with a function `@main`.
 
     Raises:
-        LoweringError: an op cannot be said in StableHLO.
-        OperandError: not a computation.
+        LoweringError: StableHLO cannot express an op.
+        OperandError: `computation` is not a computation.
 
     Example:
         >>> import builder as xb, lowering
@@ -94,41 +93,38 @@ def lower(computation: XlaComputation) -> StablehloModule:
     functions = _functions(computation, called)
     emitter = Emitter(functions)
     pieces = [_function(emitter, computation, "main", entry=True)]
-    pieces += [_function(emitter, one, name, entry=False) for one, name in functions.items()]
+    pieces += [_function(emitter, callee, name, entry=False) for callee, name in functions.items()]
     annotations = computation.annotations
-    said = NO_ATTRIBUTES if annotations is None else annotations.module
-    code = emitter.module(computation.name, pieces, said, meshes(computation))
+    attributes = NO_ATTRIBUTES if annotations is None else annotations.module
+    code = emitter.module(computation.name, pieces, attributes, meshes(computation))
     try:
-        # MLIR verifies what it reads.
+        # Parsing verifies the module.
         module = ir.Module.parse(code, context_for(emitter.writer.constant_bytes))
         _fill(module, emitter.large_constants)
     except ir.MLIRError as error:
         raise _unverified(computation, called, error) from None
     if emitter.has_streams:
         check_order(computation, called)
-    called_in_python = tuple(function for _, function in emitter.python_functions.values())
-    return StablehloModule(module, computation.program_shape, called_in_python)
+    python_functions = [function for _, function in emitter.python_functions.values()]
+    return StablehloModule(module, computation.program_shape, python_functions)
 
 
 def _fill(module: ir.Module, functions: Sequence[Sequence[LargeConstant]]) -> None:
-    """Gives the large constants of each function their elements."""
+    """Set the elements of the large constants of each function."""
     views = (view for view in module.body.operations if view.operation.name == "func.func")
-    types: dict[ArrayShape, ir.Type] = {}  # parsing one takes 1.7 us
     context = module.context
+    parsed_type = cache(partial(mlir_type, context=context))
     with context:
         for view, constants in zip(views, functions, strict=True):
             if not constants:
                 continue
-            # In a chain, as `iter` of MLIR's own iterator begins anew.
+            # `chain` keeps the position; `iter` of MLIR's own iterator starts again.
             operations = chain(view.operation.regions[0].blocks[0].operations)
-            after = 0
+            next_position = 0
             for position, elements, shape in constants:
-                operation = next(islice(operations, position - after, None))
-                after = position + 1
-                kind = types.get(shape)
-                if kind is None:
-                    kind = types[shape] = mlir_type(shape, context)
-                operation.attributes["value"] = dense_attribute(elements, kind)
+                operation = next(islice(operations, position - next_position, None))
+                next_position = position + 1
+                operation.attributes["value"] = dense_attribute(elements, parsed_type(shape))
 
 
 def _need_computation(value: object) -> None:
@@ -145,89 +141,88 @@ def _need_computation(value: object) -> None:
 def _functions(
     computation: XlaComputation, called: tuple[XlaComputation, ...]
 ) -> dict[XlaComputation, str]:
-    """A symbol for each computation that some op calls; the others become regions.
+    """Return a symbol for each computation that an op calls; the others become regions.
 
-    A region is emitted wherever its computation is applied: one applied twice by each of 20 that
-    are applied twice would be emitted a million times. XLA copies computations in the same way, so
-    that calling functions from the regions would only move the waiting into the compiler.
+    A region is emitted at each application. Computations that apply each other twice, 20 levels
+    deep, would emit the innermost a million times. XLA copies computations in the same way, so
+    functions called from the regions would only move the cost into the compiler.
 
     Raises:
-        LoweringError: more than MAX_REPEATED_OPS ops would be emitted again, or regions would stand
-            in each other more than MAX_DEPTH deep.
+        LoweringError: more than MAX_REPEATED_OPS ops would be emitted repeatedly, or regions would
+            nest more than MAX_DEPTH deep.
     """
     if not called:
         return {}
-    # Of each: the ops to emit for it, and how deep; callees come before their callers.
+    # For each computation, the number of ops emitted for it and its depth. Callees come first.
     sizes: dict[XlaComputation, tuple[int, int]] = {}
     callees: set[XlaComputation] = set()
     applied: dict[XlaComputation, int] = {}
-    for one in (*called, computation):
-        size, depth = len(one.ops), 0
-        for opcode, inside, times in one.applications():
-            for inner in inside:
-                if opcode in _CALLING:
-                    callees.add(inner)
-                    continue
+    for caller in (*called, computation):
+        size, depth = len(caller.ops), 0
+        for opcode, inner_computations, times in caller.applications():
+            if opcode in _CALLING:
+                callees.update(inner_computations)
+                continue
+            for inner in inner_computations:
                 applied[inner] = applied.get(inner, 0) + times
                 inner_size, inner_depth = sizes[inner]
                 size, depth = size + times * inner_size, max(depth, inner_depth + 1)
-        sizes[one] = size, depth
-    entries = {computation, *callees}
-    total = sum(sizes[one][0] for one in entries)
-    repeated = total - sum(len(one.ops) for one in (*called, computation))
+        sizes[caller] = size, depth
+    functions = {computation, *callees}
+    total = sum(sizes[function][0] for function in functions)
+    repeated = total - sum(len(each.ops) for each in (*called, computation))
     if repeated > MAX_REPEATED_OPS:
-        often = max(applied, key=lambda one: (applied[one] - 1) * sizes[one][0])
+        largest = max(applied, key=lambda inner: (applied[inner] - 1) * sizes[inner][0])
         raise LoweringError(
-            f"lower: {computation.name!r} applies computations that apply others several times, "
-            f"and so on: {repeated} ops would be emitted again, at most {MAX_REPEATED_OPS}; "
-            f"{often.name!r} stands for {sizes[often][0]} ops and is applied at {applied[often]} "
-            f"places\n"
+            f"lower: {computation.name!r} applies nested computations repeatedly: at most "
+            f"{MAX_REPEATED_OPS} ops may be emitted again, got {repeated}; {largest.name!r} "
+            f"expands to {sizes[largest][0]} ops and is applied at {applied[largest]} places\n"
             f"fix: apply it at one place, to all operands together; or, except in map, apply a "
-            f"computation that gives it to xb.call, as what is called is emitted once"
+            f"computation that passes it to xb.call, since a called computation is emitted once"
         )
-    deepest = max(sizes[one][1] for one in entries)
+    deepest = max(sizes[function][1] for function in functions)
     if deepest > MAX_DEPTH:
         raise LoweringError(
-            f"lower: in {computation.name!r} computations are applied inside each other, "
-            f"{deepest} deep, at most {MAX_DEPTH}\n"
+            f"lower: {computation.name!r} may nest applied computations at most {MAX_DEPTH} deep, "
+            f"got {deepest}\n"
             f"fix: let an op in between apply xb.call of the next computation, which becomes a "
             f"function"
         )
     unique = UniqueNames(["main"], separator="_")
-    return {one: unique.claim(encodable(one.name)) for one in called if one in callees}
+    return {callee: unique.claim(encodable(callee.name)) for callee in called if callee in callees}
 
 
 def _unverified(
     computation: XlaComputation, called: tuple[XlaComputation, ...], error: ir.MLIRError
 ) -> LoweringError:
-    """What to say when MLIR's verifier refuses the module."""
+    """Return the error for a module that MLIR's verifier refuses."""
     reports = [str(d.message) for d in error.error_diagnostics] or [str(error)]
     detail = "\n".join(reports)
-    places = [recorded_at(d.location) for d in error.error_diagnostics]
-    for one in (computation, *called):
-        for op in one.ops:
-            if not op.shape.is_static:
-                blamed = re.match(r"'\w+\.(\w+)' op", reports[0])
-                where = f": in {blamed[1]}{places[0].rstrip(',')}" if blamed and places else ""
-                return LoweringError(
-                    f"lower: {computation.name!r} has dynamic sizes, such as {op.shape}, where "
-                    f"StableHLO can't express them{where}\n"
-                    f"fix: use static sizes there: the largest, and beside the array its size as "
-                    f"an s32[]",
-                    detail=detail,
-                )
-    # Inference admits of static sizes only what StableHLO admits, so this is a fault of ours.
+    locations = [recorded_at(d.location) for d in error.error_diagnostics]
+    ops = chain.from_iterable(each.ops for each in (computation, *called))
+    dynamic = next((op.shape for op in ops if not op.shape.is_static), None)
+    if dynamic is not None:
+        match = re.match(r"'\w+\.(\w+)' op", reports[0])
+        where = f": in {match[1]}{locations[0].rstrip(',')}" if match and locations else ""
+        return LoweringError(
+            f"lower: {computation.name!r} has dynamic sizes, such as {dynamic}, where StableHLO "
+            f"can't express them{where}\n"
+            f"fix: use static sizes there: the bound, and the size as an s32[] beside the array",
+            detail=detail,
+        )
+    # For static sizes, shape inference accepts only what StableHLO accepts.
     return LoweringError(
         f"lower: the module of {computation.name!r} does not verify: "
-        f"{'; '.join(reports)}\nThis is a fault of xlabuilder; please report it.",
+        f"{'; '.join(reports)}\nThis is a bug in xlabuilder; please report it.",
         detail=detail,
     )
 
 
 def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry: bool) -> Pieces:
+    """Emit a computation as a function."""
     shape = computation.program_shape
     inputs, results = (
-        ", ".join(type_text(leaf) for one in shapes for leaf in leaves(one))
+        ", ".join(type_text(leaf) for shape in shapes for leaf in leaves(shape))
         for shapes in (shape.parameters, (shape.result,))
     )
     annotations = computation.annotations
@@ -238,28 +233,32 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
     }
     if annotations is not None:
         attributes.update(annotations.function)
-    plain = _plain_arguments(emitter, computation) if entry else None
-    if plain is not None:
-        entered = [*plain]
-        said, locations = [one for one, _ in entered], [one for _, one in entered]
+    named = _named_arguments(emitter, computation) if entry else None
+    if named is not None:
+        arguments = list(named)
+        argument_attributes = [reference for reference, _ in arguments]
+        locations = [location for _, location in arguments]
     else:
-        found = _argument_attributes(emitter, computation, entry=entry)
-        said = [*map(emitter.writer.dictionary, found)] if entry or any(found) else []
+        dictionaries = _argument_attributes(emitter, computation, entry=entry)
+        argument_attributes = []
+        if entry or any(dictionaries):
+            argument_attributes += map(emitter.writer.dictionary, dictionaries)
         locations = []
         for parameter in computation.parameters:
             locations += [emitter.location(parameter)] * leaf_count(parameter.shape)
-    if said:
-        attributes["arg_attrs"] = emitter.writer.array(said)
-    given = [_layout_attributes(leaf) if entry else {} for leaf in leaves(shape.result)]
+    if argument_attributes:
+        attributes["arg_attrs"] = emitter.writer.array(argument_attributes)
+    result_attributes = [_layout_attributes(leaf) if entry else {} for leaf in leaves(shape.result)]
     if annotations is not None:
-        for one, texts in zip(given, annotations.results, strict=False):
-            one.update(texts)
-        for one, sharding in zip(given, annotations.result_shardings, strict=False):
-            one.update({} if sharding is None else sharding_attribute(sharding))
-    if any(given):
-        attributes["res_attrs"] = array(map(dictionary, given))
+        for values, texts in zip(result_attributes, annotations.results, strict=False):
+            values.update(texts)
+        for values, sharding in zip(result_attributes, annotations.result_shardings, strict=False):
+            if sharding is not None:
+                values.update(sharding_attribute(sharding))
+    if any(result_attributes):
+        attributes["res_attrs"] = array(map(dictionary, result_attributes))
     if entry:
-        # The nesting that flattening loses; see `module.py` for how it is read back.
+        # `StablehloModule` restores the nesting of tuples from these attributes.
         if any(isinstance(p, TupleShape) for p in shape.parameters):
             attributes["xlabuilder.parameters"] = array(quoted(str(p)) for p in shape.parameters)
             names = [encodable(str(p.name)) for p in computation.parameters]
@@ -270,13 +269,13 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
     return emitter.function(attributes, computation, locations)
 
 
-def _plain_arguments(
+def _named_arguments(
     emitter: Emitter, computation: XlaComputation
 ) -> Iterator[tuple[Reference, Reference]] | None:
-    """The attributes and the location of each argument where all are arrays of which only the name
-    is said; None where one has more.
+    """Return attributes and location of each argument if all are arrays with a name only.
 
-    Networks have a thousand of them, each of which takes 3 us here and 9 us by its attributes.
+    Return None if an argument has more attributes. Networks have thousands of arguments, and this
+    path is several times faster than `_argument_attributes`.
     """
     if computation.annotations is not None or computation.aliases or computation.donors:
         return None
@@ -292,59 +291,58 @@ def _plain_arguments(
 def _argument_attributes(
     emitter: Emitter, computation: XlaComputation, *, entry: bool
 ) -> list[dict[str, Attribute]]:
-    """For each flat argument its annotations; where the program is entered also its parameter's
-    name (with the path into a tuple), its layout, and whether its memory is given away."""
-    found: list[dict[str, Attribute]] = []
-    writer = emitter.writer
+    """Return the attributes of each flat argument: annotations and sharding.
+
+    Arguments of the entry also have the parameter's name (with the index into a tuple), the layout
+    and the donation.
+    """
+    flat: list[dict[str, Attribute]] = []
     for parameter, shape in zip(
         computation.parameters, computation.program_shape.parameters, strict=True
     ):
-        # An array, as most parameters are, is its only leaf.
-        parts = (
-            [("", shape)] if shape.is_array else zip(leaf_paths(shape), leaves(shape), strict=True)
-        )
         annotations = emitter.annotations(parameter)
         name = encodable(str(parameter.name)) if entry else ""
-        if parameter.sharding is None:
-            shardings: Iterable[dict[str, str]] = repeat({})
-        else:
-            each = leaf_texts(parameter.sharding, leaf_count(shape))
-            shardings = map(sharding_attribute, each)
+        shardings: Iterable[dict[str, str]] = repeat({})
+        if parameter.sharding is not None:
+            shardings = map(sharding_attribute, leaf_texts(parameter.sharding, leaf_count(shape)))
+        parts = zip(leaf_paths(shape), leaves(shape), strict=True)
         for (path, leaf), sharding in zip(parts, shardings, strict=False):
             attributes: dict[str, Attribute] = {}
             if entry:
-                attributes[ARGUMENT_NAME] = writer.text(name + path)
+                attributes[ARGUMENT_NAME] = emitter.writer.text(name + path)
                 attributes.update(_layout_attributes(leaf))
             attributes.update(annotations)
             attributes.update(sharding)
-            found.append(attributes)
+            flat.append(attributes)
     if computation.annotations is not None:
-        for one, texts in zip(found, computation.annotations.parameters, strict=False):
-            one.update(texts)
+        for attributes, texts in zip(flat, computation.annotations.parameters, strict=False):
+            attributes.update(texts)
     if entry and (computation.aliases or computation.donors):
-        for number, said in _donations(computation).items():
-            found[number].update(said)
-    return found
+        for number, donation in _donations(computation).items():
+            flat[number].update(donation)
+    return flat
 
 
 def _donations(computation: XlaComputation) -> dict[int, dict[str, str]]:
-    """Of each flat argument whose memory is given away, how that is said."""
+    """Return the alias or donor attribute of each donated flat argument, by its number."""
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
     for position, parameter in enumerate(computation.program_shape.parameters):
         for index in leaf_indices(parameter):
             numbers[position, index] = len(numbers)
     results = leaf_indices(computation.program_shape.result)
-    found = {
-        numbers[one.param_number, one.param_index]: {ALIASING: i32(results.index(one.output_index))}
-        for one in computation.aliases
+    donations = {
+        numbers[alias.param_number, alias.param_index]: {
+            ALIASING: i32(results.index(alias.output_index))
+        }
+        for alias in computation.aliases
     }
     for donor in computation.donors:
-        found[numbers[donor.param_number, donor.param_index]] = {DONOR: boolean(True)}
-    return found
+        donations[numbers[donor.param_number, donor.param_index]] = {DONOR: boolean(True)}
+    return donations
 
 
 def _layout_attributes(leaf: Shape) -> dict[str, str]:
-    """The layout, if one was asked for, of an array that enters or leaves the program."""
+    """Return the layout attribute of an argument or result whose layout is specified."""
     if not isinstance(leaf, ArrayShape) or leaf.layout is None:
         return {}
     return {LAYOUT_MODE: quoted(str(leaf.layout))}

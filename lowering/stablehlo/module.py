@@ -1,25 +1,28 @@
-"""StablehloModule: a lowered computation, to be looked at, saved, loaded and compiled.
+"""StablehloModule: a lowered computation to print, save, load and compile.
 
-Three kinds of file hold a module: MLIR text (``.mlir``), to be read and compared; MLIR bytecode
-(``.mlirbc``), quick, for the same version of jaxlib; and the portable artifact (``.stablehlo``),
-which StableHLO promises to read for years, and which can be written for older versions.
+A module is saved in one of three formats: MLIR text (``.mlir``); MLIR bytecode (``.mlirbc``), fast,
+for the same version of jaxlib; and the portable artifact (``.stablehlo``), which StableHLO keeps
+readable for years and which can be written for older versions.
 
-StableHLO programs have no tuples and no parameter names. They are kept in attributes that other
-readers pass over: `xlabuilder.name` of an argument is the parameter's name; `xlabuilder.parameters`
-and `xlabuilder.result` of the function are the shapes as they were before tuples were flattened.
-Where a parameter's name can't be read off its arguments (an empty tuple has none),
-`xlabuilder.parameter_names` of the function lists the names of all.
+StableHLO programs have neither tuples nor parameter names. These are stored in attributes that
+other readers ignore. `xlabuilder.name` of an argument is the name of the parameter.
+`xlabuilder.parameters` and `xlabuilder.result` of the function are the nested shapes. If a
+parameter's name does not follow from its arguments (an empty tuple has none),
+`xlabuilder.parameter_names` of the function lists the names of all parameters.
 """
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import errno
 import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -34,10 +37,11 @@ from builder.types.shape import (
     Shape,
     TokenShape,
     TupleShape,
+    leaf_count,
     leaves,
     parse_shape,
 )
-from lowering.errors import LoweringError, ModuleFileError, VersionError
+from lowering.errors import LoweringError, ModuleFileError, VersionError, recorded_at
 from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import versions
 from lowering.mlir.attributes import ARGUMENT_NAME
@@ -61,18 +65,19 @@ __all__ = [
 
 PathLike = str | os.PathLike[str]
 Buffer = bytes | bytearray | memoryview
+_Leaf = ArrayShape | TokenShape
 
 
 class StablehloModule:
     """A verified StableHLO module with a function ``@main``.
 
-    `lowering.lower` and `lowering.load` make them.
+    `lowering.lower` and `lowering.load` return one.
 
     Attributes:
-        module: the MLIR module. To create operations of dialects that are not StableHLO's (arith,
-            shape) in it, ``module.context.load_all_available_dialects()`` comes first.
-        program_shape: parameters and result as the computation has them, tuples nested.
-        functions: the Python functions that it calls. They are not in files and texts.
+        module: the MLIR module. To create operations of other dialects (arith, shape) in it, call
+            ``module.context.load_all_available_dialects()`` first.
+        program_shape: the parameters and the result of the computation, tuples nested.
+        functions: the Python functions that it calls; files and text do not contain them.
 
     Example:
         >>> import builder as xb, lowering
@@ -101,10 +106,10 @@ class StablehloModule:
 
     @property
     def name(self) -> str:
-        """The module's name; "main" where it has none."""
+        """The module's name, or "main" if it has none."""
         attributes = self.module.operation.attributes
-        found = attribute_text(attributes["sym_name"]) if "sym_name" in attributes else None
-        return found or "main"
+        name = attribute_text(attributes["sym_name"]) if "sym_name" in attributes else None
+        return name or "main"
 
     @property
     def text(self) -> str:
@@ -115,78 +120,99 @@ class StablehloModule:
         """MLIR text.
 
         Args:
-            locations: whether each operation carries its name and source line.
+            locations: whether to print the name and source line of each operation.
         """
-        with_locations = flag("to_text", "locations", locations)
-        text = self.module.operation.get_asm(enable_debug_info=with_locations)
-        return str(text)
+        locations = flag("to_text", "locations", locations)
+        return str(self.module.operation.get_asm(enable_debug_info=locations))
 
     @property
     def bytecode(self) -> bytes:
-        """MLIR bytecode, locations included. For the version of jaxlib that wrote it."""
+        """MLIR bytecode with locations, for the version of jaxlib that wrote it."""
         return b"".join(module_reader.sealed_bytecode(self.module))
 
     def artifact(self, version: str | None = None) -> bytes:
-        """The portable artifact: bytecode that StableHLO stays able to read.
+        """The portable artifact: bytecode that StableHLO keeps readable.
 
         Args:
-            version: the StableHLO version to write for, such as "1.9.0", or "minimum" or
-                "current"; None is the current one, the newest that the jaxlib installed writes.
+            version: the StableHLO version to write, such as "1.9.0", or "minimum" or "current";
+                None is the current one, the newest that the installed jaxlib writes.
 
         Raises:
-            VersionError: there is no such version, or the module holds an operation that it
-                does not have.
+            VersionError: `version` is not a supported version, or cannot express an operation of
+                the module.
         """
-        wanted = _checked_version(version)
+        version = _checked_version(version)
         try:
-            return module_reader.sealed_artifact(self.module, wanted, self._prepare_artifact)
+            return self._write_artifact(version)
         except ValueError as error:
-            raise self._not_in_version(wanted, str(error)) from None
+            raise self._not_in_version(version, str(error)) from None
+
+    def _write_artifact(self, version: str) -> bytes:
+        return module_reader.sealed_artifact(self.module, version, self._prepare_artifact)
 
     def _prepare_artifact(self, copy: ir.Module) -> None:
         extension("lowering.legalize", "prepare_artifact")(copy, self.name)
 
     def _not_in_version(self, version: str, report: str) -> VersionError:
-        blamed = re.search(r"failed to legalize operation '(?:vhlo\.)?([\w.]+?)(?:_v\d+)?'", report)
-        what = f"its operation {blamed[1]} can't be said there" if blamed else "it can't be said"
+        """Return the error for a module that a StableHLO version cannot express."""
+
+        def is_expressible(candidate: str) -> bool:
+            try:
+                self._write_artifact(candidate)
+            except ValueError:
+                return False
+            return True
+
         newest = versions.current_version()
-        fix = f"\nfix: ask for a newer version, at most {newest}" if version != newest else ""
+        newer = [v for v in _minor_versions(newest) if _numbers(v) > _numbers(version)]
+        position = bisect.bisect_left(newer, True, key=is_expressible)
+        available = newer[position] if position < len(newer) else None
+        match = re.search(r"failed to legalize operation '(?:vhlo\.)?([\w.]+?)(?:_v\d+)?'", report)
+        operation = match[1] if match else "module"
+        notes = [f"available from {available}"] if available is not None else []
+        user = _first_operation(self.module, operation)
+        if user is not None:
+            place = recorded_at(user.location).rstrip(",")
+            notes.insert(0, f"needed by {user.name}{place}")
+        parenthesis = f" ({'; '.join(notes)})" if notes else ""
+        fix = f"\nfix: write version {available} or newer, up to {newest}" if available else ""
         return VersionError(
-            f"artifact: {self.name} can't be written for StableHLO {version}: {what}{fix}",
+            f"artifact: StableHLO {version} can't express the operation {operation} of {self.name}"
+            f"{parenthesis}{fix}",
             version=version,
             detail=report,
         )
 
     def verify(self) -> None:
-        """Checks the module by MLIR's verifier; it needs no call after `lower` and `load`.
+        """Run MLIR's verifier; `lower` and `load` have done so.
 
         Raises:
-            LoweringError: an operation breaks a rule of its dialect.
+            LoweringError: an operation violates a rule of its dialect.
         """
         try:
             self.module.operation.verify()
         except ir.MLIRError as error:
-            found = [str(d.message) for d in error.error_diagnostics]
-            reason = found[0].splitlines()[0] if found else "the verifier does not say why"
+            reports = [str(d.message) for d in error.error_diagnostics]
+            reason = reports[0].splitlines()[0] if reports else "the verifier reports no reason"
             raise LoweringError(
-                f"verify: {self.name} is no valid StableHLO: {reason}",
+                f"verify: {self.name} is not valid StableHLO: {reason}",
                 op="verify",
-                detail="\n".join(found),
+                detail="\n".join(reports),
             ) from None
 
     def save(self, path: PathLike, *, version: str | None = None) -> None:
-        """Writes the module to a file, whole or not at all.
+        """Write the module to a file, atomically.
 
-        The content goes to a file beside it first, which takes the name once it is on the disk.
+        The content is written to a temporary file in the same folder, which is then renamed.
 
         Args:
             path: ends in .mlir (text), .mlirbc (bytecode) or .stablehlo (portable artifact).
-            version: the StableHLO version to write for (see `artifact`); .stablehlo only.
+            version: the StableHLO version to write (see `artifact`); for .stablehlo only.
 
         Raises:
-            ModuleFileError: another suffix; a Python function is called; or the file can't be
-                written.
-            VersionError: there is no such version, or it lacks an operation.
+            ModuleFileError: another suffix; the module calls a Python function; or the file cannot
+                be written.
+            VersionError: `version` is not a supported version, or cannot express an operation.
 
         Example:
             >>> import builder as xb, lowering, tempfile, pathlib
@@ -204,24 +230,24 @@ class StablehloModule:
             called = self.functions[0]
             raise ModuleFileError(
                 f"{name}: {self.name} calls the Python function {called.name}{called.place}, which "
-                f"a file can't hold\n"
-                f"fix: let a registered function do it: xb.custom_call; or give its result as an "
-                f"argument",
+                f"a file can't contain\n"
+                f"fix: call a registered function instead: xb.custom_call; or pass its result as "
+                f"an argument",
                 path=name,
                 op="save",
             )
         suffix = Path(name).suffix.lower()
         if suffix not in _SUFFIXES:
             raise ModuleFileError(
-                f"{name}: the suffix says what to write, got {repr(suffix) if suffix else 'none'}\n"
-                f"fix: .mlir for text, .mlirbc for bytecode, .stablehlo for a portable artifact",
+                f"{name}: the suffix selects the format, got {repr(suffix) if suffix else 'none'}\n"
+                "fix: use .mlir for text, .mlirbc for bytecode, .stablehlo for a portable artifact",
                 path=name,
                 op="save",
             )
         if version is not None and suffix != ".stablehlo":
             raise VersionError(
                 f"{name}: {_SUFFIXES[suffix]} has no StableHLO version, got {brief(version)}\n"
-                f"fix: save as .stablehlo, or leave the version out",
+                f"fix: save as .stablehlo, or omit the version",
                 version=version,
                 op="save",
             )
@@ -244,34 +270,59 @@ _SUFFIXES: Final = {".mlir": "text", ".mlirbc": "bytecode", ".stablehlo": "a por
 
 
 def _checked_version(version: Any) -> str:
-    """The version asked for, as three numbers between the minimum and the current version."""
+    """Return a supported StableHLO version as three numbers without leading zeros."""
     newest, oldest = versions.current_version(), versions.minimum_version()
     if version is None or (isinstance(version, str) and version == "current"):
         return newest
     if isinstance(version, str) and version == "minimum":
         return oldest
-    span = f"fix: give one from {oldest} to {newest}, 'minimum' or 'current'"
+    fix = f"fix: pass one from {oldest} to {newest}, 'minimum' or 'current'"
     pattern = r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}"
     if not isinstance(version, str) or not re.fullmatch(pattern, version):
         raise VersionError(
             f"version: a StableHLO version is three numbers such as '1.9.0', got {brief(version)}\n"
-            f"{span}",
+            f"{fix}",
             version=version,
         )
-    parts = _parts(version)
-    if not _parts(oldest) <= parts <= _parts(newest):
-        newer = parts > _parts(newest)
-        side = "newer than what the jaxlib installed writes" if newer else "too old"
-        raise VersionError(f"version: StableHLO {version} is {side}\n{span}", version=version)
-    return ".".join(str(p) for p in parts)
+    numbers = _numbers(version)
+    if not _numbers(oldest) <= numbers <= _numbers(newest):
+        is_newer = numbers > _numbers(newest)
+        reason = "newer than the installed jaxlib writes" if is_newer else "too old"
+        raise VersionError(f"version: StableHLO {version} is {reason}\n{fix}", version=version)
+    return ".".join(map(str, numbers))
 
 
-def _parts(version: str) -> tuple[int, ...]:
-    return tuple(int(p) for p in version.split("."))
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+_LAST_BEFORE_1: Final = 20
+
+
+def _minor_versions(newest: str) -> list[str]:
+    """Return the StableHLO versions with a patch number of 0, up to `newest`."""
+    major, minor, _ = _numbers(newest)
+    older = [f"0.{n}.0" for n in range(_LAST_BEFORE_1 + 1)]
+    return [*older, *(f"{major}.{n}.0" for n in range(minor + 1))]
+
+
+def _first_operation(module: ir.Module, name: str) -> ir.Operation | None:
+    """Return the first operation of this name in any dialect; composites are written for CHLO."""
+    matches: list[ir.Operation] = []
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        dialect, _, short_name = operation.name.partition(".")
+        if name in (short_name, operation.name) or (name == "composite" and dialect == "chlo"):
+            matches.append(operation)
+            return ir.WalkResult.INTERRUPT
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return matches[0] if matches else None
 
 
 def path_text(path: Any, op: str) -> str:
-    """A path as text."""
+    """Return a path as text; `op` is the function for messages."""
     try:
         text = os.fspath(path)
     except TypeError:
@@ -280,57 +331,60 @@ def path_text(path: Any, op: str) -> str:
         return text
     fix = ""
     if isinstance(text, bytes):
-        fix = "\nfix: os.fsdecode(path)"
+        fix = "\nfix: use os.fsdecode(path)"
     elif op == "load" and isinstance(text, (bytearray, memoryview)):
-        fix = "\nfix: lowering.load_bytes reads content that is in memory"
+        fix = "\nfix: use lowering.load_bytes for content in memory"
     raise OperandError(
         f"{op}: a path is a string or a pathlib.Path, got {type(path).__name__}{fix}", op=op
     )
 
 
-def _reason(error: OSError, *, reading: bool) -> str:
-    """Why a file can't be used, in small letters, and how to mend it."""
+def _reason(error: OSError, fixes: Mapping[int, str]) -> str:
+    """Return the reason and the fix for a file that cannot be read or written."""
     reason = error.strerror or str(error)
     reason = "the disk is full" if error.errno == errno.ENOSPC else reason[:1].lower() + reason[1:]
-    fix = (_READING if reading else _WRITING).get(error.errno or 0, _BOTH.get(error.errno or 0, ""))
+    fix = fixes.get(error.errno or 0)
     return f"{reason}\nfix: {fix}" if fix else reason
 
 
-_BOTH: Final = {
+_NAME_A_FILE: Final = "name a file in that folder"
+_FIXES: Final = {
     errno.ENAMETOOLONG: "use a shorter name",
     errno.ENOTDIR: "a part of the path is a file; name a folder there",
-    errno.EISDIR: "name a file in that folder",
-    errno.ELOOP: "its symbolic links lead back to themselves; name the file they should lead to",
+    errno.EISDIR: _NAME_A_FILE,
+    errno.ELOOP: "its symbolic links form a cycle; name their target",
 }
-_READING: Final = {
-    errno.ENOENT: "check the name and the folder that it is looked for in",
+_READ_FIXES: Final = {
+    **_FIXES,
+    errno.ENOENT: "check the name and the current folder",
     errno.EACCES: "let this user read the file and enter its folders (chmod)",
     errno.EPERM: "let this user read the file and enter its folders (chmod)",
 }
-_WRITING: Final = {
+_WRITE_FIXES: Final = {
+    **_FIXES,
     errno.EACCES: "let this user write the file and its folder (chmod), or save elsewhere",
     errno.EPERM: "let this user write the file and its folder (chmod), or save elsewhere",
-    errno.ENOSPC: "make room there, or save elsewhere",
-    errno.EDQUOT: "make room there, or save elsewhere",
+    errno.ENOSPC: "free disk space, or save elsewhere",
+    errno.EDQUOT: "free disk space, or save elsewhere",
     errno.EROFS: "save elsewhere",
     errno.EFBIG: "raise the limit for the size of files (ulimit -f), or save elsewhere",
 }
 
 
 def write_whole(name: str, pieces: list[bytes]) -> None:
-    """Writes a file so that under its name there is the old content or the new, never a part."""
+    """Write a file atomically: a reader finds the old content or the new, never a part."""
     target = Path(name)
     temporary: Path | None = None
     try:
-        target = Path(os.path.realpath(name))  # a symbolic link stays, its target is replaced
+        target = Path(os.path.realpath(name))  # replaces the target of a symbolic link
         mode = None
         with contextlib.suppress(FileNotFoundError):
             mode = target.stat().st_mode
         if mode is not None and not stat.S_ISREG(mode):
-            what = "is not a regular file\nfix: name another"
+            reason = "is not a regular file\nfix: name another"
             if stat.S_ISDIR(mode):
-                what = f"is a folder\nfix: {_BOTH[errno.EISDIR]}"
-            raise ModuleFileError(f"{name}: can't be written: {what}", path=name, op="save")
+                reason = f"is a folder\nfix: {_NAME_A_FILE}"
+            raise ModuleFileError(f"{name}: can't be written: {reason}", path=name, op="save")
         if mode is not None and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.tmp")
@@ -339,7 +393,7 @@ def write_whole(name: str, pieces: list[bytes]) -> None:
         temporary = beside
         try:
             if mode is not None:
-                os.chmod(beside, stat.S_IMODE(mode))  # noqa: PTH101 (works where fchmod does not)
+                beside.chmod(stat.S_IMODE(mode))
             for piece in pieces:
                 rest = memoryview(piece)
                 while rest:
@@ -350,16 +404,16 @@ def write_whole(name: str, pieces: list[bytes]) -> None:
         beside.replace(target)
         temporary = None
         _sync_folder(target.parent)
-    except ModuleFileError:
-        raise
     except OSError as error:
         folder = target.parent
-        reason = _reason(error, reading=False)
+        reason = _reason(error, _WRITE_FIXES)
         if error.errno == errno.ENOENT and not folder.exists():
             reason = f"there is no folder {folder}\nfix: create it: os.makedirs({str(folder)!r})"
         raise ModuleFileError(
             f"{name}: can't be written: {reason}", path=name, op="save", detail=str(error)
         ) from None
+    except ModuleFileError:  # a ValueError
+        raise
     except ValueError as error:  # a zero byte in the name
         raise ModuleFileError(
             f"{name!r}: can't be written: {error}\nfix: use a name without it",
@@ -373,7 +427,7 @@ def write_whole(name: str, pieces: list[bytes]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a renaming last, where the system can."""
+    """Make a renaming durable, if the system supports it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -383,110 +437,92 @@ def _sync_folder(folder: Path) -> None:
 
 
 def load(path: PathLike) -> StablehloModule:
-    """Reads a module from a file: text, bytecode or portable artifact, whatever its suffix.
+    """Read a module from a file: text, bytecode or portable artifact, regardless of its suffix.
 
-    Files of other programs are read too, what `jax.export.Exported.serialize` writes among them.
-    A pipe or a device is no file, and not waited for. Large files that are something else are
-    refused by their first bytes.
-    Bytecode that does not carry this library's checksum is tried in a helper process first, since
-    damaged bytecode can crash MLIR; this takes some tenths of a second.
+    Files of other programs are supported, including the output of
+    `jax.export.Exported.serialize`. Pipes and devices are refused. A large file of another kind is
+    refused by its first bytes.
+
+    Damaged bytecode can crash MLIR. Bytecode without this library's checksum is therefore parsed in
+    a helper process first, which takes some tenths of a second.
 
     Args:
         path: the file.
 
     Raises:
-        ModuleFileError: the file can't be read, or holds no StableHLO module with a function
-            ``@main``; carries path, line and column.
+        ModuleFileError: the file cannot be read, or is not a StableHLO module with a function
+            ``@main``; has the path, line and column.
     """
-    return from_bytes(*_module_file(path))
+    return from_bytes(*read_file(path, "load", reject_by_prefix))
 
 
-def _module_file(path: PathLike) -> tuple[bytes, str]:
-    """The content of a file, and its name; of an Exported the module, and not both."""
-    data, name = read_file(path, "load", reject_by_prefix)
-    return embedded_artifact(data) or data, name
+PrefixCheck = Callable[[BinaryIO, int, str, str], None]
+"""Checks the beginning of a file; see `read_file`."""
 
 
-Look = Callable[[BinaryIO, int, str, str], None]
-"""What looks at the beginning of a file; see `read_file`."""
-
-
-def read_file(path: Any, op: str, look: Look) -> tuple[bytes, str]:
-    """The content of an ordinary file, and its name.
+def read_file(path: Any, op: str, check: PrefixCheck) -> tuple[bytes, str]:
+    """Return the content of a regular file, and its name.
 
     Args:
         path: the file.
-        op: the function that was given it.
-        look: is given the open file, its size, what it is called in messages, and its name; raises
-            ModuleFileError if its beginning shows that it need not be read.
+        op: the function that the user called.
+        check: is called with the open file, its size, its name in messages, and its path; raises
+            ModuleFileError if the beginning shows that the file is of another kind.
 
     Raises:
-        ModuleFileError: it can't be read.
-        OperandError: `path`, given to `op`, is no path.
+        ModuleFileError: the file cannot be read.
+        OperandError: `path` is not a path.
     """
     path = path_text(path, op)
-    name = module_reader.display_name(path)
-    descriptor = None
     try:
-        # A pipe or a device would be waited for, or read, without end. The flag is for what becomes
-        # one after it was looked at.
-        mode = Path(path).stat().st_mode
-        if not stat.S_ISDIR(mode):
-            descriptor = os.open(path, os.O_RDONLY | _OPENING)
-            mode = os.fstat(descriptor).st_mode
-        if descriptor is None or stat.S_ISDIR(mode):
-            raise _no_file(path, "is a directory", _folder_fix(path))
-        if not stat.S_ISREG(mode):
-            raise _no_file(path, "it is not an ordinary file", "copy it into one")
-        return _content(descriptor, path, look), path
+        # Opening a pipe or a device may block or have side effects, so the kind is checked first.
+        # It may change in between, so it is checked again, and the file is opened without blocking.
+        _check_regular(Path(path).stat(), path)
+        with open(path, "rb", opener=_open_without_blocking) as file:
+            before = os.fstat(file.fileno())
+            _check_regular(before, path)
+            check(file, before.st_size, module_reader.display_name(path), path)
+            # Files in /proc have a size of 0. Other files may have grown by now.
+            data = file.read(before.st_size + 1) if before.st_size else file.read()
+            after = os.fstat(file.fileno())
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            raise _unreadable(path, "it changed while it was read", "read it again when complete")
     except OSError as error:
-        raise ModuleFileError(
-            f"{name}: can't be read: {_reason(error, reading=True)}", path=path, detail=str(error)
-        ) from None
-    except ModuleFileError:
+        raise _unreadable(path, _reason(error, _READ_FIXES), detail=str(error)) from None
+    except ModuleFileError:  # a ValueError
         raise
     except ValueError as error:  # a zero byte in the name
-        raise _no_file(path, str(error), "name a file that can exist") from None
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
+        raise _unreadable(path, str(error), "name a file that can exist") from None
+    return data, path
 
 
-_OPENING: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+def _open_without_blocking(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _no_file(path: str, reason: str, fix: str) -> ModuleFileError:
-    """The error of what is there and is no file to read."""
+def _unreadable(path: str, reason: str, fix: str = "", detail: str = "") -> ModuleFileError:
     name = module_reader.display_name(path)
-    return ModuleFileError(f"{name}: can't be read: {reason}\nfix: {fix}", path=path)
+    reason = f"{reason}\nfix: {fix}" if fix else reason
+    return ModuleFileError(f"{name}: can't be read: {reason}", path=path, detail=detail)
 
 
-def _folder_fix(path: str) -> str:
-    """What to do instead of reading a folder."""
-    if Path(path, "saved_model.pb").exists():
-        return "it is a SavedModel of TensorFlow: export StableHLO with the program that wrote it"
-    return _BOTH[errno.EISDIR]
-
-
-def _content(descriptor: int, path: str, look: Look) -> bytes:
-    """All that is in a file, unless its beginning shows that it is no module."""
-    with os.fdopen(descriptor, "rb", closefd=False) as file:
-        before = os.fstat(descriptor)
-        look(file, before.st_size, module_reader.display_name(path), path)
-        # Files of the system (/proc) say that they are empty. In others there may be more by now.
-        data = file.read(before.st_size + 1) if before.st_size else file.read()
-    after = os.fstat(descriptor)
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise _no_file(path, "it changed meanwhile", "read it again when it is written")
-    return data
+def _check_regular(status: os.stat_result, path: str) -> None:
+    """Refuse folders, pipes and devices."""
+    if stat.S_ISDIR(status.st_mode):
+        fix = _NAME_A_FILE
+        if Path(path, "saved_model.pb").exists():
+            fix = "this is a TensorFlow SavedModel: export StableHLO with the program that wrote it"
+        raise _unreadable(path, "is a directory", fix)
+    if not stat.S_ISREG(status.st_mode):
+        raise _unreadable(path, "it is not a regular file", "copy it into one")
 
 
 def load_bytes(data: Buffer | str) -> StablehloModule:
-    """Reads a module from memory: text, bytecode, a portable artifact or a serialized Exported.
+    """Read a module from memory: text, bytecode, a portable artifact or a serialized Exported.
 
     Raises:
-        ModuleFileError: it is no StableHLO module with a function ``@main``.
-        OperandError: neither bytes (a bytearray, a memoryview) nor text.
+        ModuleFileError: `data` is not a StableHLO module with a function ``@main``.
+        OperandError: `data` is neither bytes (bytearray, memoryview) nor text.
 
     Example:
         >>> import lowering
@@ -501,7 +537,7 @@ def load_bytes(data: Buffer | str) -> StablehloModule:
     elif isinstance(data, (bytearray, memoryview)):
         data = bytes(data)
     elif not isinstance(data, bytes):
-        fix = "\nfix: lowering.load reads a file" if isinstance(data, os.PathLike) else ""
+        fix = "\nfix: use lowering.load for a file" if isinstance(data, os.PathLike) else ""
         raise OperandError(
             f"load_bytes: expected bytes or text, got {type(data).__name__}{fix}", op="load_bytes"
         )
@@ -509,13 +545,13 @@ def load_bytes(data: Buffer | str) -> StablehloModule:
 
 
 def from_bytes(data: bytes, path: str | None) -> StablehloModule:
-    """The module in the content of a file; raises as `load`."""
+    """Read a module from the content of a file; raises the errors of `load`."""
     module = module_reader.read(embedded_artifact(data) or data, path)
     return StablehloModule(module, _program_shape(module, path))
 
 
 def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
-    """The signature of ``@main``, tuples and names from the attributes of `lower`."""
+    """Return the signature of ``@main``, with tuples and names from the attributes of `lower`."""
     name = module_reader.display_name(path)
 
     def refuse(reason: str) -> ModuleFileError:
@@ -523,56 +559,52 @@ def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
 
     function = _main(module)
     if function is None:
-        raise refuse(
-            "has no function @main, which a module is entered by\nfix: call the entry function main"
-        )
-    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+        raise refuse("has no function @main, the entry\nfix: rename the entry function to main")
+    function_type = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     try:
-        # Thousands of arguments have few types, and to read one takes 15 us.
-        known = {t: shape_of_type(t) for t in dict.fromkeys((*kind.inputs, *kind.results))}
-        inputs, results = [known[t] for t in kind.inputs], [known[t] for t in kind.results]
+        # Thousands of arguments have few different types.
+        shape_of = cache(shape_of_type)
+        inputs, results = (
+            [shape_of(t) for t in types] for types in (function_type.inputs, function_type.results)
+        )
     except LoweringError as error:
         raise refuse(
-            f"@main can't be called: {error}\nfix: take and give tensors of XLA's element types"
+            f"@main can't be called: {error}\nfix: use tensors of XLA's element types"
         ) from None
-    names, layouts = _per_value(function, "arg_attrs", len(inputs))
-    inputs = [_with_layout(s, t) for s, t in zip(inputs, layouts, strict=True)]
-    _, layouts = _per_value(function, "res_attrs", len(results))
-    results = [_with_layout(s, t) for s, t in zip(results, layouts, strict=True)]
+    inputs, names = _with_layouts(function, "arg_attrs", inputs)
+    results, _ = _with_layouts(function, "res_attrs", results)
 
     attributes = function.attributes
     parameters: list[Shape] = list(inputs)
     result: Shape = results[0] if len(results) == 1 else TupleShape(results)
     if "xlabuilder.parameters" in attributes:
-        nested = [_shape(a, refuse) for a in _array(attributes["xlabuilder.parameters"], refuse)]
-        _check_leaves("parameters", nested, inputs, refuse)
-        positions = [0]
-        for shape in nested:
-            positions.append(positions[-1] + _count(shape))
-        names = [
-            _parameter_name(names[p : p + _count(s)], s, number)
-            for number, (s, p) in enumerate(zip(nested, positions, strict=False))
+        parameters = [
+            _shape(a, refuse) for a in _array(attributes["xlabuilder.parameters"], refuse)
         ]
-        parameters = nested
+        _check_leaves("parameters", parameters, inputs, refuse)
+        leaf_names = iter(names)
+        names = [
+            _parameter_name(list(islice(leaf_names, leaf_count(shape))), shape, number)
+            for number, shape in enumerate(parameters)
+        ]
     if "xlabuilder.result" in attributes:
-        written = attributes["xlabuilder.result"]
-        # Mostly it is the tuple of all results. To read it takes 10 us for each of them, and to
-        # write this tuple 0.5.
-        if attribute_text(written) != str(result):
-            result = _shape(written, refuse)
+        attribute = attributes["xlabuilder.result"]
+        # Usually it is the tuple of all results, and printing that is faster than parsing.
+        if attribute_text(attribute) != str(result):
+            result = _shape(attribute, refuse)
             _check_leaves("result", [result], results, refuse)
     if "xlabuilder.parameter_names" in attributes:
         listed = _array(attributes["xlabuilder.parameter_names"], refuse)
         names = [attribute_text(a) for a in listed]
         if len(names) != len(parameters) or None in names:
             raise refuse(
-                f"its attribute xlabuilder.parameter_names does not fit @main\n{_DROP_ATTRIBUTE}"
+                f"its attribute xlabuilder.parameter_names does not match @main\n{_DROP_ATTRIBUTE}"
             )
-    filled = [n if n is not None else f"arg{i}" for i, n in enumerate(names)]
-    return ProgramShape(parameters, result, filled)
+    defaulted = [n if n is not None else f"arg{i}" for i, n in enumerate(names)]
+    return ProgramShape(parameters, result, defaulted)
 
 
-_DROP_ATTRIBUTE: Final = "fix: drop the attribute, or write it anew"
+_DROP_ATTRIBUTE: Final = "fix: remove the attribute, or write it again"
 
 
 def _main(module: ir.Module) -> ir.Operation | None:
@@ -587,27 +619,32 @@ def _main(module: ir.Module) -> ir.Operation | None:
     return None
 
 
-def _per_value(
-    function: ir.Operation, key: str, count: int
-) -> tuple[list[str | None], list[str | None]]:
-    """The names and the layout modes of the arguments or results of a function."""
-    names: list[str | None] = [None] * count
-    layouts: list[str | None] = [None] * count
+def _with_layouts(
+    function: ir.Operation, key: str, shapes: list[_Leaf]
+) -> tuple[list[_Leaf], list[str | None]]:
+    """Return the shapes of arguments or results with their layouts, and their names."""
+    names: list[str | None] = [None] * len(shapes)
+    shapes = list(shapes)
     if key in function.attributes:
         for index, entry in enumerate(ir.ArrayAttr(function.attributes[key])):
             values = ir.DictAttr(entry)
-            for attribute, into in ((ARGUMENT_NAME, names), (LAYOUT_MODE, layouts)):
-                if attribute in values:
-                    # What no Python class is for (a location) can't even be taken out.
-                    with contextlib.suppress(TypeError):
-                        into[index] = attribute_text(values[attribute])
-    return names, layouts
+            names[index] = _text_in(values, ARGUMENT_NAME)
+            shapes[index] = _with_layout(shapes[index], _text_in(values, LAYOUT_MODE))
+    return shapes, names
 
 
-def _with_layout(shape: ArrayShape | TokenShape, mode: str | None) -> ArrayShape | TokenShape:
-    """`shape` in the layout that `mhlo.layout_mode` asks for: "{0,1}", "default" or "auto".
+def _text_in(attributes: ir.DictAttr, name: str) -> str | None:
+    if name in attributes:
+        # Attributes without a Python class, such as locations, raise.
+        with contextlib.suppress(TypeError):
+            return attribute_text(attributes[name])
+    return None
 
-    A module may be looked at whatever stands there; `compile` refuses what can't be had.
+
+def _with_layout(shape: _Leaf, mode: str | None) -> _Leaf:
+    """Return `shape` with the layout of `mhlo.layout_mode`: "{0,1}", "default" or "auto".
+
+    An invalid layout is ignored, so that the module can be inspected; `compile` refuses it.
     """
     if mode is None or mode in ("default", "auto") or not isinstance(shape, ArrayShape):
         return shape
@@ -637,29 +674,22 @@ def _shape(attribute: ir.Attribute, refuse: Callable[[str], ModuleFileError]) ->
         raise refuse(f"its attribute xlabuilder.* must hold shapes: {error}") from None
 
 
-def _count(shape: Shape) -> int:
-    return shape.leaf_count if isinstance(shape, TupleShape) else 1
-
-
 def _check_leaves(
-    what: str,
-    nested: list[Shape],
-    flat: list[ArrayShape | TokenShape],
-    refuse: Callable[[str], ModuleFileError],
+    what: str, nested: list[Shape], flat: list[_Leaf], refuse: Callable[[str], ModuleFileError]
 ) -> None:
-    """Refuses attributes that do not fit the function that carries them."""
+    """Refuse an attribute whose shapes do not match the function."""
     if [leaf for shape in nested for leaf in leaves(shape)] != flat:
-        raise refuse(f"its attribute xlabuilder.{what} does not fit @main\n{_DROP_ATTRIBUTE}")
+        raise refuse(f"its attribute xlabuilder.{what} does not match @main\n{_DROP_ATTRIBUTE}")
 
 
 def read_name(name: str, shape: Shape) -> str | None:
-    """What the names of a parameter's arguments say of its name; None where it has none."""
+    """Return the parameter name that `load` reads from its arguments; None if it has none."""
     names = [f"{name}{path}" for path in leaf_paths(shape)]
     return _parameter_name([*names], shape, 0) if names else None
 
 
 def _parameter_name(names: list[str | None], shape: Shape, number: int) -> str:
-    """The name of a parameter from those of its leaves: "state" from "state[0][1]"."""
+    """Return the name of a parameter from the names of its leaves: "state" from "state[0][1]"."""
     first = names[0] if names else None
     if first is None:
         return f"arg{number}"

@@ -1,7 +1,7 @@
-"""Infeeds, and outfeeds, of a computation are in one order: a rule of the document, checked.
+"""Check that the infeeds, and the outfeeds, of each computation are ordered.
 
-Each must take, directly or through other values, what the one before gave. An op whose
-computations hold infeeds counts as one of them: a loop, a call, a conditional.
+The document requires that each depends, directly or through other values, on the one before. An op
+that applies computations with infeeds (a loop, a call, a conditional) counts as one infeed.
 """
 
 from __future__ import annotations
@@ -14,50 +14,50 @@ __all__ = ["check_order"]
 
 
 def check_order(computation: XlaComputation, called: tuple[XlaComputation, ...]) -> None:
-    """Raises unless infeeds, and outfeeds, are in one order in each computation.
+    """Check that the infeeds, and the outfeeds, of each computation are ordered.
 
     Args:
         computation: the entry.
         called: the computations that are called and applied, callees before their callers.
 
     Raises:
-        LoweringError: two are in no order.
+        LoweringError: two of them are unordered.
     """
     for stream in ("infeed", "outfeed"):
-        holding: set[XlaComputation] = set()
-        for one in (*called, computation):
-            if _check(one, stream, holding):
-                holding.add(one)
+        with_stream: set[XlaComputation] = set()
+        for each in (*called, computation):
+            if _check(each, stream, with_stream):
+                with_stream.add(each)
 
 
-def _check(computation: XlaComputation, stream: str, holding: set[XlaComputation]) -> bool:
-    """Whether a computation holds such ops; raises unless they are in one order."""
-    # Ops are recorded after their operands. So the order can only be that of recording: of n ops
-    # before, each op that comes next must have all n behind it.
-    before: XlaOp | None = None
+def _check(computation: XlaComputation, stream: str, with_stream: set[XlaComputation]) -> bool:
+    """Check one computation and return whether it has such ops."""
+    # Ops are recorded after their operands, so the only possible order is that of recording: each
+    # op must depend on all `count` ops before it.
+    previous: XlaOp | None = None
     count = 0
-    behind: dict[int, int] = {}
+    dependencies: dict[int, int] = {}  # the number of such ops that an op depends on
     for op in computation.ops:
-        most = max((behind.get(operand.id, 0) for operand in op.operands), default=0)
+        depends_on = max((dependencies.get(operand.id, 0) for operand in op.operands), default=0)
         if op.opcode == stream or (
-            holding and any(one in holding for one in called_in(op.attributes))
+            with_stream and not with_stream.isdisjoint(called_in(op.attributes))
         ):
-            if most != count:
-                assert before is not None
+            if depends_on != count:
+                assert previous is not None
                 raise LoweringError(
                     f"lower: {computation.name}: {stream}s must be in one order, got "
-                    f"{_said(op)} that does not wait for {_said(before)}\n"
-                    f"fix: give it the token of the one before: xb.{stream}_with_token; a loop "
+                    f"{_op_text(op)} that does not depend on {_op_text(previous)}\n"
+                    f"fix: pass it the token of the previous one: xb.{stream}_with_token; a loop "
                     f"carries the token in its state",
                     op=stream,
                 )
             count += 1
-            most, before = count, op
-        if most:
-            behind[op.id] = most
+            depends_on, previous = count, op
+        if depends_on:
+            dependencies[op.id] = depends_on
     return count > 0
 
 
-def _said(op: XlaOp) -> str:
+def _op_text(op: XlaOp) -> str:
     place = f" at {op.source.file}:{op.source.line}" if op.source is not None else ""
     return f"{op.opcode}{place}"

@@ -765,7 +765,9 @@ def test_a_module_with_a_python_function_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(lowering.ModuleFileError) as caught:
         module.save(tmp_path / "here.stablehlo")
     assert "here calls the Python function divides (" in str(caught.value)
-    assert "which a file can't hold\nfix: let a registered function do it" in str(caught.value)
+    assert "which a file can't contain\nfix: call a registered function instead" in str(
+        caught.value
+    )
     assert not list(tmp_path.iterdir())
 
 

@@ -177,7 +177,7 @@ def test_where_a_bound_meets_a_fixed_size(
     text = str(error)
     assert text.startswith(message)
     assert text.endswith(f"\nfix: use values of the very shape {error.shapes['wanted']} there")
-    assert "fault of xlabuilder" not in text
+    assert "bug in xlabuilder" not in text
     assert error.op == opcode
     assert error.shapes["given"] is not error.shapes["wanted"]
     assert not all(shape.is_static for shape in error.shapes.values())
@@ -192,9 +192,9 @@ def test_what_the_verifier_refuses_of_dynamic_sizes(monkeypatch: pytest.MonkeyPa
         "lower: 'sizes' has dynamic sizes, such as f32[<=5,3], where StableHLO can't express "
         f"them: in and, recorded at {__file__}:"
     )
-    assert "fault of xlabuilder" not in text
+    assert "bug in xlabuilder" not in text
     assert "\nfix: " in text
     assert caught.value.op == "lower"
     assert "stablehlo.and" in caught.value.detail
-    with pytest.raises(LoweringError, match="fault of xlabuilder"):
+    with pytest.raises(LoweringError, match="bug in xlabuilder"):
         lowering.lower(build(lambda x: x + x, xb.f32[2]))

@@ -317,8 +317,8 @@ def test_no_order(kind: str, later: str, before: str) -> None:
         lowering.lower(unordered(kind))
     message = str(caught.value)
     assert f"{stream}s must be in one order, got {later} at {__file__}:" in message
-    assert f" that does not wait for {before} at {__file__}:" in message
-    assert f"fix: give it the token of the one before: xb.{stream}_with_token" in message
+    assert f" that does not depend on {before} at {__file__}:" in message
+    assert f"fix: pass it the token of the previous one: xb.{stream}_with_token" in message
     assert caught.value.op == stream
 
 

@@ -452,7 +452,9 @@ def test_layouts_that_disagree_with_the_nesting() -> None:
     text = lowering.lower(b.build(b.parameter("(f32[2,3]{0,1})", "x"))).text
     wrong = text.replace('layout_mode = "{0,1}"', 'layout_mode = "{1,0}"')
     assert wrong != text
-    with pytest.raises(lowering.ModuleFileError, match=r"xlabuilder.parameters does not fit @main"):
+    with pytest.raises(
+        lowering.ModuleFileError, match=r"xlabuilder.parameters does not match @main"
+    ):
         lowering.load_bytes(wrong)
 
 

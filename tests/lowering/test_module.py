@@ -170,13 +170,13 @@ def test_artifacts_of_every_version_can_be_read(affine, version):
         ("", "three numbers such as '1.9.0', got ''"),
         ("-1.9.0", "three numbers such as '1.9.0', got '-1.9.0'"),
         (190, "three numbers such as '1.9.0', got 190"),
-        ("99.0.0", "StableHLO 99.0.0 is newer than what the jaxlib installed writes"),
+        ("99.0.0", "StableHLO 99.0.0 is newer than the installed jaxlib writes"),
         ("0.8.9", "StableHLO 0.8.9 is too old"),
     ],
 )
 def test_versions_that_do_not_exist(affine, version, message, tmp_path):
     newest = versions.current_version()
-    end = f"{message}\nfix: give one from 0.9.0 to {newest}, 'minimum' or 'current'"
+    end = f"{message}\nfix: pass one from 0.9.0 to {newest}, 'minimum' or 'current'"
     with pytest.raises(VersionError) as caught:
         affine.artifact(version)
     assert str(caught.value).endswith(end)
@@ -194,8 +194,9 @@ def test_an_operation_that_a_version_lacks():
     with pytest.raises(VersionError) as caught:
         module.artifact("0.9.0")
     assert str(caught.value) == (
-        "artifact: main can't be written for StableHLO 0.9.0: its operation composite can't be "
-        f"said there\nfix: ask for a newer version, at most {versions.current_version()}"
+        "artifact: StableHLO 0.9.0 can't express the operation composite of main (needed by "
+        "chlo.erf, recorded at -:1; available from 0.19.0)\n"
+        f"fix: write version 0.19.0 or newer, up to {versions.current_version()}"
     )
     assert "legalize" in caught.value.detail
 
@@ -220,8 +221,8 @@ def test_a_suffix_is_needed(affine, tmp_path):
         with pytest.raises(ModuleFileError) as caught:
             affine.save(path)
         assert str(caught.value) == (
-            f"{path}: the suffix says what to write, got {got}\n"
-            "fix: .mlir for text, .mlirbc for bytecode, .stablehlo for a portable artifact"
+            f"{path}: the suffix selects the format, got {got}\n"
+            "fix: use .mlir for text, .mlirbc for bytecode, .stablehlo for a portable artifact"
         )
         assert caught.value.path == path
 
@@ -316,7 +317,7 @@ def test_nothing_half_written_stays(affine, tmp_path, monkeypatch, suffix, faili
     monkeypatch.undo()
     if failing != "interrupt":
         assert str(caught.value) == (
-            f"{path}: can't be written: the disk is full\nfix: make room there, or save elsewhere"
+            f"{path}: can't be written: the disk is full\nfix: free disk space, or save elsewhere"
         )
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
@@ -490,7 +491,7 @@ def test_why_the_quick_way_fails(capfd):
         " { %0 = stablehlo.tan %a : tensor<f32> return %0 : tensor<f32> }"
     )
     with pytest.raises(
-        VersionError, match=r"0\.9\.0: its operation tan can't be said there"
+        VersionError, match=r"0\.9\.0 can't express the operation tan of main \(needed by stablehlo"
     ) as caught:
         module.artifact("0.9.0")
     assert "failed to legalize operation 'vhlo.tan" in caught.value.detail
@@ -606,7 +607,7 @@ def test_names_that_no_argument_carries(tmp_path):
 def test_names_that_do_not_fit():
     names = 'attributes {xlabuilder.parameter_names = ["a", "b"]}'
     message = refused(f"func.func @main(%a: tensor<f32>) {names} {{ return }}")
-    assert message.startswith("the module: its attribute xlabuilder.parameter_names does not fit")
+    assert message.startswith("the module: its attribute xlabuilder.parameter_names does not match")
     assert "xlabuilder.parameter_names" not in lowering.load_bytes(NESTED).text
 
 
@@ -623,7 +624,7 @@ def test_files_that_can_not_be_read(tmp_path):
     missing = tmp_path / "no.mlir"
     assert message(missing) == (
         f"{missing}: can't be read: no such file or directory\n"
-        "fix: check the name and the folder that it is looked for in"
+        "fix: check the name and the current folder"
     )
     assert message(tmp_path) == (
         f"{tmp_path}: can't be read: is a directory\nfix: name a file in that folder"
@@ -643,12 +644,12 @@ def test_what_is_no_path_and_no_bytes(affine, tmp_path):
         return str(caught.value)
 
     assert refusal(lowering.load_bytes, 7) == "load_bytes: expected bytes or text, got int"
-    assert refusal(lowering.load_bytes, tmp_path).endswith("\nfix: lowering.load reads a file")
+    assert refusal(lowering.load_bytes, tmp_path).endswith("\nfix: use lowering.load for a file")
     a_path = "a path is a string or a pathlib.Path, got"
     assert refusal(lowering.load, 3) == f"load: {a_path} int"
-    assert refusal(lowering.load, b"a.mlir") == f"load: {a_path} bytes\nfix: os.fsdecode(path)"
-    assert "fix: lowering.load_bytes" in refusal(lowering.load, bytearray(b"module {}"))
-    assert refusal(affine.save, b"a.mlir") == f"save: {a_path} bytes\nfix: os.fsdecode(path)"
+    assert refusal(lowering.load, b"a.mlir") == f"load: {a_path} bytes\nfix: use os.fsdecode(path)"
+    assert "fix: use lowering.load_bytes" in refusal(lowering.load, bytearray(b"module {}"))
+    assert refusal(affine.save, b"a.mlir") == f"save: {a_path} bytes\nfix: use os.fsdecode(path)"
     assert refusal(affine.save, None) == f"save: {a_path} NoneType"
     for kind in (bytes, bytearray, memoryview):
         assert lowering.load_bytes(kind(affine.bytecode)).text == AFFINE
@@ -691,8 +692,8 @@ def test_syntax_errors_say_where(tmp_path):
         (b"\x93NUMPY\x01\x00v\x00", "byte 0 (0x93) is no text"),
         (b"ML\xef", "is truncated, only 3 bytes of bytecode are there"),
         ("{" * 5000, "brackets are nested 5000 deep, at most 1000 can be read"),
-        (NESTED.replace("(f32[], (", "(f64[], ("), "xlabuilder.parameters does not fit @main"),
-        (NESTED.replace('"((s32[2])', '"((s32[3])'), "xlabuilder.result does not fit @main"),
+        (NESTED.replace("(f32[], (", "(f64[], ("), "xlabuilder.parameters does not match @main"),
+        (NESTED.replace('"((s32[2])', '"((s32[3])'), "xlabuilder.result does not match @main"),
         (NESTED.replace('"((s32[2])', '"((s32[2]'), "xlabuilder.* must hold shapes: shape text"),
         (NESTED.replace('"pred[]"]', "3]"), "xlabuilder.* must hold shapes, got 3"),
     ],
@@ -816,7 +817,7 @@ def test_a_module_that_does_not_verify(affine):
         .operations[0]
         .attributes["broadcast_dimensions"]
     )
-    with pytest.raises(lowering.LoweringError, match="affine is no valid StableHLO: ") as caught:
+    with pytest.raises(lowering.LoweringError, match="affine is not valid StableHLO: ") as caught:
         affine.verify()
     assert "\n" not in str(caught.value)
 
@@ -884,7 +885,7 @@ def test_a_module_name_of_no_text() -> None:
 
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.mlir")
-    with pytest.raises(ModuleFileError, match="it is not an ordinary file\nfix: copy it into one"):
+    with pytest.raises(ModuleFileError, match="it is not a regular file\nfix: copy it into one"):
         lowering.load(tmp_path / "pipe.mlir")
 
 

@@ -234,7 +234,7 @@ def test_convert_for_older_versions(files, tmp_path):
     assert parts == sorted(parts)
     before = out.read_bytes()
     message = call("convert", files["mlir"], out, "--target", "9.9.9", status=1).stderr
-    assert message.startswith("xlabuilder: version: StableHLO 9.9.9 is newer than what")
+    assert message.startswith("xlabuilder: version: StableHLO 9.9.9 is newer than the")
     assert len(message.splitlines()) == 2
     assert out.read_bytes() == before
     assert list(tmp_path.iterdir()) == [out]
@@ -499,7 +499,7 @@ def test_errors_are_short(files, tmp_path):
     missing = tmp_path / "none.mlir"
     assert call("inspect", missing, status=1).stderr == (
         f"xlabuilder: {missing}: can't be read: no such file or directory\n"
-        f"fix: check the name and the folder that it is looked for in\n"
+        f"fix: check the name and the current folder\n"
     )
     assert "Traceback" in call("inspect", missing, "--traceback", status=1).stderr
     assert "Traceback" in call("--traceback", "inspect", missing, status=1).stderr

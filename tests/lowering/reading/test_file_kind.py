@@ -123,18 +123,18 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "reject_by_prefix", look_and_write)
     assert refused(path) == (
-        "can't be read: it changed meanwhile\nfix: read it again when it is written"
+        "can't be read: it changed while it was read\nfix: read it again when complete"
     )
 
 
 def test_what_is_no_file(tmp_path):
     assert refused(Path("/dev/zero")) == (
-        "can't be read: it is not an ordinary file\nfix: copy it into one"
+        "can't be read: it is not a regular file\nfix: copy it into one"
     )
     (tmp_path / "saved_model.pb").write_bytes(b"")
     assert refused(tmp_path) == (
         "can't be read: is a directory\n"
-        "fix: it is a SavedModel of TensorFlow: export StableHLO with the program that wrote it"
+        "fix: this is a TensorFlow SavedModel: export StableHLO with the program that wrote it"
     )
 
 
@@ -149,7 +149,7 @@ def test_a_file_that_becomes_a_pipe_is_not_waited_for(tmp_path, monkeypatch):
         return real(name, flags, *more)
 
     monkeypatch.setattr(os, "open", replaced_by_a_pipe)
-    assert "it is not an ordinary file" in refused(path)
+    assert "it is not a regular file" in refused(path)
 
 
 def test_a_file_that_says_it_is_empty():

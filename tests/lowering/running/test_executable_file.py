@@ -255,7 +255,7 @@ class TestRefusedFiles:
         for path, words in (
             (tmp_path / "missing", "no such file or directory\nfix: check the name"),
             (tmp_path, "is a directory"),
-            (Path(os.devnull), "it is not an ordinary file"),
+            (Path(os.devnull), "it is not a regular file"),
         ):
             with pytest.raises(ModuleFileError, match=words):
                 lowering.load_executable(path)

@@ -31,6 +31,7 @@ from builder.types.shape import (
 )
 
 __all__ = [
+    "COMPLEX",
     "CONVERT",
     "FLOATING",
     "INTEGRAL",
@@ -47,6 +48,7 @@ __all__ = [
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 FLOATING: Final = frozenset(t for t in pt.ALL if t.is_floating)
+COMPLEX: Final = frozenset(t for t in pt.ALL if t.is_complex)
 INTEGRAL: Final = frozenset(t for t in pt.ALL if t.is_integral)
 
 CONVERT: Final = "convert it with xb.convert_element_type"
@@ -312,13 +314,11 @@ class Check:
         for index, value in enumerate(values):
             if value < 1:
                 self.fail(
-                    f"each of {name} must be 1 or more, got {value} in {list(values)}",
+                    f"{name} must be positive, got {value} in {list(values)}",
                     dimension=index,
                 )
 
-    def equal_sizes(
-        self, rule: str, of: str, dimension: int, other: str, number: int, *, fix: str | None = None
-    ) -> None:
+    def equal_sizes(self, rule: str, of: str, dimension: int, other: str, number: int) -> None:
         """Check that a dimension of operand `of` has the size of dimension `number` of `other`."""
         array, other_array = self.array(of), self.array(other)
         if sizes_differ(array.dimensions[dimension], other_array.dimensions[number]):
@@ -327,7 +327,6 @@ class Check:
                 f"{array.dimension_text(dimension)}) and dimension {number} of {other} (size "
                 f"{other_array.dimension_text(number)})",
                 dimension=dimension,
-                fix=fix,
             )
 
     def result(
@@ -359,9 +358,9 @@ class Check:
         computation: ProgramShape,
         parameters: Sequence[Shape],
         results: Sequence[Shape],
-        meaning: str = "",
+        meaning: str,
+        returns: str,
         *,
-        fix: str | None = None,
         or_tuple: bool = False,
     ) -> None:
         """Check the signature of the computation that an op applies to elements.
@@ -371,8 +370,8 @@ class Check:
             computation: its signature.
             parameters: the shapes of the parameters.
             results: the shape of the result; several make a tuple.
-            meaning: the meaning of parameters or result, for the message.
-            fix: the fix, for the message.
+            meaning: the meaning of the parameters, for the message.
+            returns: the meaning of the result, for the message.
             or_tuple: whether a tuple of one may stand for one result.
         """
         result = results[0] if len(results) == 1 else TupleShape(results)
@@ -380,5 +379,5 @@ class Check:
             return
         if not or_tuple or computation != ProgramShape(parameters, TupleShape(results)):
             signature = f"({', '.join(map(str, parameters))}) -> {result}"
-            meaning = f" ({meaning})" if meaning else ""
-            self.signature(name, computation, f"of signature {signature}{meaning}", fix=fix)
+            expected = f"of signature {signature} ({meaning})"
+            self.signature(name, computation, expected, fix=f"return {result}, {returns}")

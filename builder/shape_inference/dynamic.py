@@ -1,4 +1,4 @@
-"""Shapes of sizes known only when it runs."""
+"""Shapes of operations on dynamic sizes."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ __all__ = [
 _MOST: Final = pt.s32.max
 
 
-def _measured(check: Check, dimension: int) -> ArrayShape:
-    """The operand, whose `dimension` must have a size that an s32 holds."""
-    array = check.array("operand")
-    check.dimension(dimension, of="operand", name="dimension")
-    if array.dimensions[dimension] > _MOST:
+def _fits_s32(check: Check, size: int, dimension: int, of: str) -> None:
+    """Check a size of operand or result that is an s32 at run time."""
+    # XLA shape_inference.cc: InferGetDimensionSizeShape
+    if size > _MOST:
         check.fail(
-            f"dimension {dimension} is of size {array.dimensions[dimension]}, and sizes at run "
-            f"time are s32, at most {_MOST}",
+            f"dimension {dimension} of {of} must be of a size that fits s32, at most {_MOST}, got "
+            f"{size}",
             dimension=dimension,
         )
-    return array
 
 
-def _marked(array: ArrayShape, dimension: int, dynamic: bool) -> ArrayShape:
-    """The same array with a dimension that is dynamic, or is not."""
-    marks = list(array.dynamic_dimensions)
-    marks[dimension] = dynamic
-    return intern_array(array.element_type, array.dimensions, tuple(marks))
+def _with_dynamic(array: ArrayShape, dimension: int, dynamic: bool) -> ArrayShape:
+    """Return the same array with a dimension that is dynamic, or static."""
+    dynamic_dimensions = list(array.dynamic_dimensions)
+    dynamic_dimensions[dimension] = dynamic
+    return intern_array(array.element_type, array.dimensions, tuple(dynamic_dimensions))
 
 
 def _size(check: Check, name: str) -> None:
-    """The operand called `name` must be a size: a scalar s32."""
+    """Check that operand `name` is a size: a scalar s32."""
     shape = check.array(name)
+    # XLA shape_inference.cc: InferSetDimensionSizeShape, InferDynamicReshapeShape
     if shape.rank or shape.element_type is not pt.s32:
         check.fail(
             f"{name} must be a scalar of type s32, got {shape}",
@@ -52,7 +51,7 @@ def _size(check: Check, name: str) -> None:
 
 @public
 def get_dimension_size(operand: Shape, dimension: int) -> ArrayShape:
-    """Shape of a dimension's size: a scalar s32.
+    """Return the shape of a dimension's size: a scalar s32.
 
     Example:
         >>> import builder as xb
@@ -60,7 +59,10 @@ def get_dimension_size(operand: Shape, dimension: int) -> ArrayShape:
         s32[]
     """
     check = Check("get_dimension_size", operand=operand)
-    _measured(check, dimension)
+    array = check.array("operand")
+    # StableHLO get_dimension_size (C1)
+    check.dimension(dimension, of="operand", name="dimension")
+    _fits_s32(check, array.dimensions[dimension], dimension, "operand")
     return intern_array(pt.s32, ())
 
 
@@ -68,13 +70,13 @@ def get_dimension_size(operand: Shape, dimension: int) -> ArrayShape:
 def set_dimension_size(
     operand: Shape, size: Shape, dimension: int, value: int | None = None
 ) -> ArrayShape:
-    """Shape of an array one dimension of which gets a size at run time: its size is the bound.
+    """Return the shape of an array with one dimension of dynamic size: its size is the bound.
 
     Args:
         operand: the array.
         size: the shape of the size.
-        dimension: the one that gets it.
-        value: the size, where it is known.
+        dimension: the dimension whose size becomes dynamic.
+        value: the size, if it is known.
 
     Example:
         >>> import builder as xb
@@ -83,22 +85,23 @@ def set_dimension_size(
     """
     check = Check("set_dimension_size", operand=operand, size=size)
     array = check.array("operand")
+    # XLA shape_inference.cc: InferSetDimensionSizeShape
     check.dimension(dimension, of="operand", name="dimension")
     _size(check, "size")
-    _measured(check, dimension)
     bound = array.dimensions[dimension]
+    _fits_s32(check, bound, dimension, "operand")
     if value is not None and (value < 0 or 0 <= bound < value):
         check.fail(
-            f"size must not be negative, nor more than dimension {dimension} has room for, "
+            f"size must not be negative, nor more than the bound of dimension {dimension}, "
             f"{array.dimension_text(dimension)}, got {value}",
             dimension=dimension,
         )
-    return _marked(array, dimension, True)
+    return _with_dynamic(array, dimension, True)
 
 
 @public
 def remove_dynamic_dimension(operand: Shape, dimension: int) -> ArrayShape:
-    """Shape of an array one dimension of which gets its bound as its size.
+    """Return the shape of an array with the bound of one dimension as its static size.
 
     Example:
         >>> import builder as xb
@@ -107,13 +110,15 @@ def remove_dynamic_dimension(operand: Shape, dimension: int) -> ArrayShape:
         f32[5,<=3]
     """
     check = Check("remove_dynamic_dimension", operand=operand)
-    array = _measured(check, dimension)
+    array = check.array("operand")
+    # xla_builder.h: RemoveDynamicDimension
+    check.dimension(dimension, of="operand", name="dimension")
+    _fits_s32(check, array.dimensions[dimension], dimension, "operand")
     if array.dimensions[dimension] < 0:
         check.fail(
-            f"dimension {dimension} must have a bound, which becomes its size",
-            dimension=dimension,
+            f"dimension {dimension} must have a bound, which becomes its size", dimension=dimension
         )
-    return _marked(array, dimension, False)
+    return _with_dynamic(array, dimension, False)
 
 
 @public
@@ -123,7 +128,7 @@ def dynamic_reshape(
     new_size_bounds: Sequence[int],
     dims_are_dynamic: Sequence[bool],
 ) -> ArrayShape:
-    """Shape of an array reshaped to sizes that are known at run time.
+    """Return the shape of an array reshaped to dynamic sizes.
 
     Example:
         >>> import builder as xb
@@ -136,30 +141,21 @@ def dynamic_reshape(
     check.shapes = {"operand": operand} | check.shapes
     array = check.array("operand")
     check.sizes(new_size_bounds, name="new_size_bounds")
-    for what, count in (
-        ("dims_are_dynamic", len(dims_are_dynamic)),
-        ("dim_sizes", len(dim_sizes)),
-    ):
-        if count != len(new_size_bounds):
-            check.fail(
-                f"{what} must have one entry for each of new_size_bounds, "
-                f"{len(new_size_bounds)}, got {count}"
-            )
-    for index in range(len(dim_sizes)):
+    # XLA shape_inference.cc: InferDynamicReshapeShape
+    rank, of = len(new_size_bounds), "entry of new_size_bounds"
+    check.one_for_each(dims_are_dynamic, rank, of=of, name="dims_are_dynamic")
+    check.one_for_each(dim_sizes, rank, of=of, name="dim_sizes")
+    for index in range(rank):
         _size(check, f"dim size {index}")
     if not array.is_bounded:
         check.fail("operand must have a bound in each dimension")
     shape = check.result(array.element_type, new_size_bounds, dims_are_dynamic)
+    # StableHLO dynamic_reshape (C2)
     if shape.element_count != array.element_count:
         check.fail(
             f"the number of elements must stay the same, dynamic sizes counted at their bounds: "
             f"operand has {array.element_count}, the result {shape} has {shape.element_count}"
         )
     for index, bound in enumerate(new_size_bounds):
-        if bound > _MOST:
-            check.fail(
-                f"dimension {index} of the result is of size {bound}, and sizes at run time are "
-                f"s32, at most {_MOST}",
-                dimension=index,
-            )
+        _fits_s32(check, bound, index, "the result")
     return shape

@@ -5,44 +5,39 @@ Operation Semantics: BatchNormGrad, BatchNormInference, BatchNormTraining.
 
 from __future__ import annotations
 
-from builder.check import Check
+from builder.check import CONVERT, FLOATING, Check, sizes_differ
 from builder.shape_inference.public import public
-from builder.types.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, intern_array
+from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
 
 __all__ = ["batch_norm_grad", "batch_norm_inference", "batch_norm_training"]
 
 
-def _feature(check: Check, feature_index: int, *names: str) -> ArrayShape:
-    """The shape of one number for each feature, which the named operands must have."""
-    check.arrays()
-    operand = check.array("operand")
-    if not operand.element_type.is_floating:
-        check.fail(
-            f"operand must be of floating-point type, got {operand.element_type}",
-            fix="convert it with xb.convert_element_type",
-        )
+def _feature(check: Check, feature_index: int, *names: str) -> tuple[ArrayShape, ArrayShape]:
+    """Return the result's shape, and that of a number per feature, which named operands have."""
+    operand = check.arrays()[0]
+    # StableHLO batch_norm_training (I1), (C1), (C2)
+    check.element_type("operand", FLOATING, "floating-point", fix=CONVERT)
     check.dimension(feature_index, of="operand", name="feature_index")
     check.same_element_type()
     size = operand.dimensions[feature_index]
+    # StableHLO batch_norm_training (C3), (C4), batch_norm_inference (C3-C6), batch_norm_grad (C5)
     for name in names:
         vector = check.array(name)
-        if vector.rank != 1 or (
-            vector.dimensions[0] != size and UNBOUNDED not in (vector.dimensions[0], size)
-        ):
+        if vector.rank != 1 or sizes_differ(vector.dimensions[0], size):
             check.fail(
                 f"{name} must be a vector of one number for each feature, "
                 f"{operand.element_type}[{operand.dimension_text(feature_index)}], got {vector}",
                 dimension=feature_index,
             )
     dynamic = operand.dynamic_dimensions[feature_index]
-    return intern_array(operand.element_type, (size,), (dynamic,))
+    return operand.with_layout(None), intern_array(operand.element_type, (size,), (dynamic,))
 
 
 @public
 def batch_norm_training(
     operand: Shape, scale: Shape, offset: Shape, feature_index: int
 ) -> TupleShape:
-    """Shape of (the normalized operand, the mean of each feature, its variance).
+    """Return the shape of (the normalized operand, the mean of each feature, its variance).
 
     Example:
         >>> import builder as xb
@@ -51,15 +46,15 @@ def batch_norm_training(
         (f32[32,8,8,3], f32[3], f32[3])
     """
     check = Check("batch_norm_training", operand=operand, scale=scale, offset=offset)
-    feature = _feature(check, feature_index, "scale", "offset")
-    return TupleShape([check.array("operand").with_layout(None), feature, feature])
+    result, feature = _feature(check, feature_index, "scale", "offset")
+    return TupleShape([result, feature, feature])
 
 
 @public
 def batch_norm_inference(
     operand: Shape, scale: Shape, offset: Shape, mean: Shape, variance: Shape, feature_index: int
 ) -> ArrayShape:
-    """Shape of the normalized operand: its own.
+    """Return the shape of the normalized operand: the operand's.
 
     Example:
         >>> import builder as xb
@@ -67,16 +62,9 @@ def batch_norm_inference(
         >>> xb.shape_inference.normalization.batch_norm_inference(x, v, v, v, v, 3)
         f32[32,8,8,3]
     """
-    check = Check(
-        "batch_norm_inference",
-        operand=operand,
-        scale=scale,
-        offset=offset,
-        mean=mean,
-        variance=variance,
-    )
-    _feature(check, feature_index, "scale", "offset", "mean", "variance")
-    return check.array("operand").with_layout(None)
+    features = {"scale": scale, "offset": offset, "mean": mean, "variance": variance}
+    check = Check("batch_norm_inference", operand=operand, **features)
+    return _feature(check, feature_index, *features)[0]
 
 
 @public
@@ -88,7 +76,7 @@ def batch_norm_grad(
     grad_output: Shape,
     feature_index: int,
 ) -> TupleShape:
-    """Shape of the gradients with respect to (operand, scale, offset).
+    """Return the shape of the gradients with respect to (operand, scale, offset).
 
     Example:
         >>> import builder as xb
@@ -96,19 +84,13 @@ def batch_norm_grad(
         >>> xb.shape_inference.normalization.batch_norm_grad(x, v, v, v, x, 3)
         (f32[32,8,8,3], f32[3], f32[3])
     """
-    check = Check(
-        "batch_norm_grad",
-        operand=operand,
-        scale=scale,
-        mean=mean,
-        variance=variance,
-        grad_output=grad_output,
-    )
-    feature = _feature(check, feature_index, "scale", "mean", "variance")
-    array, gradient = check.array("operand"), check.array("grad_output")
-    if array.rank != gradient.rank or any(
-        m != n and UNBOUNDED not in (m, n)
-        for m, n in zip(array.dimensions, gradient.dimensions, strict=True)
+    features = {"scale": scale, "mean": mean, "variance": variance}
+    check = Check("batch_norm_grad", operand=operand, **features, grad_output=grad_output)
+    result, feature = _feature(check, feature_index, *features)
+    gradient = check.array("grad_output")
+    # StableHLO batch_norm_grad (C3)
+    if result.rank != gradient.rank or any(
+        map(sizes_differ, result.dimensions, gradient.dimensions)
     ):
-        check.fail(f"grad_output must have the sizes of operand, {array}, got {gradient}")
-    return TupleShape([array.with_layout(None), feature, feature])
+        check.fail(f"grad_output must have the sizes of operand, {operand}, got {gradient}")
+    return TupleShape([result, feature, feature])

@@ -5,43 +5,39 @@ Operation Semantics: RngBitGenerator, RngNormal, RngUniform.
 
 from __future__ import annotations
 
-from builder.check import Check
+from builder.check import CONVERT, Check
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
-from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, TupleShape
 
 __all__ = ["rng_bit_generator", "rng_normal", "rng_uniform"]
 
 
-def _drawn(check: Check, first: str, second: str, shape: Shape) -> ArrayShape:
-    """The result's shape, whose element type the two scalars that describe it must have."""
+def _result(check: Check, shape: Shape, *scalars: str) -> ArrayShape:
+    """Return the result's shape, whose element type the scalar operands must have."""
+    # StableHLO rng (C1), (C3)
     if not isinstance(shape, ArrayShape):
         check.fail(f"shape must be an array's, got {shape}")
-    for name in (first, second):
-        scalar = check.scalar(name)
-        if scalar.element_type is not shape.element_type:
+    element_type = shape.element_type
+    for name in scalars:
+        if check.scalar(name).element_type is not element_type:
             check.fail(
-                f"{name} must be of the element type of the result, {shape.element_type}, "
-                f"got {scalar.element_type}",
-                fix="convert it with xb.convert_element_type; nothing is promoted silently",
+                f"{name} must be of the element type of the result, {element_type}, "
+                f"got {check.array(name).element_type}",
+                fix=f"{CONVERT}; nothing is promoted silently",
             )
-    return shape
-
-
-def _sized(check: Check, shape: ArrayShape) -> ArrayShape:
-    """The shape without a layout; nothing can be drawn before its number is known."""
+    # Not in XLA: random numbers of dynamic sizes are not supported.
     if not shape.is_static:
         check.fail(
-            f"shape must have fixed sizes, got {shape}",
-            fix="draw the largest size, and make it smaller with xb.set_dimension_size",
+            f"shape must have static sizes, got {shape}",
+            fix="draw the largest size, and reduce it with xb.set_dimension_size",
         )
     return shape.with_layout(None)
 
 
 @public
 def rng_normal(mu: Shape, sigma: Shape, shape: Shape) -> ArrayShape:
-    """Shape of normally distributed numbers: the one asked for.
+    """Return the shape of normally distributed numbers: `shape`.
 
     Example:
         >>> import builder as xb
@@ -49,17 +45,18 @@ def rng_normal(mu: Shape, sigma: Shape, shape: Shape) -> ArrayShape:
         f32[2,3]
     """
     check = Check("rng_normal", mu=mu, sigma=sigma)
+    # StableHLO rng (C2)
     if isinstance(shape, ArrayShape) and not shape.element_type.is_floating:
         check.fail(
             f"shape must be of floating-point type, got {shape}",
             fix="draw floating-point numbers, and convert them with xb.convert_element_type",
         )
-    return _sized(check, _drawn(check, "mu", "sigma", shape))
+    return _result(check, shape, "mu", "sigma")
 
 
 @public
 def rng_uniform(a: Shape, b: Shape, shape: Shape) -> ArrayShape:
-    """Shape of uniformly distributed numbers: the one asked for.
+    """Return the shape of uniformly distributed numbers: `shape`.
 
     Example:
         >>> import builder as xb
@@ -67,17 +64,18 @@ def rng_uniform(a: Shape, b: Shape, shape: Shape) -> ArrayShape:
         s32[2,3]
     """
     check = Check("rng_uniform", a=a, b=b)
+    # StableHLO rng (I1)
     if isinstance(shape, ArrayShape) and shape.element_type.is_complex:
         check.fail(
             f"shape must be of boolean, integral or floating-point type, got {shape}",
-            fix="draw the two parts, and make complex numbers of them with xb.complex",
+            fix="draw the two parts, and combine them with xb.complex",
         )
-    return _sized(check, _drawn(check, "a", "b", shape))
+    return _result(check, shape, "a", "b")
 
 
 @public
 def rng_bit_generator(initial_state: Shape, shape: Shape) -> TupleShape:
-    """Shape of (the state afterwards, random bits): unsigned integers as wide as was asked for.
+    """Return the shape of (the new state, random bits): unsigned integers as wide as `shape`'s.
 
     Example:
         >>> import builder as xb
@@ -86,24 +84,21 @@ def rng_bit_generator(initial_state: Shape, shape: Shape) -> TupleShape:
     """
     check = Check("rng_bit_generator", initial_state=initial_state)
     state = check.array("initial_state")
+    # StableHLO rng_bit_generator (I2)
     if not state.element_type.is_integral or state.element_type.is_signed:
         check.fail(
             f"initial_state must be of unsigned integral type, got {state}",
-            fix="xb.bitcast_convert_type makes unsigned integers of the same bits",
+            fix="xb.bitcast_convert_type returns unsigned integers of the same bits",
         )
-    if not isinstance(shape, ArrayShape):
-        check.fail(f"shape must be an array's, got {shape}")
-    element_type = shape.element_type
-    if element_type is pt.pred or element_type.is_complex:
+    # Operation Semantics: RngBitGenerator
+    element_type = shape.element_type if isinstance(shape, ArrayShape) else None
+    if element_type is pt.pred or (element_type and element_type.is_complex):
         check.fail(
             f"shape must be of integral or floating-point type, got {shape}",
             fix="compare bits, for instance bits < n, for preds"
             if element_type is pt.pred
             else "draw the bits of the two parts",
         )
-    bits = _sized(check, shape).with_element_type(_unsigned(element_type))
-    return TupleShape([state.with_layout(None), bits])
-
-
-def _unsigned(element_type: PrimitiveType) -> PrimitiveType:
-    return pt.from_name(f"u{element_type.bits}")
+    result = _result(check, shape)
+    bits = pt.from_name(f"u{result.element_type.bits}")
+    return TupleShape([state.with_layout(None), result.with_element_type(bits)])

@@ -1,4 +1,4 @@
-"""How arrays lie on several devices: what XLA's partitioner is told in the middle of a program.
+"""Shapes of sharded arrays: the operations that XLA's partitioner reads in a program.
 
 Not in Operation Semantics; xla_builder.h has ConvertSpmdFullToShardShape and
 ConvertSpmdShardToFullShape.
@@ -17,7 +17,7 @@ __all__ = ["spmd_full_to_shard_shape", "spmd_shard_to_full_shape", "with_shardin
 
 @public
 def with_sharding(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
-    """Shape of an array of which it is said how it lies on devices: its own.
+    """Return the shape of an array annotated with a sharding: the operand's.
 
     Example:
         >>> import builder as xb
@@ -38,7 +38,7 @@ def with_sharding(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
 
 @public
 def spmd_full_to_shard_shape(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
-    """Shape of each device's part of an array.
+    """Return the shape of each device's shard of an array.
 
     Example:
         >>> import builder as xb
@@ -54,7 +54,7 @@ def spmd_full_to_shard_shape(operand: Shape, sharding: str | MeshSharding) -> Ar
 def spmd_shard_to_full_shape(
     operand: Shape, full_shape: Shape, sharding: str | MeshSharding
 ) -> ArrayShape:
-    """Shape of the array whose parts the devices have.
+    """Return the shape of the array whose shards the devices hold.
 
     Example:
         >>> import builder as xb
@@ -65,28 +65,30 @@ def spmd_shard_to_full_shape(
     check = Check("spmd_shard_to_full_shape", operand=operand, full_shape=full_shape)
     check.array("operand")
     full = check.array("full_shape").with_layout(None)
-    part = _shard_shape(check, full, sharding)
-    if not same_shape.strict(operand, part):
-        check.fail(f"the operand must be one device's part of the whole, {part}, got {operand}")
+    shard = _shard_shape(check, full, sharding)
+    # xla_builder.h: ConvertSpmdShardToFullShape
+    if not same_shape.strict(operand, shard):
+        check.fail(f"operand must be one device's shard of full_shape, {shard}, got {operand}")
     return full
 
 
 def _shard_shape(check: Check, full: ArrayShape, sharding: str | MeshSharding) -> ArrayShape:
-    """The shape of the parts, of which each device has one that is as large as the others."""
+    """Return the shape of the shards, which must all be equal."""
     from builder.sharding.validation import tiling_of_whole  # few programs need it
 
     tiling = tiling_of_whole(check.op, full, sharding)
+    # xla_builder.h: ConvertSpmdFullToShardShape
     for number, count in enumerate(tiling.tiles[: full.rank]):
         if full.dynamic_dimensions[number] and count > 1:
             check.fail(
-                f"a dynamic dimension can't be cut up, got {count} tiles for {full}",
+                f"a dynamic dimension can't be sharded, got {count} tiles for {full}",
                 dimension=number,
             )
         if full.dimensions[number] % count:
             check.fail(
-                f"each size must be divisible by its number of tiles, since all parts are of one "
+                f"each size must be divisible by its number of tiles, since all shards have one "
                 f"shape, got {count} for size {full.dimensions[number]}",
-                fix="fill the array up with xb.pad first",
+                fix="pad the array with xb.pad first",
                 dimension=number,
             )
     return tiling.shard_shape(full)

@@ -409,13 +409,13 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         X,
         KERNEL,
         dilated_with(window_strides=[1, 0]),
-        "each of window_strides must be 1 or more, got 0 in [1, 0]\n",
+        "window_strides must be positive, got 0 in [1, 0]\n",
     ),
     "pairs": (
         X,
         KERNEL,
         dilated_with(padding=[(0, 0)] * 3),
-        "padding must have a pair (low, high) for each dimension of the window: 2, got 3: ",
+        "padding must have one entry for each dimension of the window: 2, got 3: ",
     ),
     "lhs dilations": (
         X,
@@ -427,7 +427,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         X,
         KERNEL,
         dilated_with(lhs_dilation=[2, -1]),
-        "each of lhs_dilation must be 1 or more, got -1 in [2, -1]\n",
+        "lhs_dilation must be positive, got -1 in [2, -1]\n",
     ),
     "rhs dilations": (
         X,
@@ -439,7 +439,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         X,
         KERNEL,
         dilated_with(rhs_dilation=[0, 1]),
-        "each of rhs_dilation must be 1 or more, got 0 in [0, 1]\n",
+        "rhs_dilation must be positive, got 0 in [0, 1]\n",
     ),
     "reversals": (
         X,
@@ -452,7 +452,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         KERNEL,
         dilated_with(padding=SAME, lhs_dilation=[1, 2]),
         (
-            "Padding.SAME has no one meaning where the input is dilated, got lhs_dilation [1, 2]\n"
+            "Padding.SAME is ambiguous where the input is dilated, got lhs_dilation [1, 2]\n"
             "  lhs f32[4,6,8,9]\n  rhs f32[10,6,3,3]\nfix: give pairs (low, high)"
         ),
     ),
@@ -460,7 +460,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         "f32[4,6,8,?]",
         KERNEL,
         dilated_with(padding=SAME),
-        "Padding.SAME can't be worked out where a size is unbounded",
+        "Padding.SAME can't be computed where a size is unbounded",
     ),
     "an empty window": (
         X,
@@ -482,7 +482,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         KERNEL,
         dilated_with(padding=[(-20, 0), (0, 0)]),
         (
-            "padding must not take away more elements than there are, got (-20, 0) for 8 along "
+            "padding must not remove more elements than there are, got (-20, 0) for 8 along "
             "dimension 0 of the window\n"
         ),
     ),
@@ -491,7 +491,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         KERNEL,
         dilated_with(padding=[(0, 0), (2**62, 2**62)]),
         (
-            "the array must have less than 2**63 elements along each dimension once it is dilated "
+            "array and window must have less than 2**63 elements along each dimension once dilated "
             "and padded, got 9223372036854775817 along dimension 1 of the window\n"
         ),
     ),
@@ -499,7 +499,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         X,
         KERNEL,
         dilated_with(rhs_dilation=[2**62, 1]),
-        "the window must have less than 2**63 elements along each dimension once it is dilated",
+        "array and window must have less than 2**63 elements along each dimension once dilated",
     ),
     "a result without end": (
         X,
@@ -563,7 +563,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         "f32[<=10,6,3,3]",
         dilated_with(),
         (
-            "the kernel must have a fixed number of output features, got dimension 0 of rhs of "
+            "the kernel must have a static number of output features, got dimension 0 of rhs of "
             "dynamic size\n"
         ),
     ),
@@ -683,7 +683,7 @@ def test_a_tuple_is_not_taken_apart() -> None:
 
 def test_what_has_no_end_is_not_read_to_it() -> None:
     x, kernel = operands("f32[2,3,9]", "f32[4,3,3]")
-    with pytest.raises(xb.ShapeInferenceError, match="padding must have a pair"):
+    with pytest.raises(xb.ShapeInferenceError, match="padding must have one entry"):
         xb.conv(x, kernel, [1], itertools.repeat((0, 0)))  # type: ignore[arg-type]
     with pytest.raises(xb.ShapeInferenceError, match="window_reversal must"):
         xb.conv_general_dilated(

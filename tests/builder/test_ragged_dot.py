@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[Ragged, str, str, str, dict[str, Any], str]] = {
         *(ROWS, "f32[11,5]", "f32[4,5,7]", "s32[3]", {}),
         (
             "the group dimension of rhs must have the size of the last dimension of group_sizes, "
-            "3, got 4"
+            "got dimension 0 of rhs (size 4) and dimension 0 of group_sizes (size 3)"
         ),
     ),
     "sizes of floats": (

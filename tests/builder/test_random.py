@@ -143,10 +143,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "rng_normal: bounded": (
         lambda: xb.rng_normal(*scalars("f32", "f32"), "f32[<=3]"),
         (
-            "rng_normal: shape must have fixed sizes, got f32[<=3]\n"
+            "rng_normal: shape must have static sizes, got f32[<=3]\n"
             "  mu    f32[]\n"
             "  sigma f32[]\n"
-            "fix: draw the largest size, and make it smaller with xb.set_dimension_size"
+            "fix: draw the largest size, and reduce it with xb.set_dimension_size"
         ),
     ),
     "rng_uniform: complex": (
@@ -155,7 +155,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             "rng_uniform: shape must be of boolean, integral or floating-point type, got c64[2]\n"
             "  a c64[]\n"
             "  b c64[]\n"
-            "fix: draw the two parts, and make complex numbers of them with xb.complex"
+            "fix: draw the two parts, and combine them with xb.complex"
         ),
     ),
     "rng_uniform: a": (
@@ -176,7 +176,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rng_uniform: unbounded": (
         lambda: xb.rng_uniform(*scalars("pred", "pred"), "pred[2,?]"),
-        "rng_uniform: shape must have fixed sizes, got pred[2,?]\n",
+        "rng_uniform: shape must have static sizes, got pred[2,?]\n",
     ),
     "rng_bit_generator: algorithm": (
         lambda: xb.rng_bit_generator("PHILOX", *scalars("u64[2]"), xb.u32[2]),
@@ -191,7 +191,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         (
             "rng_bit_generator: initial_state must be of unsigned integral type, got s64[2]\n"
             "  initial_state s64[2]\n"
-            "fix: xb.bitcast_convert_type makes unsigned integers of the same bits"
+            "fix: xb.bitcast_convert_type returns unsigned integers of the same bits"
         ),
     ),
     "rng_bit_generator: state": (
@@ -224,7 +224,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rng_bit_generator: bounded": (
         lambda: xb.rng_bit_generator("RNG_THREE_FRY", *scalars("u64[2]"), "u32[<=2]"),
-        "rng_bit_generator: shape must have fixed sizes, got u32[<=2]\n",
+        "rng_bit_generator: shape must have static sizes, got u32[<=2]\n",
     ),
 }
 

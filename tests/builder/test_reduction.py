@@ -83,7 +83,7 @@ REFUSED = {
             "(accumulated, value), got (total: f32[], value: f32[]) -> pred[]\n"
             "  operand 0    f32[4,2,3]\n"
             "  init value 0 f32[]\n"
-            "fix: give f32[] back, the new accumulated value"
+            "fix: return f32[], the new accumulated value"
         ),
     ),
     "signature of several": (
@@ -97,7 +97,7 @@ REFUSED = {
             "  operand 1    f32[4,2,3]\n"
             "  init value 0 f32[]\n"
             "  init value 1 f32[]\n"
-            "fix: give (f32[], f32[]) back, the new accumulated value"
+            "fix: return (f32[], f32[]), the new accumulated value"
         ),
     ),
     "arguments": (
@@ -116,7 +116,7 @@ REFUSED = {
     "count": (
         lambda x: xb.reduce([x, x], 0.0, pairs, [1]),
         xb.ShapeInferenceError,
-        "reduce: there must be one init value for each operand, got 2 operands and 1 init",
+        "reduce: init_values must have one entry for each operand: 2, got 1: [f32[]]",
     ),
     "sizes": (
         lambda x: xb.reduce([x, x.builder.parameter(xb.f32[4])], [0.0, 0.0], pairs, [0]),

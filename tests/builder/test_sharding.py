@@ -399,16 +399,16 @@ def test_parts_and_wholes() -> None:
     refused(
         xb.ShapeInferenceError,
         "spmd_full_to_shard_shape: each size must be divisible by its number of tiles, since all "
-        "parts are of one shape, got 3 for size 8",
+        "shards have one shape, got 3 for size 8",
         lambda: full(x, "{devices=[3,1]<=[3]}"),
     )
     refused(xb.ShapeInferenceError, "how the whole array is cut up", lambda: full(x, "{manual}"))
     refused(xb.OperandError, "spmd_full_to_shard_shape: sharding must be", lambda: full(x, None))
     dynamic = b.parameter("f32[<=8,4]", "n")
-    refused(xb.ShapeInferenceError, "can't be cut up, got 2 tiles", lambda: full(dynamic, ROWS))
+    refused(xb.ShapeInferenceError, "can't be sharded, got 2 tiles", lambda: full(dynamic, ROWS))
     refused(
         xb.ShapeInferenceError,
-        "spmd_shard_to_full_shape: the operand must be one device's part of the whole, f32[4,2], "
+        "spmd_shard_to_full_shape: operand must be one device's shard of full_shape, f32[4,2], "
         "got f32[4,1]",
         lambda: shard(part, "f32[8,8]", both),
     )

@@ -171,7 +171,7 @@ REFUSED: dict[str, Case] = {
         xb.SignatureError,
         (
             "sort: comparator must be of signature (f32[], f32[]) -> pred[] (lhs 0, rhs 0), got "
-            "(a: f64[], b: f64[]) -> pred[]\n  operand 0 f32[4,6]\nfix: give one pred back: "
+            "(a: f64[], b: f64[]) -> pred[]\n  operand 0 f32[4,6]\nfix: return pred[], whether"
         ),
     ),
     "comparator that gives no pred": (
@@ -253,9 +253,13 @@ def test_top_k(operand: str, k: int, shape: str) -> None:
         ("f32[4,6]", (-1,), "k must be a number of elements of the last dimension, 0 to 6, got -1"),
         ("f32[4,6]", (2.0,), "k must be a whole number, got 2.0"),
         ("f32[4,6]", (2**70,), "k must fit 64 bits, got a number of 71"),
-        ("f32[4,?]", (1,), "the places of elements can't be numbered where a size is unbounded"),
+        ("f32[4,?]", (1,), "the indices of elements can't be numbered where a size is unbounded"),
         ("(f32[4])", (1,), "operand must be an array, got a tuple"),
-        (f"u2[{2**31 + 1}]", (1,), "places are s32, so that the last dimension must not have more"),
+        (
+            f"u2[{2**31 + 1}]",
+            (1,),
+            "indices are s32, so that the last dimension must not have more",
+        ),
     ],
 )
 def test_top_k_refuses(operand: str, arguments: Any, message: str) -> None:

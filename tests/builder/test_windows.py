@@ -242,16 +242,16 @@ REFUSED: dict[str, Case] = {
         lambda x: windows(x, [2, 2], None, [(0, 0), (-4, -3)]),
         xb.ShapeInferenceError,
         (
-            "reduce_window: padding must not take away more elements than there are, got (-4, -3) "
-            "for dimension 1 of operand 0, which has 6"
+            "reduce_window: padding must not remove more elements than there are, got (-4, -3) for "
+            "6 along dimension 1 of operand 0"
         ),
     ),
     "longer than 63 bits": (
         lambda x: windows(x, [2, 2], None, VALID, window_dilations=[2**63 - 1, 1]),
         xb.ShapeInferenceError,
         (
-            "reduce_window: the window and what it moves over must not be longer than 2**63 - 1, "
-            f"got {2**63} along dimension 0 of operand 0"
+            "reduce_window: array and window must have less than 2**63 elements along each "
+            f"dimension once dilated and padded, got {2**63} along dimension 0 of operand 0"
         ),
     ),
     "too many elements": (
@@ -262,7 +262,7 @@ REFUSED: dict[str, Case] = {
     "SAME of an unbounded size": (
         lambda x: windows(x.builder.parameter("f32[?,3]"), [2, 2], None, SAME),
         xb.ShapeInferenceError,
-        "reduce_window: Padding.SAME is worked out from sizes, and one is unbounded",
+        "reduce_window: Padding.SAME can't be computed where a size is unbounded",
     ),
     "no operand": (
         lambda x: xb.reduce_window([], [], xb.add, [], [], VALID),
@@ -279,10 +279,7 @@ REFUSED: dict[str, Case] = {
     "count": (
         lambda x: xb.reduce_window([x, x], [0.0], both, [2, 2], None, VALID),
         xb.ShapeInferenceError,
-        (
-            "reduce_window: there must be one init value for each operand, got 2 operands and 1 "
-            "init values"
-        ),
+        ("reduce_window: init_values must have one entry for each operand: 2, got 1: [f32[]]"),
     ),
     "tuple operand": (
         lambda x: windows(xb.tuple(x), [2, 2], None, VALID),
@@ -453,16 +450,16 @@ REFUSED_SELECTIONS: dict[str, Case] = {
         lambda x: scattered(x, "f64[2,2]", *WINDOW),
         xb.ShapeInferenceError,
         (
-            "select_and_scatter: source must be of the operand's element type, f32, got f64\n"
+            "select_and_scatter: operands must have one element type, got f32, f64\n"
             "  operand    f32[4,6]\n  source     f64[2,2]\n  init_value f32[]\n"
-            "fix: convert it with xb.convert_element_type"
+            "fix: convert with xb.convert_element_type; nothing is promoted silently"
         ),
     ),
     "sizes of the source": (
         lambda x: scattered(x, "f32[2,3]", *WINDOW),
         xb.ShapeInferenceError,
         (
-            "select_and_scatter: source must have one element for each place of the window, "
+            "select_and_scatter: source must have one element for each position of the window, "
             "f32[2,2], got f32[2,3]"
         ),
     ),
@@ -470,7 +467,7 @@ REFUSED_SELECTIONS: dict[str, Case] = {
         lambda x: scattered(x, "f32[2]", *WINDOW),
         xb.ShapeInferenceError,
         (
-            "select_and_scatter: source must have one element for each place of the window, "
+            "select_and_scatter: source must have one element for each position of the window, "
             "f32[2,2], got f32[2]"
         ),
     ),
@@ -499,8 +496,8 @@ REFUSED_SELECTIONS: dict[str, Case] = {
         lambda x: scattered(x, "f32[2,2]", *WINDOW, select=xb.max),
         xb.SignatureError,
         (
-            "select_and_scatter: select must be of signature (f32[], f32[]) -> pred[] (whether "
-            "the first is selected), got (p0: f32[], p1: f32[]) -> f32[]"
+            "select_and_scatter: select must be of signature (f32[], f32[]) -> pred[] (selected, "
+            "candidate), got (p0: f32[], p1: f32[]) -> f32[]"
         ),
     ),
     "select of one": (
@@ -549,7 +546,7 @@ REFUSED_SELECTIONS: dict[str, Case] = {
     "padding that takes away too much": (
         lambda x: scattered(x, "f32[0,2]", [2, 3], [2, 3], [(-5, 0), (0, 0)]),
         xb.ShapeInferenceError,
-        "select_and_scatter: padding must not take away more elements than there are",
+        "select_and_scatter: padding must not remove more elements than there are",
     ),
     "general form": (
         lambda x: xb.select_and_scatter_with_general_padding(

@@ -584,7 +584,7 @@ def test_any_reduce_window(drawn: tuple[Any, ...]) -> None:
     ]
     arguments = (p, 0, xb.add, dimensions, strides, base, spread, padding)
     if any(length < 0 for length in lengths):
-        with pytest.raises(xb.ShapeInferenceError, match="must not take away more elements"):
+        with pytest.raises(xb.ShapeInferenceError, match="must not remove more elements"):
             xb.reduce_window_with_general_padding(*arguments)
         return
     result = xb.reduce_window_with_general_padding(*arguments)
@@ -635,7 +635,7 @@ def test_any_select_and_scatter(drawn: tuple[Any, ...]) -> None:
     b = xb.XlaBuilder("any")
     p, s = parameter_like(b, x), parameter_like(b, source)
     if any(length < 0 for length in lengths):
-        with pytest.raises(xb.ShapeInferenceError, match="must not take away more elements"):
+        with pytest.raises(xb.ShapeInferenceError, match="must not remove more elements"):
             gradient(p, s, dimensions, strides, padding)
         return
     result = gradient(p, s, dimensions, strides, padding)

@@ -10,15 +10,10 @@ from dataclasses import dataclass
 
 from builder.attributes import ConvolutionDimensionNumbers
 from builder.attributes.window import Padding
-from builder.check import Check
+from builder.check import Check, sizes_differ
 from builder.shape_inference.contraction.dot_product import is_promotable
 from builder.shape_inference.public import public
-from builder.shape_inference.window import (
-    one_for_each,
-    positive,
-    window_padding,
-    windows_along,
-)
+from builder.shape_inference.window import window_list, window_padding, windows_along
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape
 
@@ -31,14 +26,14 @@ _MOST_SPATIAL = 10
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionWindow:
-    """How the kernel moves over the input: for each spatial dimension one entry of each field.
+    """The movement of the kernel over the input: each field has an entry per spatial dimension.
 
     Attributes:
-        strides: how far it moves each time.
-        padding: how many zeros are put before and after the input.
-        lhs_dilation: how far apart the elements of the input are put, with zeros between them.
-        rhs_dilation: the same for those of the kernel.
-        reversal: whether the kernel is turned round.
+        strides: the distances between windows.
+        padding: pairs (low, high): the zeros added before and after the input.
+        lhs_dilation: the distances between elements of the input, with zeros between them.
+        rhs_dilation: the distances between elements of the kernel.
+        reversal: whether the kernel is reversed.
     """
 
     strides: tuple[int, ...]
@@ -60,9 +55,9 @@ def convolution_window(
     window_reversal: Sequence[bool] = (),
     op: str = _OP,
 ) -> ConvolutionWindow:
-    """The window of a convolution with nothing left to be worked out.
+    """Return the window of a convolution with explicit padding and no defaults.
 
-    Arguments are those of `conv_general_dilated`. Raises a ShapeInferenceError unless they go with
+    The arguments are those of `conv_general_dilated`. Raises a ShapeInferenceError unless they fit
     the operands' ranks and are in range.
 
     Example:
@@ -77,69 +72,63 @@ reversal=(False,))
     spatial = _spatial_rank(check, left, right)
     numbers = dimension_numbers or ConvolutionDimensionNumbers.default(spatial)
     _each_dimension_once(check, numbers, spatial)
-    strides = one_for_each(check, window_strides, spatial, name="window_strides")
-    spread = one_for_each(check, lhs_dilation, spatial, name="lhs_dilation")
-    gaps = one_for_each(check, rhs_dilation, spatial, name="rhs_dilation")
-    reversal = one_for_each(check, window_reversal, spatial, name="window_reversal", default=0)
-    positive(check, strides, name="window_strides")
-    positive(check, spread, name="lhs_dilation")
-    positive(check, gaps, name="rhs_dilation")
+    of = "dimension of the window"
+    # StableHLO convolution (C2-C9)
+    strides, spread, gaps = (
+        window_list(check, values, spatial, of=of, name=name)
+        for name, values in (
+            ("window_strides", window_strides),
+            ("lhs_dilation", lhs_dilation),
+            ("rhs_dilation", rhs_dilation),
+        )
+    )
+    reversal = tuple(window_reversal) or (False,) * spatial
+    check.one_for_each(reversal, spatial, of=of, name="window_reversal")
+    # xla_builder.h: ConvGeneralDilated
     if padding is Padding.SAME and any(d != 1 for d in spread):
         check.fail(
-            f"Padding.SAME has no one meaning where the input is dilated, got lhs_dilation "
+            f"Padding.SAME is ambiguous where the input is dilated, got lhs_dilation "
             f"{list(spread)}",
             fix="give pairs (low, high)",
         )
     sizes = [left.dimensions[d] for d in numbers.input_spatial_dimensions]
     window = [right.dimensions[d] for d in numbers.kernel_spatial_dimensions]
-    pairs = window_padding(check, padding, sizes, window, strides, spread, gaps)
-    return ConvolutionWindow(strides, pairs, spread, gaps, tuple(map(bool, reversal)))
+    pairs = window_padding(check, padding, sizes, window, strides, spread, gaps, of=of)
+    return ConvolutionWindow(strides, pairs, spread, gaps, reversal)
 
 
 def _spatial_rank(check: Check, lhs: ArrayShape, rhs: ArrayShape) -> int:
-    """How many spatial dimensions there are."""
+    """Return the number of spatial dimensions."""
+    # StableHLO convolution (C1)
     if lhs.rank != rhs.rank:
         check.fail(f"lhs and rhs must have the same rank, got {lhs.rank} and {rhs.rank}")
+    # XLA shape_inference.cc: InferConvolveShape
     if lhs.rank < 2:
         check.fail(
             f"lhs must have a batch and a feature dimension, and rhs two for features, besides the "
             f"spatial ones, got rank {lhs.rank}"
         )
-    spatial = lhs.rank - 2
-    if spatial > _MOST_SPATIAL:
-        check.fail(f"there must be at most {_MOST_SPATIAL} spatial dimensions, got {spatial}")
-    return spatial
+    # Not in XLA: a limit of HLO text.
+    if lhs.rank - 2 > _MOST_SPATIAL:
+        check.fail(f"there must be at most {_MOST_SPATIAL} spatial dimensions, got {lhs.rank - 2}")
+    return lhs.rank - 2
 
 
 def _each_dimension_once(check: Check, numbers: ConvolutionDimensionNumbers, spatial: int) -> None:
-    """The input's, the kernel's and the output's numbers are a permutation of the dimensions."""
-    n = numbers
-    for of, fields in (
-        ("input", ("input_batch_dimension", "input_feature_dimension")),
-        ("kernel", ("kernel_input_feature_dimension", "kernel_output_feature_dimension")),
-        ("output", ("output_batch_dimension", "output_feature_dimension")),
-    ):
-        field = f"{of}_spatial_dimensions"
-        places: tuple[int, ...] = getattr(n, field)
-        if len(places) != spatial:
-            check.fail(
-                f"{field} must have one entry for each spatial dimension: {spatial}, "
-                f"got {len(places)}: {list(places)}"
-            )
-        first, second = (getattr(n, name) for name in fields)
-        for name, number in (
-            *zip(fields, (first, second), strict=True),
-            *((field, p) for p in places),
-        ):
-            if not 0 <= number < spatial + 2:
-                check.fail(
-                    f"{name} must be a dimension of the {of}, 0 to {spatial + 1}, got {number}",
-                    dimension=number,
-                )
+    """Check that the numbers of input, kernel and output are permutations of the dimensions."""
+    names = numbers.__match_args__
+    for of, fields in (("input", names[:3]), ("kernel", names[3:6]), ("output", names[6:])):
+        first, second, places = (getattr(numbers, field) for field in fields)
+        # StableHLO convolution (C12), (C17), (C19)
+        check.one_for_each(places, spatial, of="spatial dimension", name=fields[2])
+        # StableHLO convolution (C13), (C18), (C20)
+        for name, listed in zip(fields, ([first], [second], places), strict=True):
+            for number in listed:
+                check.in_rank(number, spatial + 2, of=f"the {of}", name=name)
         if len({first, second, *places}) != spatial + 2:
             check.fail(
-                f"{fields[0]}, {fields[1]} and {field} must name each dimension of the {of} once, "
-                f"got {first}, {second} and {list(places)}"
+                f"{fields[0]}, {fields[1]} and {fields[2]} must name each dimension of the {of} "
+                f"once, got {first}, {second} and {list(places)}"
             )
 
 
@@ -158,16 +147,16 @@ def conv_general_dilated(
     window_reversal: Sequence[bool] = (),
     op: str = _OP,
 ) -> ArrayShape:
-    """Shape of a convolution: batch, output features and the positions of the window.
+    """Return the shape of a convolution: batch, output features and the positions of the window.
 
     Args:
         lhs, rhs: the input and the kernel.
         window_strides, lhs_dilation, rhs_dilation: for each spatial dimension; empty for 1.
         padding: SAME, VALID or a pair (low, high) for each spatial dimension.
-        dimension_numbers: which dimension is what; None for those of `conv`.
-        feature_group_count, batch_group_count: into how many groups features or batch are cut.
+        dimension_numbers: the meaning of each dimension; None for that of `conv`.
+        feature_group_count, batch_group_count: the number of groups of features or of the batch.
         preferred_element_type: the element type of the result.
-        window_reversal: for each spatial dimension; changes no shape.
+        window_reversal: for each spatial dimension; does not affect the shape.
         op: the name of the op, for messages.
 
     Example:
@@ -190,16 +179,19 @@ def conv_general_dilated(
     )
     check = Check(op, lhs=lhs, rhs=rhs)
     left, right = check.array("lhs"), check.array("rhs")
+    # StableHLO convolution (C27)
     element_type = check.same_element_type()
     n = dimension_numbers or ConvolutionDimensionNumbers.default(left.rank - 2)
     _groups(check, left, right, n, feature_group_count, batch_group_count)
+    # XLA shape_inference.cc: InferConvolveShape
     if right.dynamic_dimensions[n.kernel_output_feature_dimension]:
         check.fail(
-            f"the kernel must have a fixed number of output features, got dimension "
+            f"the kernel must have a static number of output features, got dimension "
             f"{n.kernel_output_feature_dimension} of rhs of dynamic size",
             dimension=n.kernel_output_feature_dimension,
         )
     result = element_type if preferred_element_type is None else preferred_element_type
+    # XLA shape_inference.cc: InferConvolveShape
     if not _is_preferable(element_type, result):
         check.fail(
             f"preferred_element_type must be the operands' element type, {element_type}, a wider "
@@ -212,24 +204,27 @@ def conv_general_dilated(
     sizes[n.output_batch_dimension] = batch if batch == UNBOUNDED else batch // batch_group_count
     dynamic[n.output_batch_dimension] = left.dynamic_dimensions[n.input_batch_dimension]
     sizes[n.output_feature_dimension] = right.dimensions[n.kernel_output_feature_dimension]
-    for i, (source, kernel, target) in enumerate(
-        zip(
-            n.input_spatial_dimensions,
-            n.kernel_spatial_dimensions,
-            n.output_spatial_dimensions,
-            strict=True,
-        )
-    ):
-        sizes[target] = windows_along(
-            check,
-            i,
-            left.dimensions[source],
-            right.dimensions[kernel],
-            window.strides[i],
-            window.padding[i],
-            window.lhs_dilation[i],
-            window.rhs_dilation[i],
-        )
+    moves = zip(
+        window.strides, window.padding, window.lhs_dilation, window.rhs_dilation, strict=True
+    )
+    spatial = zip(
+        n.input_spatial_dimensions,
+        n.kernel_spatial_dimensions,
+        n.output_spatial_dimensions,
+        moves,
+        strict=True,
+    )
+    for i, (source, kernel, target, move) in enumerate(spatial):
+        old, size = left.dimensions[source], right.dimensions[kernel]
+        # XLA shape_inference.cc: InferWindowFromDimensions
+        if size < 1:
+            got = "an unbounded size" if size == UNBOUNDED else str(size)
+            check.fail(
+                f"the window must have one element or more along each dimension, got {got} along "
+                f"dimension {i} of the window",
+                dimension=i,
+            )
+        sizes[target] = windows_along(check, "the window", i, old, size, *move)
         dynamic[target] = left.dynamic_dimensions[source] or right.dynamic_dimensions[kernel]
     return check.result(result, sizes, dynamic)
 
@@ -248,11 +243,10 @@ def _groups(
     feature_groups: int,
     batch_groups: int,
 ) -> None:
-    """What the counts of groups must divide. A size that is unbounded divides as it must."""
-    for name, count in (
-        ("feature_group_count", feature_groups),
-        ("batch_group_count", batch_groups),
-    ):
+    """Check the counts of groups against the sizes. An unbounded size is divisible by any count."""
+    counts = {"feature_group_count": feature_groups, "batch_group_count": batch_groups}
+    # StableHLO convolution (C21), (C22), (C23)
+    for name, count in counts.items():
         if count < 1:
             check.fail(f"{name} must be 1 or more, got {count}")
     if feature_groups > 1 and batch_groups > 1:
@@ -262,9 +256,9 @@ def _groups(
         )
     features = lhs.dimensions[numbers.input_feature_dimension]
     kernel_features = rhs.dimensions[numbers.kernel_input_feature_dimension]
-    if UNBOUNDED not in (features, kernel_features) and (
-        features != kernel_features * feature_groups
-    ):
+    product = kernel_features if kernel_features == UNBOUNDED else kernel_features * feature_groups
+    # StableHLO convolution (C11), (C14)
+    if sizes_differ(features, product):
         check.fail(
             f"the kernel's input features times feature_group_count must be the input's features, "
             f"got {kernel_features} (dimension {numbers.kernel_input_feature_dimension} of rhs) "
@@ -274,10 +268,11 @@ def _groups(
         )
     outputs = rhs.dimensions[numbers.kernel_output_feature_dimension]
     batch = lhs.dimensions[numbers.input_batch_dimension]
-    for name, count, what, size in (
-        ("feature_group_count", feature_groups, "the number of output features", outputs),
-        ("batch_group_count", batch_groups, "the number of output features", outputs),
-        ("batch_group_count", batch_groups, "the size of the input's batch", batch),
+    # StableHLO convolution (C16), (C15), (C10)
+    for name, of, size in (
+        ("feature_group_count", "the number of output features", outputs),
+        ("batch_group_count", "the number of output features", outputs),
+        ("batch_group_count", "the size of the input's batch", batch),
     ):
-        if size != UNBOUNDED and size % count:
-            check.fail(f"{name} must divide {what}, got {count} for {size}")
+        if size != UNBOUNDED and size % counts[name]:
+            check.fail(f"{name} must divide {of}, got {counts[name]} for {size}")

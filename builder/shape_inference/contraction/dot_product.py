@@ -13,43 +13,39 @@ from builder.check import Check
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
-from builder.types.shape import UNBOUNDED, ArrayShape, Shape
+from builder.types.shape import ArrayShape, Shape
 
 __all__ = ["dot", "dot_dimension_numbers", "dot_general", "is_promotable"]
 
-_F8 = frozenset(t for t in pt.ALL if t.is_floating and t.bits == 8)
-_F8_RESULTS = _F8 | {pt.f16, pt.bf16, pt.f32}
-_F32 = frozenset((pt.f32,))
+Types = frozenset[PrimitiveType]
 
-# For each algorithm the element types of the operands with those that the result may have.
-ALGORITHM_TYPES: Final[
-    dict[DotAlgorithm, tuple[tuple[frozenset[PrimitiveType], frozenset[PrimitiveType]], ...]]
-] = {
-    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32: ((_F8, _F8_RESULTS),),
-    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM: ((_F8, _F8_RESULTS),),
-    DotAlgorithm.DOT_F16_F16_F16: ((frozenset((pt.f16,)), frozenset((pt.f16,))),),
-    DotAlgorithm.DOT_F16_F16_F32: ((frozenset((pt.f16,)), frozenset((pt.f16, pt.f32))),),
-    DotAlgorithm.DOT_BF16_BF16_BF16: ((frozenset((pt.bf16,)), frozenset((pt.bf16,))),),
-    DotAlgorithm.DOT_BF16_BF16_F32: (
-        (frozenset((pt.bf16,)), frozenset((pt.bf16, pt.f32))),
-        (_F32, _F32),
-    ),
+_F8 = frozenset(t for t in pt.ALL if t.is_floating and t.bits == 8)
+_F16, _BF16, _F32, _F64 = (frozenset((t,)) for t in (pt.f16, pt.bf16, pt.f32, pt.f64))
+
+ALGORITHM_TYPES: Final[dict[DotAlgorithm, tuple[tuple[Types, Types], ...]]] = {
+    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32: ((_F8, _F8 | _F16 | _BF16 | _F32),),
+    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM: ((_F8, _F8 | _F16 | _BF16 | _F32),),
+    DotAlgorithm.DOT_F16_F16_F16: ((_F16, _F16),),
+    DotAlgorithm.DOT_F16_F16_F32: ((_F16, _F16 | _F32),),
+    DotAlgorithm.DOT_BF16_BF16_BF16: ((_BF16, _BF16),),
+    DotAlgorithm.DOT_BF16_BF16_F32: ((_BF16, _BF16 | _F32), (_F32, _F32)),
     DotAlgorithm.DOT_BF16_BF16_F32_X3: ((_F32, _F32),),
     DotAlgorithm.DOT_BF16_BF16_F32_X6: ((_F32, _F32),),
     DotAlgorithm.DOT_BF16_BF16_F32_X9: ((_F32, _F32),),
     DotAlgorithm.DOT_TF32_TF32_F32: ((_F32, _F32),),
     DotAlgorithm.DOT_TF32_TF32_F32_X3: ((_F32, _F32),),
     DotAlgorithm.DOT_F32_F32_F32: ((_F32, _F32),),
-    DotAlgorithm.DOT_F64_F64_F64: ((frozenset((pt.f64,)), frozenset((pt.f64,))),),
+    DotAlgorithm.DOT_F64_F64_F64: ((_F64, _F64),),
 }
+"""For each algorithm the element types of the operands, each with those of the result."""
 
 
 @public
 def is_promotable(element_type: PrimitiveType, to: PrimitiveType) -> bool:
-    """Whether sums of `element_type` may be given as `to`.
+    """Whether sums of `element_type` may be converted to `to`.
 
-    That is the same type, or a wider one of its kind that holds all its values; unsigned integers
-    may become signed ones.
+    `to` may be the same type, or a wider type of its kind that represents all its values; unsigned
+    integers may become signed ones.
     """
     if to is element_type:
         return True
@@ -64,12 +60,13 @@ def is_promotable(element_type: PrimitiveType, to: PrimitiveType) -> bool:
 
 @public
 def dot_dimension_numbers(lhs: Shape, rhs: Shape) -> DotDimensionNumbers:
-    """What `dot` sums over: dimension 1 of lhs (0 if it is a vector) and 0 of rhs.
+    """Return the dimensions that `dot` sums over: 1 of lhs (0 if it is a vector) and 0 of rhs.
 
     Raises:
-        ShapeInferenceError: an operand is no array, or a scalar.
+        ShapeInferenceError: an operand is not an array, or is a scalar.
     """
     check = Check("dot", lhs=lhs, rhs=rhs)
+    # Operation Semantics: Dot
     for name in ("lhs", "rhs"):
         if not check.array(name).rank:
             check.fail(f"{name} must have a dimension to sum over, got a scalar", fix="use xb.mul")
@@ -78,7 +75,7 @@ def dot_dimension_numbers(lhs: Shape, rhs: Shape) -> DotDimensionNumbers:
 
 @public
 def dot(lhs: Shape, rhs: Shape, preferred_element_type: PrimitiveType | None = None) -> ArrayShape:
-    """Shape of the dot product of vectors and matrices.
+    """Return the shape of the dot product of vectors and matrices.
 
     Example:
         >>> import builder as xb
@@ -98,9 +95,9 @@ def dot_general(
     algorithm: DotAlgorithm | None = None,
     op: str = "dot_general",
 ) -> ArrayShape:
-    """Shape of products summed over the contracting dimensions, for each index of the batch ones.
+    """Return the shape of products summed over the contracting dimensions.
 
-    The batch dimensions come first, then the others of lhs, then the others of rhs.
+    The batch dimensions come first, then the free dimensions of lhs, then those of rhs.
 
     Example:
         >>> import builder as xb
@@ -110,14 +107,17 @@ def dot_general(
     """
     check = Check(op, lhs=lhs, rhs=rhs)
     left, right = check.array("lhs"), check.array("rhs")
+    # StableHLO dot_general (C13)
     element_type = check.same_element_type()
     n = dimension_numbers
     for of, contracting, batch in (
         ("lhs", n.lhs_contracting_dimensions, n.lhs_batch_dimensions),
         ("rhs", n.rhs_contracting_dimensions, n.rhs_batch_dimensions),
     ):
+        # StableHLO dot_general (C5-C8)
         check.dimensions_in_range(contracting, of=of, name=f"{of}_contracting_dimensions")
         check.dimensions_in_range(batch, of=of, name=f"{of}_batch_dimensions")
+        # StableHLO dot_general (C3), (C4)
         check.unique(
             (*contracting, *batch),
             name=f"{of}_contracting_dimensions and {of}_batch_dimensions together",
@@ -125,6 +125,7 @@ def dot_general(
     _pairs(check, "contracting", n.lhs_contracting_dimensions, n.rhs_contracting_dimensions)
     _pairs(check, "batch", n.lhs_batch_dimensions, n.rhs_batch_dimensions)
     result = element_type if preferred_element_type is None else preferred_element_type
+    # XLA shape_inference.cc: InferDotOpShape
     if not is_promotable.strict(element_type, result):
         check.fail(
             f"preferred_element_type must be the operands' element type, {element_type}, or a "
@@ -150,42 +151,35 @@ def _free(array: ArrayShape, contracting: Sequence[int], batch: Sequence[int]) -
 
 
 def _pairs(check: Check, kind: str, of_lhs: Sequence[int], of_rhs: Sequence[int]) -> None:
-    """Dimensions of lhs and rhs that go together must be as many, and of equal sizes."""
+    """Check that corresponding dimensions of lhs and rhs are equally many and of equal sizes."""
+    # StableHLO dot_general (C1), (C2)
     if len(of_lhs) != len(of_rhs):
         check.fail(
             f"lhs and rhs must have the same number of {kind} dimensions, "
             f"got {len(of_lhs)} of lhs, {list(of_lhs)}, and {len(of_rhs)} of rhs, {list(of_rhs)}"
         )
-    left, right = check.array("lhs"), check.array("rhs")
+    # StableHLO dot_general (C9), (C10)
     for i, j in zip(of_lhs, of_rhs, strict=True):
-        if left.dimensions[i] != right.dimensions[j] and UNBOUNDED not in (
-            left.dimensions[i],
-            right.dimensions[j],
-        ):
-            check.fail(
-                f"{kind} dimensions must have equal sizes, got dimension {i} of lhs (size "
-                f"{left.dimension_text(i)}) and dimension {j} of rhs (size "
-                f"{right.dimension_text(j)})",
-                dimension=i,
-            )
+        check.equal_sizes(f"{kind} dimensions must have equal sizes", "lhs", i, "rhs", j)
 
 
 def _algorithm(
     check: Check, algorithm: DotAlgorithm, element_type: PrimitiveType, result: PrimitiveType
 ) -> None:
+    """Check that an algorithm supports the element types of the operands and of the result."""
     rows = ALGORITHM_TYPES[algorithm]
-    if any(element_type in operands and result in results for operands, results in rows):
-        return
-    wanted = " or ".join(
-        f"operands of {_names(operands)} with a result of {_names(results)}"
-        for operands, results in rows
-    )
-    check.fail(
-        f"algorithm {algorithm.value} takes {wanted}, "
-        f"got operands of {element_type} with a result of {result}",
-        fix="say the result's type with preferred_element_type, or leave algorithm out",
-    )
+    # XLA xla_data.proto: PrecisionConfig.Algorithm
+    if not any(element_type in operands and result in results for operands, results in rows):
+        supported = " or ".join(
+            f"operands of {_names(operands)} with a result of {_names(results)}"
+            for operands, results in rows
+        )
+        check.fail(
+            f"algorithm {algorithm.value} takes {supported}, "
+            f"got operands of {element_type} with a result of {result}",
+            fix="set the result's type with preferred_element_type, or leave algorithm out",
+        )
 
 
-def _names(types: frozenset[PrimitiveType]) -> str:
+def _names(types: Types) -> str:
     return " or ".join(t.name for t in pt.ALL if t in types)

@@ -1,4 +1,4 @@
-"""Shapes of dot products with groups of unequal sizes.
+"""Shapes of dot products with groups of different sizes.
 
 xla_builder.h: RaggedDot.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 import enum
 
 from builder.attributes import RaggedDotDimensionNumbers
-from builder.check import Check
+from builder.check import INTEGRAL, Check, sizes_differ
 from builder.shape_inference.contraction.dot_product import dot_general
 from builder.shape_inference.public import public
 from builder.types.primitive_type import PrimitiveType
-from builder.types.shape import UNBOUNDED, ArrayShape, Shape
+from builder.types.shape import ArrayShape, Shape
 
 __all__ = ["RaggedMode", "ragged_dot", "ragged_mode", "ragged_prefix"]
 
 
 class RaggedMode(enum.Enum):
-    """What the ragged dimension of a dot product is."""
+    """The kind of the ragged dimension of a dot product."""
 
     FREE = "neither contracting nor batch"
     CONTRACTING = "contracting"
@@ -27,7 +27,7 @@ class RaggedMode(enum.Enum):
 
 @public
 def ragged_mode(numbers: RaggedDotDimensionNumbers) -> RaggedMode:
-    """What the ragged dimension is; the numbers must be valid.
+    """Return the kind of the ragged dimension; the numbers must be valid.
 
     Example:
         >>> import builder as xb
@@ -44,7 +44,7 @@ def ragged_mode(numbers: RaggedDotDimensionNumbers) -> RaggedMode:
 
 @public
 def ragged_prefix(numbers: RaggedDotDimensionNumbers) -> tuple[int, ...]:
-    """The dimensions of lhs for each index of which the groups may be of other sizes.
+    """Return the dimensions of lhs along which the sizes of the groups may vary.
 
     Example:
         >>> import builder as xb
@@ -54,16 +54,14 @@ def ragged_prefix(numbers: RaggedDotDimensionNumbers) -> tuple[int, ...]:
     """
     dot = numbers.dot_dimension_numbers
     (ragged,) = numbers.lhs_ragged_dimensions
-    batch = dot.lhs_batch_dimensions
+    batch, contracting = dot.lhs_batch_dimensions, dot.lhs_contracting_dimensions
     match ragged_mode.strict(numbers):
         case RaggedMode.BATCH:
             return batch[: batch.index(ragged)]
         case RaggedMode.CONTRACTING:
-            contracting = dot.lhs_contracting_dimensions
             return (*batch, *contracting[: contracting.index(ragged)])
         case RaggedMode.FREE:
-            taken = (*batch, *dot.lhs_contracting_dimensions)
-            return (*batch, *(d for d in range(ragged) if d not in taken))
+            return (*batch, *(d for d in range(ragged) if d not in (*batch, *contracting)))
 
 
 @public
@@ -74,7 +72,7 @@ def ragged_dot(
     dimension_numbers: RaggedDotDimensionNumbers,
     preferred_element_type: PrimitiveType | None = None,
 ) -> ArrayShape:
-    """Shape of a dot product along which one dimension is cut into groups.
+    """Return the shape of a dot product of which one dimension is divided into groups.
 
     Example:
         >>> import builder as xb
@@ -84,10 +82,11 @@ def ragged_dot(
         f32[3,11,7]
     """
     check = Check("ragged_dot", lhs=lhs, rhs=rhs, group_sizes=group_sizes)
-    left, right, sizes = check.array("lhs"), check.array("rhs"), check.array("group_sizes")
+    left, right, sizes = check.arrays()
     n = dimension_numbers
     dot = n.dot_dimension_numbers
     product = dot_general.strict(left, right, dot, preferred_element_type, op="ragged_dot")
+    # xla_builder.h: RaggedDot, and CHLO ragged_dot
     if len(n.lhs_ragged_dimensions) != 1:
         check.fail(
             f"lhs_ragged_dimensions must be one dimension, got {len(n.lhs_ragged_dimensions)}: "
@@ -95,38 +94,35 @@ def ragged_dot(
         )
     check.dimensions_in_range(n.lhs_ragged_dimensions, of="lhs", name="lhs_ragged_dimensions")
     check.dimensions_in_range(n.rhs_group_dimensions, of="rhs", name="rhs_group_dimensions")
-    taken = (*dot.rhs_batch_dimensions, *dot.rhs_contracting_dimensions)
+    bound_dimensions = (*dot.rhs_batch_dimensions, *dot.rhs_contracting_dimensions)
     check.unique(
-        (*n.rhs_group_dimensions, *taken),
+        (*n.rhs_group_dimensions, *bound_dimensions),
         name="rhs_group_dimensions, rhs_batch_dimensions and rhs_contracting_dimensions together",
     )
     mode = ragged_mode.strict(n)
-    wanted = 1 if mode is RaggedMode.FREE else 0
-    if len(n.rhs_group_dimensions) != wanted:
+    is_free = mode is RaggedMode.FREE
+    if len(n.rhs_group_dimensions) != is_free:
         check.fail(
-            f"rhs_group_dimensions must be {'one dimension' if wanted else 'empty'} where the "
+            f"rhs_group_dimensions must be {'one dimension' if is_free else 'empty'} where the "
             f"ragged dimension is {mode.value}, got {list(n.rhs_group_dimensions)}"
         )
     _group_sizes(check, left, sizes, n)
-    groups = sizes.dimensions[-1]
     dimensions, dynamic = list(product.dimensions), list(product.dynamic_dimensions)
     if mode is RaggedMode.CONTRACTING:
-        return check.result(
-            product.element_type,
-            (groups, *dimensions),
-            (sizes.dynamic_dimensions[-1], *dynamic),
-        )
-    if mode is RaggedMode.FREE:
+        dimensions.insert(0, sizes.dimensions[-1])
+        dynamic.insert(0, sizes.dynamic_dimensions[-1])
+    if is_free:
         (group,) = n.rhs_group_dimensions
-        found = right.dimensions[group]
-        if found != groups and UNBOUNDED not in (found, groups):
-            check.fail(
-                f"the group dimension of rhs must have the size of the last dimension of "
-                f"group_sizes, {groups}, got {found}",
-                dimension=group,
-            )
-        # Among the free dimensions of rhs, which come last.
-        free = [d for d in range(right.rank) if d not in taken]
+        # xla_builder.h: RaggedDot, and CHLO ragged_dot
+        check.equal_sizes(
+            "the group dimension of rhs must have the size of the last dimension of group_sizes",
+            "rhs",
+            group,
+            "group_sizes",
+            sizes.rank - 1,
+        )
+        # The group dimension is one of the free dimensions of rhs, which come last.
+        free = [d for d in range(right.rank) if d not in bound_dimensions]
         at = len(dimensions) - len(free) + free.index(group)
         del dimensions[at], dynamic[at]
     return check.result(product.element_type, dimensions, dynamic)
@@ -135,17 +131,17 @@ def ragged_dot(
 def _group_sizes(
     check: Check, lhs: ArrayShape, sizes: ArrayShape, numbers: RaggedDotDimensionNumbers
 ) -> None:
-    """One row of sizes for all, or one for each index of the dimensions further out."""
-    if not sizes.element_type.is_integral:
-        check.fail(f"group_sizes must be of integral type, got {sizes.element_type}")
+    """Check the sizes of groups: one row for all, or one for each index of the prefix."""
+    # xla_builder.h: RaggedDot, and CHLO ragged_dot
+    check.element_type("group_sizes", INTEGRAL, "integral")
     prefix = [lhs.dimensions[d] for d in ragged_prefix.strict(numbers)]
     forms = "[groups]" + (f" or [{', '.join(map(str, prefix))}, groups]" if prefix else "")
     if sizes.rank not in (1, len(prefix) + 1):
         check.fail(f"group_sizes must be of the form {forms}, got rank {sizes.rank}")
     if sizes.rank > 1:
-        for index, (size, found) in enumerate(zip(prefix, sizes.dimensions, strict=False)):
-            if size != found and UNBOUNDED not in (size, found):
+        for index, (size, got) in enumerate(zip(prefix, sizes.dimensions, strict=False)):
+            if sizes_differ(size, got):
                 check.fail(
-                    f"group_sizes must be of the form {forms}, got {found} in place of {size}",
+                    f"group_sizes must be of the form {forms}, got {got} in place of {size}",
                     dimension=index,
                 )

@@ -1,4 +1,4 @@
-"""Shapes of reductions along whole dimensions.
+"""Shapes of reductions along dimensions.
 
 Operation Semantics: Reduce.
 """
@@ -8,11 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builder.check import Check
-from builder.errors import SignatureError
 from builder.shape_inference.public import public
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
-__all__ = ["reduce", "reducer"]
+__all__ = ["reduce", "reducer", "reduction_operands"]
+
+
+def reduction_operands(
+    op: str, operands: Sequence[Shape], init_values: Sequence[Shape]
+) -> tuple[Check, list[ArrayShape]]:
+    """Return the check of a reduction, and its operands, which are arrays."""
+    check = Check.numbered(op, "operand", operands)
+    check.shapes.update({f"init value {i}": s for i, s in enumerate(init_values)})
+    # StableHLO reduce (C3), reduce_window (C1)
+    check.that(bool(operands), "at least one operand is needed, got none")
+    check.one_for_each(init_values, len(operands), of="operand", name="init_values")
+    return check, [check.array(f"operand {i}") for i in range(len(operands))]
 
 
 def reducer(
@@ -21,31 +32,31 @@ def reducer(
     operands: Sequence[ArrayShape],
     init_values: Sequence[Shape],
 ) -> None:
-    """Raises unless `computation` folds these operands, begun with these values.
+    """Check that `computation` reduces these operands, starting with these values.
 
-    For N operands of element types T_0, ..., T_N-1 the reducer takes the accumulated values and
-    then the new ones, 2N scalars T_0, ..., T_N-1, T_0, ..., T_N-1, and gives N scalars of those
-    types: one scalar for one operand, a tuple for several.
+    For N operands of element types T_0, ..., T_N-1 the reducer has 2N scalar parameters, first the
+    accumulated values and then the new values, T_0, ..., T_N-1, T_0, ..., T_N-1. Its results are N
+    scalars of those types: one scalar for one operand, a tuple for several.
     """
     scalars = [intern_array(o.element_type, ()) for o in operands]
+    # StableHLO reduce (C2), reduce_window (C3)
     for index, (init, scalar) in enumerate(zip(init_values, scalars, strict=True)):
         if init is not scalar:
             check.fail(
                 f"init value {index} must be a scalar of the type of operand {index}, {scalar}, "
                 f"got {init}"
             )
-    result: Shape = scalars[0] if len(scalars) == 1 else TupleShape(scalars)
-    wanted = ProgramShape([*scalars, *scalars], result)
-    # One result may come as a tuple of one; the reduction then gives a tuple of one too.
-    as_tuple = ProgramShape(wanted.parameters, TupleShape(scalars))
-    if computation not in (wanted, as_tuple):
-        names = "accumulated, value" if len(scalars) == 1 else "accumulated..., values..."
-        inputs = ", ".join(map(str, wanted.parameters))
-        check.fail(
-            f"computation must be of signature ({inputs}) -> {result} ({names}), got {computation}",
-            error=SignatureError,
-            fix=f"give {result} back, the new accumulated value",
-        )
+    # StableHLO reduce (C6), reduce_window (C13). The result of a reducer that returns a tuple of
+    # one is a tuple of one.
+    check.applied(
+        "computation",
+        computation,
+        [*scalars, *scalars],
+        scalars,
+        "accumulated, value" if len(scalars) == 1 else "accumulated..., values...",
+        "the new accumulated value",
+        or_tuple=True,
+    )
 
 
 @public
@@ -56,7 +67,9 @@ def reduce(
     dimensions: Sequence[int],
     op: str = "reduce",
 ) -> Shape:
-    """Shape of a reduction: the operands' without the reduced dimensions, a tuple for several.
+    """Return the shape of a reduction: the operand's without the reduced dimensions.
+
+    The result for several operands is a tuple.
 
     Example:
         >>> import builder as xb
@@ -65,26 +78,19 @@ def reduce(
         >>> xb.shape_inference.reduction.reduce([xb.f32[4, 2, 3]], [f32], add, [0, 1])
         f32[3]
     """
-    check = Check.numbered(op, "operand", operands)
-    check.shapes.update({f"init value {i}": s for i, s in enumerate(init_values)})
-    if not operands:
-        check.fail("at least one operand is needed, got none")
-    if len(operands) != len(init_values):
-        check.fail(
-            f"there must be one init value for each operand, got {len(operands)} operands and "
-            f"{len(init_values)} init values"
-        )
-    arrays = [check.array(f"operand {i}") for i in range(len(operands))]
+    check, arrays = reduction_operands(op, operands, init_values)
     first = arrays[0]
+    # StableHLO reduce (C1)
     for index, array in enumerate(arrays):
         if array.dimensions != first.dimensions:
             check.fail(f"operands must have the same sizes; operand {index} differs from operand 0")
+    # StableHLO reduce (C4), (C5)
     check.dimensions_in_range(dimensions, of="operand 0", name="dimensions")
     check.unique(dimensions, name="dimensions")
     reducer(check, computation, arrays, init_values)
-    kept = [d for d in range(first.rank) if d not in dimensions]
-    # Which sizes are dynamic is asked of operand 0 alone, as in XLA.
-    sizes = tuple(first.dimensions[d] for d in kept)
-    dynamic = tuple(first.dynamic_dimensions[d] for d in kept)
+    # Like XLA, take dynamic sizes from operand 0 alone.
+    left = [d for d in range(first.rank) if d not in dimensions]
+    sizes = tuple(first.dimensions[d] for d in left)
+    dynamic = tuple(first.dynamic_dimensions[d] for d in left)
     results = [intern_array(array.element_type, sizes, dynamic) for array in arrays]
     return results[0] if computation.result.is_array else TupleShape(results)

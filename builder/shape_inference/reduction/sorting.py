@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builder.check import Check
-from builder.errors import SignatureError
 from builder.shape_inference.public import public
 from builder.shape_inference.reduction.windows import same_sizes
 from builder.types import primitive_type as pt
@@ -17,12 +16,12 @@ from builder.types.shape import ProgramShape, Shape, TupleShape, intern_array
 __all__ = ["sort", "sorted_dimension", "top_k"]
 
 _MOST_INDICES = 2**31
-"""How many elements s32 indices can number."""
+"""The number of elements that s32 indices can number."""
 
 
 @public
 def sort(operands: Sequence[Shape], comparator: ProgramShape, dimension: int = -1) -> Shape:
-    """Shape of a sort: the operand's, for several a tuple of theirs.
+    """Return the shape of a sort: the operand's, or a tuple for several operands.
 
     Example:
         >>> import builder as xb
@@ -33,29 +32,27 @@ def sort(operands: Sequence[Shape], comparator: ProgramShape, dimension: int = -
         (f32[4,6], s32[4,6])
     """
     check = Check.numbered("sort", "operand", operands)
-    if not operands:
-        check.fail("at least one operand is needed, got none")
+    # StableHLO sort (C1), (C3)
     arrays = check.arrays()
     same_sizes(check, arrays)
     sorted_dimension(check, dimension)
-    scalars = [intern_array(a.element_type, ()) for a in arrays for _ in range(2)]
-    wanted = ProgramShape(scalars, intern_array(pt.pred, ()))
-    if comparator != wanted:
-        inputs = ", ".join(map(str, scalars))
-        pairs = ", ".join(f"lhs {i}, rhs {i}" for i in range(len(arrays)))
-        check.fail(
-            f"comparator must be of signature ({inputs}) -> pred[] ({pairs}), got {comparator}",
-            error=SignatureError,
-            fix="give one pred back: whether the elements on the left come before those on the "
-            "right",
-        )
+    # StableHLO sort (C5)
+    check.applied(
+        "comparator",
+        comparator,
+        [intern_array(a.element_type, ()) for a in arrays for _ in range(2)],
+        [intern_array(pt.pred, ())],
+        ", ".join(f"lhs {i}, rhs {i}" for i in range(len(arrays))),
+        "whether the elements on the left come before those on the right",
+    )
     shapes = [intern_array(a.element_type, a.dimensions, a.dynamic_dimensions) for a in arrays]
     return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
 
 
 def sorted_dimension(check: Check, dimension: int) -> int:
-    """The dimension of operand 0 that `dimension` means: below 0, counted from the last."""
+    """Return the dimension of operand 0 that `dimension` means: negative counts from the last."""
     rank = check.array("operand 0").rank
+    # StableHLO sort (C4)
     if not rank:
         check.fail("a scalar has no dimension to sort along")
     if not -rank <= dimension < rank:
@@ -69,7 +66,7 @@ def sorted_dimension(check: Check, dimension: int) -> int:
 
 @public
 def top_k(operand: Shape, k: int) -> TupleShape:
-    """Shape of the largest or smallest elements of each row, and of their places.
+    """Return the shape of the largest or smallest elements of each row and of their indices.
 
     Example:
         >>> import builder as xb
@@ -77,27 +74,33 @@ def top_k(operand: Shape, k: int) -> TupleShape:
         (f32[4,2], s32[4,2])
     """
     check = Check("top_k", operand=operand)
+    # XLA shape_inference.cc: InferTopKShape
     array = check.array("operand")
     if not array.rank:
         check.fail("operand must have at least one dimension, got a scalar")
+    # xla_builder.h: TopK. Indices come from an iota, which has static or bounded sizes.
     if not array.is_bounded:
         check.fail(
-            "the places of elements can't be numbered where a size is unbounded",
+            "the indices of elements can't be numbered where a size is unbounded",
             fix="give the dimension a bound: f32[<=n] instead of f32[?]",
         )
     *outer, last = array.dimensions
+    # XLA shape_inference.cc: InferTopKShape
     if not 0 <= k <= last:
         check.fail(
             f"k must be a number of elements of the last dimension, 0 to {last}, got {k}",
             dimension=array.rank - 1,
         )
+    # xla_builder.h: TopK. Indices are s32.
     if last > _MOST_INDICES:
         check.fail(
-            f"places are s32, so that the last dimension must not have more than {_MOST_INDICES} "
+            f"indices are s32, so that the last dimension must not have more than {_MOST_INDICES} "
             f"elements, got {last}",
             dimension=array.rank - 1,
         )
-    # XLA makes it of slices, which have a bounded size of at most 1 as a fixed one.
+    # XLA expands it to slices, where a bounded size of at most 1 becomes static.
     dynamic = [d and n != 1 for d, n in zip(array.dynamic_dimensions, outer, strict=False)]
-    sizes, marks = (*outer, k), (*dynamic, False)
-    return TupleShape([intern_array(t, sizes, marks) for t in (array.element_type, pt.s32)])
+    sizes, dynamic_dimensions = (*outer, k), (*dynamic, False)
+    return TupleShape(
+        [intern_array(t, sizes, dynamic_dimensions) for t in (array.element_type, pt.s32)]
+    )

@@ -1,4 +1,4 @@
-"""Shapes of what is done in windows that move over an array.
+"""Shapes of operations on windows that move over an array.
 
 Operation Semantics: ReduceWindow, SelectAndScatter.
 """
@@ -8,34 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from builder.attributes.window import Padding, dilated, explicit_padding
-from builder.check import Check
-from builder.errors import SignatureError
+from builder.attributes.window import Padding
+from builder.check import Check, sizes_differ
 from builder.shape_inference.public import public
-from builder.shape_inference.reduction.reductions import reducer
+from builder.shape_inference.reduction.reductions import reducer, reduction_operands
+from builder.shape_inference.window import window_list, window_padding, windows_along
 from builder.types import primitive_type as pt
-from builder.types.shape import (
-    MAX_ELEMENTS,
-    UNBOUNDED,
-    ArrayShape,
-    ProgramShape,
-    Shape,
-    TupleShape,
-    intern_array,
-)
+from builder.types.shape import ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
-__all__ = ["Window", "reduce_window", "select_and_scatter", "window_over"]
+__all__ = ["Window", "reduce_window", "same_sizes", "select_and_scatter", "window_over"]
 
 
 class Window(NamedTuple):
-    """A window and how it moves over an array: one entry for each dimension in every field.
+    """A window and its movement over an array: each field has one entry for each dimension.
 
     Attributes:
         window_dimensions: the sizes of the window.
-        window_strides: how far it moves each time.
-        padding: pairs (low, high): what is put before and behind the array, or taken away.
-        base_dilations: how far elements of the array lie apart.
-        window_dilations: how far the elements of the window lie apart.
+        window_strides: the distances between windows.
+        padding: pairs (low, high): the elements added before and after the array, or removed.
+        base_dilations: the distances between elements of the array.
+        window_dilations: the distances between elements of the window.
     """
 
     window_dimensions: tuple[int, ...]
@@ -54,73 +46,35 @@ def window_over(
     base_dilations: Sequence[int] = (),
     window_dilations: Sequence[int] = (),
 ) -> Window:
-    """The window over operand `of`: lists that are empty filled up, SAME and VALID worked out.
+    """Return the window over operand `of`, with default values for empty lists, SAME and VALID.
 
     Raises:
         ShapeInferenceError: a list has another length; a number is not positive.
     """
     base = check.array(of)
-    check.one_for_each_dimension(window_dimensions, of=of, name="window_dimensions")
-    ones = (1,) * base.rank
-    lists = {
-        "window_dimensions": tuple(window_dimensions),
-        "window_strides": tuple(window_strides) or ones,
-        "base_dilations": tuple(base_dilations) or ones,
-        "window_dilations": tuple(window_dilations) or ones,
-    }
-    for name, values in lists.items():
-        check.one_for_each_dimension(values, of=of, name=name)
-        for dimension, value in enumerate(values):
-            if value <= 0:
-                check.fail(
-                    f"{name} must be positive, got {value} in {list(values)}", dimension=dimension
-                )
-    if isinstance(padding, Padding):
-        if padding is Padding.SAME and not base.is_bounded:
-            check.fail(
-                "Padding.SAME is worked out from sizes, and one is unbounded",
-                fix="give the padding as pairs (low, high), or the dimension a bound",
-            )
-        pairs = explicit_padding(
-            padding,
-            base.dimensions,
-            lists["window_dimensions"],
-            lists["window_strides"],
-            lists["base_dilations"],
-            lists["window_dilations"],
+    each = f"dimension of {of}"
+    # StableHLO reduce_window (C4-C12), select_and_scatter (C4-C8)
+    check.one_for_each(window_dimensions, base.rank, of=each, name="window_dimensions")
+    sizes, strides, dilations, gaps = (
+        window_list(check, values, base.rank, of=each, name=name)
+        for name, values in (
+            ("window_dimensions", window_dimensions),
+            ("window_strides", window_strides),
+            ("base_dilations", base_dilations),
+            ("window_dilations", window_dilations),
         )
-    else:
-        pairs = tuple(padding) or ((0, 0),) * base.rank
-        check.one_for_each_dimension(pairs, of=of, name="padding")
-    return Window(padding=pairs, **lists)
+    )
+    pairs = window_padding(
+        check, padding, base.dimensions, sizes, strides, dilations, gaps, of=each
+    )
+    return Window(sizes, strides, pairs, dilations, gaps)
 
 
 def _windowed(check: Check, of: str, window: Window) -> ArrayShape:
-    """Shape of an array with one element for each place of the window over operand `of`."""
+    """Return the shape of an array with one element for each window over operand `of`."""
     base = check.array(of)
-    sizes = []
-    for dimension, size in enumerate(base.dimensions):
-        if size == UNBOUNDED:
-            sizes.append(UNBOUNDED)
-            continue
-        low, high = window.padding[dimension]
-        length = low + dilated(size, window.base_dilations[dimension]) + high
-        width = dilated(window.window_dimensions[dimension], window.window_dilations[dimension])
-        if length < 0:
-            check.fail(
-                f"padding must not take away more elements than there are, got ({low}, {high}) "
-                f"for dimension {dimension} of {of}, which has "
-                f"{dilated(size, window.base_dilations[dimension])}",
-                dimension=dimension,
-            )
-        if max(length, width) > MAX_ELEMENTS:
-            check.fail(
-                f"the window and what it moves over must not be longer than 2**63 - 1, got "
-                f"{max(length, width)} along dimension {dimension} of {of}",
-                dimension=dimension,
-            )
-        stride = window.window_strides[dimension]
-        sizes.append(0 if width > length else (length - width) // stride + 1)
+    dimensions = enumerate(zip(base.dimensions, *window, strict=True))
+    sizes = [windows_along(check, of, number, *fields) for number, fields in dimensions]
     return check.result(base.element_type, sizes, base.dynamic_dimensions)
 
 
@@ -137,9 +91,9 @@ def reduce_window(
     *,
     op: str = "reduce_window",
 ) -> Shape:
-    """Shape of a reduction of windows: the number of places of the window along each dimension.
+    """Return the shape of a reduction over windows: the number of windows along each dimension.
 
-    Lists that are empty stand for ones, the padding for none. For several operands, a tuple.
+    Empty lists stand for ones, empty padding for none. The result for several operands is a tuple.
 
     Example:
         >>> import builder as xb
@@ -151,16 +105,7 @@ def reduce_window(
         >>> infer([xb.f32[5]], [f32], add, [3], [2], xb.Padding.SAME)
         f32[3]
     """
-    check = Check.numbered(op, "operand", operands)
-    check.shapes.update({f"init value {i}": s for i, s in enumerate(init_values)})
-    if not operands:
-        check.fail("at least one operand is needed, got none")
-    if len(operands) != len(init_values):
-        check.fail(
-            f"there must be one init value for each operand, got {len(operands)} operands and "
-            f"{len(init_values)} init values"
-        )
-    arrays = [check.array(f"operand {i}") for i in range(len(operands))]
+    check, arrays = reduction_operands(op, operands, init_values)
     same_sizes(check, arrays)
     window = window_over(
         check,
@@ -172,19 +117,17 @@ def reduce_window(
         window_dilations,
     )
     reducer(check, computation, arrays, init_values)
-    # Which sizes are dynamic is asked of each operand, otherwise than in a reduction.
+    # Like XLA, take dynamic sizes from each operand, unlike in a reduction.
     results = [_windowed(check, f"operand {i}", window) for i in range(len(arrays))]
     return results[0] if computation.result.is_array else TupleShape(results)
 
 
 def same_sizes(check: Check, arrays: Sequence[ArrayShape]) -> None:
-    """Raises unless the operands have the same sizes; one that is unbounded fits any."""
+    """Check that the operands have the same sizes. An unbounded size may be any size."""
     first = arrays[0]
+    # StableHLO reduce_window (C2), sort (C3)
     for index, array in enumerate(arrays):
-        if array.rank != first.rank or any(
-            m != n and UNBOUNDED not in (m, n)
-            for m, n in zip(array.dimensions, first.dimensions, strict=True)
-        ):
+        if array.rank != first.rank or any(map(sizes_differ, array.dimensions, first.dimensions)):
             check.fail(f"operands must have the same sizes; operand {index} differs from operand 0")
 
 
@@ -201,7 +144,7 @@ def select_and_scatter(
     *,
     op: str = "select_and_scatter",
 ) -> ArrayShape:
-    """Shape of a select-and-scatter: the operand's.
+    """Return the shape of a select-and-scatter: the operand's.
 
     Example:
         >>> import builder as xb
@@ -214,40 +157,37 @@ def select_and_scatter(
         f32[4,5]
     """
     check = Check(op, operand=operand, source=source, init_value=init_value)
+    # StableHLO select_and_scatter (C1)
     array, values = check.array("operand"), check.array("source")
-    scalar = intern_array(array.element_type, ())
-    if values.element_type is not array.element_type:
-        check.fail(
-            f"source must be of the operand's element type, {array.element_type}, "
-            f"got {values.element_type}",
-            fix="convert it with xb.convert_element_type",
-        )
+    element_type = check.same_element_type("operand", "source")
+    # StableHLO select_and_scatter (C3)
+    scalar = intern_array(element_type, ())
     if init_value is not scalar:
         check.fail(
             f"init_value must be a scalar of the operand's element type, {scalar}, got {init_value}"
         )
-    if select != ProgramShape([scalar, scalar], intern_array(pt.pred, ())):
-        check.fail(
-            f"select must be of signature ({scalar}, {scalar}) -> pred[] (whether the first is "
-            f"selected), got {select}",
-            error=SignatureError,
-            fix="give one pred back, for instance that of xb.ge",
-        )
-    if scatter != ProgramShape([scalar, scalar], scalar):
-        check.fail(
-            f"scatter must be of signature ({scalar}, {scalar}) -> {scalar} (accumulated, value), "
-            f"got {scatter}",
-            error=SignatureError,
-            fix=f"give {scalar} back, the new accumulated value",
-        )
+    # StableHLO select_and_scatter (C9), (C10)
+    check.applied(
+        "select",
+        select,
+        [scalar, scalar],
+        [intern_array(pt.pred, ())],
+        "selected, candidate",
+        "whether to keep the first, for instance the result of xb.ge",
+    )
+    check.applied(
+        "scatter",
+        scatter,
+        [scalar, scalar],
+        [scalar],
+        "accumulated, value",
+        "the new accumulated value",
+    )
     window = window_over(check, "operand", window_dimensions, window_strides, padding)
     windows = _windowed(check, "operand", window)
-    # Sizes are compared and not which of them are bounds, as in XLA.
-    if values.rank != windows.rank or any(
-        m != n and UNBOUNDED not in (m, n)
-        for m, n in zip(values.dimensions, windows.dimensions, strict=True)
-    ):
+    # StableHLO select_and_scatter (C2). Like XLA, compare sizes and not which of them are bounds.
+    if values.rank != windows.rank or any(map(sizes_differ, values.dimensions, windows.dimensions)):
         check.fail(
-            f"source must have one element for each place of the window, {windows}, got {values}"
+            f"source must have one element for each position of the window, {windows}, got {values}"
         )
-    return intern_array(array.element_type, array.dimensions, array.dynamic_dimensions)
+    return intern_array(element_type, array.dimensions, array.dynamic_dimensions)

@@ -346,7 +346,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "a tuple for a layout": (
         lambda x: xb.all_gather(x, 0, 2, layout=xb.tuple(x, x)),
-        "all_gather: minor_to_major is a sequence of dimension numbers, got <XlaOp",
+        "all_gather: minor_to_major must be a sequence of dimension numbers, got <XlaOp",
     ),
     "an array of rank 0 for groups": (
         lambda x: xb.all_reduce(x, xb.add, np.array(3)),

@@ -308,7 +308,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "infeed: element type": (
         lambda h: h.b.infeed(xb.f32),
         OPERAND,
-        "infeed: shape: f32 is an elem",
+        "infeed: shape: expected a shape, got the element type f32",
     ),
     "infeed: text": (
         lambda h: h.b.infeed("f32[-1]"),

@@ -53,15 +53,16 @@ test-gpu: $(STAMP) ## run the tests of a GPU, or of the device named XLABUILDER_
 	@$(VENV) -c '$(VERSIONS)'
 	@$(VENV) -m pytest -m gpu tests/gpu $(PYTEST_ARGS)
 
-fuzz: $(STAMP) ## read damaged files for ten minutes; keeps those that are not borne
+fuzz: $(STAMP) ## read damaged files for ten minutes; keep those that crash
 	@$(VENV) -m tests.fuzz $(FUZZ_ARGS)
 
 stress: $(STAMP) ## call and compile in many threads, call a million times, interrupt; takes minutes
 	@$(VENV) -m tests.stress $(STRESS_ARGS)
 
-lint: $(STAMP) ## check style and formatting
+lint: $(STAMP) ## check style, formatting and words
 	@$(VENV) -m ruff check .
 	@$(VENV) -m ruff format --check .
+	@$(VENV) tools/check_words.py
 
 format: $(STAMP) ## repair what `make lint` finds, as far as ruff can
 	@$(VENV) -m ruff check --fix-only .

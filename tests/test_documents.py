@@ -35,8 +35,10 @@ def test_the_code_shown_to_contributors_is_that_of_the_project() -> None:
         for path in (ROOT / package).rglob("*.py")
         for line in path.read_text(encoding="utf-8").splitlines()
     }
-    blocks = re.findall(r"^```python\n(.*?)^```$", text_of(ROOT / "CONTRIBUTING.md"), re.M | re.S)
-    assert len(blocks) == 3
+    blocks = re.findall(
+        r"^ *```python\n(.*?)^ *```$", text_of(ROOT / "CONTRIBUTING.md"), re.M | re.S
+    )
+    assert len(blocks) == 7
     for block in blocks:
         for line in block.splitlines():
             # Docstrings are cut short.

@@ -7,7 +7,7 @@ the line of the user's program, and appends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from sys import _getframe
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +26,7 @@ __all__ = [
     "append",
     "metadata_for",
     "record",
+    "record_with_sharding",
     "resolve_builder",
     "rollback_on_error",
     "shared_attributes",
@@ -152,6 +153,20 @@ def metadata_for(
 def shared_attributes(**attributes: Any) -> Mapping[str, Any]:
     """Return `attributes` as a read-only mapping, one object for equal attributes."""
     return MappingProxyType(attributes)
+
+
+def record_with_sharding(
+    builder: XlaBuilder, sharding: str, record_op: Callable[[], XlaOp]
+) -> XlaOp:
+    """Call `record_op` and set the sharding of the op it records, instead of the block's."""
+    metadata = builder.current_metadata
+    builder.current_metadata = with_metadata(metadata, sharding=None)
+    try:
+        op = record_op()
+    finally:
+        builder.current_metadata = metadata
+    op.metadata = with_metadata(op.metadata, sharding=sharding)
+    return op
 
 
 class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)

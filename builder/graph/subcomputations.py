@@ -19,9 +19,9 @@ from sys import _getframe
 from types import FunctionType
 from typing import Any, Final
 
-from builder.errors import BuilderError, OperandError, SignatureError, brief
+from builder.errors import OperandError, SignatureError, brief
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import append, rollback_on_error
+from builder.graph.recording import append, rollback_on_error, shared_attributes
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.support.caller import INSIDE, caller_frame
@@ -572,6 +572,6 @@ _tuple_shape = per_signature(TupleShape)
 def record_tuple_element(op: XlaOp, index: int) -> XlaOp:
     """Records element `index` of a tuple in the builder of `op`."""
     shape = op.shape
-    if not isinstance(shape, TupleShape):
-        raise BuilderError(f"get_tuple_element: expected a tuple, got {shape}")
-    return append(op.builder, "get_tuple_element", shape.elements[index], (op,), {"index": index})
+    assert isinstance(shape, TupleShape)
+    attributes = shared_attributes(index=index)
+    return append(op.builder, "get_tuple_element", shape.elements[index], (op,), attributes)

@@ -217,7 +217,7 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
     arguments = need_ops("call", "operand", operands)
     if not arguments:
         raise OperandError(
-            "call: at least one operand is needed to know the builder, got none\n"
+            "call: at least one operand is needed to determine the builder, got none\n"
             "fix: a computation without parameters is called with builder.call(computation)",
             op="call",
         )
@@ -246,7 +246,7 @@ def call_reusable(function: ReusableFunction, values: Sequence[Any]) -> XlaOp:
     ops = builtins.tuple(_leaves(function.name, "argument", values))
     if not ops:
         raise OperandError(
-            f"{function.name}: at least one XlaOp is needed to know the builder, got none",
+            f"{function.name}: at least one XlaOp is needed to determine the builder, got none",
             op=function.name,
         )
     builder = resolve_builder("call", *ops)
@@ -320,7 +320,7 @@ def composite_call(
     arguments = need_ops("composite_call", "operand", operands)
     if not arguments:
         raise OperandError(
-            "composite_call: at least one operand is needed to know the builder, got none",
+            "composite_call: at least one operand is needed to determine the builder, got none",
             op="composite_call",
         )
     text = composite_attributes_text(attributes)

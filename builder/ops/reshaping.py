@@ -1,4 +1,4 @@
-"""Arrays repeated, rearranged, joined, padded and cut; no element is changed.
+"""Arrays broadcast, rearranged, concatenated, padded and sliced; no element is changed.
 
 Operation Semantics: Broadcast, BroadcastInDim, Collapse, Concatenate, Iota, Pad, Reshape, Rev,
 Slice, Transpose.
@@ -55,7 +55,7 @@ def _broadcast_plan(operand: Shape, sizes: tuple[int, ...]) -> tuple[ArrayShape,
 
 @op(SCHEMAS["broadcast_in_dim"], cpp_name="Broadcast", section="Broadcast")
 def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
-    """The operand repeated, with new dimensions before its own.
+    """Broadcast the operand along new leading dimensions.
 
     ``output[i0, ..., iN, j0, ..., jM] = operand[j0, ..., jM]``. Recorded as `broadcast_in_dim`.
 
@@ -67,7 +67,7 @@ def broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
         An array of sizes `broadcast_sizes`, then the operand's.
 
     Raises:
-        ShapeInferenceError: the operand is no array, or has an unbounded dimension; a size is
+        ShapeInferenceError: the operand is not an array, or has an unbounded dimension; a size is
             negative.
 
     Example:
@@ -90,20 +90,19 @@ _broadcast_in_dim_shape = per_signature(infer.broadcast_in_dim.strict)
 def broadcast_in_dim(
     operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]
 ) -> XlaOp:
-    """The operand repeated into a larger array; its dimensions go where it is said.
+    """Broadcast the operand into a larger array, with an explicit mapping of dimensions.
 
     Args:
         operand: an array.
         out_dim_size: the sizes of the result.
-        broadcast_dimensions: for each dimension of the operand the dimension of the result that
-            it becomes, strictly increasing. A size 1 is repeated to any size; others must be
-            equal.
+        broadcast_dimensions: for each dimension of the operand the corresponding dimension of the
+            result, strictly increasing. Size 1 is broadcast to any size; other sizes must be equal.
 
     Returns:
         An array of sizes `out_dim_size`. A dimension is bounded if the operand's is.
 
     Raises:
-        ShapeInferenceError: the operand is no array; its dimensions do not fit where they go.
+        ShapeInferenceError: the operand is not an array; its sizes do not match the result's.
 
     Example:
         >>> import builder as xb
@@ -116,11 +115,10 @@ def broadcast_in_dim(
     if type(operand) is not XlaOp:
         need_op("broadcast_in_dim", "operand", operand)
     sizes = integers("broadcast_in_dim", "out_dim_size", out_dim_size)
-    places = integers("broadcast_in_dim", "broadcast_dimensions", broadcast_dimensions)
-    shape = _broadcast_in_dim_shape(operand.shape, sizes, places)
-    return record(
-        "broadcast_in_dim", shape, (operand,), dimensions_attribute("broadcast_dimensions", places)
-    )
+    numbers = integers("broadcast_in_dim", "broadcast_dimensions", broadcast_dimensions)
+    shape = _broadcast_in_dim_shape(operand.shape, sizes, numbers)
+    attributes = dimensions_attribute("broadcast_dimensions", numbers)
+    return record("broadcast_in_dim", shape, (operand,), attributes)
 
 
 _reshape_shape = per_signature(infer.reshape.strict)
@@ -130,22 +128,22 @@ _reshape_shape = per_signature(infer.reshape.strict)
 def reshape(
     operand: XlaOp, new_sizes: Sequence[int], *, dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The same elements, in the same order, in an array of other sizes.
+    """Reshape an array: the same elements, in the same order, with other sizes.
 
     Args:
         operand: an array.
         new_sizes: the sizes of the result, with as many elements as the operand has.
-        dimensions: the order in which the operand's dimensions are read, slowest first; in their
-            own order when it is not given. With it, a `transpose` by `dimensions` is recorded
-            first. (By name only: the document's form with it puts it before `new_sizes`.)
+        dimensions: the order in which the operand's dimensions are read, slowest first; by default
+            their own order. If present, a `transpose` by `dimensions` is recorded first.
+            (Keyword-only: the document's form has it before `new_sizes`.)
 
     Returns:
-        An array of sizes `new_sizes`. Bounded dimensions may be combined or split, not both; of
-        an operand with unbounded dimensions nothing is checked until run time.
+        An array of sizes `new_sizes`. Bounded dimensions may be combined or split, not both. An
+        operand with unbounded dimensions is checked at run time only.
 
     Raises:
-        ShapeInferenceError: the operand is no array; the number of elements would change;
-            `dimensions` is no permutation.
+        ShapeInferenceError: the operand is not an array; the numbers of elements differ;
+            `dimensions` is not a permutation.
 
     Example:
         >>> import builder as xb
@@ -173,20 +171,20 @@ def reshape(
 def reshape_with_inferred_dimension(
     operand: XlaOp, new_sizes: Sequence[int], inferred_dimension: int
 ) -> XlaOp:
-    """A `reshape` that says which size of the result depends on the operand's dynamic size.
+    """Reshape an array, and choose the dimension of the result that depends on the dynamic size.
 
     Args:
         operand: an array.
-        new_sizes: the sizes of the result, with as many elements as the operand has. All are
-            given: it is the dynamic size that is inferred, not the bound.
-        inferred_dimension: the dimension of the result that becomes bounded where a bounded one is
-            split, ``[<=6] -> [<=2,3]`` for 0; -1 where there is none.
+        new_sizes: the sizes of the result, with as many elements as the operand has. All sizes are
+            required: the dynamic size is inferred, not the bound.
+        inferred_dimension: the dimension of the result that becomes bounded if a bounded dimension
+            is split, ``[<=6] -> [<=2,3]`` for 0; -1 if there is none.
 
     Returns:
         An array of sizes `new_sizes`.
 
     Raises:
-        ShapeInferenceError: as in `reshape`; the result has no such dimension.
+        ShapeInferenceError: see `reshape`; the dimension is out of range.
 
     Example:
         >>> import builder as xb
@@ -208,19 +206,18 @@ _collapse_shape = per_signature(infer.collapse.strict)
 
 @op(SCHEMAS["reshape"], cpp_name="Collapse", section="Collapse")
 def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """Consecutive dimensions made one; recorded as `reshape`.
+    """Collapse consecutive dimensions into one; recorded as `reshape`.
 
     Args:
         operand: an array.
-        dimensions: the dimensions, consecutive and in order. None or one of them gives the operand
-            itself, and nothing is recorded.
+        dimensions: the dimensions, consecutive and in order. With fewer than two of them the
+            operand is returned, and nothing is recorded.
 
     Returns:
-        An array in which one dimension stands in the place of those, of the product of their
-        sizes.
+        An array in which one dimension replaces those; its size is their product.
 
     Raises:
-        ShapeInferenceError: the operand is no array; dimensions are out of range, or not
+        ShapeInferenceError: the operand is not an array; dimensions are out of range, or not
             consecutive and in order.
 
     Example:
@@ -242,8 +239,7 @@ _transpose_shape = per_signature(infer.transpose.strict)
 
 @op(SCHEMAS["transpose"])
 def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
-    """The dimensions in another order: dimension i of the result is ``permutation[i]`` of the
-    operand.
+    """Permute dimensions: dimension i of the result is dimension ``permutation[i]`` of the operand.
 
     Args:
         operand: an array.
@@ -253,7 +249,7 @@ def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
         An array of the permuted sizes.
 
     Raises:
-        ShapeInferenceError: the operand is no array; not a permutation.
+        ShapeInferenceError: the operand is not an array; `permutation` is not a permutation.
 
     Example:
         >>> import builder as xb
@@ -275,7 +271,7 @@ _rev_shape = per_signature(infer.rev.strict)
 
 @op(SCHEMAS["reverse"])
 def rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """The elements in reverse order along some dimensions.
+    """Reverse the elements along dimensions.
 
     Args:
         operand: an array.
@@ -285,7 +281,7 @@ def rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
         An array of the operand's shape.
 
     Raises:
-        ShapeInferenceError: the operand is no array; dimensions are out of range or named twice.
+        ShapeInferenceError: the operand is not an array; dimensions are out of range or duplicated.
 
     Example:
         >>> import builder as xb
@@ -308,19 +304,19 @@ def _concatenate_plan(operands: tuple[Shape, ...], dimension: int) -> tuple[Arra
 
 @op(SCHEMAS["concatenate"], aliases=("concat_in_dim",))
 def concatenate(operands: Sequence[XlaOp], dimension: int) -> XlaOp:
-    """Arrays joined one after the other along a dimension.
+    """Concatenate arrays along a dimension.
 
     Args:
-        operands: at least one array, all of one element type and number of dimensions, and of
-            equal sizes in all dimensions but `dimension`. No scalars.
-        dimension: the dimension to join along.
+        operands: at least one array, all of one element type and rank, and of equal sizes in all
+            dimensions but `dimension`. Scalars are not supported.
+        dimension: the dimension to concatenate along.
 
     Returns:
         An array whose size in `dimension` is the sum of the operands'.
 
     Raises:
-        OperandError: an operand is no XlaOp, or there is none.
-        ShapeInferenceError: the operands do not fit together, or there is no such dimension.
+        OperandError: an operand is not an XlaOp, or there is none.
+        ShapeInferenceError: the shapes do not match; the dimension is out of range.
 
     Example:
         >>> import builder as xb
@@ -351,22 +347,23 @@ def pad(
     padding_value: XlaOp | int | float | complex,
     padding_config: PaddingConfigLike,
 ) -> XlaOp:
-    """The operand with a value put around and between its elements.
+    """Pad an array with a value around and between its elements.
 
     Args:
         operand: an array.
-        padding_value: a scalar of its element type, or a Python number that the type can hold.
-        padding_config: a PaddingConfig, or for each dimension a triple (low, high, interior): how
-            many elements are added before the first, after the last, and between each two. A
-            negative low or high takes elements away, those added between included.
+        padding_value: a scalar of its element type, or a Python number that the type can represent.
+        padding_config: a PaddingConfig, or for each dimension a triple (low, high, interior): the
+            number of elements added before the first, after the last, and between neighbours. A
+            negative low or high removes elements, including those added between.
 
     Returns:
         An array of size ``low + high + size + max(size - 1, 0) * interior`` in each dimension.
 
     Raises:
-        ShapeInferenceError: not a triple for each dimension; negative interior padding; more
-            taken away than there is; the padding value is no scalar or of another type.
-        ConstantError: the type can't hold the number.
+        ShapeInferenceError: there is not one triple for each dimension; interior padding is
+            negative; more elements are removed than there are; the padding value is not a scalar or
+            has another type.
+        ConstantError: the number does not fit the type.
 
     Example:
         >>> import builder as xb
@@ -383,20 +380,17 @@ def pad(
         if type(key) is tuple and all(type(t) is tuple and len(t) == 3 for t in key):
             config = _listed_config(key)
         else:
-            config = PaddingConfig(config)  # type: ignore[arg-type]  # makes a tuple of it
+            config = PaddingConfig(config)  # type: ignore[arg-type]  # converts any sequence
     return _pad("pad", source, padding_value, config)
 
 
-# Making one takes ten times as long as finding it.
 _listed_config = per_signature(PaddingConfig)
 
 
 def _pad(name: str, source: XlaOp, padding_value: Any, config: PaddingConfig) -> XlaOp:
     if type(padding_value) is not XlaOp and is_number(padding_value):
         builder = resolve_builder(name, source)
-        element_type = source.shape.element_type
-        if not isinstance(source.shape, ArrayShape):
-            Check(name, operand=source.shape).array("operand")
+        element_type = Check(name, operand=source.shape).array("operand").element_type
         # The rules are checked before the constant is recorded.
         scalar, constant = number_constant(name, padding_value, element_type, source.shape)
         shape, attributes = _pad_plan(source.shape, scalar, config, name)
@@ -415,22 +409,22 @@ def pad_in_dim(
     pad_lo: int,
     pad_hi: int,
 ) -> XlaOp:
-    """The operand with a value put before and after its elements in one dimension.
+    """Pad an array with a value before and after its elements in one dimension.
 
     Args:
         operand: an array.
-        padding_value: a scalar of its element type, or a Python number that the type can hold.
+        padding_value: a scalar of its element type, or a Python number that the type can represent.
         dimno: the dimension.
-        pad_lo, pad_hi: how many elements are added before the first and after the last; negative
-            to take elements away.
+        pad_lo, pad_hi: the number of elements added before the first and after the last; a negative
+            number removes elements.
 
     Returns:
         An array of size ``pad_lo + size + pad_hi`` in that dimension.
 
     Raises:
-        ShapeInferenceError: no such dimension; more taken away than there is; the padding value
-            is no scalar or of another type.
-        ConstantError: the type can't hold the number.
+        ShapeInferenceError: the dimension is out of range; more elements are removed than there
+            are; the padding value is not a scalar or has another type.
+        ConstantError: the number does not fit the type.
 
     Example:
         >>> import builder as xb
@@ -442,22 +436,11 @@ def pad_in_dim(
     """
     source = need_op("pad_in_dim", "operand", operand)
     check = Check("pad_in_dim", operand=source.shape)
-    rank = check.array("operand").rank
-    place = check.dimension(integer("pad_in_dim", "dimno", dimno), "operand", "dimno")
-    config = _config_in_dim(
-        rank,
-        place,
-        integer("pad_in_dim", "pad_lo", pad_lo),
-        integer("pad_in_dim", "pad_hi", pad_hi),
-    )
-    return _pad("pad_in_dim", source, padding_value, config)
-
-
-@per_signature
-def _config_in_dim(rank: int, place: int, low: int, high: int) -> PaddingConfig:
-    config = [PaddingConfigDimension()] * rank
-    config[place] = PaddingConfigDimension(low, high)
-    return PaddingConfig(tuple(config))
+    config = [PaddingConfigDimension()] * check.array("operand").rank
+    number = check.dimension(integer("pad_in_dim", "dimno", dimno), "operand", "dimno")
+    low, high = integer("pad_in_dim", "pad_lo", pad_lo), integer("pad_in_dim", "pad_hi", pad_hi)
+    config[number] = PaddingConfigDimension(low, high)
+    return _pad("pad_in_dim", source, padding_value, PaddingConfig(tuple(config)))
 
 
 def _slice_attributes(
@@ -484,20 +467,20 @@ def slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> XlaOp:
-    """A part of the operand: from a start to a limit in each dimension.
+    """Return a slice of an array: from a start to a limit in each dimension.
 
     Args:
         operand: an array.
         start_indices: for each dimension the first index, not negative.
         limit_indices: for each dimension the index after the last, from the start index to the
             dimension's size.
-        strides: for each dimension the step, at least 1; all 1 when not given.
+        strides: for each dimension the step, at least 1; by default 1.
 
     Returns:
         An array of size ``ceil((limit - start) / stride)`` in each dimension.
 
     Raises:
-        ShapeInferenceError: not one index for each dimension, or one that is out of range.
+        ShapeInferenceError: there is not one index for each dimension; an index is out of range.
 
     Example:
         >>> import builder as xb
@@ -530,7 +513,7 @@ def _slice_in_dim_plan(
 def slice_in_dim(
     operand: XlaOp, start_index: int, limit_index: int, stride: int = 1, dimno: int = 0
 ) -> XlaOp:
-    """A part of the operand in one dimension, all of it in the others; recorded as `slice`.
+    """Return a slice of an array in one dimension, and all of the others; recorded as `slice`.
 
     Args:
         operand: an array.
@@ -540,10 +523,10 @@ def slice_in_dim(
         dimno: the dimension.
 
     Returns:
-        An array of the operand's sizes, but ``ceil((limit - start) / stride)`` in `dimno`.
+        An array of the operand's sizes, with ``ceil((limit - start) / stride)`` in `dimno`.
 
     Raises:
-        ShapeInferenceError: there is no such dimension, or an index is out of range.
+        ShapeInferenceError: the dimension or an index is out of range.
 
     Example:
         >>> import builder as xb
@@ -551,7 +534,7 @@ def slice_in_dim(
         >>> xb.slice_in_dim(x, 1, 8, stride=2, dimno=1).shape
         f32[4,4]
 
-    Operation Semantics: Slice. Not described there of its own; XlaBuilder's SliceInDim.
+    Operation Semantics: Slice. Not described there separately; XlaBuilder's SliceInDim.
     """
     source = need_op("slice_in_dim", "operand", operand)
     shape, attributes = _slice_in_dim_plan(

@@ -1,6 +1,6 @@
-"""How arrays lie on several devices, said in the middle of a program that XLA partitions.
+"""Shardings of values inside a program that XLA partitions.
 
-These are no operations of the document, but calls that XLA's partitioner takes out again.
+These are not operations of the document, but custom calls that XLA's partitioner removes.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder import shape_inference
-from builder.graph.recording import record, resolve_builder
+from builder.graph.recording import record, record_with_sharding, resolve_builder
 from builder.graph.registry import op
-from builder.graph.xla_op import XlaOp, with_metadata
+from builder.graph.xla_op import XlaOp
 from builder.ops.host import custom_call_plan
 from builder.ops.operands import need_op
 from builder.schema import BUILDER_H, SCHEMAS
@@ -26,24 +26,26 @@ _MANUAL = "{manual}"
 
 @op(SCHEMAS["custom_call"], cpp_name="(none)", section="XLA, the custom call Sharding; Shardy")
 def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
-    """The operand, which lies on the devices as it is said.
+    """Return the operand with a sharding.
 
-    A program that is compiled for several partitions is cut up by XLA, which works out how each
-    value lies from what is said of some. This says it of one. What is computed is the same.
+    XLA partitions a program that is compiled for several partitions, and propagates the shardings
+    of some values to all others. This op sets the sharding of one value. It does not change the
+    value.
 
     Args:
         operand: an array.
         sharding: a tiling in GSPMD's text form (see `parse_tiling`), or a sharding by the axes of a
-            mesh (`Mesh.sharding`), which Shardy partitions by. One program uses one of the two.
+            mesh (`Mesh.sharding`), which Shardy partitions by. One program uses one of the two
+            forms.
 
     Returns:
         The operand.
 
     Raises:
-        ShapeInferenceError: the sharding does not fit the operand, or it is no array.
-        ShapeTextError: a text that says no tiling.
-        OperandError: `sharding` is neither of the two.
-        BuilderError: other shardings of the program are in the other words.
+        ShapeInferenceError: the operand is not an array, or the sharding does not fit it.
+        ShapeTextError: the text is not a tiling.
+        OperandError: `sharding` has neither form.
+        BuilderError: other shardings of the program have the other form.
 
     Example:
         >>> import builder as xb
@@ -54,39 +56,37 @@ def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
 
     Not in the document; XLA's custom call Sharding, Shardy's sdy.sharding_constraint.
     """
-    from builder.sharding.validation import (  # few programs need it
-        fitting_sharding,
-        register_sharding,
-    )
+    from builder.sharding.validation import fitting_sharding, register_sharding  # loaded on use
 
     name = "with_sharding"
     value = need_op(name, "operand", operand)
     shape = shape_inference.sharding.with_sharding.strict(value.shape, sharding)
     register_sharding(resolve_builder(name, value), name, sharding)
-    return _called("Sharding", value, shape, fitting_sharding(name, "operand", shape, sharding))
+    text = fitting_sharding(name, "operand", shape, sharding)
+    return _partitioner_call("Sharding", value, shape, text)
 
 
 @op(SCHEMAS["custom_call"], cpp_name="ConvertSpmdFullToShardShape", section=BUILDER_H)
 def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
-    """Each device's part of an array: from here on the program says what each device does.
+    """Return each device's shard of an array, for ops that are partitioned manually.
 
-    In a program that XLA partitions, ops on the result compute on the part that the device has,
-    and operations across partitions, such as ``xb.all_reduce(..., channel_id=1)``, combine the
-    parts. `spmd_shard_to_full_shape` is the way back.
+    In a program that XLA partitions, ops on the result compute on the device's shard. Operations
+    across partitions, such as ``xb.all_reduce(..., channel_id=1)``, combine the shards.
+    `spmd_shard_to_full_shape` is the inverse.
 
     Args:
-        operand: an array, whole.
-        sharding: how it is cut up: a tiling in GSPMD's text form, or a sharding by the axes of a
-            mesh. Either becomes a tiling: Shardy has no words for the change, so all shardings of
-            such a program are tilings (``mesh.sharding(...).tiling``).
+        operand: the full array.
+        sharding: how it is partitioned: a tiling in GSPMD's text form, or a sharding by the axes of
+            a mesh. Either becomes a tiling, because Shardy has no such conversion. All shardings of
+            such a program are therefore tilings (``mesh.sharding(...).tiling``).
 
     Returns:
         An array of the same type, with each size divided by the number of tiles.
 
     Raises:
-        ShapeInferenceError: the sharding does not fit the operand, or leaves something to XLA; a
+        ShapeInferenceError: the sharding does not fit the operand, or leaves a choice to XLA; a
             size is not divisible, or dynamic.
-        ShapeTextError, OperandError, BuilderError: as `with_sharding`.
+        ShapeTextError, OperandError, BuilderError: see `with_sharding`.
 
     Example:
         >>> import builder as xb
@@ -103,28 +103,29 @@ def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     value = need_op(name, "operand", operand)
     part = shape_inference.sharding.spmd_full_to_shard_shape.strict(value.shape, sharding)
     text = _tiling(name, value, value.shape, sharding)
-    cut = _called("Sharding", value, value.shape, text)
-    return _called("SPMDFullToShardShape", cut, part, _MANUAL)
+    sharded = _partitioner_call("Sharding", value, value.shape, text)
+    return _partitioner_call("SPMDFullToShardShape", sharded, part, _MANUAL)
 
 
 @op(SCHEMAS["custom_call"], cpp_name="ConvertSpmdShardToFullShape", section=BUILDER_H)
 def spmd_shard_to_full_shape(
     operand: XlaOp, full_shape: ShapeLike, sharding: ShardingLike
 ) -> XlaOp:
-    """The array whose parts the devices have: from here on XLA partitions the program again.
+    """Return the full array of the devices' shards, for ops that XLA partitions again.
 
     Args:
-        operand: an array, one part of which each device has.
-        full_shape: the shape of the whole.
-        sharding: how the whole is cut up into these parts; as `spmd_full_to_shard_shape` takes it.
+        operand: the device's shard.
+        full_shape: the shape of the full array.
+        sharding: how the full array is partitioned into these shards; see
+            `spmd_full_to_shard_shape`.
 
     Returns:
         An array of that shape.
 
     Raises:
-        ShapeInferenceError: the operand is not a part of such an array; the sharding does not fit
-            it, or leaves something to XLA.
-        ShapeTextError, OperandError, BuilderError: as `with_sharding`.
+        ShapeInferenceError: the operand is not a shard of such an array; the sharding does not fit
+            it, or leaves a choice to XLA.
+        ShapeTextError, OperandError, BuilderError: see `with_sharding`.
 
     Example:
         >>> import builder as xb
@@ -139,34 +140,27 @@ def spmd_shard_to_full_shape(
     name = "spmd_shard_to_full_shape"
     value = need_op(name, "operand", operand)
     full = shape_argument(name, "full_shape", full_shape)
-    whole = shape_inference.sharding.spmd_shard_to_full_shape.strict(value.shape, full, sharding)
-    text = _tiling(name, value, whole, sharding)
-    part = _called("Sharding", value, value.shape, _MANUAL)
-    return _called("SPMDShardToFullShape", part, whole, text)
+    shape = shape_inference.sharding.spmd_shard_to_full_shape.strict(value.shape, full, sharding)
+    text = _tiling(name, value, shape, sharding)
+    part = _partitioner_call("Sharding", value, value.shape, _MANUAL)
+    return _partitioner_call("SPMDShardToFullShape", part, shape, text)
 
 
 def _tiling(name: str, operand: XlaOp, full: Shape, sharding: ShardingLike) -> str:
-    """The text of the tiling of the whole array, in which words ever it was said."""
-    from builder.sharding.validation import (  # few programs need them
-        register_sharding,
-        tiling_of_whole,
-    )
+    """Return the text of the tiling of the full array, for either form of sharding."""
+    from builder.sharding.validation import register_sharding, tiling_of_whole  # loaded on use
 
-    assert isinstance(full, ArrayShape)  # inference has said so
+    assert isinstance(full, ArrayShape)  # as inferred
     text = tiling_of_whole(name, full, sharding).text
     register_sharding(resolve_builder(name, operand), name, text)
     return text
 
 
-def _called(target: str, operand: XlaOp, shape: Shape, sharding: str) -> XlaOp:
-    """Records a call that XLA's partitioner knows, with a sharding of its own."""
-    builder = resolve_builder("custom_call", operand)
-    whole, attributes = custom_call_plan(target, (operand.shape,), shape)
-    around = builder.current_metadata
-    builder.current_metadata = with_metadata(around, sharding=None)
-    try:
-        found = record("custom_call", whole, (operand,), attributes)
-    finally:
-        builder.current_metadata = around
-    found.metadata = with_metadata(found.metadata, sharding=sharding)
-    return found
+def _partitioner_call(target: str, operand: XlaOp, shape: Shape, sharding: str) -> XlaOp:
+    """Record a custom call of XLA's partitioner that has this sharding."""
+    result, attributes = custom_call_plan(target, (operand.shape,), shape)
+    return record_with_sharding(
+        resolve_builder("custom_call", operand),
+        sharding,
+        lambda: record("custom_call", result, (operand,), attributes),
+    )

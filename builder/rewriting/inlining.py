@@ -51,7 +51,7 @@ def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> 
     given = need_ops("inline", "operand", operands)
     if not given:
         raise OperandError(
-            "inline: at least one operand is needed to know the builder, got none\n"
+            "inline: at least one operand is needed to determine the builder, got none\n"
             "fix: a computation without parameters is inlined with builder.inline(computation)",
             op="inline",
         )

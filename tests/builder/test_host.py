@@ -277,7 +277,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "after_all: none": (
         lambda h: xb.after_all(),
         SHAPE,
-        "after_all: at least one token is needed, got none\nfix: a token after nothing is builder",
+        "after_all: at least one token is needed, got none\nfix: record a token without operands",
     ),
     "after_all: an array": (
         lambda h: xb.after_all(h.token, h.x),
@@ -323,12 +323,12 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "infeed: replicated": (
         sharded("{replicated}", lambda h: h.b.infeed(xb.f32[2])),
         SHAPE,
-        "infeed: an infeed can't be replicated, got sharding {replicated}\nfix: record it under",
+        "infeed: an infeed must not be replicated, got sharding {replicated}\nfix: record it under",
     ),
     "infeed_with_token: tiled": (
         sharded("{devices=[2]<=[2]}", lambda h: xb.infeed_with_token(h.token, xb.f32[2])),
         SHAPE,
-        "infeed_with_token: an infeed of an array can't be tiled, got sharding {devices=[2]<=[2]} ",
+        "infeed_with_token: an infeed of an array must not be tiled, got sharding {devices=[2]<=[2]} ",
     ),
     "infeed_with_token: no token": (
         lambda h: xb.infeed_with_token(h.x, xb.f32[2]),
@@ -391,7 +391,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "send: no channel": (
         lambda h: xb.send(h.x, None),
         SHAPE,
-        "send: channel_handle must be a ChannelHandle or its number, got None\nfix: xb.ChannelHan",
+        "send: channel_handle must be a ChannelHandle or its number, got None\nfix: pass xb.Cha",
     ),
     "send: channel 0": (lambda h: xb.send(h.x, 0), SHAPE, "send: "),
     "send: channel of text": (lambda h: xb.send(h.x, "one"), SHAPE, "send: "),
@@ -499,7 +499,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: no operand": (
         lambda h: CALL("f", [], "f32[]"),
         OPERAND,
-        "custom_call: at least one operand is needed to know the builder, got none\nfix: without",
+        "custom_call: at least one operand is needed to determine the builder, got none\nfix: without",
     ),
     "custom_call: no op": (
         lambda h: CALL("f", [h.x, 1.0], "f32[]"),
@@ -567,12 +567,12 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: attributes of an untyped call": (
         lambda h: CALL("f", h.x, "f32[]", attributes={"a": 1}, api_version=1),
         SHAPE,
-        "custom_call: attributes are for API_VERSION_TYPED_FFI, got API_VERSION_ORIGINAL\nfix: gi",
+        "custom_call: attributes require API_VERSION_TYPED_FFI, got API_VERSION_ORIGINAL\nfix: pass",
     ),
     "custom_call: attributes and opaque": (
         lambda h: CALL("f", h.x, "f32[]", attributes={"a": 1}, opaque="x"),
         SHAPE,
-        "custom_call: opaque and attributes can't both be given, got opaque='x'",
+        "custom_call: at most one of opaque and attributes is allowed, got opaque='x'",
     ),
     "custom_call: attributes of a list": (
         lambda h: CALL("f", h.x, "f32[]", attributes=["a"]),
@@ -647,7 +647,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: an unknown argument": (
         lambda h: h.b.custom_call("f", "f32[]", side_effects=True),
         OPERAND,
-        "custom_call: there is no argument 'side_effects'\nfix: the names are opaque, has_side_eff",
+        "custom_call: unknown argument 'side_effects'\nfix: use one of opaque, has_side_eff",
     ),
     # Python functions.
     "python_call: no callable": (
@@ -663,7 +663,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "python_call: no operand": (
         lambda h: xb.python_call(print, [], "f32[]"),
         OPERAND,
-        "python_call: at least one operand is needed to know the builder, got none\nfix: without",
+        "python_call: at least one operand is needed to determine the builder, got none\nfix: without",
     ),
     "python_call: no shape": (
         lambda h: xb.python_call(print, h.x, 5),

@@ -537,6 +537,6 @@ def test_infeeds_under_a_mesh() -> None:
     with b.sharding(MESH.sharding("data")):
         refused(
             xb.ShapeInferenceError,
-            "infeed: an infeed of an array can't be tiled, got sharding #sdy.sharding",
+            "infeed: an infeed of an array must not be tiled, got sharding #sdy.sharding",
             lambda: b.infeed(xb.f32[8]),
         )

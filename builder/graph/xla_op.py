@@ -1,7 +1,7 @@
 """XlaOp: one recorded instruction.
 
-An XlaOp is a handle to what a builder recorded: its opcode, the shape that was inferred, its
-operands and attributes. It holds no data. Operators on it record the op of the same name.
+An XlaOp is a handle to a recorded op: its opcode, its inferred shape, its operands and attributes.
+It has no data. Operators on it record the op of the same name.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["OpMetadata", "SourceLocation", "XlaOp", "with_metadata"]
 
 NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
 
-# The functions that operators stand for, by name; the ops rooms put them here when they load
-# (this module is below them and can't import them).
 OPERATOR_FUNCTIONS: Final[dict[str, Callable[..., XlaOp]]] = {}
+"""The functions that operators call, by name. `builder.ops`, a layer above, fills it on import."""
 
+_BinaryMethod = Callable[["XlaOp", Any], "XlaOp"]
 
-# What NumPy calls the operators, for those with a NumPy scalar on the left.
+# The NumPy names of the operators, for a NumPy scalar on the left.
 _UFUNC_OPERATORS: Final = {
     "add": "add",
     "subtract": "sub",
@@ -48,7 +48,7 @@ _UFUNC_OPERATORS: Final = {
 }
 
 
-# What users of NumPy reach for, and where it is here.
+# The equivalents of attributes that NumPy arrays have.
 _NUMPY_NAMES: Final = {
     "T": "xb.transpose(op, permutation)",
     "transpose": "xb.transpose(op, permutation)",
@@ -71,7 +71,7 @@ _NUMPY_NAMES: Final = {
 
 
 class SourceLocation(NamedTuple):
-    """Where in the user's program an op was recorded."""
+    """The line of the user's program that recorded an op."""
 
     file: str
     line: int
@@ -83,12 +83,12 @@ class SourceLocation(NamedTuple):
 
 
 class OpMetadata(NamedTuple):
-    """What some ops carry besides what they compute.
+    """The metadata of an op, which does not affect its result.
 
     Attributes:
-        name, frontend_attributes, sharding: as `XlaOp` has them.
-        others: attributes that an operation of another program's module had besides, each by name
-            as the text that it has in MLIR.
+        name, frontend_attributes, sharding: see `XlaOp`.
+        others: other attributes of the operation in the module that it was imported from, by name,
+            as MLIR text.
     """
 
     name: str | None
@@ -101,7 +101,7 @@ NO_METADATA: Final = OpMetadata(None, None, None)
 
 
 def with_metadata(metadata: OpMetadata | None, **changes: Any) -> OpMetadata | None:
-    """The metadata with some of them changed; None where nothing is noted."""
+    """Return the metadata with changes; None if nothing is set."""
     changed = (metadata or NO_METADATA)._replace(**changes)
     return None if changed == NO_METADATA else changed
 
@@ -110,7 +110,7 @@ _POSITIONS: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
 
 
 def resolve_position(code: CodeType, lasti: int) -> tuple[int, int]:
-    """Line and column (both from 1) of the instruction at offset `lasti` of a code object."""
+    """Return line and column, both from 1, of the instruction at offset `lasti` of `code`."""
     # A code object's table is decoded once: a long function records thousands of ops. Keyed by id
     # because hashing a code object hashes all its constants; the entry keeps the object alive.
     entry = _POSITIONS.get(id(code))
@@ -126,21 +126,32 @@ def resolve_position(code: CodeType, lasti: int) -> tuple[int, int]:
     return code.co_firstlineno, 1
 
 
+def _binary(name: str) -> tuple[_BinaryMethod, _BinaryMethod]:
+    """Return the methods of an operator that records the op `name`, plain and reflected."""
+
+    def method(self: XlaOp, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS[name](self, other)
+
+    def reflected(self: XlaOp, other: Any) -> XlaOp:
+        return OPERATOR_FUNCTIONS[name](other, self)
+
+    return method, reflected
+
+
 class XlaOp:
-    """A recorded instruction, made by the functions of `builder` and by builder methods.
+    """A recorded instruction, created by the functions of `builder` and by builder methods.
 
     Attributes:
         builder: the XlaBuilder that recorded it.
-        opcode: what it does, for instance "add" or "dot_general".
+        opcode: the operation, for instance "add" or "dot_general".
         shape: the inferred shape of its result.
-        operands: the ops whose results it takes.
-        attributes: everything else the op says, by name ("broadcast_dimensions", "to_apply").
-        id: its number within the builder, in the order of recording.
-        name: a name for people, or None; parameters have one. May be assigned.
+        operands: the ops whose results it uses.
+        attributes: its attributes by name ("broadcast_dimensions", "to_apply").
+        id: its index in the builder, in the order of recording.
+        name: a name for readers, or None; parameters have one. Assignable.
         frontend_attributes: strings by name for compilers downstream, or None.
-        sharding: how the result is laid out over devices, or None: in XLA's text form, such as
-            "{replicated}", or in Shardy's, "#sdy.sharding<@mesh, [{"x"}]>". May be assigned, also a
-            `MeshSharding`.
+        sharding: the sharding of the result, or None: in XLA's text form, such as "{replicated}",
+            or in Shardy's, "#sdy.sharding<@mesh, [{"x"}]>". Assignable, also from a `MeshSharding`.
         metadata: the last three together, or None: most ops have none of them.
 
     Example:
@@ -174,8 +185,7 @@ class XlaOp:
     operands: tuple[XlaOp, ...]
     shape: Shape
 
-    # Filled by `recording.record`, field by field: an __init__ with nine arguments would be a
-    # third of the time that recording takes.
+    # `recording.record` sets the fields one by one; an __init__ with nine arguments is slower.
 
     @property
     def name(self) -> str | None:
@@ -197,17 +207,17 @@ class XlaOp:
     def sharding(self, sharding: Any) -> None:
         text = None
         if sharding is not None:
-            from builder.sharding import validation as saying
+            from builder.sharding import validation  # loaded on use
 
             self.builder.check_open("sharding")
-            said = saying.check_sharding_type("sharding", sharding)
-            text = saying.fitting_sharding("sharding", "op", self.shape, said)
-            saying.register_sharding(self.builder, "sharding", said)
+            checked = validation.check_sharding_type("sharding", sharding)
+            text = validation.fitting_sharding("sharding", "op", self.shape, checked)
+            validation.register_sharding(self.builder, "sharding", checked)
         self.metadata = with_metadata(self.metadata, sharding=text)
 
     @property
     def source(self) -> SourceLocation | None:
-        """The line of the user's program that recorded the op."""
+        """The line of the user's program that recorded the op, or None."""
         code = self.code
         if code is None:
             return None
@@ -217,7 +227,7 @@ class XlaOp:
     @property
     def called_computations(self) -> tuple[XlaComputation, ...]:
         """The computations that the op applies: reducer, condition, body, branches."""
-        from builder.graph.computation import called_in  # computation builds on this module
+        from builder.graph.computation import called_in  # it imports this module
 
         return called_in(self.attributes)
 
@@ -232,53 +242,53 @@ class XlaOp:
             f"got\n  {self!r}\n"
             f"fix: use xb.select(pred, a, b) for each element, xb.conditional for a branch, "
             f"xb.while_ for a loop, xb.and_ / xb.or_ / xb.not_ (or & | ~) for logic; "
-            f"`op is None` to ask whether there is one",
+            f"`op is None` to test for a missing op",
             op="bool",
             shapes={"operand": self.shape},
         )
 
-    def _no_number(self, wanted: str) -> OperandError:
+    def _no_value(self, target: str) -> OperandError:
         return OperandError(
-            f"{wanted.rpartition(' ')[2]}: an XlaOp has no value while the computation is being "
-            f"written, so it can't become {wanted}, got\n  {self!r}\n"
-            f"fix: build, compile and run the computation, then look at its result",
+            f"{target.rpartition(' ')[2]}: an XlaOp has no value while the computation is being "
+            f"written, so it can't be converted to {target}, got\n  {self!r}\n"
+            f"fix: build, compile and run the computation, and convert its result",
             op=self.opcode,
             shapes={"operand": self.shape},
         )
 
     def __int__(self) -> int:
-        raise self._no_number("an int")
+        raise self._no_value("an int")
 
     def __float__(self) -> float:
-        raise self._no_number("a float")
+        raise self._no_value("a float")
 
     def __complex__(self) -> complex:
-        raise self._no_number("a complex")
+        raise self._no_value("a complex")
 
     def __index__(self) -> int:
-        raise self._no_number("an index")
+        raise self._no_value("an index")
 
     def __array__(self, *_args: Any, **_kwargs: Any) -> Any:
-        raise self._no_number("a NumPy array")
+        raise self._no_value("a NumPy array")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_kwargs: Any) -> XlaOp:
-        """``numpy_value + op`` records as ``op.__radd__`` does; other NumPy functions can't."""
+        """Record ``numpy_value + op`` as ``op.__radd__`` does; refuse other NumPy functions."""
         name = _UFUNC_OPERATORS.get(ufunc.__name__)
         if name is not None and method == "__call__" and len(inputs) == 2 and not _kwargs:
             return OPERATOR_FUNCTIONS[name](*inputs)
-        called = method == "__call__" and ufunc.__name__ in OPERATOR_FUNCTIONS
+        has_op = method == "__call__" and ufunc.__name__ in OPERATOR_FUNCTIONS
         raise OperandError(
-            f"numpy.{ufunc.__name__}: NumPy computes with values, and an XlaOp has none while the "
-            f"computation is being written, got\n  {self!r}\n"
-            f"fix: use the function of the same meaning in builder"
-            + (f": xb.{ufunc.__name__}" if called else "")
+            f"numpy.{ufunc.__name__}: an XlaOp has no value while the computation is being "
+            f"written, got\n  {self!r}\n"
+            f"fix: use the equivalent function of builder"
+            + (f": xb.{ufunc.__name__}" if has_op else "")
             + (": xb.reduce" if method == "reduce" else ""),
             op=ufunc.__name__,
             shapes={"operand": self.shape},
         )
 
     def __getattr__(self, name: str) -> Any:
-        """Called for names that an XlaOp does not have; those of NumPy arrays get a hint."""
+        """Raise AttributeError, with a hint for the names of NumPy arrays."""
         hint = _NUMPY_NAMES.get(name)
         raise AttributeError(
             f"an XlaOp has no attribute {name!r}" + (f"\nfix: use {hint}" if hint else "")
@@ -289,17 +299,16 @@ class XlaOp:
             return len(self.shape.elements)
         raise ShapeInferenceError(
             f"len: only a tuple has a length, got {self.shape}\n"
-            f"fix: the sizes of an array are op.shape.dimensions",
+            f"fix: use op.shape.dimensions for the sizes of an array",
             op="len",
             shapes={"operand": self.shape},
         )
 
     def __getitem__(self, index: int) -> XlaOp:
-        """Element `index` of a tuple, as `get_tuple_element` gives it."""
+        """Return element `index` of a tuple, see `get_tuple_element`."""
         if not isinstance(self.shape, TupleShape):
             raise ShapeInferenceError(
-                f"get_tuple_element: op[{brief(index)}] takes an element of a tuple, "
-                f"got {self.shape}\n"
+                f"get_tuple_element: op[{brief(index)}] requires a tuple, got {self.shape}\n"
                 f"fix: use xb.slice or xb.slice_in_dim for a part of an array",
                 op="get_tuple_element",
                 shapes={"operand": self.shape},
@@ -307,89 +316,39 @@ class XlaOp:
         return OPERATOR_FUNCTIONS["get_tuple_element"](self, index)
 
     def __iter__(self) -> Iterator[XlaOp]:
-        """The elements of a tuple, so that `a, b = op` works."""
+        """Iterate over the elements of a tuple, so that `a, b = op` works."""
         if not isinstance(self.shape, TupleShape):
             raise ShapeInferenceError(
-                f"get_tuple_element: iterating takes a tuple apart, got {self.shape}\n"
+                f"get_tuple_element: iteration requires a tuple, got {self.shape}\n"
                 f"fix: use xb.while_ for a loop over an array, xb.slice for its parts",
                 op="get_tuple_element",
                 shapes={"operand": self.shape},
             )
         return (self[i] for i in range(len(self.shape.elements)))
 
-    # Identity decides whether two handles are the same op; `==` records a comparison.
+    # Ops hash by identity, because `==` records a comparison.
     __hash__ = object.__hash__
 
-    def __add__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["add"](self, other)
-
-    def __radd__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["add"](other, self)
-
-    def __sub__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["sub"](self, other)
-
-    def __rsub__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["sub"](other, self)
-
-    def __mul__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["mul"](self, other)
-
-    def __rmul__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["mul"](other, self)
-
-    def __truediv__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["div"](self, other)
-
-    def __rtruediv__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["div"](other, self)
-
-    def __mod__(self, other: Any) -> XlaOp:
-        """Records `rem`: the result has the sign of the dividend, unlike Python's `%`."""
-        return OPERATOR_FUNCTIONS["rem"](self, other)
-
-    def __rmod__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["rem"](other, self)
-
-    def __pow__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["pow"](self, other)
-
-    def __rpow__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["pow"](other, self)
-
-    def __matmul__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["dot"](self, other)
-
-    def __and__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["and_"](self, other)
-
-    def __rand__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["and_"](other, self)
-
-    def __or__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["or_"](self, other)
-
-    def __ror__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["or_"](other, self)
-
-    def __xor__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["xor"](self, other)
-
-    def __rxor__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["xor"](other, self)
-
-    def __lshift__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["shift_left"](self, other)
-
-    def __rlshift__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["shift_left"](other, self)
-
-    def __rshift__(self, other: Any) -> XlaOp:
-        """Records the right shift of the type: arithmetic for signed, logical for unsigned."""
-        return OPERATOR_FUNCTIONS["right_shift_operator"](self, other)
-
-    def __rrshift__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["right_shift_operator"](other, self)
+    # `builder.ops` replaces those with the op on the left by the op's function itself, which saves
+    # a call.
+    __add__, __radd__ = _binary("add")
+    __sub__, __rsub__ = _binary("sub")
+    __mul__, __rmul__ = _binary("mul")
+    __truediv__, __rtruediv__ = _binary("div")
+    __mod__, __rmod__ = _binary("rem")  # the sign of the dividend, unlike Python's `%`
+    __pow__, __rpow__ = _binary("pow")
+    __and__, __rand__ = _binary("and_")
+    __or__, __ror__ = _binary("or_")
+    __xor__, __rxor__ = _binary("xor")
+    __lshift__, __rlshift__ = _binary("shift_left")
+    __rshift__, __rrshift__ = _binary("right_shift_operator")  # logical for unsigned types
+    __matmul__ = _binary("dot")[0]
+    __lt__ = _binary("lt")[0]
+    __le__ = _binary("le")[0]
+    __gt__ = _binary("gt")[0]
+    __ge__ = _binary("ge")[0]
+    __eq__ = _binary("eq")[0]  # type: ignore[assignment]  # records an op, the document's Eq
+    __ne__ = _binary("ne")[0]  # type: ignore[assignment]  # records an op, the document's Ne
 
     def __neg__(self) -> XlaOp:
         return OPERATOR_FUNCTIONS["neg"](self)
@@ -402,21 +361,3 @@ class XlaOp:
 
     def __invert__(self) -> XlaOp:
         return OPERATOR_FUNCTIONS["not_"](self)
-
-    def __eq__(self, other: Any) -> XlaOp:  # type: ignore[override]  # an op, as the document's Eq
-        return OPERATOR_FUNCTIONS["eq"](self, other)
-
-    def __ne__(self, other: Any) -> XlaOp:  # type: ignore[override]  # an op, as the document's Ne
-        return OPERATOR_FUNCTIONS["ne"](self, other)
-
-    def __lt__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["lt"](self, other)
-
-    def __le__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["le"](self, other)
-
-    def __gt__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["gt"](self, other)
-
-    def __ge__(self, other: Any) -> XlaOp:
-        return OPERATOR_FUNCTIONS["ge"](self, other)

@@ -230,7 +230,7 @@ class TestWhatIsNoConstant:
         b = xb.XlaBuilder()
         with pytest.raises(xb.OperandError, match="got XlaOp"):
             b.constant(b.parameter(xb.f32[2]))
-        with pytest.raises(xb.OperandError, match="can't become a NumPy array"):
+        with pytest.raises(xb.OperandError, match="can't be converted to a NumPy array"):
             b.constant([b.parameter(xb.f32[2])], xb.f32)
 
     @pytest.mark.parametrize("value", [Fraction(1, 3), [Fraction(1, 3)]])

@@ -342,7 +342,7 @@ class TestOperators:
         ],
     )
     def test_an_op_has_no_value(self, use: Callable[[Any], Any], wanted: str) -> None:
-        with pytest.raises(xb.OperandError, match=f"can't become {wanted}, got\n.*\nfix: build"):
+        with pytest.raises(xb.OperandError, match=f"can't be converted to {wanted}, got\n.*\nfix: build"):
             use(parameter(xb.s32[()]))
 
     def test_truth_value(self) -> None:
@@ -359,7 +359,7 @@ class TestOperators:
             f"  {y!r}\n"
             "fix: use xb.select(pred, a, b) for each element, xb.conditional for a branch, "
             "xb.while_ for a loop, xb.and_ / xb.or_ / xb.not_ (or & | ~) for logic; "
-            "`op is None` to ask whether there is one"
+            "`op is None` to test for a missing op"
         )
         with pytest.raises(xb.OperandError, match="no truth value"):
             _ = 0 < x < 1
@@ -371,13 +371,13 @@ class TestOperators:
             (
                 list,
                 (
-                    r"get_tuple_element: iterating takes a tuple apart, got f32\[2\]\n"
+                    r"get_tuple_element: iteration requires a tuple, got f32\[2\]\n"
                     r"fix: use xb.while_"
                 ),
             ),
             (
                 lambda x: x[0],
-                r"op\[0\] takes an element of a tuple, got f32\[2\]\nfix: use xb.slice",
+                r"op\[0\] requires a tuple, got f32\[2\]\nfix: use xb.slice",
             ),
         ],
     )
@@ -778,10 +778,10 @@ class TestNumPyBeside:
         with pytest.raises(xb.OperandError) as caught:
             np.tanh(x)
         assert str(caught.value) == (
-            "numpy.tanh: NumPy computes with values, and an XlaOp has none while the computation "
+            "numpy.tanh: an XlaOp has no value while the computation "
             "is being written, got\n"
             "  <XlaOp %0 'p0' = f32[2] parameter()>\n"
-            "fix: use the function of the same meaning in builder: xb.tanh"
+            "fix: use the equivalent function of builder: xb.tanh"
         )
 
 

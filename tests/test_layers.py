@@ -50,11 +50,11 @@ LAYERS = (
 
 EXTENSIONS = {
     "builder.graph.computation": {
-        "diff": "builder.inspection.diff",
+        "diff": "builder.inspection.comparing",
         "extract": "builder.rewriting.extracting",
         "find": "builder.inspection.find",
         "replace": "builder.rewriting.replacing",
-        "stats": "builder.inspection.stats",
+        "stats": "builder.inspection.counting",
         "table": "builder.inspection.table",
         "to_hlo_text": "builder.hlo_text.module",
     },

@@ -374,7 +374,7 @@ class XlaComputation:
             >>> b.build(x @ y).stats().flops == 2 * 64 * 32 * 16
             True
         """
-        made: ComputationStats = extension("builder.inspection.stats", "stats_of")(self)
+        made: ComputationStats = extension("builder.inspection.counting", "stats_of")(self)
         return made
 
     def find(
@@ -415,8 +415,8 @@ class XlaComputation:
             >>> [op.opcode for op in c.find(where=lambda op: not op.operands)]
             ['parameter', 'constant']
         """
-        found_in = extension("builder.inspection.find", "found_in")
-        found: tuple[XlaOp, ...] = found_in(
+        find_ops = extension("builder.inspection.find", "find_ops")
+        found: tuple[XlaOp, ...] = find_ops(
             self, opcode, name=name, shape=shape, source=source, where=where, nested=nested
         )
         return found
@@ -454,7 +454,7 @@ class XlaComputation:
             ...     print(change.before.opcode, *change.differences)
             constant value: 1 -> 2
         """
-        diff_of = extension("builder.inspection.diff", "diff_of")
+        diff_of = extension("builder.inspection.comparing", "diff_of")
         made: ComputationDiff = diff_of(self, other, metadata=metadata)
         return made
 

@@ -1,6 +1,6 @@
-"""Looking at computations: as a table, by their costs, by what is searched for, side by side.
+"""Inspect computations: tables, costs, searches and diffs.
 
-The methods of `XlaComputation` lead here: `table`, `stats`, `find` and `diff`. Everything is worked
-out of the recorded ops alone, without a compiler and without recursion. What is made to be printed
-is drawn by rich, which is loaded when something is printed, and has `as_dict` for programs.
+These are the implementations of the methods `table`, `stats`, `find` and `diff` of
+`XlaComputation`. They use the recorded ops alone, without a compiler and without recursion. The
+results are printed with rich, which is imported when something is printed, and have `as_dict`.
 """

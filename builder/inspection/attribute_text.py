@@ -1,4 +1,4 @@
-"""The attributes of an op as short text, in the form of HLO text."""
+"""Print the attributes of single ops as short HLO text."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from builder.schema.kinds import braces
 from builder.types.literal_text import literal_text
 from builder.types.primitive_type import PrimitiveType
 
-__all__ = ["OpWords", "constant_text", "short", "value_text"]
+__all__ = ["AttributePrinter", "abbreviated", "constant_text", "value_text"]
 
-LONGEST: Final = 240
-"""Letters of a text of attributes; what is longer ends in dots."""
+_MAX_LENGTH: Final = 240
 
-_SHOWN_ELEMENTS: Final = 8
+_MAX_ELEMENTS: Final = 8
 
 
 class _SeveralInstructionsError(Exception):
-    """The printer would print several instructions for the op."""
+    """Raised when the op is printed as several HLO instructions."""
 
 
-class OpWords(Printer):
-    """Prints the attributes of single ops as the printer of HLO text does.
+class AttributePrinter(Printer):
+    """Prints the attributes of single ops as the HLO printer does.
 
-    Of an op that takes several instructions in HLO text, and of one whose attributes HLO text does
-    not have, it prints the recorded attributes by their names.
+    The attributes of an op that HLO text expresses by several instructions, or without attributes,
+    are printed with their recorded names.
     """
 
     def operand(self, op: XlaOp) -> str:
@@ -42,22 +41,21 @@ class OpWords(Printer):
         raise _SeveralInstructionsError
 
     def attributes(self, op: XlaOp) -> str:
-        """The attributes of an op, with its sharding and its frontend attributes."""
-        text = self._said(op) if op.attributes else ""
+        """Return the attributes of an op, including its sharding and frontend attributes."""
+        texts = [self._attributes(op)] if op.attributes else []
         if op.metadata is not None:
-            rest = self.annotations(op).removeprefix(", ")
-            text = f"{text}, {rest}" if text and rest else text or rest
-        return short(text)
+            texts.append(self.annotations(op).removeprefix(", "))
+        return abbreviated(", ".join(filter(None, texts)))
 
-    def _said(self, op: XlaOp) -> str:
+    def _attributes(self, op: XlaOp) -> str:
         if op.opcode == "constant":
             return constant_text(op.attributes["value"], op.shape.element_type)
         try:
-            _, _, rest = self.written(op)
+            _, _, text = self.written(op)
         except _SeveralInstructionsError:
-            rest = ""
-        if rest:
-            return rest.removeprefix(", ")
+            text = ""
+        if text:
+            return text.removeprefix(", ")
         return ", ".join(
             f"{name}={value_text(value, self.called)}"
             for name, value in op.attributes.items()
@@ -66,7 +64,7 @@ class OpWords(Printer):
 
 
 def constant_text(value: np.ndarray[Any, Any], element_type: PrimitiveType) -> str:
-    """The value of a constant: all of a small one, the first elements of a large one.
+    """Return the value of a constant, of a large one only the first elements.
 
     Example:
         >>> import builder as xb, numpy as np
@@ -77,20 +75,20 @@ def constant_text(value: np.ndarray[Any, Any], element_type: PrimitiveType) -> s
         >>> constant_text(np.broadcast_to(np.float32(3), (100, 100)), xb.f32)
         '{3, ...}'
     """
-    if value.size <= _SHOWN_ELEMENTS:
+    if value.size <= _MAX_ELEMENTS:
         return literal_text(value, element_type)
-    # A constant that repeats one element has strides of 0: it is said once.
-    count = _SHOWN_ELEMENTS if any(value.strides) else 1
+    # A constant with strides of 0 repeats one element, which is printed once.
+    count = _MAX_ELEMENTS if any(value.strides) else 1
     first = np.array([value[np.unravel_index(i, value.shape)] for i in range(count)], value.dtype)
     return literal_text(first, element_type).removesuffix("}") + ", ...}"
 
 
 def value_text(value: Any, called: Any = lambda computation: f"%{computation.name}") -> str:
-    """An attribute's value as short text.
+    """Return the value of an attribute as short text.
 
     Args:
         value: any attribute of an op.
-        called: gives the reference of a computation.
+        called: returns the text of a computation.
     """
     if isinstance(value, XlaComputation):
         return str(called(value))
@@ -101,15 +99,15 @@ def value_text(value: Any, called: Any = lambda computation: f"%{computation.nam
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, (tuple, list)):
-        # As many as may be shown: a constant of a million elements is not written out.
-        return braces(value_text(one, called) for one in value[:LONGEST])
+        # Truncated, because the value may have millions of elements.
+        return braces(value_text(element, called) for element in value[:_MAX_LENGTH])
     if isinstance(value, Mapping):
-        return braces(f"{name}={value_text(one, called)}" for name, one in value.items())
+        return braces(f"{name}={value_text(entry, called)}" for name, entry in value.items())
     if isinstance(value, np.ndarray):
         return f"({value.dtype}{list(value.shape)})"
-    return short(str(value))
+    return abbreviated(str(value))
 
 
-def short(text: str) -> str:
-    """The text, or its beginning and dots."""
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+def abbreviated(text: str) -> str:
+    """Return the text, truncated with dots if it is long."""
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 3] + "..."

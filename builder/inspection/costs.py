@@ -1,23 +1,22 @@
-"""What one op costs, opcode by opcode, as XLA's HloCostAnalysis has it.
+"""The cost of an op by opcode, following XLA's HloCostAnalysis.
 
-Every op reads its operands and writes its result, and does one operation for each element of the
-result if it is elementwise, else none; what is otherwise stands here. Where XLA counts otherwise:
+By default an op reads its operands and writes its result. An elementwise op performs one operation
+for each element of the result. The rules below are the exceptions. They differ from XLA as follows:
 
-- A tuple costs nothing. XLA counts the table of pointers that it has, of 8 bytes an element or,
-  in jaxlib 0.12, of 4; a part of a tuple is no traffic.
-- A broadcast that also stretches dimensions of size 1 is one op, and a constant that repeats one
-  value costs what every constant does, nothing. HLO has two instructions for either.
-- A `ragged_dot` sums along the contracting dimensions: each row of lhs meets the part of rhs that
-  its group has. XLA counts the groups as contracted.
+- A tuple costs nothing. XLA counts its table of pointers, 8 bytes for each element, 4 in jaxlib
+  0.12. Reading an element of a tuple costs nothing.
+- A broadcast that also expands dimensions of size 1 is one op, and a splat constant costs nothing,
+  as any constant. HLO has two instructions for either.
+- A `ragged_dot` sums along the contracting dimensions: a row of lhs is multiplied with the part of
+  rhs of its group. XLA counts the group dimension as contracted.
 - A `scan` runs its computation for each step. XLA counts one step.
-- A `while` runs its body n times and its condition n + 1 times where n can be seen. XLA counts one
-  of each, as is done here where it can't.
-- Of custom calls and Python calls the bytes of operands and results are counted; XLA counts -1.
+- A `while` with a known trip count n runs its body n times and its condition n + 1 times. XLA
+  counts one run of each, which is used here for unknown trip counts.
+- Custom calls and Python calls count the bytes of operands and results. XLA counts -1.
 - `send` and `recv` move their data once. HLO has two instructions for each, with the buffer in the
   result of the first.
 
-Costs of batch normalization are as XLA has them, its bytes alone. An operation on complex numbers
-is one operation.
+Batch normalization counts only bytes, as in XLA. An operation on complex numbers is one operation.
 
 XLA, xla/service/hlo_cost_analysis.cc.
 """
@@ -35,80 +34,82 @@ from builder.schema import SCHEMAS, CostClass
 from builder.support.signatures import per_signature
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaves
 
-__all__ = ["CUSTOM", "FREE", "Cost", "cost_of", "size_in_bytes"]
+__all__ = ["CUSTOM", "Cost", "cost_of", "size_in_bytes"]
 
 
 class Cost(NamedTuple):
-    """What something costs.
+    """The cost of an op or a computation.
 
     Attributes:
         flops: operations on elements that are not transcendental.
-        transcendentals: those that are.
+        transcendentals: transcendental operations on elements.
         bytes_accessed: bytes read and written.
     """
 
-    flops: int
-    transcendentals: int
-    bytes_accessed: int
+    flops: int = 0
+    transcendentals: int = 0
+    bytes_accessed: int = 0
+
+    def times(self, count: int, bytes_accessed: int) -> Cost:
+        """Return the cost of applying a computation to `count` elements."""
+        return Cost(self.flops * count, self.transcendentals * count, bytes_accessed)
 
 
 Applied = Callable[[XlaComputation], Cost]
-"""Gives what a computation costs that an op applies."""
+"""Returns the cost of a computation that an op applies to elements."""
 
 Rule = Callable[[XlaOp, Applied], Cost]
 
 RULES: Final[dict[str, Rule]] = {}
-
-FREE: Final = frozenset(o for o, s in SCHEMAS.items() if s.cost is CostClass.FREE)
-"""Opcodes that do nothing when the program runs."""
 
 CUSTOM: Final = frozenset(o for o, s in SCHEMAS.items() if s.cost is CostClass.CUSTOM)
 """Opcodes whose computation is unknown."""
 
 
 def cost_of(op: XlaOp, applied: Applied) -> Cost:
-    """What an op costs itself, without the computations that control flow leads to.
+    """Return the cost of an op, without the computations that control flow calls.
 
     Args:
         op: any op.
-        applied: gives what a computation costs that the op applies to elements.
+        applied: returns the cost of a computation that the op applies to elements.
 
     Raises:
         ShapeInferenceError: a shape has an unbounded dimension.
     """
     match SCHEMAS[op.opcode].cost:
         case CostClass.ELEMENTWISE:
-            return Cost(_count(op.shape), 0, _bytes(op))
+            return Cost(flops=_count(op.shape), bytes_accessed=_bytes(op))
         case CostClass.TRANSCENDENTAL:
-            return Cost(0, _count(op.shape), _bytes(op))
+            return Cost(transcendentals=_count(op.shape), bytes_accessed=_bytes(op))
         case CostClass.FREE:
-            return Cost(0, 0, 0)
+            return Cost()
         case CostClass.RULE:
             return RULES[op.opcode](op, applied)
         case CostClass.DATA_MOVEMENT | CostClass.CUSTOM:
-            return Cost(0, 0, _bytes(op))
+            return Cost(bytes_accessed=_bytes(op))
 
 
 def rule(*opcodes: str) -> Callable[[Rule], Rule]:
-    def enter(function: Rule) -> Rule:
-        for opcode in opcodes:
-            RULES[opcode] = function
+    """Register the cost function of some opcodes."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(opcodes, function))
         return function
 
-    return enter
+    return register
 
 
 @per_signature
 def size_in_bytes(shape: Shape) -> int:
-    """The bytes of the arrays in a shape; of a bounded one with its sizes, of 4 bytes each."""
+    """Return the bytes of the arrays in a shape, with 4 bytes for each size of a dynamic array."""
     return sum(_leaf_size(leaf) for leaf in leaves(shape) if isinstance(leaf, ArrayShape))
 
 
 def _leaf_size(shape: ArrayShape) -> int:
     if not shape.is_bounded:
         raise ShapeInferenceError(
-            f"stats: {shape} has an unbounded dimension: nobody knows what is done with it\n"
-            f"fix: give the computation's parameters sizes, or bounds",
+            f"stats: shapes can't have unbounded dimensions, got {shape}\n"
+            f"fix: declare the parameters of the computation with sizes or bounds",
             op="stats",
             shapes={"shape": shape},
         )
@@ -116,83 +117,70 @@ def _leaf_size(shape: ArrayShape) -> int:
 
 
 def _count(shape: Shape) -> int:
-    """The elements of all arrays in a shape."""
-    size_in_bytes(shape)  # which says what is wrong with an unbounded one
+    """Return the number of elements of all arrays in a shape."""
+    size_in_bytes(shape)  # raises for an unbounded dimension
     return sum(leaf.element_count for leaf in leaves(shape) if isinstance(leaf, ArrayShape))
 
 
-def _read(op: XlaOp) -> int:
-    """The bytes of the operands; of tuples, which are pointers, none."""
-    return sum(size_in_bytes(o.shape) for o in op.operands if not isinstance(o.shape, TupleShape))
-
-
 def _bytes(op: XlaOp) -> int:
-    return _read(op) + size_in_bytes(op.shape)
+    """Return the bytes of operands and result; tuple operands are pointers, and cost nothing."""
+    operands = [o.shape for o in op.operands if not isinstance(o.shape, TupleShape)]
+    return sum(map(size_in_bytes, operands)) + size_in_bytes(op.shape)
 
 
 def _first(shape: Shape) -> ArrayShape:
-    """An array, or the first of a tuple of arrays."""
+    """Return an array, or the first array of a tuple."""
     while isinstance(shape, TupleShape):
         shape = shape.elements[0]
-    assert isinstance(shape, ArrayShape)  # inference has said so
+    assert isinstance(shape, ArrayShape)  # checked by shape inference
     return shape
 
 
-def _times(op: XlaOp, computation: XlaComputation, count: int, applied: Applied) -> Cost:
-    """An op that applies a computation so many times, to elements at hand."""
-    once = applied(computation)
-    return Cost(once.flops * count, once.transcendentals * count, _bytes(op))
-
-
-# Where not all that an operand has is read, or not all of the result written.
+# Ops that read a part of an operand, or write a part of the result.
 
 
 @rule("slice")
 def _slice(op: XlaOp, _applied: Applied) -> Cost:
-    return Cost(0, 0, 2 * size_in_bytes(op.shape))
+    return Cost(bytes_accessed=2 * size_in_bytes(op.shape))
 
 
 @rule("dynamic_slice")
 def _dynamic_slice(op: XlaOp, _applied: Applied) -> Cost:
-    return Cost(0, 0, 2 * size_in_bytes(op.shape) + _index_bytes(op, 1))
+    return Cost(bytes_accessed=2 * size_in_bytes(op.shape) + _index_bytes(op, 1))
 
 
 @rule("dynamic_update_slice")
 def _dynamic_update_slice(op: XlaOp, _applied: Applied) -> Cost:
-    return Cost(0, 0, 2 * size_in_bytes(op.operands[1].shape) + _index_bytes(op, 2))
+    update = size_in_bytes(op.operands[1].shape)
+    return Cost(bytes_accessed=2 * update + _index_bytes(op, 2))
 
 
 def _index_bytes(op: XlaOp, position: int) -> int:
-    """The bytes of the first index: XLA counts no more of them."""
+    """Return the bytes of the first index, the only one that XLA counts."""
     return size_in_bytes(op.operands[position].shape) if len(op.operands) > position else 0
 
 
 @rule("gather")
 def _gather(op: XlaOp, _applied: Applied) -> Cost:
-    return Cost(0, 0, 2 * size_in_bytes(op.shape) + size_in_bytes(op.operands[1].shape))
+    indices = size_in_bytes(op.operands[1].shape)
+    return Cost(bytes_accessed=2 * size_in_bytes(op.shape) + indices)
 
 
 @rule("scatter")
 def _scatter(op: XlaOp, applied: Applied) -> Cost:
-    """Reads what is there and the updates, and writes as much, at the places of the indices."""
+    """Read the indices, the updates and the elements to update, and write these elements."""
     arrays = len(op.operands) // 2
-    updates = op.operands[arrays + 1 :]
-    moved = 3 * sum(size_in_bytes(u.shape) for u in updates)
-    once = applied(op.attributes["to_apply"])
-    count = _count(updates[0].shape)
-    return Cost(
-        once.flops * count,
-        once.transcendentals * count,
-        moved + size_in_bytes(op.operands[arrays].shape),
-    )
+    indices, *updates = (size_in_bytes(o.shape) for o in op.operands[arrays:])
+    count = _count(op.operands[-1].shape)
+    return applied(op.attributes["to_apply"]).times(count, 3 * sum(updates) + indices)
 
 
 @rule("outfeed")
 def _outfeed(op: XlaOp, _applied: Applied) -> Cost:
-    return Cost(0, 0, sum(size_in_bytes(o.shape) for o in op.operands))
+    return Cost(bytes_accessed=sum(size_in_bytes(o.shape) for o in op.operands))
 
 
-# Contractions: a multiplication and an addition are two.
+# Contractions: a multiplication and an addition are two operations.
 
 
 @rule("dot_general")
@@ -208,12 +196,12 @@ def _ragged_dot(op: XlaOp, _applied: Applied) -> Cost:
     lhs, rhs = (_first(o.shape) for o in op.operands[:2])
     numbers = op.attributes["dimension_numbers"]
     dot = numbers.dot_dimension_numbers
-    met = {
+    shared = {
         *dot.rhs_batch_dimensions,
         *dot.rhs_contracting_dimensions,
         *numbers.rhs_group_dimensions,
     }
-    free = prod(size for d, size in enumerate(rhs.dimensions) if d not in met)
+    free = prod(size for d, size in enumerate(rhs.dimensions) if d not in shared)
     return Cost(2 * lhs.element_count * free, 0, _bytes(op))
 
 
@@ -249,11 +237,11 @@ def _convolution(op: XlaOp, _applied: Applied) -> Cost:
 def _valid_positions(
     size: int, kernel: int, outputs: int, *, stride: int, low: int, base: int, window: int
 ) -> int:
-    """Along one dimension, how many pairs of an output and a kernel's element meet an element.
+    """Return the number of multiplications along one dimension.
 
-    Those that meet padding, or a hole between elements that are set apart, are left out. For each
-    element of the kernel they are counted at once: the outputs o for which
-    ``stride * o + window * k - low`` is a multiple of `base` and inside of the array.
+    These are the pairs of an output o and a kernel index k that read an element of the array,
+    rather than padding or a hole of base dilation: ``stride * o + window * k - low`` is a multiple
+    of `base` and inside the array. The outputs of each k are counted in constant time.
     """
     if not size:
         return 0
@@ -267,7 +255,7 @@ def _valid_positions(
             continue
         first = max(-(-offset // stride), 0)
         last = min((offset + (size - 1) * base) // stride, outputs - 1)
-        # The first output at or after `first` that falls on an element.
+        # The first output at or after `first` that reads an element.
         first += (offset // shared * inverse - first) % period
         if first <= last:
             count += (last - first) // period + 1
@@ -279,13 +267,13 @@ def _valid_positions(
 
 @rule("map")
 def _map(op: XlaOp, applied: Applied) -> Cost:
-    return _times(op, op.attributes["to_apply"], _count(op.shape), applied)
+    return applied(op.attributes["to_apply"]).times(_count(op.shape), _bytes(op))
 
 
 @rule("reduce")
 def _reduce(op: XlaOp, applied: Applied) -> Cost:
-    gone = _count(op.operands[0].shape) - _first(op.shape).element_count
-    return _times(op, op.attributes["to_apply"], max(gone, 0), applied)
+    count = _count(op.operands[0].shape) - _first(op.shape).element_count
+    return applied(op.attributes["to_apply"]).times(max(count, 0), _bytes(op))
 
 
 @rule("reduce_window")
@@ -294,16 +282,16 @@ def _reduce_window(op: XlaOp, applied: Applied) -> Cost:
     sizes = op.attributes["window_dimensions"]
     outputs = result.element_count
     count = (prod(sizes) - 1) * outputs
-    width = _whole_width(op, result)
+    width = _reduced_width(op, result)
     if width is not None:
         count = outputs // width + width - 1
-    return _times(op, op.attributes["to_apply"], max(count, 0), applied)
+    return applied(op.attributes["to_apply"]).times(max(count, 0), _bytes(op))
 
 
-def _whole_width(op: XlaOp, result: ArrayShape) -> int | None:
-    """The size of the one dimension along which every window covers all; else None.
+def _reduced_width(op: XlaOp, result: ArrayShape) -> int | None:
+    """Return the size of the only reduced dimension, if each window covers it; None otherwise.
 
-    Such a `reduce_window` is a `reduce` whose result is spread again, and XLA counts it as one.
+    XLA counts such a `reduce_window` as a `reduce` and a broadcast.
     """
     if not op.shape.is_array:
         return None
@@ -312,11 +300,11 @@ def _whole_width(op: XlaOp, result: ArrayShape) -> int | None:
     padded = [i for i, (low, high) in enumerate(padding) if low or high]
     if len(reduced) != 1 or reduced != padded:
         return None
-    (along,) = reduced
-    low, high = padding[along]
-    width = result.dimensions[along]
-    covers = low == high == width - 1 and sizes[along] == 2 * low + 1
-    return width if covers else None
+    (dimension,) = reduced
+    low, high = padding[dimension]
+    width = result.dimensions[dimension]
+    is_covered = low == high == width - 1 and sizes[dimension] == 2 * low + 1
+    return width if is_covered else None
 
 
 @rule("select_and_scatter")
@@ -333,7 +321,7 @@ def _select_and_scatter(op: XlaOp, applied: Applied) -> Cost:
 
 @rule("sort")
 def _sort(op: XlaOp, _applied: Applied) -> Cost:
-    """n log n comparisons of all n elements, whatever the comparator does."""
+    """Count n log n comparisons of n elements, regardless of the comparator."""
     elements = _count(op.operands[0].shape)
     return Cost(elements * max(elements - 1, 0).bit_length(), 0, _bytes(op))
 
@@ -343,14 +331,14 @@ def _sort(op: XlaOp, _applied: Applied) -> Cost:
 
 @rule("fft")
 def _fft(op: XlaOp, _applied: Applied) -> Cost:
-    """For each element 4 multiplications with additions in each of log n rounds."""
+    """Count 4 multiplications and 4 additions for each element in each of log n rounds."""
     rounds = prod(max(length.bit_length() - 1, 0) for length in op.attributes["fft_length"])
     return Cost(8 * rounds * _count(op.operands[0].shape), 0, _bytes(op))
 
 
 @rule("triangular_solve")
 def _triangular_solve(op: XlaOp, _applied: Applied) -> Cost:
-    """Half of the matrix is read."""
+    """Read half of the matrix."""
     a, b = (_first(o.shape) for o in op.operands)
     moved = size_in_bytes(op.shape) + size_in_bytes(a) // 2 + size_in_bytes(b)
     return Cost(2 * a.dimensions[-1] * b.element_count, 0, moved)
@@ -358,17 +346,17 @@ def _triangular_solve(op: XlaOp, _applied: Applied) -> Cost:
 
 @rule("cholesky")
 def _cholesky(op: XlaOp, _applied: Applied) -> Cost:
-    """Half of the matrix is read, and half written."""
+    """Read half of the matrix, and write half of it."""
     a = _first(op.operands[0].shape)
     return Cost(a.dimensions[-1] * a.element_count // 3, 0, size_in_bytes(a))
 
 
 @rule("rng", "rng_bit_generator")
 def _rng(op: XlaOp, _applied: Applied) -> Cost:
-    return Cost(0, _count(op.shape), _bytes(op))
+    return Cost(transcendentals=_count(op.shape), bytes_accessed=_bytes(op))
 
 
-# Across devices: as if there were two.
+# Collectives count as between two devices.
 
 
 @rule("all_reduce")
@@ -378,11 +366,11 @@ def _all_reduce(op: XlaOp, _applied: Applied) -> Cost:
 
 @rule("scan")
 def _scan(op: XlaOp, _applied: Applied) -> Cost:
-    """What it reads and writes itself; the computation is counted as that of a loop."""
-    return Cost(0, 0, _bytes(op))
+    """Count operands and results; the computation is counted as the body of a loop."""
+    return Cost(bytes_accessed=_bytes(op))
 
 
 @rule("call", "composite", "while", "conditional")
 def _control_flow(_op: XlaOp, _applied: Applied) -> Cost:
-    """Nothing itself: it is what is called that costs."""
-    return Cost(0, 0, 0)
+    """Count nothing: the called computations are counted."""
+    return Cost()

@@ -1,4 +1,4 @@
-"""Counting what computations cost: each once, callees before callers."""
+"""Compute the statistics of a computation: each applied computation once, callees first."""
 
 from __future__ import annotations
 
@@ -14,65 +14,69 @@ from builder.inspection.stats import ArrayTotals, ComputationStats, LoopStats, O
 from builder.inspection.trip_count import trip_count
 from builder.types.shape import ArrayShape, Shape, leaves
 
-__all__ = ["counted"]
+__all__ = ["stats_of"]
 
-_Row = tuple[int, int, int, int]
-"""Executions, FLOPs, transcendentals and bytes of an opcode."""
+_Row = tuple[int, ...]
+"""Executions, FLOPs, transcendentals and bytes."""
+
+_Rows = Mapping[str, _Row]
+"""A row for each opcode."""
 
 _LOOPS: Final = ("while", "scan")
 
 
-class _Tally:
-    """What has been counted so far: of each computation what one run of it costs, by opcode."""
+class _Counter:
+    """Counts the ops of computations.
+
+    Attributes:
+        rows: the cost of one run of each computation, by opcode.
+        costs: the same, in total.
+        loops: the loops in these computations.
+        recorded: the number of recorded ops by opcode.
+    """
 
     def __init__(self) -> None:
-        self.rows: dict[XlaComputation, dict[str, _Row]] = {}
-        self.sums: dict[XlaComputation, Cost] = {}
+        self.rows: dict[XlaComputation, _Rows] = {}
+        self.costs: dict[XlaComputation, Cost] = {}
         self.loops: list[LoopStats] = []
         self.recorded: Counter[str] = Counter()
 
-    def applied(self, computation: XlaComputation) -> Cost:
-        return self.sums[computation]
-
-    def enter(self, computation: XlaComputation) -> None:
-        """Counts a computation whose applied computations are all counted."""
-        rows: dict[str, list[int]] = {}
-        # Ops of the same opcode, shapes and attributes cost the same: 0.4 us an op, and not 2.
-        times: Counter[tuple[object, ...]] = Counter()
+    def count(self, computation: XlaComputation) -> None:
+        """Count a computation whose applied computations have been counted."""
+        rows: dict[str, _Row] = {}
+        # Ops with the same opcode, shapes and attributes have the same cost.
+        counts: Counter[tuple[object, ...]] = Counter()
         examples: dict[tuple[object, ...], XlaOp] = {}
         for op in computation.ops:
-            opcode = op.opcode
             key: tuple[object, ...] = (
-                opcode,
+                op.opcode,
                 op.shape,
-                # Where a loop begins stands in the op before it.
-                op.id if opcode == "while" else id(op.attributes),
+                # The trip count of a loop depends on its initial values.
+                op.id if op.opcode == "while" else id(op.attributes),
                 *[o.shape for o in op.operands],
             )
-            times[key] += 1
+            counts[key] += 1
             examples.setdefault(key, op)
-        for key, count in times.items():
+        for key, count in counts.items():
             op = examples[key]
             self.recorded[op.opcode] += count
-            add(rows, op.opcode, (1, *cost_of(op, self.applied)), count)
-            for inner, runs in self.entered(op, computation, count):
-                for opcode, row in inner.items():
-                    add(rows, opcode, row, runs * count)
-        fixed = {opcode: (row[0], row[1], row[2], row[3]) for opcode, row in rows.items()}
-        self.rows[computation] = fixed
-        self.sums[computation] = Cost(
-            *[sum(row[place] for row in fixed.values()) for place in (1, 2, 3)]
+            _add(rows, {op.opcode: (1, *cost_of(op, self.costs.__getitem__))}, count)
+            for called, runs in self._called(op, computation, count):
+                _add(rows, called, runs * count)
+        self.rows[computation] = rows
+        self.costs[computation] = Cost(
+            *[sum(row[kind] for row in rows.values()) for kind in (1, 2, 3)]
         )
 
-    def entered(
+    def _called(
         self, op: XlaOp, computation: XlaComputation, count: int
-    ) -> Iterable[tuple[Mapping[str, _Row], int]]:
-        """What control flow leads to from an op: the rows of computations, and how often."""
+    ) -> list[tuple[_Rows, int]]:
+        """Return the rows of the computations that a control flow op runs, and how often."""
         attributes, rows = op.attributes, self.rows
         if op.opcode in ("call", "composite"):
             return [(rows[attributes["to_apply"]], 1)]
         if op.opcode == "conditional":
-            return [(self.dearest(attributes["branch_computations"]), 1)]
+            return [(self._most_expensive(attributes["branch_computations"]), 1)]
         if op.opcode not in _LOOPS:
             return []
         trips = trip_count(op)
@@ -86,60 +90,55 @@ class _Tally:
         tests = 1 if trips is None else trips + 1
         return [(rows[attributes["body"]], runs), (rows[attributes["condition"]], tests)]
 
-    def dearest(self, branches: Iterable[XlaComputation]) -> dict[str, _Row]:
-        """Of each of the costs that of the branch where it is highest, as XLA has it."""
-        found: dict[str, list[int]] = {}
-        for place in range(4):
-            best = max(
+    def _most_expensive(self, branches: Iterable[XlaComputation]) -> _Rows:
+        """Return, for each kind of cost, that of the branch where it is highest, as XLA does."""
+        result: dict[str, list[int]] = {}
+        for kind in range(4):
+            rows = max(
                 (self.rows[branch] for branch in branches),
-                key=lambda rows: sum(row[place] for row in rows.values()),
+                key=lambda rows: sum(row[kind] for row in rows.values()),
             )
-            for opcode, row in best.items():
-                if row[place]:
-                    found.setdefault(opcode, [0, 0, 0, 0])[place] = row[place]
-        return {opcode: (row[0], row[1], row[2], row[3]) for opcode, row in found.items()}
+            for opcode, row in rows.items():
+                if row[kind]:
+                    result.setdefault(opcode, [0, 0, 0, 0])[kind] = row[kind]
+        return {opcode: tuple(row) for opcode, row in result.items()}
 
 
-def add(rows: dict[str, list[int]], opcode: str, row: _Row, times: int) -> None:
-    """Adds a row, so many times, to that of its opcode."""
-    found = rows.get(opcode)
-    if found is None:
-        found = rows[opcode] = [0, 0, 0, 0]
-    for place in range(4):
-        found[place] += times * row[place]
+def _add(rows: dict[str, _Row], added: _Rows, times: int) -> None:
+    for opcode, row in added.items():
+        old = rows.get(opcode, (0, 0, 0, 0))
+        rows[opcode] = tuple(a + times * b for a, b in zip(old, row, strict=True))
 
 
-def counted(computation: XlaComputation) -> ComputationStats:
-    """What a computation costs."""
-    tally = _Tally()
+def stats_of(computation: XlaComputation) -> ComputationStats:
+    """Return the cost of a computation; see `XlaComputation.stats`."""
+    counter = _Counter()
     called = computation.called_computations()
     constants: list[Shape] = []
-    for one in (*called, computation):
-        tally.enter(one)
-        constants += [op.shape for op in one.ops if op.opcode == "constant"]
-    rows, total = tally.rows[computation], tally.sums[computation]
-    by_opcode = {
-        opcode: OpcodeStats(opcode, count, *rows.get(opcode, (0, 0, 0, 0)))
-        for opcode, count in tally.recorded.items()
-    }
-    ordered = sorted(
-        by_opcode.values(), key=lambda one: (-one.flops, -one.bytes_accessed, one.opcode)
-    )
+    for each in (*called, computation):
+        counter.count(each)
+        constants += [op.shape for op in each.ops if op.opcode == "constant"]
+    rows, cost = counter.rows[computation], counter.costs[computation]
+    by_opcode = [
+        OpcodeStats(opcode, count, *rows.get(opcode, (0, 0, 0, 0)))
+        for opcode, count in counter.recorded.items()
+    ]
+    by_opcode.sort(key=lambda stats: (-stats.flops, -stats.bytes_accessed, stats.opcode))
     shape = computation.program_shape
     return ComputationStats(
         name=computation.name,
-        ops=tally.recorded.total(),
+        ops=counter.recorded.total(),
         computations=len(called),
         parameters=_totals(shape.parameters),
         constants=_totals(constants),
         results=_totals([shape.result]),
-        by_opcode=MappingProxyType({one.opcode: one for one in ordered}),
-        flops=total.flops,
-        transcendentals=total.transcendentals,
-        bytes_accessed=total.bytes_accessed,
-        loops=tuple(sorted(tally.loops, key=lambda loop: loop.trip_count is not None)),
+        by_opcode=MappingProxyType({stats.opcode: stats for stats in by_opcode}),
+        flops=cost.flops,
+        transcendentals=cost.transcendentals,
+        bytes_accessed=cost.bytes_accessed,
+        loops=tuple(sorted(counter.loops, key=lambda loop: loop.trip_count is not None)),
         uncounted=MappingProxyType(
-            {opcode: count for opcode, count in tally.recorded.items() if opcode in CUSTOM}
+            {opcode: count for opcode, count in counter.recorded.items() if opcode in CUSTOM}
         ),
     )
 

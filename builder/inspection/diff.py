@@ -1,26 +1,27 @@
-"""Two computations, compared as graphs: what is only here, only there, and what has changed."""
+"""The differences between two computations: ops that are added, removed or changed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
-from builder.inspection.rendering import as_rich_lines, printable
+from builder.inspection.rendering import colored_lines, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["ComputationDiff", "Difference", "OpChange", "diff_of"]
+__all__ = ["ComputationDiff", "Difference", "OpChange"]
 
 
 class Difference(NamedTuple):
-    """One thing that an op says otherwise.
+    """A property with different values.
 
     Attributes:
-        what: "opcode", "shape", "operands", the name of an attribute, or "sharding" and the like.
-        before, after: what it says, as text.
+        what: "opcode", "shape", "operands", the name of an attribute, "sharding" and the like.
+        before, after: the values, as text.
     """
 
     what: str
@@ -33,36 +34,36 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpChange:
-    """An op that is in both computations, and says something else in the other.
+    """An op that is in both computations with different properties.
 
     Attributes:
-        before, after: the op in the one and in the other computation.
-        differences: what differs.
+        before, after: the op in the first and in the second computation.
+        differences: the properties that differ.
     """
 
     before: XlaOp
     after: XlaOp
     differences: tuple[Difference, ...]
 
-    # Ops are not compared: `==` of two ops records a comparison.
+    # By identity: `==` of two ops records a comparison.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, slots=True)
 class ComputationDiff:
-    """What differs between two computations; made by `XlaComputation.diff`.
+    """The differences between two computations; returned by `XlaComputation.diff`.
 
-    It is true when something differs. `print` writes it in lines, the ops by their numbers.
+    It is true if there are differences. `print` formats it as lines, with the numbers of ops.
 
     Attributes:
         before, after: the two computations.
-        removed: ops of `before` that `after` has none for.
-        added: ops of `after` that `before` has none for.
-        changed: ops that are in both and say something else.
-        signature: what differs of the computation itself: its parameters and its result, with their
-            layouts, and which parameters results may alias.
-        nested: the differences of computations that ops apply that are in both, pair by pair.
+        removed: the ops of `before` without a counterpart in `after`.
+        added: the ops of `after` without a counterpart in `before`.
+        changed: the ops that are in both with different properties.
+        signature: the differences of the computations themselves: number of parameters, result,
+            layouts, and the parameters that results may alias.
+        nested: the differences of the computations that matching ops apply.
 
     Example:
         >>> import builder as xb
@@ -92,31 +93,31 @@ class ComputationDiff:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs, in the computations that they apply either."""
+        """Whether the computations are equal, including the computations that they apply."""
         return not (self.removed or self.added or self.changed or self.signature or self.nested)
 
     def __bool__(self) -> bool:
         return not self.equal
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it for JSON: numbers, texts, lists and dicts.
+        """Return the diff for JSON: numbers, strings, lists and dicts.
 
-        ``{"equal", "before", "after", "removed", "added", "changed", "signature", "nested"}``: the
-        computations by their names, ops as `number`, `opcode`, `shape`, `operands`, `name` and
-        `source`, each change as `before`, `after` and `differences`; of a difference `what`,
-        `before` and `after`.
+        The keys are ``{"equal", "before", "after", "removed", "added", "changed", "signature",
+        "nested"}``. Computations are names. An op has the keys `number`, `opcode`, `shape`,
+        `operands`, `name` and `source`, a change `before`, `after` and `differences`, and a
+        difference `what`, `before` and `after`.
         """
-        top = self._own_dict()
-        # Not by recursion: computations may be nested as deep as one likes.
-        pending = [(self, top)]
+        result = self._dict_without_nested()
+        # Iterative, because computations may be nested deeper than Python's recursion limit.
+        pending = [(self, result)]
         while pending:
-            diff, made = pending.pop()
+            diff, entry = pending.pop()
             for inner in diff.nested:
-                made["nested"].append(inner._own_dict())
-                pending.append((inner, made["nested"][-1]))
-        return top
+                entry["nested"].append(inner._dict_without_nested())
+                pending.append((inner, entry["nested"][-1]))
+        return result
 
-    def _own_dict(self) -> dict[str, Any]:
+    def _dict_without_nested(self) -> dict[str, Any]:
         return {
             "equal": self.equal,
             "before": self.before.name,
@@ -127,11 +128,11 @@ class ComputationDiff:
                 {
                     "before": _op_dict(change.before),
                     "after": _op_dict(change.after),
-                    "differences": [one._asdict() for one in change.differences],
+                    "differences": [difference._asdict() for difference in change.differences],
                 }
                 for change in self.changed
             ],
-            "signature": [one._asdict() for one in self.signature],
+            "signature": [difference._asdict() for difference in self.signature],
             "nested": [],
         }
 
@@ -145,7 +146,7 @@ class ComputationDiff:
         return "\n".join(text for _, text in self._lines())
 
     def __rich__(self) -> Text:
-        return as_rich_lines(self._lines())
+        return colored_lines(self._lines())
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -153,40 +154,44 @@ class ComputationDiff:
         return f"<pre>{escape(str(self))}</pre>"
 
     def _lines(self) -> list[tuple[str, str]]:
-        """What is printed, line by line, each with a sign: "-", "+", "~", or "" for a heading."""
+        """Return the lines to print, with a sign: "-", "+", "~", or "" for a heading."""
         lines: list[tuple[str, str]] = []
         pending = [self]
         while pending:
             diff = pending.pop()
-            lines += diff._own_lines()
+            lines += [(sign, printable(line)) for sign, line in diff._lines_without_nested()]
             pending += reversed(diff.nested)
         return lines
 
-    def _own_lines(self) -> list[tuple[str, str]]:
-        names = self.before.name, self.after.name
-        title = names[0] if names[0] == names[1] else f"{names[0]} -> {names[1]}"
+    def _lines_without_nested(self) -> Iterator[tuple[str, str]]:
+        before, after = self.before.name, self.after.name
+        title = before if before == after else f"{before} -> {after}"
         if self.equal:
-            return [("", f"{printable(title)}: equal")]
+            yield "", f"{title}: equal"
+            return
         counts = f"{len(self.removed)} removed, {len(self.added)} added"
-        lines = [("", f"{printable(title)}: {counts}, {len(self.changed)} changed")]
-        lines += [("~", f"  ~ {printable(str(one))}") for one in self.signature]
-        lines += [("-", f"  - {_op_line(op)}") for op in self.removed]
-        lines += [("+", f"  + {_op_line(op)}") for op in self.added]
+        yield "", f"{title}: {counts}, {len(self.changed)} changed"
+        for difference in self.signature:
+            yield "~", f"  ~ {difference}"
+        for op in self.removed:
+            yield "-", f"  - {_op_line(op)}"
+        for op in self.added:
+            yield "+", f"  + {_op_line(op)}"
         for change in self.changed:
-            number, other = change.before.id, change.after.id
-            place = "" if number == other else f" (%{other})"
-            lines.append(("~", f"  ~ {_op_line(change.before)}{place}"))
-            lines += [("~", f"      {printable(str(one))}") for one in change.differences]
-        return lines
+            number, new_number = change.before.id, change.after.id
+            renumbered = "" if number == new_number else f" (%{new_number})"
+            yield "~", f"  ~ {_op_line(change.before)}{renumbered}"
+            for difference in change.differences:
+                yield "~", f"      {difference}"
 
 
 def _op_line(op: XlaOp) -> str:
-    from builder.inspection.attribute_text import short
+    from builder.inspection.attribute_text import abbreviated
 
-    operands = short(", ".join(f"%{operand.id}" for operand in op.operands))
+    operands = abbreviated(", ".join(f"%{operand.id}" for operand in op.operands))
     name = "" if op.name is None else f" {op.name!r}"
     source = "" if op.source is None else f"  # {op.source}"
-    return printable(f"%{op.id}{name} = {short(str(op.shape))} {op.opcode}({operands}){source}")
+    return f"%{op.id}{name} = {abbreviated(str(op.shape))} {op.opcode}({operands}){source}"
 
 
 def _op_dict(op: XlaOp) -> dict[str, Any]:
@@ -198,12 +203,3 @@ def _op_dict(op: XlaOp) -> dict[str, Any]:
         "name": op.name,
         "source": None if op.source is None else str(op.source),
     }
-
-
-def diff_of(
-    computation: XlaComputation, other: XlaComputation, *, metadata: bool = False
-) -> ComputationDiff:
-    """What differs between two computations; see `XlaComputation.diff`."""
-    from builder.inspection.comparing import compared  # needs more than those who import this
-
-    return compared(computation, other, metadata=metadata)

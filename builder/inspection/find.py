@@ -14,12 +14,12 @@ from builder.schema import SCHEMAS
 from builder.support.suggestions import did_you_mean
 from builder.types.shape import Shape, ShapeLike, shape_argument, without_layout
 
-__all__ = ["found_in"]
+__all__ = ["find_ops"]
 
 Predicate = Callable[[XlaOp], bool]
 
 
-def found_in(
+def find_ops(
     computation: XlaComputation,
     opcode: str | None = None,
     *,

@@ -1,8 +1,7 @@
-"""Numbers for what ops say, and for what stands before and after them.
+"""Value numbers of ops and computations, for comparing graphs.
 
-Two ops have the same number exactly if they are the same: numbers are given out by tables of what
-was seen, so that nothing depends on a hash having no collisions. All is done in the order of
-recording or against it, each op once.
+Equal numbers mean equal ops: numbers are indices into a table of everything seen, so hash
+collisions do not matter. Each op is visited once, in recording order or in reverse.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types.literal_text import splat_value
 
-__all__ = ["Fingerprints", "contexts", "value_key"]
+__all__ = ["Fingerprints", "graph_numbers", "value_key"]
 
-_SHORT: Final = 4096
+_MAX_UNHASHED_BYTES: Final = 4096
 
 
 class Fingerprints:
-    """Gives out numbers, the same to what is the same in any of several computations.
+    """Assigns numbers to the ops of several computations, equal numbers to equal ops.
 
     Args:
-        metadata: whether names and source lines count.
+        metadata: whether names and source lines are compared.
     """
 
     def __init__(self, *, metadata: bool = False) -> None:
@@ -36,22 +35,23 @@ class Fingerprints:
         self._computations: dict[XlaComputation, int] = {}
 
     def number(self, key: Hashable) -> int:
+        """Return the number of `key`."""
         return self._numbers.setdefault(key, len(self._numbers))
 
     def labels(self, computation: XlaComputation) -> list[int]:
-        """Of each op a number for all that it says besides its operands."""
+        """Return a number for each op's properties, without its operands."""
         self._number_called(computation)
         numbers, attributes = self._numbers, self._attributes
-        found: list[int] = []
+        labels: list[int] = []
         for op in computation.ops:
-            said = attributes.get(id(op.attributes))
-            if said is None:
-                said = self._attributes_number(op.attributes)
-            key: tuple[Hashable, ...] = (op.opcode, op.shape, said[1])
+            entry = attributes.get(id(op.attributes))
+            if entry is None:
+                entry = self._attributes_entry(op.attributes)
+            key: tuple[Hashable, ...] = (op.opcode, op.shape, entry[1])
             if op.metadata is not None or self.metadata:
                 key += self._metadata(op)
-            found.append(numbers.setdefault(key, len(numbers)))
-        return found
+            labels.append(numbers.setdefault(key, len(numbers)))
+        return labels
 
     def _metadata(self, op: XlaOp) -> tuple[Hashable, ...]:
         attached = op.metadata
@@ -63,93 +63,89 @@ class Fingerprints:
             key += op.name, None if source is None else (source.file, source.line)
         return key
 
-    def _attributes_number(self, attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
+    def _attributes_entry(self, attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
         key = tuple([(name, self.key(value)) for name, value in sorted(attributes.items())])
-        # The mapping is kept: ids of what has gone are given out again.
-        found = self._attributes[id(attributes)] = attributes, self.number(key)
-        return found
+        # The entry refers to the mapping, because the id of a freed object is used again.
+        entry = self._attributes[id(attributes)] = attributes, self.number(key)
+        return entry
 
     def key(self, value: Any) -> Hashable:
-        """What is the same for attributes that say the same."""
+        """Return a key of an attribute's value; equal values have equal keys."""
         if isinstance(value, XlaComputation):
             return "computation", self._computations[value]
         if isinstance(value, tuple) and any(isinstance(v, XlaComputation) for v in value):
-            return tuple([self.key(one) for one in value])
+            return tuple([self.key(element) for element in value])
         return value_key(value)
 
     def _number_called(self, computation: XlaComputation) -> None:
-        """Numbers for the computations that are applied, callees before callers."""
-        # In a chain of computations each would else be asked for all below it.
+        """Number the computations that are applied, callees before callers."""
+        # Avoids quadratic time in a chain of computations, whose callees are numbered already.
         if all(
-            one in self._computations
+            callee in self._computations
             for application in computation.applications()
-            for one in application.computations
+            for callee in application.computations
         ):
             return
-        for one in computation.called_computations():
-            if one not in self._computations:
-                self._computations[one] = self.number(self._structure(one))
+        for callee in computation.called_computations():
+            if callee not in self._computations:
+                self._computations[callee] = self.number(self._structure(callee))
 
     def _structure(self, computation: XlaComputation) -> Hashable:
-        """All of a computation, whatever the order of recording."""
-        labels = self.labels(computation)
-        up, down = contexts(computation, labels, self)
-        return ("structure", *sorted(zip(up, down, strict=True)))
+        """Return a key of a computation that is independent of the recording order."""
+        values, uses = graph_numbers(computation, self.labels(computation), self)
+        return ("structure", *sorted(zip(values, uses, strict=True)))
 
     def computation(self, computation: XlaComputation) -> int:
-        """The number of an applied computation that was met."""
+        """Return the number of a computation that a visited op applies."""
         return self._computations[computation]
 
 
-def contexts(
+def graph_numbers(
     computation: XlaComputation, labels: Sequence[int], fingerprints: Fingerprints
 ) -> tuple[list[int], list[int]]:
-    """Of each op a number for what it is made of, and one for what is made of it.
+    """Return the value number and the use number of each op.
 
-    The first says what the op says, and the first of its operands: all that its value depends on.
-    The second says who uses it, at which place, and the second of those: all that its value goes
-    into, but not what the op is itself.
+    The value number covers the label of the op and the value numbers of its operands: everything
+    that its value depends on. The use number covers the labels, operand positions and use numbers
+    of its users: everything that depends on its value, but not the op itself.
     """
     numbers = fingerprints._numbers
-    up: list[int] = []
+    values: list[int] = []
     for op, label in zip(computation.ops, labels, strict=True):
-        operands = tuple([up[operand.id] for operand in op.operands])
-        key: Hashable = ("up", label, operands)
-        up.append(numbers.setdefault(key, len(numbers)))
-    uses: list[list[int]] = [[] for _ in labels]
-    down = [0] * len(labels)
+        operands = tuple([values[operand.id] for operand in op.operands])
+        key: Hashable = ("value", label, operands)
+        values.append(numbers.setdefault(key, len(numbers)))
+    users: list[list[int]] = [[] for _ in labels]
+    uses = [0] * len(labels)
     root = computation.root.id
-    for number in range(len(labels) - 1, -1, -1):
-        used = tuple(sorted(uses[number]))
-        key = ("down", number == root, used)
-        mine = down[number] = numbers.setdefault(key, len(numbers))
-        operands_ = computation.ops[number].operands
-        label = labels[number]
-        for place, operand in enumerate(operands_):
-            key = ("use", label, mine, place)
-            uses[operand.id].append(numbers.setdefault(key, len(numbers)))
-    return up, down
+    for op in reversed(computation.ops):
+        key = ("uses", op.id == root, tuple(sorted(users[op.id])))
+        use_number = uses[op.id] = numbers.setdefault(key, len(numbers))
+        label = labels[op.id]
+        for position, operand in enumerate(op.operands):
+            key = ("user", label, use_number, position)
+            users[operand.id].append(numbers.setdefault(key, len(numbers)))
+    return values, uses
 
 
 def value_key(value: Any) -> Hashable:
-    """What is the same for attributes that say the same, bit by bit."""
+    """Return a hashable key of a value; values with equal types and bits have equal keys."""
     if isinstance(value, np.ndarray):
-        one = splat_value(value)
-        data = np.ascontiguousarray(value if one is None else one).reshape(-1).view(np.uint8)
-        # Of large ones not the bytes, but 32 that nobody has found the same for other bytes.
-        bits = (
-            data.tobytes() if data.size <= _SHORT else blake2b(data.data, digest_size=32).digest()
-        )
-        return "array", value.dtype.name, value.shape, one is None, bits
+        splat = splat_value(value)
+        array = np.ascontiguousarray(value if splat is None else splat).reshape(-1)
+        data = array.view(np.uint8)
+        is_large = data.size > _MAX_UNHASHED_BYTES
+        bits = blake2b(data.data, digest_size=32).digest() if is_large else data.tobytes()
+        return "array", value.dtype.name, value.shape, splat is None, bits
     if isinstance(value, float):
         return "float", np.float64(value).tobytes()
     if isinstance(value, Mapping):
-        return tuple([(str(name), value_key(one)) for name, one in value.items()])
+        return tuple([(str(name), value_key(entry)) for name, entry in value.items()])
     if isinstance(value, (list, tuple)):
-        return type(value).__name__, tuple([value_key(one) for one in value])
+        return type(value).__name__, tuple([value_key(element) for element in value])
     try:
         hash(value)
     except TypeError:
         return type(value).__qualname__, repr(value)
-    # True and 1 are equal, and not the same.
+    # The type distinguishes True from 1.
     return type(value).__qualname__, value

@@ -1,71 +1,76 @@
-"""Which ops of two computations are the same.
+"""Match the ops of two computations.
 
-A change of an op leaves the first number of `contexts` as it was in what stands before it, and the
-second in what stands after it. So ops are paired where both numbers are equal, then where one is,
-and from each pair to its neighbours: operand to operand at the same place, user to user. What is
-still alone and stands between the same neighbours has changed. Every op is looked at a fixed number
-of times.
+Changing an op preserves the value numbers of the ops before it and the use numbers of the ops after
+it (see `graph_numbers`). So ops are paired if both numbers are equal, then if one is. Each pair
+extends to its neighbours: to operands at the same position, and to users. Unpaired ops between
+paired neighbours have changed. Every op is visited a bounded number of times.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from builder.graph.computation import XlaComputation
-from builder.inspection.fingerprints import Fingerprints, contexts
+from builder.inspection.fingerprints import Fingerprints, graph_numbers
 
-__all__ = ["matched"]
+__all__ = ["match_ops"]
 
 
-def matched(
+def match_ops(
     before: XlaComputation, after: XlaComputation, fingerprints: Fingerprints
 ) -> tuple[list[int], list[int], list[int]]:
-    """Pairs the ops of two computations.
+    """Pair the ops of two computations.
 
     Returns:
-        For each op of `before` the number of that of `after`, or -1; and the labels of both.
+        For each op of `before` the number of the matching op of `after`, or -1; the labels of the
+        ops of `before`; and those of `after`.
     """
     labels = fingerprints.labels(before), fingerprints.labels(after)
-    if _same_order(before, after, *labels):
+    if _are_equal(before, after, *labels):
         return list(range(len(before.ops))), *labels
-    matching = _Matching(before, after, labels, fingerprints)
+    matching = _Matching(
+        _Graph(before, labels[0], fingerprints), _Graph(after, labels[1], fingerprints)
+    )
     matching.run()
-    return matching.pairs, *labels
+    return matching.before.pairs, *labels
 
 
-def _same_order(
-    before: XlaComputation, after: XlaComputation, labels: list[int], others: list[int]
+def _are_equal(
+    before: XlaComputation,
+    after: XlaComputation,
+    before_labels: list[int],
+    after_labels: list[int],
 ) -> bool:
-    """Whether op by op all is the same: nothing more has to be looked at."""
+    """Return whether the computations are equal op by op."""
     return (
-        labels == others
+        before_labels == after_labels
         and before.root.id == after.root.id
         and all(
-            [o.id for o in one.operands] == [o.id for o in other.operands]
-            for one, other in zip(before.ops, after.ops, strict=True)
+            [operand.id for operand in op.operands] == [operand.id for operand in other.operands]
+            for op, other in zip(before.ops, after.ops, strict=True)
         )
     )
 
 
-_WIDE: Final = 64
-"""More operands than this are not compared one by one whenever one of them gets a pair."""
+_MAX_COMPARED_OPERANDS: Final = 64
+"""Ops with more operands are not compared operand by operand for each new pair."""
 
 Keys = tuple[Sequence[Hashable], Sequence[Hashable]]
-"""Something of each op of the one and of the other computation."""
+"""A key of each op of the first and of the second computation."""
 
 
-class _Side:
+class _Graph:
     """One of the two computations.
 
     Attributes:
         computation: the computation.
-        opcodes: of each op its opcode.
-        operands: of each op the numbers of its operands.
-        users: of each op the numbers of its users, each once.
-        labels, up, down: the numbers of `fingerprints`.
-        pairs: of each op the number of the op of the other side, or -1.
+        opcodes: the opcode of each op.
+        operands: the operand numbers of each op.
+        users: the numbers of each op's users, without repetition.
+        labels, values, uses: the numbers of `fingerprints`.
+        pairs: the number of each op's counterpart in the other graph, or -1.
     """
 
     def __init__(
@@ -73,216 +78,217 @@ class _Side:
     ) -> None:
         self.computation = computation
         self.opcodes = [op.opcode for op in computation.ops]
-        # Tuples of numbers: the collector of garbage leaves them alone, which halves the time.
+        # Tuples of ints, which the garbage collector does not track.
         self.operands = [tuple([o.id for o in op.operands]) for op in computation.ops]
         users: list[list[int]] = [[] for _ in labels]
         for user, operands in enumerate(self.operands):
             for operand in operands:
-                found = users[operand]
-                if not found or found[-1] != user:
-                    found.append(user)
-        self.users = [tuple(found) for found in users]
+                if not users[operand] or users[operand][-1] != user:
+                    users[operand].append(user)
+        self.users = [tuple(numbers) for numbers in users]
         self.labels = labels
-        self.up, self.down = contexts(computation, labels, fingerprints)
+        self.values, self.uses = graph_numbers(computation, labels, fingerprints)
         self.pairs = [-1] * len(labels)
 
-    def alone(self) -> Iterable[int]:
-        """The ops without a pair, the last first: what uses others before what is used."""
+    def unpaired(self) -> list[int]:
+        """Return the unpaired ops, users before their operands."""
         return [i for i in range(len(self.pairs) - 1, -1, -1) if self.pairs[i] < 0]
 
-    def places(self, user: int, operand: int) -> tuple[int, ...]:
-        """Where an op has another as an operand; of a wide one nothing, as it has thousands."""
-        if len(self.operands[user]) > _WIDE:
+    def positions(self, user: int, operand: int) -> tuple[int, ...]:
+        """Return the positions of an operand of an op; () for an op with many operands."""
+        if self.is_wide(user):
             return ()
-        return tuple([place for place, o in enumerate(self.operands[user]) if o == operand])
+        return tuple([i for i, o in enumerate(self.operands[user]) if o == operand])
 
-    def paired(self, op: int) -> tuple[int, ...]:
-        """The operands of an op by their numbers on the other side; -1 without a pair."""
-        return () if len(self.operands[op]) > _WIDE else self.paired_all(op)
-
-    def paired_all(self, op: int) -> tuple[int, ...]:
-        """As `paired`, of wide ones too."""
+    def counterparts(self, op: int) -> tuple[int, ...]:
+        """Return the counterparts of an op's operands; -1 for unpaired operands."""
         return tuple([self.pairs[o] for o in self.operands[op]])
 
-    def known(self, op: int) -> tuple[int, ...]:
-        """The operands of an op by their own numbers; -1 without a pair."""
-        operands = self.operands[op]
-        if len(operands) > _WIDE:
+    def paired_operands(self, op: int) -> tuple[int, ...]:
+        """Return the operands of an op, -1 for unpaired ones; () for an op with many operands."""
+        if self.is_wide(op):
             return ()
-        return tuple([o if self.pairs[o] >= 0 else -1 for o in operands])
+        return tuple([o if self.pairs[o] >= 0 else -1 for o in self.operands[op]])
+
+    def is_wide(self, op: int) -> bool:
+        return len(self.operands[op]) > _MAX_COMPARED_OPERANDS
 
 
 class _Matching:
-    def __init__(
-        self,
-        before: XlaComputation,
-        after: XlaComputation,
-        labels: tuple[list[int], list[int]],
-        fingerprints: Fingerprints,
-    ) -> None:
-        self.a = _Side(before, labels[0], fingerprints)
-        self.b = _Side(after, labels[1], fingerprints)
-        self.fresh: deque[tuple[int, int]] = deque()
+    """The search for pairs.
 
-    @property
-    def pairs(self) -> list[int]:
-        return self.a.pairs
+    Attributes:
+        before, after: the two graphs.
+        new_pairs: the pairs whose neighbours are to be visited.
+    """
 
-    def pair(self, one: int, other: int) -> None:
-        self.a.pairs[one] = other
-        self.b.pairs[other] = one
-        self.fresh.append((one, other))
+    def __init__(self, before: _Graph, after: _Graph) -> None:
+        self.before = before
+        self.after = after
+        self.new_pairs: deque[tuple[int, int]] = deque()
+
+    def pair(self, op: int, other: int) -> None:
+        self.before.pairs[op] = other
+        self.after.pairs[other] = op
+        self.new_pairs.append((op, other))
 
     def run(self) -> None:
-        a, b = self.a, self.b
-        # Parameters are what their numbers are.
-        numbered = {p.attributes["number"]: p.id for p in b.computation.parameters}
-        for parameter in a.computation.parameters:
-            other = numbered.get(parameter.attributes["number"])
-            if other is not None and a.labels[parameter.id] == b.labels[other]:
+        before, after = self.before, self.after
+        # Parameters are paired by their numbers.
+        parameters = {p.attributes["number"]: p.id for p in after.computation.parameters}
+        for parameter in before.computation.parameters:
+            other = parameters.get(parameter.attributes["number"])
+            if other is not None and before.labels[parameter.id] == after.labels[other]:
                 self.pair(parameter.id, other)
 
-        both = list(zip(a.up, a.down, strict=True)), list(zip(b.up, b.down, strict=True))
-        after = list(zip(a.labels, a.down, strict=True)), list(zip(b.labels, b.down, strict=True))
-        before = a.up, b.up
-        same = a.labels, b.labels
-        # What is the same on both sides, then on one: those first of which there is one alone, and
-        # from them to their neighbours.
-        for keys in (both, after, before):
-            self.each(keys, single=True)
-            self.spread(both)
-            self.spread(keys)
-        # What says the same of the same operands, as far as these have pairs; then of several that
-        # are the same the first and the first; then what says the same at the same place.
-        self.spread(same)
-        for keys in (both, before):
-            self.each(keys, single=False)
-        self.spread(same)
-        self.spread(same, strict=False)
-        self.each(after, single=False)
-        self.spread(same, strict=False)
-        # What has changed: another attribute at the same place, then another opcode. The place is
-        # what is made of an op, for one without neighbours too.
-        opcodes: Keys = a.opcodes, b.opcodes
-        place = list(zip(a.opcodes, a.down, strict=True)), list(zip(b.opcodes, b.down, strict=True))
-        self.each(place, single=True)
-        self.spread(same)
+        def zipped(*names: str) -> Keys:
+            first, second = (
+                list(zip(*(getattr(graph, name) for name in names), strict=True))
+                for graph in (before, after)
+            )
+            return first, second
+
+        values_and_uses, labels_and_uses = zipped("values", "uses"), zipped("labels", "uses")
+        opcodes_and_uses = zipped("opcodes", "uses")
+        values: Keys = before.values, after.values
+        labels: Keys = before.labels, after.labels
+        opcodes: Keys = before.opcodes, after.opcodes
+        # Equal value and use numbers first, then one of them: unique ops, then their neighbours.
+        for keys in (values_and_uses, labels_and_uses, values):
+            self.pair_equal(keys, unique=True)
+            self.extend_all(values_and_uses)
+            self.extend_all(keys)
+        # Equal ops with equal operands, then repeated ops in their order, then equal ops at the
+        # same operand position.
+        self.extend_all(labels)
+        for keys in (values_and_uses, values):
+            self.pair_equal(keys, unique=False)
+        self.extend_all(labels)
+        self.extend_all(labels, strict=False)
+        self.pair_equal(labels_and_uses, unique=False)
+        self.extend_all(labels, strict=False)
+        # Changed ops: other attributes, then other opcodes, with the same users or operands.
+        self.pair_equal(opcodes_and_uses, unique=True)
+        self.extend_all(labels)
         for _ in range(2):
-            self.spread(opcodes)
-            self.spread(same, strict=False)
-        self.replaced(same)
+            self.extend_all(opcodes)
+            self.extend_all(labels, strict=False)
+        self.pair_replaced(labels)
 
-    def each(self, keys: Keys, *, single: bool) -> None:
-        """Pairs ops alone of equal keys.
+    def pair_equal(self, keys: Keys, *, unique: bool) -> None:
+        """Pair unpaired ops with equal keys.
 
         Args:
-            keys: of each op of the one and of the other side.
-            single: whether there must be one alone on each side. Else they are paired in their
-                order, and their neighbours before the next ones.
+            keys: the keys of the ops.
+            unique: whether to pair only keys of one unpaired op in each graph. Otherwise ops are
+                paired in their order, each followed by its neighbours.
         """
-        key, other_key = keys
-        a, b = self.a, self.b
-        if -1 not in a.pairs or -1 not in b.pairs:
+        before, after = self.before, self.after
+        if -1 not in before.pairs or -1 not in after.pairs:
             return
-        there: defaultdict[Hashable, list[int]] = defaultdict(list)
-        for other in b.alone():
-            there[other_key[other]].append(other)
-        here: defaultdict[Hashable, list[int]] = defaultdict(list)
-        for one in a.alone():
-            if key[one] in there:
-                here[key[one]].append(one)
-        for found, ones in here.items():
-            others = there[found]
-            if single:
-                if len(ones) == len(others) == 1:
-                    a.pairs[ones[0]], b.pairs[others[0]] = others[0], ones[0]
+        candidates: defaultdict[Hashable, deque[int]] = defaultdict(deque)
+        for other in after.unpaired():
+            candidates[keys[1][other]].append(other)
+        groups: defaultdict[Hashable, list[int]] = defaultdict(list)
+        for op in before.unpaired():
+            if keys[0][op] in candidates:
+                groups[keys[0][op]].append(op)
+        for key, ops in groups.items():
+            others = candidates[key]
+            if unique:
+                if len(ops) == len(others) == 1:
+                    before.pairs[ops[0]], after.pairs[others[0]] = others[0], ops[0]
                 continue
-            # Some may have been drawn along since.
-            left = deque(others)
-            for one in ones:
-                while left and b.pairs[left[0]] >= 0:
-                    left.popleft()
-                if not left:
+            for op in ops:
+                # Ops may have been paired as neighbours of a previous pair.
+                while others and after.pairs[others[0]] >= 0:
+                    others.popleft()
+                if not others:
                     break
-                if a.pairs[one] < 0:
-                    self.pair(one, left.popleft())
-                    self.draw(keys)
+                if before.pairs[op] < 0:
+                    self.pair(op, others.popleft())
+                    self.extend(keys)
 
-    def draw(self, keys: Keys, *, strict: bool = True) -> None:
-        """Pairs the neighbours of new pairs, and theirs, where the keys are equal.
+    def extend(self, keys: Keys, *, strict: bool = True) -> None:
+        """Pair the neighbours of new pairs, and their neighbours, if their keys are equal.
 
         Args:
-            keys: the keys of ops of the one and of the other side.
-            strict: whether users must have the same operands, as far as these have pairs, and not
-                only the pair at hand at the same places.
+            keys: the keys of the ops.
+            strict: whether all paired operands of two users must match, rather than only the
+                positions of the new pair.
         """
-        a, b = self.a, self.b
-        key, other_key = keys
-        while self.fresh:
-            one, other = self.fresh.popleft()
-            for i, j in zip(a.operands[one], b.operands[other], strict=False):
-                if a.pairs[i] < 0 and b.pairs[j] < 0 and key[i] == other_key[j]:
+        before, after = self.before, self.after
+        while self.new_pairs:
+            op, other = self.new_pairs.popleft()
+            for i, j in zip(before.operands[op], after.operands[other], strict=False):
+                if before.pairs[i] < 0 and after.pairs[j] < 0 and keys[0][i] == keys[1][j]:
                     self.pair(i, j)
-            users = [i for i in a.users[one] if a.pairs[i] < 0]
+            users = [i for i in before.users[op] if before.pairs[i] < 0]
             if not users:
                 continue
-            there: defaultdict[Hashable, deque[int]] = defaultdict(deque)
-            for j in b.users[other]:
-                if b.pairs[j] < 0:
-                    seen = b.known(j) if strict else b.places(j, other)
-                    there[other_key[j], seen].append(j)
+            candidates: defaultdict[Hashable, deque[int]] = defaultdict(deque)
+            for j in after.users[other]:
+                if after.pairs[j] < 0:
+                    operands = after.paired_operands(j) if strict else after.positions(j, other)
+                    candidates[keys[1][j], operands].append(j)
             for i in users:
-                seen = a.paired(i) if strict else a.places(i, one)
-                candidates = there.get((key[i], seen))
-                if candidates:
-                    self.pair(i, candidates.popleft())
+                if not strict:
+                    operands = before.positions(i, op)
+                else:
+                    operands = () if before.is_wide(i) else before.counterparts(i)
+                matches = candidates.get((keys[0][i], operands))
+                if matches:
+                    self.pair(i, matches.popleft())
 
-    def spread(self, keys: Keys, *, strict: bool = True) -> None:
-        """Pairs the neighbours of all pairs as `draw` does."""
-        for pair in self.beside():
-            self.fresh.append(pair)
-            self.draw(keys, strict=strict)
+    def extend_all(self, keys: Keys, *, strict: bool = True) -> None:
+        """Pair the neighbours of all pairs, as `extend` does."""
+        for pair in self.pairs_beside_unpaired():
+            self.new_pairs.append(pair)
+            self.extend(keys, strict=strict)
 
-    def beside(self) -> list[tuple[int, int]]:
-        """The pairs beside ops that are alone, the last first: the others have no use for them."""
-        a, b = self.a, self.b
-        if -1 not in a.pairs or -1 not in b.pairs:
+    def pairs_beside_unpaired(self) -> list[tuple[int, int]]:
+        """Return the pairs with unpaired neighbours, users before their operands."""
+        before, after = self.before, self.after
+        if -1 not in before.pairs or -1 not in after.pairs:
             return []
-        near = {i for one in a.alone() for i in (*a.operands[one], *a.users[one])}
-        return [(i, a.pairs[i]) for i in sorted(near, reverse=True) if a.pairs[i] >= 0]
+        neighbours = {
+            i for op in before.unpaired() for i in (*before.operands[op], *before.users[op])
+        }
+        return [
+            (i, before.pairs[i]) for i in sorted(neighbours, reverse=True) if before.pairs[i] >= 0
+        ]
 
-    def replaced(self, same: Keys) -> None:
-        """Pairs ops of other opcodes that take the same operands and stand at the same place."""
-        a, b = self.a, self.b
-        roots = a.computation.root.id, b.computation.root.id
-        self.replace(*roots, same)
-        pending = deque(self.beside())
+    def pair_replaced(self, labels: Keys) -> None:
+        """Pair ops with different opcodes, matching operands and matching neighbours."""
+        before, after = self.before, self.after
+        self.pair_if_replaced(before.computation.root.id, after.computation.root.id, labels)
+        pending = deque(self.pairs_beside_unpaired())
         while pending:
-            one, other = pending.popleft()
-            for i, j in zip(a.operands[one], b.operands[other], strict=False):
-                if self.replace(i, j, same):
+            op, other = pending.popleft()
+            for i, j in zip(before.operands[op], after.operands[other], strict=False):
+                if self.pair_if_replaced(i, j, labels):
                     pending.append((i, j))
-            there: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
-            users = [i for i in a.users[one] if a.pairs[i] < 0]
-            for j in b.users[other] if users else ():
-                if b.pairs[j] < 0:
-                    there[b.places(j, other)].append(j)
+            candidates: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
+            users = [i for i in before.users[op] if before.pairs[i] < 0]
+            for j in after.users[other] if users else ():
+                if after.pairs[j] < 0:
+                    candidates[after.positions(j, other)].append(j)
             for i in users:
-                candidates = there.get(a.places(i, one))
-                # One that takes other things besides is not looked at again: each once.
-                if candidates and self.replace(i, candidates.popleft(), same):
-                    pending.append((i, a.pairs[i]))
+                matches = candidates.get(before.positions(i, op))
+                # A candidate with other operands is dropped, so each is visited once.
+                if matches and self.pair_if_replaced(i, matches.popleft(), labels):
+                    pending.append((i, before.pairs[i]))
 
-    def replace(self, one: int, other: int, same: Keys) -> bool:
-        """Pairs two ops of other opcodes if they are alone and alike."""
-        if self.a.pairs[one] >= 0 or self.b.pairs[other] >= 0 or not self.alike(one, other):
+    def pair_if_replaced(self, op: int, other: int, labels: Keys) -> bool:
+        """Pair two unpaired ops if their shapes are equal and their operands are paired."""
+        before, after = self.before, self.after
+        if (
+            before.pairs[op] >= 0
+            or after.pairs[other] >= 0
+            or before.computation.ops[op].shape is not after.computation.ops[other].shape
+            or before.counterparts(op) != after.operands[other]
+        ):
             return False
-        self.pair(one, other)
-        self.draw(same)
+        self.pair(op, other)
+        self.extend(labels)
         return True
-
-    def alike(self, one: int, other: int) -> bool:
-        """Whether two ops take the same operands and give the same shape."""
-        a, b = self.a, self.b
-        shapes = a.computation.ops[one].shape, b.computation.ops[other].shape
-        return shapes[0] is shapes[1] and a.paired_all(one) == b.operands[other]

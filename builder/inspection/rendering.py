@@ -1,62 +1,57 @@
-"""Tables as text, for rich, and as HTML.
+"""Tables as text, as rich renderables, and as HTML.
 
-rich is imported when a table is drawn as text, and not before: programs and notebooks need none.
+rich is imported when a table is printed as text: programs and notebooks do not require it.
 """
 
 from __future__ import annotations
 
-import io
-import os
-import sys
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from rich.console import Group
-    from rich.text import Text as RichText
+    from rich.text import Text
 
 __all__ = [
     "Column",
-    "Sheet",
-    "as_html",
-    "as_rich",
-    "as_rich_lines",
-    "as_text",
+    "Printable",
+    "TextTable",
     "bytes_text",
+    "colored_lines",
     "flops_text",
     "printable",
 ]
 
-_WITHOUT_TERMINAL: Final = 120
-"""Columns of a text that goes into a file or a pipe, where COLUMNS says nothing else."""
+_WIDTH_WITHOUT_TERMINAL: Final = 120
 
 
 class Column(NamedTuple):
-    """A column of a sheet.
+    """A column of a table.
 
     Attributes:
-        name: its heading.
-        is_number: whether it is set to the right.
-        is_whole: whether its cells are never broken into lines.
-        style: rich's name of a colour, or "".
+        name: the heading.
+        is_number: whether the column is right-aligned.
+        no_wrap: whether cells are never wrapped.
+        style: a rich style, or "".
     """
 
     name: str
     is_number: bool = False
-    is_whole: bool = False
+    no_wrap: bool = False
     style: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
-    """A table that is made to be looked at.
+class TextTable:
+    """A table of text cells.
 
     Attributes:
-        title: what stands above it, or "".
-        columns: its columns.
-        rows: its cells, row by row.
-        caption: lines that stand below it, or "".
+        title: the line above the table, or "".
+        columns: the columns.
+        rows: the cells, row by row.
+        caption: the lines below the table, or "".
     """
 
     title: str
@@ -65,8 +60,26 @@ class Sheet:
     caption: str = ""
 
 
+class Printable:
+    """Base of objects that print as tables: text, rich and HTML, from `_text_tables`."""
+
+    __slots__ = ()
+
+    def _text_tables(self) -> Iterable[TextTable]:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return _as_text(self._text_tables())
+
+    def __rich__(self) -> Group:
+        return _as_rich(self._text_tables())
+
+    def _repr_html_(self) -> str:
+        return "\n".join(_html(table) for table in self._text_tables())
+
+
 def printable(text: str) -> str:
-    """`text` without what would move a terminal's cursor or change its colours."""
+    """Escape the characters that would move a terminal's cursor or change its colours."""
     if text.isprintable():
         return text
     return "".join(
@@ -74,15 +87,8 @@ def printable(text: str) -> str:
     )
 
 
-def _no_rich(error: ImportError) -> ImportError:
-    return ImportError(
-        f"tables are drawn by rich, which can't be imported: {error}\n"
-        f"fix: pip install rich; rows, fields and as_dict() need none"
-    )
-
-
-def as_rich(sheets: Iterable[Sheet]) -> Group:
-    """The sheets as rich draws them.
+def _as_rich(tables: Iterable[TextTable]) -> Group:
+    """Return the tables as a rich renderable.
 
     Raises:
         ImportError: rich is not installed.
@@ -93,116 +99,83 @@ def as_rich(sheets: Iterable[Sheet]) -> Group:
         from rich.table import Table
         from rich.text import Text
     except ImportError as error:
-        raise _no_rich(error) from error
+        raise ImportError(
+            f"printing a table requires rich, which can't be imported: {error}\n"
+            f"fix: pip install rich, or use rows, fields and as_dict(), which do not require it"
+        ) from error
     parts: list[Any] = []
-    for sheet in sheets:
-        if sheet.title:
-            parts.append(Text(printable(sheet.title), style="bold"))
-        if sheet.rows:
-            drawn = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-            for column in sheet.columns:
-                drawn.add_column(
+    for table in tables:
+        if table.title:
+            parts.append(Text(printable(table.title), style="bold"))
+        if table.rows:
+            rich_table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+            for column in table.columns:
+                rich_table.add_column(
                     column.name,
                     justify="right" if column.is_number else "left",
-                    no_wrap=column.is_whole,
+                    no_wrap=column.no_wrap,
                     overflow="fold",
                     style=column.style or None,
                 )
-            for row in sheet.rows:
-                # As Text: rich reads "[2,3]" in a string as the name of a style.
-                drawn.add_row(*[Text(printable(cell)) for cell in row])
-            parts.append(drawn)
-        if sheet.caption:
-            lines = "\n".join(map(printable, sheet.caption.split("\n")))
+            for row in table.rows:
+                # As Text, because rich reads "[2,3]" in a str as a style.
+                rich_table.add_row(*[Text(printable(cell)) for cell in row])
+            parts.append(rich_table)
+        if table.caption:
+            lines = "\n".join(map(printable, table.caption.split("\n")))
             parts.append(Text(lines, style="italic"))
         parts.append(Text(""))
     return Group(*parts[:-1])
 
 
-_STYLES: Final = {"-": "red", "+": "green", "~": "yellow", "": "bold"}
-
-
-def as_rich_lines(lines: Iterable[tuple[str, str]]) -> RichText:
-    """Lines, each with its sign, in the colours of differences.
-
-    Raises:
-        ImportError: rich is not installed.
-    """
-    try:
-        from rich.text import Text
-    except ImportError as error:
-        raise _no_rich(error) from error
-    return Text("\n").join(Text(text, style=_STYLES[sign]) for sign, text in lines)
-
-
-class _Written(io.StringIO):
-    """Takes text that goes to the program's output: in the characters that the output has."""
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]  # StringIO says None
-        return getattr(sys.stdout, "encoding", None) or "utf-8"
-
-
-def as_text(sheets: Iterable[Sheet]) -> str:
-    """The sheets as text of the terminal's width, without colours.
-
-    Raises:
-        ImportError: rich is not installed.
-    """
-    drawn = as_rich(sheets)
+def _as_text(tables: Iterable[TextTable]) -> str:
+    """Return the tables as text of the terminal's width, without colours."""
+    renderable = _as_rich(tables)
     from rich.console import Console
 
-    file = _Written()
-    # In a notebook rich would show it there and then, and write nothing.
-    console = Console(
-        file=file, width=_width(), color_system=None, force_terminal=False, force_jupyter=False
-    )
-    console.print(drawn, highlight=False)
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+    width = shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 0)).columns
+    # In a notebook rich would display the table and return no text.
+    console = Console(width=width, color_system=None, force_terminal=False, force_jupyter=False)
+    with console.capture() as capture:
+        console.print(renderable, highlight=False)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
-def _width() -> int:
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said):
-        return int(said)
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or _WITHOUT_TERMINAL
-    except (AttributeError, OSError, ValueError):  # no terminal, or an output that is no file
-        return _WITHOUT_TERMINAL
+def _html(table: TextTable) -> str:
+    from html import escape  # its import is slow
 
+    def cell(column: Column, text: str) -> str:
+        align = "right" if column.is_number else "left"
+        return f'<td style="text-align: {align}">{escape(printable(text))}</td>'
 
-def as_html(sheets: Iterable[Sheet]) -> str:
-    """The sheets as HTML, for notebooks. rich is not needed."""
-    from html import escape  # its table of names takes 1 ms
-
-    parts: list[str] = []
-    for sheet in sheets:
-        if sheet.title:
-            parts.append(f"<p><b>{escape(printable(sheet.title))}</b></p>")
-        if sheet.rows:
-            head = "".join(f"<th>{escape(column.name)}</th>" for column in sheet.columns)
-            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>")
-            parts += [_html_row(sheet.columns, row) for row in sheet.rows]
-            parts.append("</tbody></table>")
-        if sheet.caption:
-            lines = "<br>".join(escape(printable(line)) for line in sheet.caption.split("\n"))
-            parts.append(f"<p><i>{lines}</i></p>")
+    parts = [f"<p><b>{escape(printable(table.title))}</b></p>"] if table.title else []
+    if table.rows:
+        head = "".join(f"<th>{escape(column.name)}</th>" for column in table.columns)
+        parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>")
+        parts += [f"<tr>{''.join(map(cell, table.columns, row))}</tr>" for row in table.rows]
+        parts.append("</tbody></table>")
+    if table.caption:
+        lines = "<br>".join(escape(printable(line)) for line in table.caption.split("\n"))
+        parts.append(f"<p><i>{lines}</i></p>")
     return "\n".join(parts)
 
 
-def _html_row(columns: Sequence[Column], row: Sequence[str]) -> str:
-    from html import escape
+_LINE_STYLES: Final = {"-": "red", "+": "green", "~": "yellow", "": "bold"}
 
-    cells = [
-        f'<td style="text-align: {"right" if column.is_number else "left"}">'
-        f"{escape(printable(cell))}</td>"
-        for column, cell in zip(columns, row, strict=True)
-    ]
-    return f"<tr>{''.join(cells)}</tr>"
+
+def colored_lines(lines: Iterable[tuple[str, str]]) -> Text:
+    """Return lines in the colours of a diff, as a rich renderable.
+
+    Args:
+        lines: pairs of a sign ("-", "+", "~", or "" for a heading) and a line.
+    """
+    from rich.text import Text
+
+    return Text("\n").join(Text(text, style=_LINE_STYLES[sign]) for sign, text in lines)
 
 
 def flops_text(count: int) -> str:
-    """A number of operations with a unit of three digits: "1.5 GFLOP".
+    """Return a number of operations with a unit and at most two decimals: "1.5 GFLOP".
 
     Example:
         >>> flops_text(0), flops_text(999), flops_text(1_500_000_000)
@@ -212,7 +185,7 @@ def flops_text(count: int) -> str:
 
 
 def bytes_text(count: int) -> str:
-    """A number of bytes with a binary unit: "1.5 MiB".
+    """Return a number of bytes with a binary unit: "1.5 MiB".
 
     Example:
         >>> bytes_text(0), bytes_text(1023), bytes_text(3 * 2**19)
@@ -224,9 +197,9 @@ def bytes_text(count: int) -> str:
 def _with_unit(count: int, base: int, units: Sequence[str]) -> str:
     if not count:
         return "0"
-    place = 0
-    # What would be written as the base itself is one of the next unit.
-    while place + 1 < len(units) and round(count / base**place, 2) >= base:
-        place += 1
-    amount = f"{count / base**place:,.2f}".rstrip("0").rstrip(".") if place else f"{count}"
-    return f"{amount} {units[place]}"
+    power = 0
+    # A number that rounds to the base is printed in the next unit.
+    while power + 1 < len(units) and round(count / base**power, 2) >= base:
+        power += 1
+    amount = f"{count / base**power:,.2f}".rstrip("0").rstrip(".") if power else f"{count}"
+    return f"{amount} {units[power]}"

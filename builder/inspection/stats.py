@@ -1,37 +1,24 @@
-"""What a computation costs: its operations, and the bytes that they read and write."""
+"""The cost of a computation: its operations, and the bytes that they read and write."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
 
-from builder.inspection.rendering import (
-    Column,
-    Sheet,
-    as_html,
-    as_rich,
-    as_text,
-    bytes_text,
-    flops_text,
-)
+from builder.inspection.rendering import Column, Printable, TextTable, bytes_text, flops_text
 
-if TYPE_CHECKING:
-    from rich.console import Group
-
-    from builder.graph.computation import XlaComputation
-
-__all__ = ["ArrayTotals", "ComputationStats", "LoopStats", "OpcodeStats", "stats_of"]
+__all__ = ["ArrayTotals", "ComputationStats", "LoopStats", "OpcodeStats"]
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayTotals:
-    """How many arrays there are, and how much they hold.
+    """The number and the size of some arrays.
 
     Attributes:
-        count: the arrays, tuples looked through.
-        elements: their elements, bounded dimensions counted at their bounds.
-        bytes: the bytes of their elements.
+        count: the number of arrays, including those in tuples.
+        elements: the number of elements, with bounded dimensions at their bounds.
+        bytes: the bytes of the elements.
     """
 
     count: int
@@ -41,17 +28,18 @@ class ArrayTotals:
 
 @dataclass(frozen=True, slots=True)
 class OpcodeStats:
-    """What all ops of one opcode cost.
+    """The cost of all ops of one opcode.
 
     Attributes:
-        opcode: theirs.
-        ops: how many are recorded, in the computation and in those it applies, each once.
-        executions: how many of them run, as control flow goes: an op in the body of a loop as
-            often as the loop does. Ops of functions that are applied to elements, such as a
-            reducer, are not counted: their operations stand with the op that applies them.
-        flops: operations on elements that are not transcendental, integer ones too.
+        opcode: the opcode.
+        ops: the number of recorded ops, in the computation and in each computation that it
+            applies.
+        executions: the number of executed ops: an op in the body of a loop counts once per
+            iteration. Ops of functions that are applied to elements, such as a reducer, are not
+            counted: their operations are part of the op that applies them.
+        flops: operations on elements that are not transcendental, including integer operations.
         transcendentals: exponentials, logarithms, roots, sines and the like, of elements.
-        bytes_accessed: bytes read and written, each op by itself.
+        bytes_accessed: the bytes that the ops read and write, without fusion.
     """
 
     opcode: str
@@ -63,12 +51,12 @@ class OpcodeStats:
 
 
 class LoopStats(NamedTuple):
-    """A `while` or a `scan`, and how often it runs.
+    """The trip count of a `while` or a `scan`.
 
     Attributes:
-        computation: the name of the computation that it stands in.
-        number: its number there.
-        trip_count: how often its body runs; None where that is not known: it is counted once.
+        computation: the name of the computation with the loop.
+        number: the number of the op in it.
+        trip_count: the number of iterations, or None if it is unknown; such a loop counts once.
     """
 
     computation: str
@@ -77,19 +65,20 @@ class LoopStats(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ComputationStats:
-    """What a computation costs, by opcode and in all; made by `XlaComputation.stats`.
+class ComputationStats(Printable):
+    """The cost of a computation, in total and by opcode; returned by `XlaComputation.stats`.
 
     Attributes:
-        name: the computation's.
-        ops: how many ops are recorded, in the computation and in those it applies, each once.
-        computations: how many computations it applies, and they apply.
-        parameters, constants, results: arrays that go in, that are in it, and that come out.
+        name: the name of the computation.
+        ops: the number of recorded ops, in the computation and in each computation that it
+            applies, directly or indirectly.
+        computations: the number of computations that it applies, directly or indirectly.
+        parameters, constants, results: the parameters, constants and results.
         by_opcode: an `OpcodeStats` for each opcode, most FLOPs first.
-        flops, transcendentals, bytes_accessed: those of all opcodes together.
-        loops: the loops, and how often each is taken to run.
-        uncounted: opcodes, with their numbers of ops, of whose work nothing is known: what custom
-            calls compute. Only the bytes of their operands and results are counted.
+        flops, transcendentals, bytes_accessed: the totals of all opcodes.
+        loops: the loops with their trip counts.
+        uncounted: the number of ops by opcode whose work is unknown, such as custom calls. Only the
+            bytes of their operands and results are counted.
 
     Example:
         >>> import builder as xb
@@ -117,100 +106,64 @@ class ComputationStats:
 
     @property
     def unknown_loops(self) -> tuple[LoopStats, ...]:
-        """The loops of which it is not known how often they run; each is counted once."""
+        """The loops with an unknown trip count; each is counted once."""
         return tuple(loop for loop in self.loops if loop.trip_count is None)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it for JSON: numbers, texts, lists and dicts."""
-        return {
-            "name": self.name,
-            "ops": self.ops,
-            "computations": self.computations,
-            **{
-                name: _fields(getattr(self, name))
-                for name in ("parameters", "constants", "results")
-            },
-            "flops": self.flops,
-            "transcendentals": self.transcendentals,
-            "bytes_accessed": self.bytes_accessed,
-            "by_opcode": {opcode: _fields(one) for opcode, one in self.by_opcode.items()},
+        """Return all fields for JSON: numbers, strings, lists and dicts."""
+        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__match_args__}
+        return fields | {
+            **{name: asdict(fields[name]) for name in _TOTALS},
+            "by_opcode": {opcode: asdict(stats) for opcode, stats in self.by_opcode.items()},
             "loops": [loop._asdict() for loop in self.loops],
             "uncounted": dict(self.uncounted),
         }
 
-    def __str__(self) -> str:
-        return as_text(self._sheets())
-
-    def __rich__(self) -> Group:
-        return as_rich(self._sheets())
-
-    def _repr_html_(self) -> str:
-        return as_html(self._sheets())
-
-    def _sheets(self) -> list[Sheet]:
+    def _text_tables(self) -> list[TextTable]:
+        executions = sum(stats.executions for stats in self.by_opcode.values())
+        total = OpcodeStats(
+            "all", self.ops, executions, self.flops, self.transcendentals, self.bytes_accessed
+        )
         rows = [
             [
-                one.opcode,
-                f"{one.ops:,}",
-                f"{one.executions:,}",
-                flops_text(one.flops),
-                f"{one.transcendentals:,}",
-                bytes_text(one.bytes_accessed),
+                stats.opcode,
+                f"{stats.ops:,}",
+                f"{stats.executions:,}",
+                flops_text(stats.flops),
+                f"{stats.transcendentals:,}",
+                bytes_text(stats.bytes_accessed),
             ]
-            for one in self.by_opcode.values()
+            for stats in (*self.by_opcode.values(), total)
         ]
-        everything = sum(one.executions for one in self.by_opcode.values())
-        rows.append(
-            [
-                "all",
-                f"{self.ops:,}",
-                f"{everything:,}",
-                flops_text(self.flops),
-                f"{self.transcendentals:,}",
-                bytes_text(self.bytes_accessed),
-            ]
-        )
-        totals = ", ".join(
-            f"{name}: {one.count:,} ({one.elements:,} elements, {bytes_text(one.bytes)})"
-            for name, one in (
-                ("parameters", self.parameters),
-                ("constants", self.constants),
-                ("results", self.results),
+        totals: list[tuple[str, ArrayTotals]] = [(name, getattr(self, name)) for name in _TOTALS]
+        notes = [
+            ", ".join(
+                f"{name}: {arrays.count:,} ({arrays.elements:,} elements, "
+                f"{bytes_text(arrays.bytes)})"
+                for name, arrays in totals
             )
-        )
-        notes = [totals]
+        ]
         for loop in self.loops:
-            where = f"loop %{loop.number} of {loop.computation}"
-            if loop.trip_count is None:
-                notes.append(f"{where}: nobody knows how often it runs; counted once")
-            else:
-                notes.append(f"{where}: runs {loop.trip_count:,} times")
+            count = loop.trip_count
+            trips = "unknown trip count; counted once" if count is None else f"runs {count:,} times"
+            notes.append(f"loop %{loop.number} of {loop.computation}: {trips}")
         for opcode, count in self.uncounted.items():
             plural = "" if count == 1 else "s"
-            notes.append(f"{count:,} {opcode}{plural}: bytes alone; what is computed is not known")
-        if len(notes) > _MOST_NOTES:
-            notes[_MOST_NOTES:] = [f"and {len(notes) - _MOST_NOTES:,} lines more"]
-        return [Sheet(self.name, _COLUMNS, rows, "\n".join(notes))]
+            notes.append(f"{count:,} {opcode}{plural}: only bytes are counted")
+        if len(notes) > _MAX_NOTES:
+            notes[_MAX_NOTES:] = [f"and {len(notes) - _MAX_NOTES:,} more lines"]
+        return [TextTable(self.name, _COLUMNS, rows, "\n".join(notes))]
 
 
-_MOST_NOTES: Final = 20
+_TOTALS: Final = ("parameters", "constants", "results")
+
+_MAX_NOTES: Final = 20
 
 _COLUMNS: Final = (
-    Column("opcode", is_whole=True, style="cyan"),
-    Column("ops", is_number=True, is_whole=True),
+    Column("opcode", no_wrap=True, style="cyan"),
+    Column("ops", is_number=True, no_wrap=True),
     Column("executions", is_number=True),
-    Column("FLOPs", is_number=True, is_whole=True, style="green"),
+    Column("FLOPs", is_number=True, no_wrap=True, style="green"),
     Column("transcendentals", is_number=True),
-    Column("bytes", is_number=True, is_whole=True, style="magenta"),
+    Column("bytes", is_number=True, no_wrap=True, style="magenta"),
 )
-
-
-def _fields(one: Any) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in one.__match_args__}
-
-
-def stats_of(computation: XlaComputation) -> ComputationStats:
-    """What a computation costs; see `XlaComputation.stats`."""
-    from builder.inspection.counting import counted  # which needs more than those who import this
-
-    return counted(computation)

@@ -1,4 +1,4 @@
-"""Ops as the rows of a table."""
+"""The ops of a computation as a table."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 from builder.check import integer
 from builder.errors import ShapeInferenceError
 from builder.graph.xla_op import XlaOp
-from builder.inspection.rendering import Column, Sheet, as_html, as_rich, as_text
+from builder.inspection.rendering import Column, Printable, TextTable
 from builder.types.shape import Shape
 
 if TYPE_CHECKING:
-    from rich.console import Group
-
     from builder.graph.computation import XlaComputation
-    from builder.inspection.attribute_text import OpWords
+    from builder.inspection.attribute_text import AttributePrinter
 
 __all__ = ["OpRow", "OpTable", "table_of"]
 
 _COLUMNS: Final = (
-    Column("number", is_number=True, is_whole=True),
-    Column("opcode", is_whole=True, style="cyan"),
+    Column("number", is_number=True, no_wrap=True),
+    Column("opcode", no_wrap=True, style="cyan"),
     Column("shape", style="green"),
     Column("operands"),
     Column("name", style="magenta"),
@@ -36,14 +34,14 @@ class OpRow(NamedTuple):
     """An op as a row of a table.
 
     Attributes:
-        number: its number in its computation: ``computation.ops[number]`` is the op.
-        opcode: what it does.
-        shape: the shape of its result.
-        operands: the numbers of its operands.
-        name: its name, or None.
-        source: "file:line" of the line that recorded it, or None.
-        attributes: what else it says, as HLO text writes it; what is long ends in dots.
-        computation: the name of its computation, as HLO text has it.
+        number: the number of the op: ``computation.ops[number]`` is the op.
+        opcode: the opcode.
+        shape: the shape of the result.
+        operands: the numbers of the operands.
+        name: the name of the op, or None.
+        source: "file:line" of the line that recorded the op, or None.
+        attributes: the attributes in HLO text, abbreviated with dots if they are long.
+        computation: the name of the computation in HLO text.
     """
 
     number: int
@@ -56,32 +54,32 @@ class OpRow(NamedTuple):
     computation: str
 
     def as_dict(self) -> dict[str, Any]:
-        """The row for JSON: the shape is text, the operands are a list."""
+        """Return the row for JSON: the shape is text, the operands are a list."""
         return {**self._asdict(), "shape": str(self.shape), "operands": list(self.operands)}
 
 
 class _Section(NamedTuple):
-    """Ops of one computation.
+    """The ops of one computation.
 
     Attributes:
-        name: the computation's, as HLO text has it.
+        name: the name of the computation in HLO text.
         ops: the ops.
-        words: what writes their attributes.
+        printer: prints their attributes.
     """
 
     name: str
     ops: Sequence[XlaOp]
-    words: OpWords
+    printer: AttributePrinter
 
 
-class OpTable(Sequence[OpRow]):
-    """The ops of a computation as rows, which are made when they are looked at.
+class OpTable(Sequence[OpRow], Printable):
+    """The ops of a computation as a sequence of rows, which are created on access.
 
-    A sequence: it has a length, it is indexed, and a slice of it is such a table again. `print`
-    draws it as wide as the terminal, ``rich.print`` with colours, a notebook as HTML.
+    A slice is another table. `print` formats it in the width of the terminal, ``rich.print`` in
+    colours, and a notebook as HTML.
 
     Attributes:
-        limit: how many rows from the beginning and how many from the end are drawn of each
+        limit: the number of rows that are printed from the beginning and from the end of each
             computation; None for all.
 
     Example:
@@ -114,29 +112,29 @@ class OpTable(Sequence[OpRow]):
 
     def __getitem__(self, index: int | slice) -> OpRow | OpTable:
         if isinstance(index, slice):
-            return self._part(range(len(self))[index])
+            return self._slice(range(len(self))[index])
         place = range(len(self))[index]
-        position = bisect_right(self._ends, place)
-        section = self._sections[position]
-        return _row(section, section.ops[place - self._ends[position]])
+        number = bisect_right(self._ends, place)
+        section = self._sections[number]
+        return _row(section, section.ops[place - self._ends[number]])
 
-    def _part(self, places: range) -> OpTable:
-        found: list[_Section] = []
-        begin = 0
+    def _slice(self, places: range) -> OpTable:
         if places.step < 0:
             raise ShapeInferenceError(
                 f"table: the step of a slice of a table must be positive, got {places.step}\n"
-                f"fix: reversed(table) gives the rows from the last to the first"
+                f"fix: write reversed(table) to iterate from the last row to the first"
             )
+        sections: list[_Section] = []
+        begin = 0
         for section, end in zip(self._sections, self._ends, strict=True):
             first = max(places.start, begin)
-            # The first place at or after the section's beginning that the slice has.
+            # The first place of the slice in this section.
             first += (places.start - first) % places.step
             ops = section.ops[first - begin : max(min(places.stop, end) - begin, 0) : places.step]
             if ops:
-                found.append(section._replace(ops=ops))
+                sections.append(section._replace(ops=ops))
             begin = end
-        return OpTable(found, self.limit)
+        return OpTable(sections, self.limit)
 
     def __iter__(self) -> Iterator[OpRow]:
         for section in self._sections:
@@ -144,7 +142,7 @@ class OpTable(Sequence[OpRow]):
                 yield _row(section, op)
 
     def as_dict(self) -> dict[str, Any]:
-        """All rows for JSON: ``{"ops": [...]}``, each as `OpRow.as_dict` gives it."""
+        """Return all rows for JSON: ``{"ops": [...]}``, each from `OpRow.as_dict`."""
         return {"ops": [row.as_dict() for row in self]}
 
     def __repr__(self) -> str:
@@ -152,46 +150,32 @@ class OpTable(Sequence[OpRow]):
         more = ", ..." if len(self._sections) > 3 else ""
         return f"<OpTable {names}{more}, {len(self)} ops>"
 
-    def __str__(self) -> str:
-        return as_text(self._sheets())
-
-    def __rich__(self) -> Group:
-        return as_rich(self._sheets())
-
-    def _repr_html_(self) -> str:
-        return as_html(self._sheets())
-
-    def _sheets(self) -> list[Sheet]:
-        return [self._sheet(section) for section in self._sections]
-
-    def _sheet(self, section: _Section) -> Sheet:
-        ops, limit, count = section.ops, self.limit, len(section.ops)
-        caption = ""
-        if limit is None or count <= 2 * limit:
-            cells = [_cells(_row(section, op)) for op in ops]
-        else:
-            cells = [_cells(_row(section, op)) for op in ops[:limit]]
-            cells.append(["...", f"{count - 2 * limit:,} more", *[""] * (len(_COLUMNS) - 2)])
-            cells += [_cells(_row(section, op)) for op in ops[count - limit :]]
-            caption = f"{count - 2 * limit:,} ops between are left out; limit=None draws all"
-        plural = "" if count == 1 else "s"
-        # Columns that say nothing take no room.
-        kept = [i for i in range(len(_COLUMNS)) if i < 4 or any(row[i] for row in cells)]
-        return Sheet(
-            f"%{section.name}: {count:,} op{plural}",
-            tuple(_COLUMNS[i] for i in kept),
-            [[row[i] for i in kept] for row in cells],
-            caption,
-        )
+    def _text_tables(self) -> Iterator[TextTable]:
+        for section in self._sections:
+            ops, count = section.ops, len(section.ops)
+            limit = count if self.limit is None else self.limit
+            omitted = max(count - 2 * limit, 0)
+            shown = [*ops[:limit], *ops[count - limit :]] if omitted else ops
+            rows = [_cells(_row(section, op)) for op in shown]
+            if omitted:
+                rows.insert(limit, ["...", f"{omitted:,} more", *[""] * (len(_COLUMNS) - 2)])
+            # Empty optional columns are omitted.
+            columns = [i for i in range(len(_COLUMNS)) if i < 4 or any(row[i] for row in rows)]
+            yield TextTable(
+                f"%{section.name}: {count:,} op{'' if count == 1 else 's'}",
+                tuple(_COLUMNS[i] for i in columns),
+                [[row[i] for i in columns] for row in rows],
+                f"{omitted:,} ops are omitted; limit=None prints all" if omitted else "",
+            )
 
 
 def table_of(
     computation: XlaComputation, *, nested: bool = False, limit: int | None = 40
 ) -> OpTable:
-    """The ops of a computation as a table; see `XlaComputation.table`."""
-    # Needed by those who look at ops, and not by all who import this.
+    """Return the ops of a computation as a table; see `XlaComputation.table`."""
+    # Imported here, because importing `OpTable` does not require them.
     from builder.hlo_text.printer import ModuleNames
-    from builder.inspection.attribute_text import OpWords
+    from builder.inspection.attribute_text import AttributePrinter
 
     if limit is not None:
         limit = integer("table", "limit", limit)
@@ -199,9 +183,8 @@ def table_of(
             raise ShapeInferenceError(f"table: limit must not be negative, got {limit}", op="table")
     module = ModuleNames(computation, metadata=False)
     shown = [computation, *computation.called_computations()[::-1]] if nested else [computation]
-    return OpTable(
-        [_Section(module.names[one], one.ops, OpWords(one, module)) for one in shown], limit
-    )
+    sections = [_Section(module.names[c], c.ops, AttributePrinter(c, module)) for c in shown]
+    return OpTable(sections, limit)
 
 
 def _row(section: _Section, op: XlaOp) -> OpRow:
@@ -213,19 +196,19 @@ def _row(section: _Section, op: XlaOp) -> OpRow:
         tuple([operand.id for operand in op.operands]),
         op.name,
         None if source is None else f"{source.file}:{source.line}",
-        section.words.attributes(op),
+        section.printer.attributes(op),
         section.name,
     )
 
 
 def _cells(row: OpRow) -> list[str]:
-    from builder.inspection.attribute_text import short
+    from builder.inspection.attribute_text import abbreviated
 
     return [
         str(row.number),
         row.opcode,
-        short(str(row.shape)),
-        short(", ".join(map(str, row.operands))),
+        abbreviated(str(row.shape)),
+        abbreviated(", ".join(map(str, row.operands))),
         row.name or "",
         "" if row.source is None else row.source.replace("\\", "/").rpartition("/")[2],
         row.attributes,

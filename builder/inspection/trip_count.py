@@ -1,8 +1,8 @@
-"""How often a loop runs, where that is plain to see.
+"""The trip counts of loops.
 
-A `while` counts when its state has an integer that begins with a constant, to which the body adds
-or subtracts a constant, and the condition compares it with a constant. The constant may also be
-carried along in the state, unchanged: values that a loop captures are.
+The trip count of a `while` is computed if its state has an integer that starts with a constant, the
+body adds a constant to it or subtracts one, and the condition compares it with a constant. The
+constants may also be elements of the state that the body does not change, such as captured values.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from builder.types.shape import ArrayShape
 __all__ = ["trip_count"]
 
 _Path = tuple[int, ...]
-"""The place of an element in a nested tuple."""
+"""The indices of an element in a nested tuple."""
 
 _MIRRORED: Final = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "NE": "NE", "EQ": "EQ"}
 
 
 def trip_count(loop: XlaOp) -> int | None:
-    """How often the body of a `while` or a `scan` runs; None where that is not known.
+    """Return the trip count of a `while` or a `scan`, or None if it is unknown.
 
     Example:
         >>> import builder as xb
@@ -33,10 +33,10 @@ def trip_count(loop: XlaOp) -> int | None:
     if loop.opcode == "scan":
         attributes = loop.attributes
         inputs = loop.operands[: len(loop.operands) - attributes["num_carries"]]
-        # Outputs are as long as inputs, and stand first.
+        # Without inputs the first result, an output of the same length.
         shape = inputs[0].shape if inputs else loop.shape
         if not isinstance(shape, ArrayShape):
-            shape = loop.shape.elements[0]  # type: ignore[union-attr]  # a scan gives a tuple
+            shape = loop.shape.elements[0]  # type: ignore[union-attr]  # a scan returns a tuple
         if not isinstance(shape, ArrayShape) or shape.rank <= attributes["scan_dimension"]:
             return None
         dimension = attributes["scan_dimension"]
@@ -46,33 +46,33 @@ def trip_count(loop: XlaOp) -> int | None:
         return None
     direction = test.attributes["comparison_direction"]
     counter, limit = test.operands
-    for first, second, wanted in (
+    for first, second, relation in (
         (counter, limit, direction),
         (limit, counter, _MIRRORED[direction]),
     ):
-        place = _place(first)
-        if place is None or not _is_whole(first):
+        path = _state_path(first)
+        if path is None or not _is_integer(first):
             continue
-        step = _step(loop, place)
-        begin = _initial(loop, place)
-        end = _value(loop, second)
+        step = _step(loop, path)
+        begin = _initial(loop, path)
+        end = _invariant(loop, second)
         if step is not None and begin is not None and end is not None:
-            return _count(begin, end, step, wanted, first)
+            return _count(begin, end, step, relation, first)
     return None
 
 
-def _is_whole(op: XlaOp) -> bool:
+def _is_integer(op: XlaOp) -> bool:
     shape = op.shape
     return isinstance(shape, ArrayShape) and not shape.rank and shape.element_type.is_integral
 
 
 def _constant(op: XlaOp) -> int | None:
-    """The value of a scalar constant of whole numbers."""
-    return int(op.attributes["value"]) if op.opcode == "constant" and _is_whole(op) else None
+    """Return the value of an integer scalar constant, or None for other ops."""
+    return int(op.attributes["value"]) if op.opcode == "constant" and _is_integer(op) else None
 
 
-def _place(op: XlaOp) -> _Path | None:
-    """Which part of the parameter an op is; () for all of it, None if it is none."""
+def _state_path(op: XlaOp) -> _Path | None:
+    """Return the element of the state that an op reads; () for the state, None for other ops."""
     path: list[int] = []
     while op.opcode == "get_tuple_element":
         path.append(op.attributes["index"])
@@ -81,7 +81,7 @@ def _place(op: XlaOp) -> _Path | None:
 
 
 def _element(op: XlaOp, path: _Path) -> XlaOp | None:
-    """The op that gives an element of a tuple; None where it is not recorded by itself."""
+    """Return the operand of nested `tuple` ops at `path`, or None."""
     for index in path:
         if op.opcode != "tuple":
             return None
@@ -90,63 +90,63 @@ def _element(op: XlaOp, path: _Path) -> XlaOp | None:
 
 
 def _initial(loop: XlaOp, path: _Path) -> int | None:
-    """The constant that a part of the state begins with."""
-    found = _element(loop.operands[0], path)
-    return None if found is None else _constant(found)
+    """Return the constant initial value of an element of the state, or None."""
+    initial = _element(loop.operands[0], path)
+    return None if initial is None else _constant(initial)
 
 
 def _step(loop: XlaOp, path: _Path) -> int | None:
-    """The constant that the body adds to a part of the state."""
+    """Return the constant that the body adds to an element of the state, or None."""
     after = _element(loop.attributes["body"].root, path)
     if after is None or after.opcode not in ("add", "subtract"):
         return None
     first, second = after.operands
-    if after.opcode == "add" and _place(first) != path:
+    if after.opcode == "add" and _state_path(first) != path:
         first, second = second, first
-    if _place(first) != path:
+    if _state_path(first) != path:
         return None
-    step = _value(loop, second)
+    step = _invariant(loop, second)
     return -step if step is not None and after.opcode == "subtract" else step
 
 
-def _value(loop: XlaOp, op: XlaOp) -> int | None:
-    """The value of an op of the condition or the body that is the same whenever it runs."""
-    found = _constant(op)
-    if found is not None or not _is_whole(op):
-        return found
-    path = _place(op)
+def _invariant(loop: XlaOp, op: XlaOp) -> int | None:
+    """Return the value of a loop-invariant op of the condition or the body, or None."""
+    value = _constant(op)
+    if value is not None or not _is_integer(op):
+        return value
+    path = _state_path(op)
     if path is None:
         return None
     after = _element(loop.attributes["body"].root, path)
-    return _initial(loop, path) if after is not None and _place(after) == path else None
+    return _initial(loop, path) if after is not None and _state_path(after) == path else None
 
 
-def _count(begin: int, end: int, step: int, direction: str, counter: XlaOp) -> int | None:
-    """How often ``begin``, ``begin + step``, ... are in the relation to ``end`` before one is not.
+def _count(begin: int, end: int, step: int, relation: str, counter: XlaOp) -> int | None:
+    """Return the length of ``begin, begin + step, ...`` up to the first without the relation.
 
-    None where the numbers never end, or only by running over.
+    None if the sequence is infinite, or ends only by an overflow.
     """
-    ahead = end - begin if step > 0 else begin - end
-    if direction == "EQ":
-        count = 0 if begin != end else 1
+    size = abs(step)
+    distance = end - begin if step > 0 else begin - end
+    if relation == "EQ":
+        count = int(begin == end)
         if count and not step:
             return None
-    elif direction == "NE":
+    elif relation == "NE":
         if begin == end:
             return 0
-        if not step or ahead < 0 or ahead % abs(step):
+        if not step or distance < 0 or distance % size:
             return None
-        count = ahead // abs(step)
+        count = distance // size
     else:
-        includes = direction in ("LE", "GE")
-        goes_up = direction in ("LT", "LE")
-        holds = (begin < end) if goes_up else (begin > end)
-        if not (holds or (includes and begin == end)):
+        is_inclusive = relation in ("LE", "GE")
+        is_upward = relation in ("LT", "LE")
+        holds = (begin < end) if is_upward else (begin > end)
+        if not (holds or (is_inclusive and begin == end)):
             return 0
-        if not step or (step > 0) is not goes_up:
+        if not step or (step > 0) is not is_upward:
             return None
-        size = abs(step)
-        count = ahead // size + 1 if includes else -(-ahead // size)
+        count = distance // size + 1 if is_inclusive else -(-distance // size)
     last = begin + count * step
-    element = counter.shape.element_type
-    return count if element.min <= last <= element.max else None
+    element_type = counter.shape.element_type
+    return count if element_type.min <= last <= element_type.max else None

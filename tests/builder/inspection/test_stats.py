@@ -116,7 +116,7 @@ def test_custom_calls_are_counted_by_their_bytes_alone() -> None:
     assert stats.uncounted == {"custom_call": 1}
     # XLA says -1 of the call, and counts the constant's broadcast and the sum.
     assert costs_of_text(str(computation))[:2] == (2 - 1, 0)
-    assert "1 custom_call: bytes alone" in str(stats)
+    assert "1 custom_call: only bytes are counted" in str(stats)
 
 
 def test_python_calls_too() -> None:
@@ -143,7 +143,7 @@ def test_a_constant_of_one_value_costs_nothing() -> None:
 def test_unbounded_sizes_are_refused() -> None:
     b = xb.XlaBuilder()
     computation = b.build(xb.neg(b.parameter("f32[?,3]")))
-    with pytest.raises(xb.ShapeInferenceError, match=r"stats: f32\[\?,3\] has an unbounded"):
+    with pytest.raises(xb.ShapeInferenceError, match=r"stats: .*unbounded.*, got f32\[\?,3\]"):
         computation.stats()
 
 
@@ -222,7 +222,7 @@ def test_loops_in_loops_are_multiplied() -> None:
 def test_a_loop_that_nobody_knows_is_said_to_be() -> None:
     stats = built(CASES["while"]).stats()
     assert [one.trip_count for one in stats.unknown_loops] == [None]
-    assert "nobody knows how often it runs" in str(stats)
+    assert "unknown trip count; counted once" in str(stats)
 
 
 def test_a_scan_is_counted_for_each_step() -> None:

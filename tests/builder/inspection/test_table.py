@@ -153,13 +153,13 @@ def test_rows_are_made_when_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) 
     text = str(table)
     assert made == [40_000, 0, 1, 2, 49_997, 49_998, 49_999]
     assert "49,994 more" in text
-    assert "49,994 ops between are left out; limit=None draws all" in text
+    assert "49,994 ops are omitted; limit=None prints all" in text
 
 
 @pytest.mark.parametrize(("limit", "lines"), [(None, 90), (45, 90), (44, 89), (0, 1)])
 def test_limit(limit: int | None, lines: int) -> None:
     text = str(chain(90).table(limit=limit)).splitlines()
-    rows = [line for line in text[3:] if line.strip() and "ops between" not in line]
+    rows = [line for line in text[3:] if line.strip() and "ops are omitted" not in line]
     assert len(rows) == lines
 
 

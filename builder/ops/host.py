@@ -26,6 +26,7 @@ from builder.graph.registry import op
 from builder.graph.subcomputations import record_tuple_element
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op, need_ops
+from builder.schema import BUILDER_H, SCHEMAS
 from builder.shape_inference import host as infer
 from builder.support.signatures import per_signature
 from builder.types.shape import TOKEN_SHAPE, Shape, ShapeLike, TupleShape, shape_argument

@@ -1,10 +1,10 @@
-# Everything here sets itself up: it needs python3 (3.11 or later) with venv, and make.
+# Each target creates the environment that it needs. Requires python3 (3.11 or later) with venv, and make.
 #
-# Variables that may be given on the command line:
-#   PYTHON=...         the Python to make .venv with          (else: tools/find_python.sh)
-#   PYTHON_NEWEST=...  the Python to make .venv-newest with   (else: tools/find_python.sh newest)
-#   JOBS=...           how many processes share the tests; 0 runs them in one
-#   PYTEST_ARGS=...    more arguments for pytest, such as PYTEST_ARGS="-k while -x"
+# Variables for the command line:
+#   PYTHON=...         the Python for .venv          (default: tools/find_python.sh)
+#   PYTHON_NEWEST=...  the Python for .venv-newest   (default: tools/find_python.sh newest)
+#   JOBS=...           the number of test processes; 0 runs the tests in this one
+#   PYTEST_ARGS=...    further arguments for pytest, such as PYTEST_ARGS="-k while -x"
 #   FUZZ_ARGS=...      arguments for tests/fuzz, such as FUZZ_ARGS="--seconds 60 --samples FOLDER"
 #   STRESS_ARGS=...    arguments for tests/stress, such as STRESS_ARGS="--seconds 10 --calls 10000"
 #   BENCH_ARGS=...     arguments for the benchmarks, such as BENCH_ARGS="chain lstm --json FILE"
@@ -17,13 +17,13 @@ FUZZ_ARGS =
 STRESS_ARGS =
 BENCH_ARGS = all
 
-# Programs are run as modules of the interpreter, not as scripts from bin/: the scripts have the
-# path of the environment written into them, and break when the project is moved.
+# Programs run as modules of the interpreter, not as scripts from bin/: the scripts contain the path of
+# the environment, and break when the project is moved.
 VENV = .venv/bin/python
 VENV_NEWEST = .venv-newest/bin/python
 
-# What an environment is made from. The stamp inside is touched only after all went well; it holds
-# the path of the project, as an environment that was copied along with it is of no use.
+# The inputs of an environment. The stamp in it is written after success, and contains the path of the
+# project, because a copied environment does not work.
 INPUTS = pyproject.toml tools/find_python.sh tools/make_venv.sh
 STAMP = .venv/.made-for
 STAMP_NEWEST = .venv-newest/.made-for
@@ -49,7 +49,7 @@ test-newest: $(STAMP_NEWEST) ## run the tests on the newest Python and jax
 	@$(VENV_NEWEST) -c '$(VERSIONS)'
 	@$(VENV_NEWEST) $(PYTEST)
 
-test-gpu: $(STAMP) ## run the tests of a GPU, or of the device named XLABUILDER_TEST_DEVICE
+test-gpu: $(STAMP) ## run the GPU tests, on a GPU or on the device XLABUILDER_TEST_DEVICE
 	@$(VENV) -c '$(VERSIONS)'
 	@$(VENV) -m pytest -m gpu tests/gpu $(PYTEST_ARGS)
 
@@ -64,17 +64,17 @@ lint: $(STAMP) ## check style, formatting and words
 	@$(VENV) -m ruff format --check .
 	@$(VENV) tools/check_words.py
 
-format: $(STAMP) ## repair what `make lint` finds, as far as ruff can
+format: $(STAMP) ## repair what `make lint` finds and ruff can repair
 	@$(VENV) -m ruff check --fix-only .
 	@$(VENV) -m ruff format .
 
 types: $(STAMP) ## check the annotations
 	@$(VENV) -m mypy
 
-bench: $(STAMP) ## measure how fast graphs are built and called, and the imports; takes minutes
+bench: $(STAMP) ## measure building and calling graphs, and imports; takes minutes
 	@$(VENV) -m benchmarks $(BENCH_ARGS)
 
-bench-check: $(STAMP) ## fail where building became slower beside the others than it was
+bench-check: $(STAMP) ## fail if a ratio to the other contenders became worse
 	@$(VENV) -m benchmarks check
 
 docs: $(STAMP) ## write the generated parts of the documentation
@@ -83,11 +83,11 @@ docs: $(STAMP) ## write the generated parts of the documentation
 	@$(VENV) tools/write_readme.py
 	@$(VENV) tools/write_notebooks.py
 
-platforms: $(STAMP) $(STAMP_NEWEST) ## note in docs/platforms.json where each operation runs
+platforms: $(STAMP) $(STAMP_NEWEST) ## record in docs/platforms.json where each operation runs
 	@$(VENV) tools/write_platforms.py
 	@$(VENV_NEWEST) tools/write_platforms.py
 
-clean: ## remove the environments and all that was generated
+clean: ## remove the environments and everything generated
 	rm -rf .venv .venv-newest build dist *.egg-info
 	rm -rf fuzz-findings .hypothesis .mypy_cache .pytest_cache .ruff_cache examples/output
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -102,7 +102,7 @@ $(STAMP_NEWEST): $(INPUTS)
 	@sh tools/make_venv.sh .venv-newest newest '$(PYTHON_NEWEST)'
 	@echo '$(CURDIR)' > $@
 
-# A stamp that names another path is out of date, whatever its age.
+# A stamp with another path is out of date.
 moved:
 ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(STAMP): moved

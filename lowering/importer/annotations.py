@@ -41,10 +41,10 @@ _READ: Final = {
 """Attributes of other dialects that importers read."""
 
 
-def foreign_names(operation: ir.Operation, tables: Tables) -> tuple[str, ...]:
+def foreign_names(operation: ir.Operation, name: str, tables: Tables) -> tuple[str, ...]:
     """The names of an operation's attributes that are not its own, by which other programs speak
     to each other."""
-    key = operation.name, tuple(operation.attributes)
+    key = name, tuple(operation.attributes)
     found = tables.foreign.get(key)
     if found is None:
         found = tables.foreign[key] = _foreign(operation, *key)

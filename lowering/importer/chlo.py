@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any, Final
 
@@ -10,52 +11,36 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder.graph.xla_op import XlaOp
+from builder.schema import Schema
 from builder.types.shape import ArrayShape
+from lowering.importer.by_schema import SchemaImporter, importer_of
 from lowering.importer.constants import constant
 from lowering.importer.decompositions import call_in_other_words
-from lowering.importer.registry import IMPORTERS, PLAIN, Imported, importer
-from lowering.importer.scope import Scope, failure
+from lowering.importer.failures import failure
+from lowering.importer.registry import IMPORTERS, Imported, importer
+from lowering.importer.scope import Scope
 from lowering.jaxlib_api import artifacts
 
-PLAIN.update({f"chlo.{name}": getattr(xb, name) for name in ("conj", "mulhi", "square")})
+for _name in ("conj", "square"):
+    # No operation of its own in XLA: the public op records others.
+    IMPORTERS[f"chlo.{_name}"] = SchemaImporter(Schema(_name, "operand"), xb.OPERATIONS[_name])
 
 IMPORTERS["chlo.constant"] = constant
 
-_IMPLIED: Final = (
-    "add",
-    "and",
-    "atan2",
-    "complex",
-    "divide",
-    "maximum",
-    "minimum",
-    "multiply",
-    "or",
-    "power",
-    "remainder",
-    "shift_left",
-    "shift_right_arithmetic",
-    "shift_right_logical",
-    "subtract",
-    "xor",
+
+@importer(
+    *(
+        f"chlo.broadcast_{info.opcode}"
+        for info in xb.OPERATIONS.values()
+        if "broadcast_dimensions" in inspect.signature(info.function).parameters
+    )
 )
-"""Operations whose operands chlo.broadcast_* broadcasts, as the ops here do by themselves."""
-
-
-@importer(*(f"chlo.broadcast_{name}" for name in _IMPLIED))
-def broadcasting(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    op: Any = PLAIN[f"stablehlo.{operation.name.removeprefix('chlo.broadcast_')}"]
-    found: XlaOp = op(*operands, _places(scope, operation, operands))
-    return found
-
-
-@importer("chlo.broadcast_compare")
-def broadcast_compare(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    lhs, rhs = operands
-    direction = scope.attribute(operation, "comparison_direction")
+def broadcasting(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+    """Record a binary operation, whose public op broadcasts the operands as this one does."""
+    record: Any = importer_of(f"stablehlo.{operation.name.removeprefix('chlo.broadcast_')}")
     places = _places(scope, operation, operands)
-    total_order = scope.attribute(operation, "compare_type") == "TOTALORDER"
-    return xb.compare(lhs, rhs, direction, places, total_order=total_order)
+    found: Imported = record(scope, operation, operands, broadcast_dimensions=places)
+    return found
 
 
 def _places(

@@ -22,8 +22,9 @@ from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.constant import is_splat, splat_or_array
 from builder.types.shape import ArrayShape
+from lowering.importer.failures import failure
 from lowering.importer.registry import importer
-from lowering.importer.scope import Scope, failure
+from lowering.importer.scope import Scope
 from lowering.jaxlib_api.mlir import bytecode_pieces
 from lowering.mlir.bytecode import reference
 

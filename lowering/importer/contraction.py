@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlib.mlir import ir
 
 import builder as xb
 from builder.graph.xla_op import XlaOp
 from builder.shape_inference.contraction import is_promotable
 from builder.types.primitive_type import PrimitiveType
-from lowering.importer.registry import importer
-from lowering.importer.scope import Scope, failure
-from lowering.importer.tables import decoded
+from builder.types.shape import ArrayShape
+from lowering.importer.by_schema import schema_importer
+from lowering.importer.failures import failure
+from lowering.importer.registry import Imported, importer
+from lowering.importer.scope import Scope
 from lowering.stablehlo.attribute_codecs import reader_of
 
-Pair = tuple[xb.Precision, xb.Precision]
 
+def _of_one_type(operands: list[XlaOp], wide: PrimitiveType) -> list[XlaOp]:
+    """Return the operands, lhs and rhs converted to the element type of the result if need be.
 
-def _pair(attribute: ir.Attribute) -> Pair | None:
-    """The precisions of both operands; None for the default."""
-    pair = xb.Precision.pair(decoded(attribute) or None)
-    return None if pair == xb.Precision.pair(None) else pair
-
-
-def _precision(scope: Scope, operation: ir.Operation) -> Pair | None:
-    if not scope.has(operation, "precision_config"):
-        return None
-    return scope.read(operation, "precision_config", _pair)
-
-
-def _of_one_type(lhs: XlaOp, rhs: XlaOp, wide: PrimitiveType) -> tuple[XlaOp, XlaOp]:
-    """The two factors, of one type that the result may have.
-
-    StableHLO takes factors of unlike types, and integers whose products are to be floating-point
-    numbers; XLA converts them to the result's type. So that is recorded, where no number changes.
+    In StableHLO lhs and rhs may have two element types, or be integers for a floating-point result;
+    XLA converts them to the result's element type. A conversion is recorded only if it is exact.
     """
+    lhs, rhs, *others = operands
     first, second = lhs.shape.element_type, rhs.shape.element_type
     if first is second and (first is wide or is_promotable(first, wide)):
-        return lhs, rhs
+        return operands
     if not (_is_held(first, wide) and _is_held(second, wide)):
-        return lhs, rhs
-    return _converted(lhs, wide), _converted(rhs, wide)
+        return operands
+    return [_converted(lhs, wide), _converted(rhs, wide), *others]
 
 
 def _converted(factor: XlaOp, wide: PrimitiveType) -> XlaOp:
@@ -60,79 +47,52 @@ def _is_held(element_type: PrimitiveType, wide: PrimitiveType) -> bool:
     return is_promotable(element_type, wide)
 
 
-_dot_numbers = reader_of("dot_general", "dimension_numbers")
-_algorithm = reader_of("dot_general", "algorithm")
-_ragged_numbers = reader_of("ragged_dot", "dimension_numbers")
-_convolution_numbers = reader_of("convolution", "dimension_numbers")
-_padding = reader_of("convolution", "padding")
+_dot_general = schema_importer("dot_general", "preferred_element_type")
+_ragged_dot = schema_importer("ragged_dot", "preferred_element_type")
+_convolution = schema_importer("convolution", "preferred_element_type")
 
 
 @importer("stablehlo.dot_general")
-def dot_general(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    numbers = scope.read(operation, "dot_dimension_numbers", _dot_numbers)
-    algorithm = None
-    lhs, rhs = operands
+def dot_general(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     wide = scope.result_shape(operation).element_type
-    if not scope.has(operation, "algorithm"):
-        lhs, rhs = _of_one_type(lhs, rhs, wide)
-    else:
-        algorithm = scope.read(operation, "algorithm", _algorithm)
-        if algorithm is None:
-            said = operation.attributes["algorithm"]
-            raise failure(operation, f"XlaBuilder has no algorithm like its {said}")
-    return xb.dot_general(
-        lhs,
-        rhs,
-        numbers,
-        precision=_precision(scope, operation),
-        preferred_element_type=wide,
-        algorithm=algorithm,
+    if "algorithm" not in operation.attributes:
+        operands = _of_one_type(operands, wide)
+    return _dot_general(scope, operation, operands, preferred_element_type=wide)
+
+
+@importer("chlo.ragged_dot", "mhlo.ragged_dot")
+def ragged_dot(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+    wide = scope.result_shape(operation).element_type
+    operands = _of_one_type(operands, wide)
+    return _ragged_dot(scope, operation, operands, preferred_element_type=wide)
+
+
+@importer("stablehlo.convolution")
+def convolution(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+    result = scope.result_shape(operation)
+    assert isinstance(result, ArrayShape)  # verified by MLIR
+    return _convolution(
+        scope,
+        operation,
+        _of_one_type(operands, result.element_type),
+        # Attributes that the operation may do without.
+        window_strides=(),
+        padding=[(0, 0)] * (result.rank - 2),
+        lhs_dilation=None,
+        rhs_dilation=None,
+        preferred_element_type=result.element_type,
     )
+
+
+_precision = reader_of("dot_general", "precision")
 
 
 @importer("stablehlo.dot")
 def dot(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     wide = scope.result_shape(operation).element_type
-    lhs, rhs = _of_one_type(operands[0], operands[1], wide)
-    return xb.dot(lhs, rhs, _precision(scope, operation), wide)
-
-
-@importer("chlo.ragged_dot", "mhlo.ragged_dot")
-def ragged_dot(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    wide = scope.result_shape(operation).element_type
-    lhs, rhs = _of_one_type(operands[0], operands[1], wide)
-    return xb.ragged_dot(
-        lhs,
-        rhs,
-        operands[2],
-        scope.read(operation, "ragged_dot_dimension_numbers", _ragged_numbers),
-        _precision(scope, operation),
-        wide,
-    )
-
-
-@importer("stablehlo.convolution")
-def convolution(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    numbers = scope.read(operation, "dimension_numbers", _convolution_numbers)
-    padding: Any = ((0, 0),) * len(numbers.input_spatial_dimensions)
-    if scope.has(operation, "padding"):
-        padding = scope.read(operation, "padding", _padding)
-    wide = scope.result_shape(operation).element_type
-    lhs, rhs = _of_one_type(operands[0], operands[1], wide)
-    return xb.conv_general_dilated(
-        lhs,
-        rhs,
-        scope.attribute(operation, "window_strides", ()),
-        padding,
-        scope.attribute(operation, "lhs_dilation"),
-        scope.attribute(operation, "rhs_dilation"),
-        numbers,
-        scope.attribute(operation, "feature_group_count"),
-        scope.attribute(operation, "batch_group_count"),
-        _precision(scope, operation),
-        wide,
-        scope.attribute(operation, "window_reversal"),
-    )
+    lhs, rhs = _of_one_type(operands, wide)
+    config = operation.attributes.get("precision_config")
+    return xb.dot(lhs, rhs, None if config is None else _precision(config), wide)
 
 
 @importer("stablehlo.einsum")
@@ -140,7 +100,7 @@ def einsum(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaO
     """A dot product and a transpose: what the operation's letters say."""
     left, right, wanted = _letters(scope, operation, 2)
     wide = scope.result_shape(operation).element_type
-    lhs, rhs = _of_one_type(operands[0], operands[1], wide)
+    lhs, rhs = _of_one_type(operands, wide)
     lhs, left = _summed(lhs, left, right + wanted)
     rhs, right = _summed(rhs, right, left + wanted)
     batch = [c for c in left if c in right and c in wanted]

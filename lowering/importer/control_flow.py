@@ -8,9 +8,10 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder.graph.xla_op import XlaOp
-from builder.types.shape import TupleShape
-from lowering.importer.registry import PLAIN, Imported, importer
-from lowering.importer.scope import Scope, failure
+from lowering.importer.by_schema import derived_importer
+from lowering.importer.failures import failure
+from lowering.importer.registry import Imported, importer
+from lowering.importer.scope import Scope
 from lowering.mlir.types import attribute_text
 
 
@@ -21,7 +22,7 @@ def while_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Impo
     if len(state) == 1:
         return [xb.while_(condition, body, state[0])][: len(operands)]
     init = xb.tuple(*state) if state else scope.builder.empty_tuple()
-    return scope.elements(operation, xb.while_(condition, body, init))
+    return xb.while_(condition, body, init)
 
 
 @importer("stablehlo.if", "stablehlo.case")
@@ -39,21 +40,16 @@ def conditional(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
         if len(computations) != 2:
             raise failure(operation, f"it has two branches, got {len(computations)}")
         pairs = (taken[0], computations[0], taken[1], computations[1])
-        return _results(scope, operation, xb.conditional(operands[0], *pairs))
-    return _results(scope, operation, xb.conditional(operands[0], computations, taken))
-
-
-def _results(scope: Scope, operation: ir.Operation, value: XlaOp) -> Imported:
-    """A value as the results of an operation: one as it is, others as elements of a tuple."""
-    return value if len(operation.results) == 1 else scope.elements(operation, value)
+        return xb.conditional(operands[0], *pairs)
+    return xb.conditional(operands[0], computations, taken)
 
 
 @importer("func.call")
 def call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     computation = scope.functions[scope.attribute(operation, "callee")]
     if operands:
-        return _results(scope, operation, xb.call(computation, *operands))
-    return _results(scope, operation, scope.builder.call(computation))
+        return xb.call(computation, *operands)
+    return scope.builder.call(computation)
 
 
 def stands_for_op(operation: ir.Operation) -> bool:
@@ -66,10 +62,9 @@ def stands_for_op(operation: ir.Operation) -> bool:
         return False
     attributes = operation.attributes
     name = attribute_text(attributes["name"]) or ""
-    said: Any = ir.DictAttr(attributes[_SAID]) if _SAID in attributes else {}
-    if name == "chlo.top_k":
-        return "k" in said
-    return name.startswith("chlo.") and name in PLAIN and not len(said)
+    recorder = derived_importer(name) if name.startswith("chlo.") else None
+    said: Any = ir.DictAttr(attributes[_SAID]) if _SAID in attributes else ()
+    return recorder is not None and recorder.accepts(said[i].name for i in range(len(said)))
 
 
 _SAID: Final = "composite_attributes"
@@ -80,18 +75,15 @@ def composite(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> I
     said = scope.attribute(operation, _SAID) or {}
     name, version = scope.attribute(operation, "name"), scope.attribute(operation, "version")
     if stands_for_op(operation):
-        if name == "chlo.top_k":
-            return scope.elements(operation, xb.top_k(operands[0], said["k"]))
-        return PLAIN[name](*operands)
+        recorder = derived_importer(name)
+        assert recorder is not None  # see stands_for_op
+        return recorder.call(operands, said)
     computation = scope.functions[scope.attribute(operation, "decomposition")]
-    found = xb.composite_call(computation, operands, name, said, version)
-    return _results(scope, operation, found)
+    return xb.composite_call(computation, operands, name, said, version)
 
 
 @importer("stablehlo.optimization_barrier")
 def optimization_barrier(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     if len(operands) == 1:
         return xb.optimization_barrier(operands[0])
-    whole = xb.optimization_barrier(xb.tuple(*operands))
-    assert isinstance(whole.shape, TupleShape)
-    return scope.elements(operation, whole)
+    return xb.optimization_barrier(xb.tuple(*operands))

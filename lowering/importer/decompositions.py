@@ -15,10 +15,11 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ProgramShape, TupleShape
 from lowering.errors import LoweringError
+from lowering.importer.failures import failure
 from lowering.importer.importing import recorded
 from lowering.importer.refinement import main_function
 from lowering.importer.registry import Imported, Value
-from lowering.importer.scope import Scope, failure
+from lowering.importer.scope import Scope
 from lowering.jaxlib_api import mlir
 from lowering.stablehlo.module import StablehloModule
 
@@ -64,8 +65,7 @@ def call_in_other_words(
         computation = _translated(scope, operation, module, translate)
         scope.tables.others[key] = computation
     passed = [op for number, op in enumerate(operands) if number not in known]
-    called = xb.call(computation, *passed) if passed else scope.builder.call(computation)
-    return called if len(results) == 1 else scope.elements(operation, called)
+    return xb.call(computation, *passed) if passed else scope.builder.call(computation)
 
 
 def _with_one(

@@ -18,14 +18,10 @@ from builder.ops.dynamic import set_to_bound
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape
 from lowering.importer.decompositions import call_in_other_words
+from lowering.importer.failures import failure
 from lowering.importer.registry import Imported, importer
-from lowering.importer.scope import Scope, failure
+from lowering.importer.scope import Scope
 from lowering.jaxlib_api import artifacts
-
-
-@importer("stablehlo.get_dimension_size")
-def get_dimension_size(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    return xb.get_dimension_size(operands[0], scope.attribute(operation, "dimension"))
 
 
 @importer("stablehlo.set_dimension_size")

@@ -15,8 +15,10 @@ from builder.graph.xla_op import XlaOp
 from builder.types.layout import Layout
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.host.callbacks import PYTHON_CALL
-from lowering.importer.registry import PLAIN, Imported, importer
-from lowering.importer.scope import Scope, closed, failure, opened
+from lowering.importer.by_schema import derived_importer
+from lowering.importer.failures import failure
+from lowering.importer.registry import Imported, importer
+from lowering.importer.scope import Scope, closed, opened
 
 
 @importer("stablehlo.after_all", "stablehlo.create_token")
@@ -30,11 +32,6 @@ def after_all(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> X
 @importer("stablehlo.tuple")
 def tuple_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     return xb.tuple(*operands) if operands else scope.builder.empty_tuple()
-
-
-@importer("stablehlo.get_tuple_element")
-def get_tuple_element(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    return xb.get_tuple_element(operands[0], scope.attribute(operation, "index"))
 
 
 # Infeed and outfeed, send and recv.
@@ -120,8 +117,7 @@ def recv(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Import
         raise failure(operation, f"it receives one array, got {len(operation.results) - 1}")
     channel, is_host = _channel(scope, operation)
     receive = xb.recv_from_host if is_host else xb.recv_with_token
-    found = receive(operands[0], scope.result_shape(operation), channel)
-    return scope.elements(operation, found)
+    return receive(operands[0], scope.result_shape(operation), channel)
 
 
 # Custom calls.
@@ -137,7 +133,8 @@ def custom_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
         return _python_call(scope, operation, operands)
     if _ENCODED in operation.attributes:
         return _encoded(scope, operation, operands, target)
-    shape, is_tuple = _result(scope, operation)
+    shapes = [scope.tables.shape(result.type) for result in operation.results]
+    shape = _together(shapes)
     opaque, version = _said(scope, operation)
     more = {
         "opaque": opaque,
@@ -148,23 +145,12 @@ def custom_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
     }
     orders = scope.attribute(operation, "operand_layouts")
     if orders is not None:
-        shapes = zip([op.shape for op in operands], orders, strict=True)
-        more["operand_shapes_with_layout"] = [_in_order(*pair) for pair in shapes]
+        pairs = zip([op.shape for op in operands], orders, strict=True)
+        more["operand_shapes_with_layout"] = [_in_order(*pair) for pair in pairs]
         shape = _laid_out(shape, scope.attribute(operation, "result_layouts"))
     if operands:
-        found = xb.custom_call(target, operands, shape, **more)
-    else:
-        found = scope.builder.custom_call(target, shape, **more)
-    return found if is_tuple else scope.results(operation, found)
-
-
-def _result(scope: Scope, operation: ir.Operation) -> tuple[Shape, bool]:
-    """The shape of what is called for, and whether it is a tuple in StableHLO too."""
-    kinds = [one.type for one in operation.results]
-    if len(kinds) == 1:
-        shape = scope.tables.shape(kinds[0])
-        return shape, isinstance(shape, TupleShape)
-    return TupleShape(list(map(scope.tables.shape, kinds))), False
+        return xb.custom_call(target, operands, shape, **more)
+    return scope.builder.custom_call(target, shape, **more)
 
 
 def _said(scope: Scope, operation: ir.Operation) -> tuple[str, int]:
@@ -235,12 +221,9 @@ def _python_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -
 
 def _encoded(scope: Scope, operation: ir.Operation, operands: list[XlaOp], target: str) -> Imported:
     """An operation of CHLO, as portable artifacts of some programs have them."""
-    name = target.replace("mhlo.", "chlo.", 1)
+    name = "chlo.top_k" if target == "mhlo.topk" else target.replace("mhlo.", "chlo.", 1)
     said = scope.attribute(operation, _ENCODED)
-    if target == "mhlo.topk":
-        found = xb.top_k(operands[0], said["k"], largest=said.get("largest", True))
-        return scope.elements(operation, found)
-    plain = PLAIN.get(name)
-    if plain is None or said:
+    recorder = derived_importer(name)
+    if recorder is None or not recorder.accepts(said):
         raise failure(operation, f"it stands for {target}, which there is no op for")
-    return plain(*operands)
+    return recorder.call(operands, said)

@@ -23,12 +23,13 @@ from lowering.importer.annotations import (
     of_all_leaves,
 )
 from lowering.importer.bodies import Body, Holder, holders_of
+from lowering.importer.by_schema import importer_of
 from lowering.importer.control_flow import stands_for_op
+from lowering.importer.failures import failure, unknown
 from lowering.importer.garbage_collection import collector_paused
 from lowering.importer.refinement import has_open_sizes, refined, with_argument_shapes
 from lowering.importer.regions import Regions
-from lowering.importer.registry import IMPORTERS
-from lowering.importer.scope import Scope, closed, failure, opened, unknown
+from lowering.importer.scope import Scope, closed, opened
 from lowering.importer.tables import OpenSizeError, Tables
 from lowering.mlir.donations import ALIASING, is_donated
 from lowering.mlir.types import attribute_text
@@ -203,7 +204,7 @@ def _refuse_unknown(holders: Sequence[Holder]) -> None:
     """Raises LoweringError for the first operation with regions that there is no op for, rather
     than for something that stands in it."""
     for operation, _ in holders:
-        if operation.name not in IMPORTERS:
+        if importer_of(operation.name) is None:
             raise unknown(operation)
 
 

@@ -1,4 +1,4 @@
-"""Slices and updates at places known only when it runs, gathers, scatters."""
+"""Gathers that have an operation of their own in StableHLO."""
 
 from __future__ import annotations
 
@@ -7,34 +7,9 @@ from jaxlib.mlir import ir
 import builder as xb
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape
-from lowering.importer.registry import Imported, importer
-from lowering.importer.scope import Scope, failure
-from lowering.stablehlo.attribute_codecs import reader_of
-
-
-@importer("stablehlo.dynamic_slice")
-def dynamic_slice(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    source, *starts = operands
-    return xb.dynamic_slice(source, starts, scope.attribute(operation, "slice_sizes"))
-
-
-@importer("stablehlo.dynamic_update_slice")
-def dynamic_update_slice(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    source, update, *starts = operands
-    return xb.dynamic_update_slice(source, update, starts)
-
-
-_gather_numbers = reader_of("gather", "dimension_numbers")
-_scatter_numbers = reader_of("scatter", "dimension_numbers")
-
-
-@importer("stablehlo.gather")
-def gather(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    source, indices = operands
-    numbers = scope.read(operation, "dimension_numbers", _gather_numbers)
-    sizes = scope.attribute(operation, "slice_sizes")
-    are_sorted = scope.attribute(operation, "indices_are_sorted", False)
-    return xb.gather(source, indices, numbers, sizes, are_sorted)
+from lowering.importer.failures import failure
+from lowering.importer.registry import importer
+from lowering.importer.scope import Scope
 
 
 @importer("stablehlo.torch_index_select")
@@ -58,18 +33,3 @@ def torch_index_select(scope: Scope, operation: ir.Operation, operands: list[Xla
     alone = {*batching, dim}
     sizes = [1 if d in alone else size for d, size in enumerate(source.shape.dimensions)]
     return xb.gather(source, index, numbers, sizes)
-
-
-@importer("stablehlo.scatter")
-def scatter(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    count = len(operands) // 2
-    found = xb.scatter(
-        operands[:count],
-        operands[count],
-        operands[count + 1 :],
-        scope.computation(),
-        scope.read(operation, "scatter_dimension_numbers", _scatter_numbers),
-        scope.attribute(operation, "indices_are_sorted", False),
-        scope.attribute(operation, "unique_indices", False),
-    )
-    return found if count == 1 else scope.elements(operation, found)

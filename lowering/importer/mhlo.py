@@ -7,23 +7,15 @@ from jaxlib.mlir import ir
 import builder as xb
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape
-from lowering.importer.collectives import participants
-from lowering.importer.registry import PLAIN, Imported, importer
-from lowering.importer.scope import Scope, failure
-
-PLAIN.update(
-    {
-        f"mhlo.{name}": getattr(xb, name)
-        for name in ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "sinh")
-    }
-)
+from lowering.importer.failures import failure
+from lowering.importer.registry import Imported, importer
+from lowering.importer.scope import Scope
 
 
 @importer("mhlo.fusion")
 def fusion(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     computation = scope.computation()
-    found = xb.call(computation, *operands) if operands else scope.builder.call(computation)
-    return found if len(operation.results) == 1 else scope.elements(operation, found)
+    return xb.call(computation, *operands) if operands else scope.builder.call(computation)
 
 
 @importer("mhlo.copy", "mhlo.domain")
@@ -65,10 +57,3 @@ def _major_to_minor(
 
 def _transposed(operand: XlaOp, order: list[int]) -> XlaOp:
     return operand if order == sorted(order) else xb.transpose(operand, order)
-
-
-@importer("mhlo.all_to_all")
-def all_to_all(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    return scope.elements(
-        operation, xb.all_to_all_tuple(operands, **participants(scope, operation))
-    )

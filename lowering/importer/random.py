@@ -23,5 +23,4 @@ def rng(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
 def rng_bit_generator(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     algorithm = f"RNG_{scope.attribute(operation, 'rng_algorithm')}"
     shape = scope.result_shape(operation, 1)
-    found = xb.rng_bit_generator(algorithm, operands[0], shape)
-    return scope.elements(operation, found)
+    return xb.rng_bit_generator(algorithm, operands[0], shape)

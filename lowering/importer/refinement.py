@@ -28,7 +28,7 @@ from builder.types.shape import (
     shape_argument,
 )
 from lowering.errors import ArgumentError, LoweringError
-from lowering.importer.scope import failure
+from lowering.importer.failures import failure
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.mlir.types import attribute_text, mlir_type, shape_of_type
 from lowering.stablehlo.module import StablehloModule

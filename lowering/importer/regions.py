@@ -20,8 +20,9 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import tuple as tuple_of
 from builder.types.shape import Shape, TupleShape
 from lowering.importer.bodies import Body, Holder
+from lowering.importer.failures import failure
 from lowering.importer.registry import IMPORTERS, Value
-from lowering.importer.scope import Scope, failure
+from lowering.importer.scope import Scope
 from lowering.importer.tables import Tables
 
 __all__ = ["Regions"]

@@ -14,10 +14,7 @@ from jaxlib.mlir import ir
 
 from builder.graph.xla_op import XlaOp
 
-if TYPE_CHECKING:
-    from lowering.importer.scope import Scope
-
-__all__ = ["IMPORTERS", "PLAIN", "Imported", "Importer", "Value", "importer"]
+__all__ = ["IMPORTERS", "Imported", "Importer", "Value", "importer"]
 
 if TYPE_CHECKING:
     Value = ir.Value[Any]
@@ -28,13 +25,10 @@ else:
 Imported = XlaOp | Sequence[XlaOp | None]
 """The value of an operation, or one for each of its results; None for one that is not used."""
 
-Importer = Callable[["Scope", ir.Operation, list[XlaOp]], Imported]
-"""Records an operation on these operands."""
+Importer = Callable[..., Imported]
+"""Records an operation: takes the scope, the operation and its operands."""
 
 IMPORTERS: Final[dict[str, Importer]] = {}
-
-PLAIN: Final[dict[str, Callable[..., XlaOp]]] = {}
-"""Operations that say nothing but their operands: the public ops that record them."""
 
 _T = TypeVar("_T", bound=Callable[..., Any])
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from jaxlib.mlir import ir
 
 import builder as xb
@@ -11,7 +9,8 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.operands import broadcast_to
 from builder.shape_inference import reshaping as infer
 from builder.types.shape import ArrayShape
-from lowering.importer.registry import importer
+from lowering.importer.by_schema import schema_importer
+from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope
 
 
@@ -54,25 +53,11 @@ def reshape(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Xla
     return xb.reshape_with_inferred_dimension(source, sizes, inferred)
 
 
-@importer("stablehlo.transpose")
-def transpose(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    return xb.transpose(operands[0], scope.attribute(operation, "permutation"))
-
-
-@importer("stablehlo.reverse")
-def reverse(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    return xb.rev(operands[0], scope.attribute(operation, "dimensions"))
-
-
-@importer("stablehlo.concatenate")
-def concatenate(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    return xb.concatenate(operands, scope.attribute(operation, "dimension"))
+_slice = schema_importer("slice")
 
 
 @importer("stablehlo.slice")
-def slice_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    names = ("start_indices", "limit_indices", "strides")
-    starts, limits, strides = (scope.attribute(operation, name) for name in names)
+def slice_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     source = operands[0].shape
     if isinstance(source, ArrayShape) and not source.is_static:
         result = _result(scope, operation)
@@ -83,30 +68,12 @@ def slice_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaO
             strict=True,
         )
         is_fixed = any(was and not now and size > 1 for was, now, size in sizes)
+        starts, strides = (
+            scope.attribute(operation, name) for name in ("start_indices", "strides")
+        )
         if is_fixed and not any(starts) and set(strides) == {1}:
             # What `top_k` becomes: the first values of what was sorted. By inference a slice of a
             # bounded size is bounded; `dynamic_slice` gives the size that is asked for.
             zero = scope.builder.constant(0, xb.s32)
             return xb.dynamic_slice(operands[0], [zero] * source.rank, result.dimensions)
-    return xb.slice(operands[0], starts, limits, strides)
-
-
-@lru_cache(maxsize=4096)
-def _padding(
-    low: tuple[int, ...], high: tuple[int, ...], interior: tuple[int, ...]
-) -> xb.PaddingConfig:
-    return xb.PaddingConfig(tuple(map(xb.PaddingConfigDimension, low, high, interior)))
-
-
-@importer("stablehlo.pad")
-def pad(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    source, value = operands
-    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
-    low, high, interior = (scope.attribute(operation, name) for name in names)
-    return xb.pad(source, value, _padding(low, high, interior))
-
-
-@importer("stablehlo.iota")
-def iota(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    dimension = scope.attribute(operation, "iota_dimension")
-    return scope.builder.iota(scope.result_shape(operation), dimension)
+    return _slice(scope, operation, operands)

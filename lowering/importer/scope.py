@@ -7,8 +7,8 @@ regions become computations of their own, each recorded when all that it applies
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NoReturn
 
 from jaxlib.mlir import ir
 
@@ -18,39 +18,19 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import tuple as tuple_of
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
-from lowering.errors import LoweringError, recorded_at
+from lowering.errors import LoweringError
 from lowering.importer.annotations import annotate, foreign_names
 from lowering.importer.bodies import Body
-from lowering.importer.registry import IMPORTERS, PLAIN, Imported, Value
-from lowering.importer.tables import Place, T, Tables
+from lowering.importer.by_schema import importer_of
+from lowering.importer.failures import failure, unknown
+from lowering.importer.registry import Value
+from lowering.importer.tables import Place, Tables
 from lowering.sharding.attributes import SHARDINGS
 
-__all__ = ["Scope", "closed", "failure", "opened", "unknown"]
+__all__ = ["Scope", "closed", "opened"]
 
 _PARTS: Final = frozenset(("tuple", "get_tuple_element"))
 """Opcodes of which nothing is there in StableHLO: what is noted on them would be lost."""
-
-
-_LACKING: Final = {
-    "sdy.manual_computation": "what it holds is done by each device with its part of the arrays, "
-    "and no op of XLA's has such a computation",
-    "stablehlo.async_start": "what begins and ends apart is made by XLA itself",
-}
-"""Why there is no op for some operations."""
-
-
-def failure(operation: ir.Operation, reason: str) -> LoweringError:
-    """The error of an operation that can't be imported."""
-    where = recorded_at(operation.location).rstrip(",")
-    return LoweringError(
-        f"to_computation: {operation.name}{where}: {reason}", op=str(operation.name)
-    )
-
-
-def unknown(operation: ir.Operation) -> LoweringError:
-    """The error of an operation that there is no op for."""
-    why = _LACKING.get(operation.name)
-    return failure(operation, "there is no op for it" + (f": {why}" if why else ""))
 
 
 class Scope:
@@ -102,14 +82,6 @@ class Scope:
         except TypeError:  # the same, inside
             raise failure(operation, f"its {name} holds elements that can't be read") from None
 
-    def read(self, operation: ir.Operation, name: str, reader: Callable[[ir.Attribute], T]) -> T:
-        """What a reader of its kind of attributes makes of one that every such operation has."""
-        return self.tables.read(operation.attributes[name], reader)
-
-    def has(self, operation: ir.Operation, name: str) -> bool:
-        """Whether an operation has an attribute of this name."""
-        return name in operation.attributes
-
     def result_shape(self, operation: ir.Operation, number: int = 0) -> ArrayShape | TokenShape:
         """The shape that the file says a result has."""
         shape = self.tables.shape(operation.results[number].type)
@@ -135,33 +107,24 @@ class Scope:
             found = self._import(operation, operands)
             for result, op in zip(operation.results, found, strict=True):
                 if op is not None:
-                    self._check_shape(operation, result, op)
+                    if op.shape is not self.tables.shape(result.type):
+                        self._refuse_shape(operation, result, op)
                     values[result] = op
         return [values[value] for value in last.operands]
 
     def _import(self, operation: ir.Operation, operands: list[XlaOp]) -> Sequence[XlaOp | None]:
-        """Records an operation by its importer; gives the values of its results."""
+        """Record an operation by its importer; return the values of its results."""
         ops = self.builder.ops
         begin = len(ops)
-        found = self._call_importer(operation, operands)
-        begin = begin if len(ops) >= begin else self.taken_back_to
-        recorded = ops[begin:]
-        self._note_places(recorded, self.tables.place(operation.location))
-        names = foreign_names(operation, self.tables)
-        if names:
-            self._note(operation, names, recorded)
-        return (found,) if isinstance(found, XlaOp) else found
-
-    def _call_importer(self, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
         name = operation.name
+        recorder = self.tables.importers.get(name)
         try:
-            plain = PLAIN.get(name)
-            if plain is not None:
-                return plain(*operands)
-            recorder = IMPORTERS.get(name)
             if recorder is None:
-                raise unknown(operation)
-            return recorder(self, operation, operands)
+                recorder = importer_of(name)
+                if recorder is None:
+                    raise unknown(operation)
+                self.tables.importers[name] = recorder
+            value = recorder(self, operation, operands)
         except LoweringError:
             raise
         except XlaError as error:
@@ -169,15 +132,28 @@ class Scope:
         except RecursionError:
             reason = "its types or attributes are nested too deep"
             raise failure(operation, reason) from None
+        results: Sequence[XlaOp | None]
+        if not isinstance(value, XlaOp):
+            results = value
+        elif type(value.shape) is TupleShape:
+            results = self._elements(operation, value)
+        else:
+            results = (value,)
+        begin = begin if len(ops) >= begin else self.taken_back_to
+        recorded = ops[begin:]
+        self._note_places(recorded, self.tables.place(operation.location))
+        names = foreign_names(operation, name, self.tables)
+        if names:
+            self._note(operation, names, recorded)
+        return results
 
-    def _check_shape(self, operation: ir.Operation, result: Value, op: XlaOp) -> None:
-        """Refuses an op whose shape is not that of the result which it stands for."""
-        said = self.tables.shape(result.type)
-        if op.shape is not said:
-            raise failure(
-                operation,
-                f"the file says that it gives {said}, and by shape inference it gives {op.shape}",
-            )
+    def _refuse_shape(self, operation: ir.Operation, result: Value, op: XlaOp) -> NoReturn:
+        """Raise LoweringError for an op whose shape is not that of the result in the file."""
+        raise failure(
+            operation,
+            f"the file says that it gives {self.tables.shape(result.type)}, and by shape inference "
+            f"it gives {op.shape}",
+        )
 
     def _note_places(self, recorded: list[XlaOp], place: Place) -> None:
         """Notes on ops where they are from, and on the one that does the work the name."""
@@ -216,15 +192,15 @@ class Scope:
             self.taken_back_to = len(recorded) - len(ops)
             del recorded[self.taken_back_to :]
 
-    def results(self, operation: ir.Operation, value: XlaOp) -> Imported:
-        """A value as the results of an operation: a tuple's elements, another as it is."""
-        return self.elements(operation, value) if isinstance(value.shape, TupleShape) else value
-
-    def elements(self, operation: ir.Operation, whole: XlaOp) -> list[XlaOp | None]:
-        """The first elements of a tuple as the results of an operation, those that are used."""
+    def _elements(self, operation: ir.Operation, value: XlaOp) -> Sequence[XlaOp | None]:
+        """Return a tuple as the results of an operation: its first elements, those that are used;
+        the tuple itself where the result is a tuple."""
+        results = list(operation.results)
+        if len(results) == 1 and isinstance(results[0].type, ir.TupleType):
+            return (value,)
         return [
-            None if next(iter(result.uses), None) is None else whole[number]
-            for number, result in enumerate(operation.results)
+            None if next(iter(result.uses), None) is None else value[number]
+            for number, result in enumerate(results)
         ]
 
 

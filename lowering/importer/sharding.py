@@ -6,8 +6,9 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder.graph.xla_op import XlaOp, with_metadata
+from lowering.importer.failures import failure
 from lowering.importer.registry import importer
-from lowering.importer.scope import Scope, failure
+from lowering.importer.scope import Scope
 
 __all__: list[str] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Any, Final, TypeVar
 
@@ -13,6 +13,7 @@ from jaxlib.mlir import ir
 from builder.graph.computation import XlaComputation
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.host.callbacks import PythonFunction
+from lowering.importer.registry import Importer
 from lowering.importer.source_lines import MOST_PLACES, WIDTH, code_of_places
 from lowering.mlir.types import attribute_text, shape_of_type
 
@@ -42,10 +43,12 @@ class Tables:
         may_refine: whether to raise `OpenSizeError` where a size is left open.
 
     Attributes:
+        arguments: the arguments of public ops, by importer and attributes.
         elements: the arrays of constants that were recorded, by their attributes.
         foreign: the names of an operation's attributes that are not its own, by its name and the
             names of all its attributes (see `annotations.foreign_names`).
         function: the name of the function that is being read, for the source lines of its ops.
+        importers: the importers of operations that were used, by operation name.
         others: the computations that were made of operations that XLA lacks.
         python_functions: those that the module calls, by their numbers.
     """
@@ -53,27 +56,29 @@ class Tables:
     __slots__ = (
         "_may_refine",
         "_places",
-        "_readings",
         "_shapes",
         "_values",
+        "arguments",
         "elements",
         "foreign",
         "function",
+        "importers",
         "others",
         "python_functions",
     )
 
     def __init__(self, *, may_refine: bool = False) -> None:
+        self.arguments: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.elements: dict[ir.Attribute, np.ndarray[Any, Any]] = {}
         self.foreign: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self.function = "main"
+        self.importers: dict[str, Importer] = {}
         self.others: dict[Any, XlaComputation] = {}
         self.python_functions: Sequence[PythonFunction] = ()
         self._may_refine = may_refine
         self._shapes: dict[ir.Type, Shape] = {}
         self._places: dict[ir.Attribute, Place] = {}
         self._values: dict[ir.Attribute, Any] = {}
-        self._readings: dict[tuple[ir.Attribute, Callable[[ir.Attribute], Any]], Any] = {}
 
     def shape(self, kind: ir.Type) -> Shape:
         """The shape of a value of this type.
@@ -147,15 +152,6 @@ class Tables:
         except KeyError:
             found = self._values[attribute] = decoded(attribute)
             return found
-
-    def read(self, attribute: ir.Attribute, reader: Callable[[ir.Attribute], T]) -> T:
-        """What a reader of its kind of attributes makes of one."""
-        key = attribute, reader
-        try:
-            found: T = self._readings[key]
-        except KeyError:
-            found = self._readings[key] = reader(attribute)
-        return found
 
 
 def _unescaped(text: str) -> str:

@@ -25,7 +25,8 @@ from builder.attributes import (
     RaggedDotDimensionNumbers,
     ReplicaGroups,
 )
-from builder.schema import MISSING, SCHEMAS, Schema
+from builder.errors import XlaError
+from builder.schema import MISSING, SCHEMAS, Attribute as SchemaAttribute, Schema
 from builder.schema.kinds import (
     Algorithm,
     AttributeKind,
@@ -49,7 +50,7 @@ from builder.types import primitive_type as pt
 from lowering.mlir.attributes import UNIT, Attribute, i64_array
 from lowering.mlir.types import element_type_text
 
-__all__ = ["read_attributes", "reader_of", "stablehlo_attributes"]
+__all__ = ["attribute_names", "read_attributes", "reader_of", "stablehlo_attributes"]
 
 Attributes = Mapping[str, ir.Attribute]
 """The attributes of an operation."""
@@ -129,18 +130,18 @@ _codec(
 _codec(
     Precisions,
     lambda kind, pair: f"[{', '.join(f'#{kind.dialect}<precision {p.value}>' for p in pair)}]",
-    lambda _, a: tuple(Precision[_word(one)] for one in ir.ArrayAttr(a)),
+    lambda _, a: Precision.pair([_word(one) for one in ir.ArrayAttr(a)] or None),
 )
 _codec(Pairs, lambda _, pairs: _table(pairs, 2), lambda _, a: tuple(tuple(row) for row in _rows(a)))
 _codec(
     Groups,
     lambda _, groups: _table(groups.groups, 0),
-    lambda _, a: ReplicaGroups(tuple(tuple(n for n in row if n >= 0) for row in _rows(a))),
+    lambda _, a: _replica_groups(a),
 )
 _codec(
     Channel,
     lambda _, one: f"#stablehlo.channel_handle<handle = {one.handle}, type = {int(one.type)}>",
-    lambda _, a: ChannelHandle(stablehlo.ChannelHandle(a).handle),
+    lambda _, a: _channel(stablehlo.ChannelHandle(a).handle),
 )
 CODECS[Unit] = Codec(
     lambda _, name, one: {name: UNIT} if one else {},
@@ -160,6 +161,20 @@ CODECS[Padding] = Codec(
         )
     ),
 )
+
+
+def _replica_groups(attribute: Any) -> ReplicaGroups:
+    if not isinstance(attribute, ir.DenseIntElementsAttr):
+        raise XlaError(f"its replica_groups must be a table of numbers, got {attribute}")
+    if not np.asarray(attribute).size:  # there may be more empty rows than a list can hold
+        return ReplicaGroups()
+    rows = (tuple(number for number in row if number != -1) for row in _rows(attribute))
+    return ReplicaGroups(tuple(filter(None, rows)))
+
+
+def _channel(handle: int) -> ChannelHandle | None:
+    """Return the channel of a number; StableHLO takes numbers below 1 for no channel."""
+    return ChannelHandle(handle) if handle > 0 else None
 
 
 def _stablehlo_name(kind: Enumeration, value: Any) -> str:
@@ -269,8 +284,12 @@ _BY_FIELDS: Final = {fields: algorithm for algorithm, fields in _ALGORITHMS.item
 _F8: Final = frozenset(element_type_text(t) for t in pt.ALL if t.is_floating and t.bits == 8)
 
 
-def _algorithm(attribute: Any) -> DotAlgorithm | None:
-    """The algorithm that ``#stablehlo.dot_algorithm<...>`` describes; None if XLA has none such."""
+def _algorithm(attribute: Any) -> DotAlgorithm:
+    """Return the algorithm that ``#stablehlo.dot_algorithm<...>`` describes.
+
+    Raises:
+        XlaError: XLA has no such algorithm.
+    """
     found = stablehlo.DotAlgorithm(attribute)
     # The table has the algorithms for any types of 8 bits under one of these types.
     types = [
@@ -278,17 +297,16 @@ def _algorithm(attribute: Any) -> DotAlgorithm | None:
         for one in (found.lhs_precision_type, found.rhs_precision_type)
     ]
     components = found.lhs_component_count, found.rhs_component_count
-    if types[0] != types[1] or components[0] != components[1]:
-        return None
-    return _BY_FIELDS.get(
-        (
-            types[0],
-            str(found.accumulation_type),
-            components[0],
-            found.num_primitive_operations,
-            found.allow_imprecise_accumulation,
-        )
+    fields = (
+        types[0],
+        str(found.accumulation_type),
+        components[0],
+        found.num_primitive_operations,
+        found.allow_imprecise_accumulation,
     )
+    if types[0] != types[1] or components[0] != components[1] or fields not in _BY_FIELDS:
+        raise XlaError(f"XLA has no algorithm like its {attribute}")
+    return _BY_FIELDS[fields]
 
 
 def _algorithm_text(algorithm: DotAlgorithm) -> str:
@@ -329,15 +347,40 @@ def reader_of(opcode: str, name: str) -> Callable[[ir.Attribute], Any]:
     return partial(_VALUES[type(kind)], kind)
 
 
+def _names(attribute: SchemaAttribute) -> tuple[str, ...]:
+    """Return the names of the StableHLO attributes that hold an attribute of a schema."""
+    if isinstance(attribute.kind, Padding):
+        return attribute.kind.NAMES
+    return (attribute.stablehlo or attribute.name,)
+
+
+def attribute_names(schema: Schema) -> tuple[str, ...]:
+    """Return the names of the StableHLO attributes that `read_attributes` looks up."""
+    return tuple(
+        name
+        for attribute in schema.plain
+        if attribute.stablehlo is not None
+        for name in _names(attribute)
+    )
+
+
 def read_attributes(schema: Schema, attributes: Attributes) -> dict[str, Any]:
-    """The attributes of an op from those of a StableHLO operation."""
-    found = {}
-    for one in schema.plain:
-        if one.stablehlo is None:
+    """Return the attributes of an op from those of a StableHLO operation.
+
+    An attribute that the operation does not have gets the schema's value for that; it is left out
+    if the schema has no such value.
+
+    Raises:
+        XlaError: an attribute has no counterpart in XLA.
+    """
+    values: dict[str, Any] = {}
+    for attribute in schema.plain:
+        if attribute.stablehlo is None:
             continue
-        name = one.stablehlo or one.name
-        is_there = one.absent is MISSING or name in attributes
-        found[one.name] = (
-            CODECS[type(one.kind)].read(one.kind, name, attributes) if is_there else one.absent
-        )
-    return found
+        name, *_ = _names(attribute)
+        if name in attributes or isinstance(attribute.kind, Unit):
+            read = CODECS[type(attribute.kind)].read
+            values[attribute.name] = read(attribute.kind, name, attributes)
+        elif attribute.absent is not MISSING:
+            values[attribute.name] = attribute.absent
+    return values

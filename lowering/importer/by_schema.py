@@ -1,0 +1,261 @@
+"""Importers derived from the schemas of opcodes.
+
+The operation that a schema names is recorded by the public op of the schema's opcode: the one whose
+parameters take the schema's operands, in their order, and its attributes and computations, by their
+names. An operation needs an importer by hand only where no public op takes what it has.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from jaxlib.mlir import ir
+
+from builder.attributes import Precision
+from builder.graph.computation import XlaComputation
+from builder.graph.registry import OPERATIONS, OpInfo
+from builder.graph.xla_op import XlaOp
+from builder.schema import SCHEMAS, Schema
+from builder.types.primitive_type import PrimitiveType
+from lowering.importer.registry import IMPORTERS, Importer
+from lowering.stablehlo.attribute_codecs import attribute_names, read_attributes
+
+if TYPE_CHECKING:
+    from lowering.importer.scope import Scope
+
+__all__ = ["SchemaImporter", "importer_of", "schema_importer"]
+
+_SYNONYMS: Final = {
+    "chlo.tan": "tan",
+    "mhlo.all_to_all": "all_to_all_tuple",
+    "mhlo.ragged_dot": "ragged_dot",
+    "mhlo.stochastic_convert": "stochastic_convert",
+    **{
+        f"mhlo.{opcode}": opcode
+        for opcode in ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "sinh")
+    },
+}
+"""The opcodes of operations that have the operands and attributes of a schema, but another name."""
+
+_PARAMETERS: Final = {
+    "channel_handle": ("channel_id",),
+    "compare_type": ("total_order",),
+    "comparison_direction": ("direction",),
+    "slice_sizes": ("size_indices",),
+    "to_apply": ("computation", "comparator", "update_computation"),
+}
+"""The parameters of public ops that are named otherwise than a schema's attribute."""
+
+_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    # The public ops check a pair at each call, and None stands for two defaults.
+    "precision": lambda pair: None if pair == Precision.pair(None) else pair,
+    "total_order": lambda compare_type: compare_type == "TOTALORDER",
+}
+"""The parameters that take an attribute in another form."""
+
+
+def _computation(region: int, scope: Scope, _: ir.Operation) -> XlaComputation:
+    return scope.computation(region)
+
+
+def _result_element_type(scope: Scope, operation: ir.Operation) -> PrimitiveType:
+    return scope.result_shape(operation).element_type
+
+
+_FROM_RESULT: Final[dict[str, Callable[[Scope, ir.Operation], Any]]] = {
+    "new_element_type": _result_element_type,
+    "preferred_element_type": _result_element_type,
+    "shape": lambda scope, operation: scope.result_shape(operation),
+}
+"""The parameters whose arguments follow from the shape of the operation's first result."""
+
+
+class SchemaImporter:
+    """Records the operation of a schema by a public op.
+
+    Args:
+        schema: describes the operation.
+        info: the public op.
+        supplied: the parameters whose arguments the caller passes at each call.
+
+    Attributes:
+        info: the public op.
+        parameters: the names of its parameters that are not operands.
+
+    Raises:
+        TypeError: the parameters of the public op do not match the schema.
+    """
+
+    __slots__ = (
+        "_arguments",
+        "_attribute_names",
+        "_computed",
+        "_function",
+        "_groups",
+        "_is_grouped",
+        "_is_method",
+        "_schema",
+        "_splits",
+        "info",
+        "parameters",
+    )
+
+    def __init__(self, schema: Schema, info: OpInfo, supplied: Iterable[str] = ()) -> None:
+        self.info = info
+        self._schema = schema
+        self._function: Callable[..., XlaOp] = info.function
+        self._is_method = info.is_method
+        names = schema.operands.split()
+        parameters = list(inspect.signature(info.function).parameters.values())[info.is_method :]
+        for_operands, others = parameters[: len(names)], parameters[len(names) :]
+        if len(for_operands) < len(names):
+            raise TypeError(f"{info.name} has too few parameters")
+        self.parameters = frozenset(parameter.name for parameter in others)
+        self._arguments: dict[str, str] = {
+            attribute.name: self._parameter(attribute.name)
+            for attribute in schema.plain
+            if attribute.stablehlo is not None
+        }
+        self._attribute_names = attribute_names(schema)
+        self._computed: list[tuple[str, Callable[[Scope, ir.Operation], Any]]] = [
+            (self._parameter(name), partial(_computation, number))
+            for number, name in enumerate(schema.computations)
+        ]
+        bound = {*self._arguments.values(), *dict(self._computed), *supplied}
+        for parameter in others:
+            if parameter.name in _FROM_RESULT and parameter.name not in bound:
+                self._computed.append((parameter.name, _FROM_RESULT[parameter.name]))
+            elif parameter.default is parameter.empty and parameter.name not in bound:
+                raise TypeError(f"{info.name} has a parameter {parameter.name}")
+        self._groups = tuple(zip(names, for_operands, strict=True))
+        self._splits: dict[int, list[int | slice]] = {}
+        self._is_grouped = info.is_method or "*" in schema.operands
+
+    def _parameter(self, attribute: str) -> str:
+        """The parameter for an attribute or a computation of the schema."""
+        for name in (attribute, *_PARAMETERS.get(attribute, ())):
+            if name in self.parameters:
+                return name
+        raise TypeError(f"{self.info.name} has no parameter for {attribute}")
+
+    def __call__(
+        self, scope: Scope, operation: ir.Operation, operands: list[XlaOp], **arguments: Any
+    ) -> XlaOp:
+        """Record an operation.
+
+        Args:
+            scope: where it is recorded.
+            operation: the operation.
+            operands: its operands.
+            arguments: further arguments of the public op; the operation's attributes, where it has
+                them, take precedence.
+        """
+        if self._attribute_names:
+            key = self, *map(operation.attributes.get, self._attribute_names)
+            read = scope.tables.arguments.get(key)
+            if read is None:
+                _, *attributes = key
+                read = scope.tables.arguments[key] = self._read(attributes)
+            arguments = {**arguments, **read} if arguments else read
+        if self._computed:
+            computed = {name: compute(scope, operation) for name, compute in self._computed}
+            arguments = {**arguments, **computed}
+        if self._is_grouped:
+            operands = self._positional(scope, operands)
+        return self._function(*operands, **arguments)
+
+    def call(self, operands: list[XlaOp], attributes: dict[str, Any]) -> XlaOp:
+        """Call the public op on attributes that are decoded already."""
+        return self._function(*operands, **attributes)
+
+    def accepts(self, names: Iterable[str]) -> bool:
+        """Return whether `call` takes attributes of these names."""
+        return set(self._arguments) <= set(names) <= {one.name for one in self._schema.plain}
+
+    def _read(self, attributes: Iterable[Any]) -> dict[str, Any]:
+        """Return the arguments for attributes, which are in the order of `_attribute_names`."""
+        pairs = zip(self._attribute_names, attributes, strict=True)
+        present = {name: attribute for name, attribute in pairs if attribute is not None}
+        values = read_attributes(self._schema, present)
+        arguments = {self._arguments[name]: value for name, value in values.items()}
+        for name in arguments.keys() & _CONVERSIONS.keys():
+            arguments[name] = _CONVERSIONS[name](arguments[name])
+        return arguments
+
+    def _positional(self, scope: Scope, operands: list[XlaOp]) -> list[Any]:
+        """Return the positional arguments: the operands, a list for each variadic group."""
+        split = self._splits.get(len(operands))
+        if split is None:
+            split = self._splits[len(operands)] = self._split(len(operands))
+        arguments = [operands[part] for part in split]
+        return [scope.builder, *arguments] if self._is_method else arguments
+
+    def _split(self, count: int) -> list[int | slice]:
+        """Return the operands of each positional argument.
+
+        A variadic group is a list, but one operand by itself where the parameter takes an op.
+        """
+        variadic = sum(name.startswith("*") for name, _ in self._groups)
+        size = (count - len(self._groups) + variadic) // max(variadic, 1)
+        split: list[int | slice] = []
+        start = 0
+        for name, parameter in self._groups:
+            is_variadic = name.startswith("*")
+            stop = start + (size if is_variadic else 1)
+            takes_op = not is_variadic or str(parameter.annotation).startswith("XlaOp")
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                split += range(start, stop)
+            elif takes_op and stop == start + 1:
+                split.append(start)
+            else:
+                split.append(slice(start, stop))
+            start = stop
+        return split
+
+
+_DERIVED: Final[dict[Schema, SchemaImporter]] = {}
+
+
+def schema_importer(opcode: str, *supplied: str) -> SchemaImporter:
+    """Return the importer of the operation of an opcode's schema.
+
+    Args:
+        opcode: the opcode.
+        supplied: the parameters of the public op whose arguments the caller passes at each call.
+
+    Raises:
+        LookupError: no public op takes the operands and attributes of the schema.
+    """
+    schema = SCHEMAS[opcode]
+    for info in OPERATIONS.values():
+        if info.opcode == opcode:
+            try:
+                return SchemaImporter(schema, info, supplied)
+            except TypeError:
+                continue
+    raise LookupError(f"no public op takes the operands and attributes of {opcode}")
+
+
+def derived_importer(name: str) -> SchemaImporter | None:
+    """Return the importer derived from a schema for operations of a name, if there is one."""
+    schema = SCHEMAS.get(_SYNONYMS.get(name, name.rpartition(".")[2]))
+    if name not in _SYNONYMS and (schema is None or schema.stablehlo != name):
+        schema = next((one for one in SCHEMAS.values() if one.stablehlo == name), None)
+    if schema is None:
+        return None
+    derived = _DERIVED.get(schema)
+    # The tables may have changed since: look again for another op.
+    if derived is None or OPERATIONS.get(derived.info.name) is not derived.info:
+        try:
+            derived = _DERIVED[schema] = schema_importer(schema.opcode)
+        except LookupError:
+            return None
+    return derived
+
+
+def importer_of(name: str) -> Importer | None:
+    """Return the importer of operations of a name; None for an unsupported operation."""
+    return IMPORTERS.get(name) or derived_importer(name)

@@ -20,7 +20,7 @@ from builder.graph.registry import OPERATIONS, OpInfo
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS, Schema
 from builder.types.primitive_type import PrimitiveType
-from lowering.importer.registry import IMPORTERS, Importer
+from lowering.importer.registry import DECOMPOSITIONS, IMPORTERS, Importer
 from lowering.stablehlo.attribute_codecs import attribute_names, read_attributes
 
 if TYPE_CHECKING:
@@ -258,4 +258,4 @@ def derived_importer(name: str) -> SchemaImporter | None:
 
 def importer_of(name: str) -> Importer | None:
     """Return the importer of operations of a name; None for an unsupported operation."""
-    return IMPORTERS.get(name) or derived_importer(name)
+    return IMPORTERS.get(name) or derived_importer(name) or DECOMPOSITIONS.get(name)

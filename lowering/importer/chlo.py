@@ -17,7 +17,7 @@ from lowering.importer.by_schema import SchemaImporter, importer_of
 from lowering.importer.constants import constant
 from lowering.importer.decompositions import call_in_other_words
 from lowering.importer.failures import failure
-from lowering.importer.registry import IMPORTERS, Imported, importer
+from lowering.importer.registry import DECOMPOSITIONS, IMPORTERS, Imported, importer
 from lowering.importer.scope import Scope
 from lowering.jaxlib_api import artifacts
 
@@ -107,18 +107,21 @@ def constant_like(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) 
     return scope.builder.constant(np.broadcast_to(one, shape.dimensions))
 
 
-@importer(
-    "chlo.bessel_i1e",
-    "chlo.broadcast_next_after",
-    "chlo.broadcast_polygamma",
-    "chlo.broadcast_zeta",
-    "chlo.digamma",
-    "chlo.erf_inv",
-    "chlo.erfc",
-    "chlo.lgamma",
-    "chlo.next_after",
-    "chlo.polygamma",
-    "chlo.zeta",
-)
 def function(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     return call_in_other_words(scope, operation, operands, artifacts.decomposed)
+
+
+for _name in (
+    "bessel_i1e",
+    "broadcast_next_after",
+    "broadcast_polygamma",
+    "broadcast_zeta",
+    "digamma",
+    "erf_inv",
+    "erfc",
+    "lgamma",
+    "next_after",
+    "polygamma",
+    "zeta",
+):
+    DECOMPOSITIONS[f"chlo.{_name}"] = function

@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 
 from builder.graph.xla_op import XlaOp
 
-__all__ = ["IMPORTERS", "Imported", "Importer", "Value", "importer"]
+__all__ = ["DECOMPOSITIONS", "IMPORTERS", "Imported", "Importer", "Value", "importer"]
 
 if TYPE_CHECKING:
     Value = ir.Value[Any]
@@ -29,6 +29,10 @@ Importer = Callable[..., Imported]
 """Records an operation: takes the scope, the operation and its operands."""
 
 IMPORTERS: Final[dict[str, Importer]] = {}
+"""The importers written by hand, by operation name. They precede importers derived from schemas."""
+
+DECOMPOSITIONS: Final[dict[str, Importer]] = {}
+"""The importers of operations that no op has a schema for: jaxlib decomposes the operations."""
 
 _T = TypeVar("_T", bound=Callable[..., Any])
 

@@ -342,7 +342,9 @@ class TestOperators:
         ],
     )
     def test_an_op_has_no_value(self, use: Callable[[Any], Any], wanted: str) -> None:
-        with pytest.raises(xb.OperandError, match=f"can't be converted to {wanted}, got\n.*\nfix: build"):
+        with pytest.raises(
+            xb.OperandError, match=f"can't be converted to {wanted}, got\n.*\nfix: build"
+        ):
             use(parameter(xb.s32[()]))
 
     def test_truth_value(self) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
+from imported import of_text
 from recorded_ops import recorded_ops
 from round_trip import same
 
 import builder as xb
 import lowering
-from builder.graph.registry import OPERATIONS, OpInfo
-from builder.schema import SCHEMAS
+from builder.graph.recording import record
+from builder.graph.registry import OPERATIONS
+from builder.schema import SCHEMAS, Attribute, Schema
+from builder.schema.kinds import INTEGERS
 from lowering.importer.by_schema import derived_importer, importer_of
 from lowering.importer.registry import IMPORTERS
 
@@ -78,6 +84,7 @@ BY_HAND = {
     "after_all": "create_token is an after_all without operands",
     "all_gather": "the public op takes the number of shards, which follows from the shapes",
     "all_to_all": "StableHLO's has several operands",
+    "all_to_all_tuple": "lowered to an all_to_all of the operands side by side",
     "broadcast_in_dim": "StableHLO allows dimensions in any order; the result has the sizes",
     "call": "the operation names a function",
     "composite": "the operation names a function",
@@ -124,23 +131,64 @@ def test_only_these_opcodes_are_imported_by_hand() -> None:
 
 def test_an_importer_follows_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another public op for an opcode replaces the one that was used before."""
-    used = []
+    calls = []
+    public_op = xb.tanh
 
-    def counted(operand: xb.XlaOp) -> xb.XlaOp:
-        used.append(operand)
-        return xb.tanh(operand)
+    def tanh(operand: xb.XlaOp) -> xb.XlaOp:
+        calls.append(operand)
+        return public_op(operand)
 
     x = xb.XlaBuilder("program").parameter(xb.f32[2])
     module = lowering.lower(x.builder.build(xb.tanh(x)))
-    assert importer_of("stablehlo.tanh") is not None
-    info = OPERATIONS["tanh"]
-    another = OpInfo("tanh", counted, "tanh", info.cpp_name, info.family, info.section)
-    monkeypatch.setitem(OPERATIONS, "tanh", another)
     lowering.to_computation(module)
-    assert len(used) == 1
+    monkeypatch.setitem(OPERATIONS, "tanh", replace(OPERATIONS["tanh"], function=tanh))
+    lowering.to_computation(module)
+    assert len(calls) == 1
     monkeypatch.undo()
     lowering.to_computation(module)
-    assert len(used) == 1
+    assert len(calls) == 1
+
+
+def test_a_new_op_needs_no_importer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mirror` has the operation of `reverse`, and takes its place."""
+    x = xb.XlaBuilder("program").parameter(xb.f32[2, 3])
+    module = lowering.lower(x.builder.build(xb.rev(x, [1])))
+    monkeypatch.delitem(SCHEMAS, "reverse")
+    dimensions = Attribute("places", INTEGERS, stablehlo="dimensions")
+    schema = Schema("mirror", "*arrays", (dimensions,), stablehlo="stablehlo.reverse")
+    monkeypatch.setitem(SCHEMAS, "mirror", schema)
+
+    def mirror(arrays: Sequence[xb.XlaOp], flavor: int = 0, *, places: Sequence[int]) -> xb.XlaOp:
+        (array,) = arrays
+        return record("mirror", array.shape, (array,), {"places": tuple(places)})
+
+    monkeypatch.setitem(
+        OPERATIONS, "mirror", replace(OPERATIONS["rev"], function=mirror, schema=schema)
+    )
+    imported = lowering.to_computation(module)
+    assert imported.root.opcode == "mirror"
+    assert imported.root.attributes == {"places": (1,)}
+
+
+def test_a_new_op_precedes_a_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+        func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+          %0 = chlo.erf_inv %x : tensor<2xf32> -> tensor<2xf32>
+          return %0 : tensor<2xf32>
+        }"""
+    assert of_text(text).root.opcode == "call"
+    schema = Schema("erf_inv", "operand", stablehlo="chlo.erf_inv")
+
+    def erf_inv(operand: xb.XlaOp) -> xb.XlaOp:
+        return record("erf_inv", operand.shape, (operand,), {})
+
+    monkeypatch.setitem(SCHEMAS, "erf_inv", schema)
+    monkeypatch.setitem(
+        OPERATIONS, "erf_inv", replace(OPERATIONS["erf"], function=erf_inv, schema=schema)
+    )
+    assert of_text(text).root.opcode == "erf_inv"
+    monkeypatch.undo()
+    assert of_text(text).root.opcode == "call"
 
 
 def test_an_operation_without_a_schema_has_no_importer() -> None:

@@ -35,7 +35,7 @@ from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise import add, or_
-from builder.ops.operands import need_op, need_ops, plain
+from builder.ops.operands import integer_key, need_op, need_ops
 from builder.schema import BUILDER_H, SCHEMAS
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
@@ -598,7 +598,7 @@ def _participants(
 def _groups_of(name: str, value: Any) -> ReplicaGroups:
     if type(value) is tuple and not value:
         return _ALL
-    numbers = plain(value, 2)
+    numbers = integer_key(value, 2)
     if numbers is not None:
         with suppress(ShapeInferenceError):  # ReplicaGroups.of raises it for the original value
             return _listed_groups(numbers)

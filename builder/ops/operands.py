@@ -1,4 +1,4 @@
-"""Arguments of ops: what may stand where an XlaOp is expected, and explicit broadcasts."""
+"""Arguments of ops: XlaOps, numbers beside them, and explicit broadcasts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.check import Check, integers
+from builder.check import Check
 from builder.errors import ConstantError, OperandError, brief
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.xla_op import XlaOp
@@ -21,23 +21,23 @@ __all__ = [
     "Number",
     "broadcast_to",
     "check_broadcast",
-    "dimensions_argument",
+    "dimensions_attribute",
+    "integer_key",
     "is_number",
     "need_op",
     "need_ops",
     "number_as",
     "number_constant",
-    "plain",
 ]
 
 _NUMBERS = (int, float, complex, np.generic)
 
 Number = int | float | complex | np.generic
-"""A Python or NumPy scalar, which ops take next to an XlaOp."""
+"""A Python or NumPy scalar: an operand beside an XlaOp."""
 
 
 def need_op(op: str, name: str, value: Any) -> XlaOp:
-    """`value`, which must be an XlaOp."""
+    """Return `value`, which must be an XlaOp."""
     if type(value) is XlaOp:
         return value
     hint = ""
@@ -52,11 +52,11 @@ def need_op(op: str, name: str, value: Any) -> XlaOp:
 
 
 def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
-    """`values`, which must be a sequence of XlaOps; a single XlaOp stands for itself alone."""
+    """Return `values`, a sequence of XlaOps or a single XlaOp, as a tuple."""
     if type(values) is XlaOp:
         return (values,)
     if type(values) is list or type(values) is tuple:
-        # What is given nearly always, in a quarter of the time.
+        # The usual case, without a call for each value.
         for value in values:
             if type(value) is not XlaOp:
                 break
@@ -73,35 +73,38 @@ def need_ops(op: str, name: str, values: Any) -> tuple[XlaOp, ...]:
     except TypeError as error:
         if isinstance(error, OperandError) and error.op is not None:
             raise
-        # An array of rank 0 says that it is iterable, and is not.
+        # An array of rank 0 has `__iter__`, which raises.
         raise OperandError(
             f"{op}: {name} must be a sequence of XlaOps, got {brief(values, 80)}", op=op
         ) from None
 
 
 def is_number(value: Any) -> bool:
-    """A Python or NumPy scalar (or array of rank 0), which ops take next to an XlaOp."""
+    """Whether `value` is a Python or NumPy scalar, or an array of rank 0."""
     return isinstance(value, _NUMBERS) or (isinstance(value, np.ndarray) and value.ndim == 0)
 
 
-def number_as(
-    op: str, value: Any, element_type: PrimitiveType, beside: XlaOp, *more: XlaOp
-) -> XlaOp:
-    """The number `value` as a scalar constant of `element_type`, in the builder of `beside`.
+def number_as(op: str, value: Any, element_type: PrimitiveType, operand: XlaOp) -> XlaOp:
+    """Record the number `value` as a scalar constant of `element_type`.
 
-    A NumPy scalar keeps its own type, which the op then checks.
+    Args:
+        op: the public op, for messages.
+        value: the number. A NumPy scalar keeps its own type, which the op then checks.
+        element_type: of the constant.
+        operand: another operand of the op, which has the builder.
     """
-    builder = resolve_builder(op, beside, *more)
-    shape, attributes = number_constant(op, value, element_type, beside.shape)
+    builder = resolve_builder(op, operand)
+    shape, attributes = number_constant(op, value, element_type, operand.shape)
     return append(builder, "constant", shape, (), attributes)
 
 
 def number_constant(
-    op: str, value: Any, element_type: PrimitiveType, beside: Shape
+    op: str, value: Any, element_type: PrimitiveType, operand: Shape
 ) -> tuple[ArrayShape, Mapping[str, Any]]:
-    """The shape and the attributes of what `number_as` records.
+    """Return the shape and the attributes of the constant that `number_as` records.
 
-    Ops that ask for them first can check their rules before anything is recorded.
+    With them an op can check its rules before it records anything. The shape of the other operand
+    is for messages.
     """
     if isinstance(value, (np.generic, np.ndarray)):
         array, shape = as_constant_array(value)
@@ -111,47 +114,38 @@ def number_constant(
     except ConstantError as error:
         rule, _, fix = str(error).partition("\nfix: ")
         raise ConstantError(
-            f"{rule}\n  operand {beside}" + (f"\nfix: {fix}" if fix else ""),
+            f"{rule}\n  operand {operand}" + (f"\nfix: {fix}" if fix else ""),
             op=op,
-            shapes={"operand": beside},
+            shapes={"operand": operand},
         ) from None
-
-
-def dimensions_argument(op: str, values: Any) -> tuple[int, ...] | None:
-    """The argument `broadcast_dimensions` as a tuple of ints, or None when it was not given."""
-    if values is None:
-        return None
-    return integers(op, "broadcast_dimensions", values)
 
 
 @per_signature
 def dimensions_attribute(name: str, dimensions: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
-    """An attribute mapping with one entry, shared by all ops that say the same."""
+    """Return an attribute mapping with one entry, shared by all ops with an equal one."""
     return MappingProxyType({name: dimensions})
 
 
-def plain(value: Any, depth: int = 3) -> Any:
-    """Whole numbers in lists and tuples as tuples, to be a key; None where it is anything else.
+def integer_key(value: Any, depth: int = 3) -> Any:
+    """Return integers in nested lists or tuples as nested tuples, or None for other values.
 
-    What the numbers are turned into need then not be made again; it may be None for an empty one
-    of a depth that no argument has.
+    It is a key under which the attribute made from the numbers is cached.
     """
     kind = type(value)
     if kind is int:
         return value
     if depth and (kind is list or kind is tuple):
-        parts = tuple([plain(part, depth - 1) for part in value])
+        parts = tuple([integer_key(part, depth - 1) for part in value])
         return None if None in parts else parts
     return None
 
 
 def check_broadcast(op: str, source: Shape, shape: ArrayShape) -> None:
-    """Raises unless a broadcast from `source` to `shape` can be said: all sizes have a bound."""
-    assert isinstance(source, ArrayShape)  # inference has said so
+    """Check that no size is unbounded, as `broadcast_in_dim` needs bounds."""
+    assert isinstance(source, ArrayShape)  # checked by inference
     if not (shape.is_bounded and source.is_bounded):
         Check(op, operand=source).fail(
-            f"an operand can't be broadcast where a size is unbounded: {source} would have to "
-            f"become {shape}",
+            f"the sizes of a broadcast must be bounded, got {source} to {shape}",
             fix="give the dimension a bound: f32[<=n] instead of f32[?]",
         )
 
@@ -159,10 +153,8 @@ def check_broadcast(op: str, source: Shape, shape: ArrayShape) -> None:
 def broadcast_to(
     operand: XlaOp, shape: ArrayShape, dimensions: tuple[int, ...], op: str = "broadcast_in_dim"
 ) -> XlaOp:
-    """Records the broadcast of `operand` into `shape`; its dimensions go where it is said."""
-    source = operand.shape
-    assert isinstance(source, ArrayShape)  # inference has said so
-    check_broadcast(op, source, shape)
+    """Record the broadcast of `operand` to `shape`; `dimensions` are those of the result."""
+    check_broadcast(op, operand.shape, shape)
     return record(
         "broadcast_in_dim",
         shape,

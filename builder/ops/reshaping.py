@@ -18,11 +18,11 @@ from builder.graph.xla_op import XlaOp
 from builder.ops.operands import (
     broadcast_to,
     dimensions_attribute,
+    integer_key,
     is_number,
     need_op,
     need_ops,
     number_constant,
-    plain,
 )
 from builder.schema import BUILDER_H, SCHEMAS
 from builder.shape_inference import reshaping as infer
@@ -376,7 +376,7 @@ def pad(
     source = need_op("pad", "operand", operand)
     config = padding_config
     if not isinstance(config, PaddingConfig):
-        key = plain(config, 2)
+        key = integer_key(config, 2)
         if type(key) is tuple and all(type(t) is tuple and len(t) == 3 for t in key):
             config = _listed_config(key)
         else:

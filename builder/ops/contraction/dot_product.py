@@ -20,7 +20,7 @@ from builder.errors import ShapeInferenceError
 from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import need_op, plain
+from builder.ops.operands import integer_key, need_op
 from builder.schema import SCHEMAS
 from builder.shape_inference import contraction as infer
 from builder.support.signatures import per_signature
@@ -155,7 +155,7 @@ def dot_general(
     numbers: DotDimensionNumbers | None = None
     if type(dimension_numbers) is DotDimensionNumbers:
         numbers = dimension_numbers
-    elif (key := plain(dimension_numbers)) is not None:
+    elif (key := integer_key(dimension_numbers)) is not None:
         with suppress(ShapeInferenceError):  # `of` raises it for the original value
             numbers = _listed_numbers(key)
     if numbers is None:

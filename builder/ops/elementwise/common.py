@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from builder import shape_inference
+from builder.check import integers
 from builder.errors import OperandError, brief
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
 from builder.ops.operands import (
     check_broadcast,
-    dimensions_argument,
     dimensions_attribute,
     is_number,
     need_op,
@@ -81,7 +81,7 @@ def _plan(name: str, opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: 
     dimensions = None
     key: Any = lhs if lhs is rhs else (lhs, rhs)
     if broadcast_dimensions is not None:
-        dimensions = dimensions_argument(name, broadcast_dimensions)
+        dimensions = integers(name, "broadcast_dimensions", broadcast_dimensions)
         key = lhs, rhs, dimensions
     plans = _BINARY_PLANS[opcode]
     plan = plans.get(key)
@@ -215,7 +215,7 @@ def record_compare(
         left, right = (scalar, rhs.shape) if is_left else (lhs.shape, scalar)
     dimensions = None
     if broadcast_dimensions is not None:
-        dimensions = dimensions_argument(name, broadcast_dimensions)
+        dimensions = integers(name, "broadcast_dimensions", broadcast_dimensions)
     plan, attributes = _compare_plan(left, right, direction, dimensions, total_order, name)
     if not is_pair:
         constant = append(builder, "constant", scalar, (), value)

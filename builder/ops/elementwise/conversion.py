@@ -1,4 +1,4 @@
-"""Elements turned into another type, or rounded within their own.
+"""Conversion of elements to another type, and rounding within a type.
 
 Operation Semantics: ConvertElementType, BitcastConvertType, ReducePrecision.
 """
@@ -24,12 +24,12 @@ from builder.types.shape import ArrayShape, Shape
 
 @op(SCHEMAS["convert"], aliases=("convert",))
 def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) -> XlaOp:
-    """Each element converted to another type, as C++'s static_cast does.
+    """Convert each element to another type, as C++'s static_cast does.
 
-    Floating point to integer rounds toward zero, saturates at the ends of the range, and makes 0
-    of NaN; integer to floating point rounds to the nearest; complex to real drops the imaginary
-    part; anything but zero becomes true as a pred. Complex numbers to preds are recorded as a
-    comparison with 0, since `convert` drops the imaginary part first.
+    Floating point to integer rounds toward zero, saturates at the ends of the range, and converts
+    NaN to 0. Integer to floating point rounds to the nearest. Complex to real drops the imaginary
+    part. As a pred every number but zero is true. Complex to pred is recorded as a comparison with
+    0, because `convert` would drop the imaginary part first.
 
     Args:
         operand: an array.
@@ -39,8 +39,8 @@ def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
         An array of the operand's sizes.
 
     Raises:
-        ShapeInferenceError: the operand is no array.
-        ValueError: there is no such type.
+        ShapeInferenceError: the operand is not an array.
+        ValueError: `new_element_type` is not an element type.
 
     Example:
         >>> import builder as xb
@@ -50,10 +50,12 @@ def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
     Operation Semantics: ConvertElementType.
     """
     source = need_op("convert_element_type", "operand", operand)
-    wanted = pt.element_type_argument("convert_element_type", "new_element_type", new_element_type)
-    shape = _convert_shape(source.shape, wanted)
+    element_type = pt.element_type_argument(
+        "convert_element_type", "new_element_type", new_element_type
+    )
+    shape = _convert_shape(source.shape, element_type)
     assert isinstance(source.shape, ArrayShape)  # checked by inference
-    if wanted is pt.pred and source.shape.element_type.is_complex:
+    if element_type is pt.pred and source.shape.element_type.is_complex:
         return ne(source, 0)
     return record("convert", shape, (source,))
 
@@ -63,19 +65,20 @@ _convert_shape = per_signature(shape_inference.elementwise.convert_element_type.
 
 @op(SCHEMAS["bitcast_convert"])
 def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) -> XlaOp:
-    """The same bits read as another type; nothing is converted.
+    """Reinterpret the bits of the elements as another type.
 
     Args:
         operand: an array.
-        new_element_type: the type to read the bits as. A type of half the width adds a last
-            dimension of size 2, and so on; a type of twice the width takes such a dimension away.
+        new_element_type: the type of the result. If it is N times narrower, the result has one more
+            dimension, of size N. If it is N times wider, the last dimension, which must be of size
+            N, is removed.
 
     Returns:
         An array of the new type.
 
     Raises:
-        ShapeInferenceError: complex to real or back; or the last dimension does not fill whole
-            elements of the new type.
+        ShapeInferenceError: one type is complex and the other is not; the last dimension is not of
+            the size above.
 
     Example:
         >>> import builder as xb
@@ -85,8 +88,10 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
     Operation Semantics: BitcastConvertType.
     """
     source = need_op("bitcast_convert_type", "operand", operand)
-    wanted = pt.element_type_argument("bitcast_convert_type", "new_element_type", new_element_type)
-    shape = _bitcast_shape(source.shape, wanted)
+    element_type = pt.element_type_argument(
+        "bitcast_convert_type", "new_element_type", new_element_type
+    )
+    shape = _bitcast_shape(source.shape, element_type)
     return record("bitcast_convert", shape, (source,))
 
 
@@ -97,27 +102,27 @@ _bitcast_shape = per_signature(shape_inference.elementwise.bitcast_convert_type.
 def stochastic_convert_type(
     operand: XlaOp, random: XlaOp, new_element_type: PrimitiveTypeLike
 ) -> XlaOp:
-    """Each element rounded to another type, up or down by chance.
+    """Convert each element to another type, rounded up or down at random.
 
-    To an integer, away from zero if the random number, seen as a fraction of 2 to the number of
-    its bits, is less than the element's own fraction: 2.25 becomes 3 for a quarter of all random
-    numbers, and 2 for the others. Beyond the ends of the range it saturates; NaN gives 0.
+    An element is rounded to an integer away from zero if its fraction is greater than the random
+    number divided by 2 to the number of its bits: 2.25 becomes 3 for a quarter of all random
+    numbers, and 2 for the others. Values outside of the range saturate; NaN becomes 0.
 
     Args:
         operand: an array of floating point.
-        random: unsigned integers of as many bits as the operand's elements, and of its sizes; see
-            `rng_bit_generator`.
+        random: unsigned integers of as many bits as the operand's elements, of the operand's sizes;
+            see `rng_bit_generator`.
         new_element_type: the type of the result: integers or floating point. XLA's compilers for
-            CPU and GPU convert to signed integers only; others are recorded and lowered, and
-            refused when they are compiled.
+            CPU and GPU convert to signed integers only; conversions to other types are recorded and
+            lowered, and refused when they are compiled.
 
     Returns:
         An array of the operand's sizes.
 
     Raises:
-        ShapeInferenceError: a type is not allowed, or random is not of the operand's sizes and
+        ShapeInferenceError: a type is not allowed; `random` is not of the operand's sizes and
             bits.
-        ValueError: there is no such type.
+        ValueError: `new_element_type` is not an element type.
 
     Example:
         >>> import builder as xb
@@ -130,10 +135,10 @@ def stochastic_convert_type(
     """
     source = need_op("stochastic_convert_type", "operand", operand)
     bits = need_op("stochastic_convert_type", "random", random)
-    wanted = pt.element_type_argument(
+    element_type = pt.element_type_argument(
         "stochastic_convert_type", "new_element_type", new_element_type
     )
-    shape = _stochastic_shape(source.shape, bits.shape, wanted)
+    shape = _stochastic_shape(source.shape, bits.shape, element_type)
     return record("stochastic_convert", shape, (source, bits))
 
 
@@ -142,19 +147,19 @@ _stochastic_shape = per_signature(shape_inference.elementwise.stochastic_convert
 
 @op(SCHEMAS["reduce_precision"])
 def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> XlaOp:
-    """Floating-point values rounded to fewer exponent and mantissa bits, in the same type.
+    """Round floating-point numbers to fewer exponent and mantissa bits, in the same type.
 
     Args:
         operand: an array of floating point.
         exponent_bits: at least 1.
-        mantissa_bits: at least 0. (The document's signature has the two the other way round; its
-            table, and XlaBuilder, have them so.)
+        mantissa_bits: at least 0. (The document's signature has the two in the other order than its
+            table and XlaBuilder.)
 
     Returns:
         An array of the operand's shape.
 
     Raises:
-        ShapeInferenceError: not floating point, or too few bits.
+        ShapeInferenceError: the operand is not floating point; too few bits.
 
     Example:
         >>> import builder as xb

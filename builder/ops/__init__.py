@@ -1,7 +1,7 @@
-"""The operations: what the user calls, one module for each family.
+"""The public operations, one module for each family.
 
-Each function takes XlaOps and attributes, has the result's shape inferred, and records one op (or
-the few that XlaBuilder itself records for it).
+Each function takes XlaOps and attributes, infers the shape of the result, and records one op, or
+the few that XlaBuilder itself records for it.
 """
 
 from builder.graph import xla_op
@@ -29,9 +29,8 @@ xla_op.OPERATOR_FUNCTIONS.update(
     right_shift_operator=right_shift_operator,
 )
 
-# An operator with an op on its left calls the function itself, with the same arguments. By way of
-# the method that stands in the class, which says the same, it takes a fifth longer (2.1 us instead
-# of 1.7). The power has a third argument of its own.
+# The functions replace the methods of the class that only call them, which saves a call for each
+# operator. `__pow__` has another third argument than `pow`.
 for _method, _name in {
     "__add__": "add",
     "__sub__": "sub",

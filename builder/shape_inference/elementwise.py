@@ -1,5 +1,7 @@
 """Shapes of elementwise ops: arithmetic, comparison, clamp, select, conversion, map.
 
+The schemas have the element types of the opcodes that `unary` and `binary` infer.
+
 Operation Semantics: Element-wise binary arithmetic operations, Element-wise comparison
 operations, Element-wise unary functions, Clamp, Select, ConvertElementType, BitcastConvertType,
 ReducePrecision, Map.
@@ -13,7 +15,6 @@ from typing import Final
 from builder.check import Check
 from builder.errors import SignatureError
 from builder.schema import SCHEMAS, ResultType, Schema
-from builder.schema.element_types import FLOATING
 from builder.shape_inference.broadcasting import broadcast_sizes
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
@@ -51,6 +52,11 @@ def _schema_of(check: Check, opcode: str, operands: str) -> Schema:
     return schema
 
 
+def _check_element_types(check: Check, schema: Schema) -> None:
+    for name, allowed in schema.element_types.items():
+        check.element_type(name, allowed.types, allowed.text)
+
+
 def _result_type(schema: Schema, element_type: PrimitiveType) -> PrimitiveType:
     match schema.result:
         case ResultType.REAL_PART:
@@ -65,7 +71,7 @@ def _result_type(schema: Schema, element_type: PrimitiveType) -> PrimitiveType:
 
 @public
 def unary(opcode: str, operand: Shape, op: str = "") -> ArrayShape:
-    """Shape of ``opcode(operand)``: the operand's sizes; the schema has the element types.
+    """Return the shape of an elementwise op of one array: the operand's sizes.
 
     Example:
         >>> import builder as xb
@@ -75,8 +81,7 @@ def unary(opcode: str, operand: Shape, op: str = "") -> ArrayShape:
     check = Check(op or opcode, operand=operand)
     array = check.array("operand")
     schema = _schema_of(check, opcode, "operand")
-    allowed = schema.element_types["operand"]
-    check.element_type("operand", allowed.types, allowed.text)
+    _check_element_types(check, schema)
     element_type = _result_type(schema, array.element_type)
     return intern_array(element_type, array.dimensions, array.dynamic_dimensions)
 
@@ -89,7 +94,7 @@ def binary(
     broadcast_dimensions: tuple[int, ...] | None = None,
     op: str = "",
 ) -> ArrayShape:
-    """Shape of an elementwise op of two arrays, broadcast to each other.
+    """Return the shape of an elementwise op of two arrays, broadcast to each other.
 
     Example:
         >>> import builder as xb
@@ -117,7 +122,7 @@ def compare(
     total_order: bool = False,
     op: str = "",
 ) -> ArrayShape:
-    """Shape of a comparison: preds, of the operands' sizes broadcast to each other.
+    """Return the shape of a comparison: preds of the operands' sizes, broadcast to each other.
 
     Example:
         >>> import builder as xb
@@ -142,10 +147,10 @@ def compare(
 
 @public
 def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
-    """Shape of ``clamp(min, operand, max)``: that of `operand`.
+    """Return the shape of ``clamp(min, operand, max)``: that of `operand`.
 
-    `min` and `max` have the operand's shape or are scalars. A scalar operand fits array bounds,
-    as in XLA; the result then has the bounds' sizes, bounded ones fixed.
+    `min` and `max` have the operand's shape or are scalars. As in XLA, a scalar operand is
+    broadcast to the bounds' sizes; bounded sizes become static.
 
     Example:
         >>> import builder as xb
@@ -153,25 +158,24 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
         s32[3]
     """
     check = Check("clamp", min=min, operand=operand, max=max)
-    check.arrays()
-    check.same_element_type()
-    if check.array("operand").element_type.is_complex:
-        check.fail(f"complex numbers have no order, got {check.array('operand').element_type}")
-    arrays = [check.array(name) for name in ("operand", "min", "max")]
-    result = next((array for array in arrays if array.rank), arrays[0])
-    for name, array in zip(("operand", "min", "max"), arrays, strict=True):
-        if array.rank and not _same_sizes(array, result):
+    low, array, high = check.arrays()
+    element_type = check.same_element_type()
+    if element_type.is_complex:
+        check.fail(f"complex numbers have no order, got {element_type}")
+    result = next((shape for shape in (array, low, high) if shape.rank), array)
+    for name, bound in (("min", low), ("max", high)):
+        if bound.rank and not _same_sizes(bound, result):
             check.fail(
                 f"{name} must be a scalar or of the operand's sizes"
-                if arrays[0].rank
+                if array.rank
                 else "min and max must have the same sizes, or be scalars",
                 fix="broadcast it first with xb.broadcast_in_dim",
             )
     dynamic = result.dynamic_dimensions
-    if not arrays[0].rank:
-        # A scalar operand is broadcast to fixed sizes.
+    if not array.rank:
+        # A scalar operand is broadcast to static sizes.
         dynamic = tuple(n == UNBOUNDED for n in result.dimensions)
-    return intern_array(result.element_type, result.dimensions, dynamic)
+    return intern_array(element_type, result.dimensions, dynamic)
 
 
 def _same_sizes(a: ArrayShape, b: ArrayShape) -> bool:
@@ -182,9 +186,9 @@ def _same_sizes(a: ArrayShape, b: ArrayShape) -> bool:
 
 @public
 def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
-    """Shape of ``select(pred, on_true, on_false)``: that of the two values.
+    """Return the shape of ``select(pred, on_true, on_false)``: that of the two values.
 
-    A scalar `pred` fits any shape, tuples too; a scalar value fits beside an array.
+    A scalar `pred` matches any shape, tuples too; a scalar value matches an array.
 
     Example:
         >>> import builder as xb
@@ -199,30 +203,28 @@ def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
         if which.element_type is not pt.pred or which.rank:
             check.fail(f"pred of a tuple select must be a scalar pred, got {which}")
         return on_true
-    check.arrays()
-    which, first, second = check.array("pred"), check.array("on_true"), check.array("on_false")
+    which, first, second = check.arrays()
     if which.element_type is not pt.pred:
         check.fail(
             f"pred must be of pred type, got {which.element_type}",
             fix="compare it first, for instance with xb.ne(pred, 0)",
         )
     check.same_element_type("on_true", "on_false")
-    arrays = [a for a in (first, second) if a.rank] or ([which] if which.rank else [first])
-    result = arrays[0]
+    result = next((a for a in (first, second, which) if a.rank), first)
     for name, array in (("pred", which), ("on_true", first), ("on_false", second)):
         if array.rank and not _same_sizes(array, result):
             check.fail(
-                f"{name} must be a scalar or have the sizes of the others",
+                f"{name} must be a scalar or have the sizes of the other operands",
                 fix="broadcast it first with xb.broadcast_in_dim",
             )
-    given = [a for a in (which, first, second) if a.rank]
-    dynamic = tuple(any(a.dynamic_dimensions[i] for a in given) for i in range(result.rank))
+    arrays = [a for a in (which, first, second) if a.rank]
+    dynamic = tuple(any(a.dynamic_dimensions[i] for a in arrays) for i in range(result.rank))
     return intern_array(first.element_type, result.dimensions, dynamic)
 
 
 @public
 def convert_element_type(operand: Shape, new_element_type: PrimitiveType) -> ArrayShape:
-    """Shape of a conversion: the operand's sizes with the new element type.
+    """Return the shape of a conversion: the operand's sizes with the new element type.
 
     Example:
         >>> import builder as xb
@@ -238,10 +240,10 @@ def convert_element_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
 
 @public
 def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> ArrayShape:
-    """Shape after reading the same bits as another type.
+    """Return the shape of the same bits as another element type.
 
-    Narrower elements add a most minor dimension that counts them; wider ones take it away, and
-    it must have exactly the size that fills one of them.
+    If the new type is N times narrower, the result has one more dimension, of size N. If it is N
+    times wider, the last dimension, which must be of size N, is removed.
 
     Example:
         >>> import builder as xb
@@ -254,9 +256,7 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
     if not new_element_type.is_array_element:
         check.fail(f"new_element_type must be an element type of arrays, got {new_element_type}")
     if old.is_complex != new_element_type.is_complex:
-        check.fail(
-            f"bits of complex numbers are not those of real ones, got {old} to {new_element_type}"
-        )
+        check.fail(f"both types must be complex, or both real, got {old} to {new_element_type}")
     sizes, dynamic = array.dimensions, array.dynamic_dimensions
     if old.bits == new_element_type.bits:
         return intern_array(new_element_type, sizes, dynamic)
@@ -268,7 +268,7 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
         )
     if old.bits > new_element_type.bits:
         return intern_array(new_element_type, (*sizes, ratio), (*dynamic, False))
-    # A bounded last dimension is taken at its bound, as in XLA.
+    # As in XLA, a bounded last dimension counts with its bound.
     if not sizes or sizes[-1] not in (ratio, UNBOUNDED):
         last = array.dimension_text(array.rank - 1) if sizes else "none"
         check.fail(
@@ -282,7 +282,7 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
 
 @public
 def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> ArrayShape:
-    """Shape of the operand, which must be floating point, rounded to fewer bits.
+    """Return the shape of the operand, which must be of floating-point type.
 
     Example:
         >>> import builder as xb
@@ -291,7 +291,7 @@ def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> 
     """
     check = Check("reduce_precision", operand=operand)
     array = check.array("operand")
-    check.element_type("operand", FLOATING.types, FLOATING.text)
+    _check_element_types(check, SCHEMAS["reduce_precision"])
     if exponent_bits < 1:
         check.fail(f"exponent_bits must be at least 1, got {exponent_bits}")
     if mantissa_bits < 0:
@@ -306,7 +306,7 @@ def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> 
 def stochastic_convert_type(
     operand: Shape, random: Shape, new_element_type: PrimitiveType
 ) -> ArrayShape:
-    """Shape of a conversion that rounds at random: the operand's sizes with the new element type.
+    """Return the shape of a conversion rounded at random: the sizes with the new element type.
 
     Example:
         >>> import builder as xb
@@ -316,14 +316,13 @@ def stochastic_convert_type(
     """
     check = Check("stochastic_convert_type", operand=operand, random=random)
     array, bits = check.arrays()
-    source = check.element_type("operand", FLOATING.types, FLOATING.text)
-    if not (bits.element_type.is_integral and not bits.element_type.is_signed):
-        check.fail(f"random must be of unsigned integer type, got {bits.element_type}")
-    if bits.element_type.bits != source.bits:
+    _check_element_types(check, SCHEMAS["stochastic_convert"])
+    width = array.element_type.bits
+    if bits.element_type.bits != width:
         check.fail(
-            f"random must have as many bits as the operand's elements, {source.bits}, "
+            f"random must have as many bits as the operand's elements, {width}, "
             f"got {bits.element_type}",
-            fix=f"give random numbers of type u{source.bits}",
+            fix=f"give random numbers of type u{width}",
         )
     if (array.dimensions, array.dynamic_dimensions) != (bits.dimensions, bits.dynamic_dimensions):
         check.fail("operand and random must have the same sizes")
@@ -338,10 +337,10 @@ def stochastic_convert_type(
 def map(
     operands: Sequence[Shape], computation: ProgramShape, dimensions: Sequence[int]
 ) -> ArrayShape:
-    """Shape of mapping a scalar computation over arrays of the same sizes.
+    """Return the shape of a scalar computation applied to arrays of the same sizes.
 
-    `dimensions` must be all of them, in order; the result has the computation's element type. A
-    scalar beside arrays of its own type is broadcast to them.
+    `dimensions` must be all dimensions, in order. The result has the computation's element type. A
+    scalar is broadcast if it is of the type of the arrays.
 
     Example:
         >>> import builder as xb
@@ -359,32 +358,32 @@ def map(
         scalar = not array.rank and array.element_type is first.element_type
         if array.dimensions != first.dimensions and not scalar:
             check.fail(
-                "operands must have the same sizes (a scalar fits beside arrays of its own type); "
+                "operands must have the same sizes, or be scalars of the arrays' type; "
                 f"operand {index} differs from operand {position}",
                 fix="broadcast it first with xb.broadcast_in_dim",
             )
-    expected = tuple(range(first.rank))
-    if tuple(dimensions) != expected:
+    all_dimensions = tuple(range(first.rank))
+    if tuple(dimensions) != all_dimensions:
         check.fail(
-            f"dimensions must be all dimensions of the operands in order, {list(expected)}, "
+            f"dimensions must be all dimensions of the operands in order, {list(all_dimensions)}, "
             f"got {list(dimensions)}",
             fix="mapping over part of the dimensions is not supported by XLA",
         )
-    wanted = ", ".join(f"{a.element_type}[]" for a in arrays)
+    signature = ", ".join(f"{a.element_type}[]" for a in arrays)
     if len(computation.parameters) != len(arrays):
         check.signature(
             "computation",
             computation,
-            f"a function of {len(arrays)} scalars, ({wanted}) -> a scalar, one for each operand",
+            f"a function of {len(arrays)} scalars, ({signature}) -> a scalar, one for each operand",
         )
     for array, parameter in zip(arrays, computation.parameters, strict=True):
         if parameter is not intern_array(array.element_type, ()):
-            check.signature("computation", computation, f"of signature ({wanted}) -> a scalar")
+            check.signature("computation", computation, f"of signature ({signature}) -> a scalar")
     result = computation.result
     if not isinstance(result, ArrayShape) or result.rank:
         check.fail(
-            f"computation must give a scalar, got {result} from {computation}",
+            f"computation must return a scalar, got {result} from {computation}",
             error=SignatureError,
         )
-    # A size is dynamic in the result only where it is in the first array, as in XLA.
+    # As in XLA, the sizes that are dynamic are those of the first array.
     return intern_array(result.element_type, first.dimensions, first.dynamic_dimensions)

@@ -1,10 +1,10 @@
-"""The public boundary of shape inference: arguments in the forms that users write.
+"""The public boundary of shape inference: conversion of arguments.
 
 Inference functions work on arguments in their normal form: Shapes, tuples of ints, attribute
-objects. Ops have brought theirs into that form and call ``function.strict``. A user calls the
-function itself, which `public` wraps: a shape may be given as text, numbers in any sequence, an
-attribute in each form that its `of` takes, and anything else is refused with an error of the
-library. The annotation of a parameter decides how its argument is converted.
+objects. Ops convert their arguments themselves, and call ``function.strict``. Users call the
+function that `public` returns. It converts each argument by the annotation of its parameter: shapes
+from text, numbers from any sequence, attributes from every form that their `of` accepts. Other
+arguments raise an error of the library.
 """
 
 from __future__ import annotations
@@ -51,15 +51,17 @@ def _shape(op: str, name: str, value: Any) -> Shape:
         raise OperandError(f"{op}: {name} must be a shape, got {brief(value)}", op=op) from None
 
 
-def _each(op: str, name: str, values: Any, what: str, convert: Converter) -> list[Any]:
+def _each(op: str, name: str, values: Any, kind: str, convert: Converter) -> list[Any]:
     """Convert each value of a sequence."""
     try:
-        found = None if isinstance(values, (str, bytes)) else list(values)
+        if isinstance(values, (str, bytes)):
+            raise TypeError
+        sequence = list(values)
     except TypeError:
-        found = None
-    if found is None:
-        raise OperandError(f"{op}: {name} must be a sequence of {what}, got {brief(values)}", op=op)
-    return [convert(op, f"{name} {i}", value) for i, value in enumerate(found)]
+        raise OperandError(
+            f"{op}: {name} must be a sequence of {kind}, got {brief(values)}", op=op
+        ) from None
+    return [convert(op, f"{name} {i}", value) for i, value in enumerate(sequence)]
 
 
 def _shapes(op: str, name: str, values: Any) -> list[Shape]:
@@ -130,16 +132,16 @@ def _attribute(kind: type[Any]) -> Converter:
     def convert(op: str, name: str, value: Any) -> Any:
         if isinstance(value, kind):
             return value
-        found = None
+        converted = None
         try:
-            found = make(op=op, value=value) if takes_op else make(value)
+            converted = make(op=op, value=value) if takes_op else make(value)
         except XlaError:
             raise
         except (TypeError, ValueError):
             pass
-        if found is None:
+        if converted is None:
             raise OperandError(f"{op}: {name} must be a {kind.__name__}, got {brief(value)}", op=op)
-        return found
+        return converted
 
     return convert
 
@@ -150,14 +152,15 @@ def _converter(annotation: Any) -> Converter | None:
     if NoneType in kinds:
         convert = _converter(reduce(or_, [kind for kind in kinds if kind is not NoneType]))
         return convert and (lambda op, name, v: None if v is None else convert(op, name, v))
-    found = _CONVERTERS.get(annotation)
-    return _attribute(annotation) if found is None and isinstance(annotation, type) else found
+    if annotation not in _CONVERTERS and isinstance(annotation, type):
+        return _attribute(annotation)
+    return _CONVERTERS.get(annotation)
 
 
 def public(function: Callable[P, R]) -> PublicFunction[P, R]:
-    """Make an inference function part of the public API: it converts its arguments.
+    """Return the public form of an inference function, which converts its arguments.
 
-    The function without conversion is the attribute `strict` of the result.
+    Its attribute `strict` is the function without conversion.
     """
     op = function.__name__
     converters: dict[str, Converter | None] = {}
@@ -178,6 +181,6 @@ def public(function: Callable[P, R]) -> PublicFunction[P, R]:
                 named[name] = convert(op, name, named[name])
         return function(*values, **named)
 
-    made = cast("PublicFunction[P, R]", converted)
-    made.strict = function
-    return made
+    public_function = cast("PublicFunction[P, R]", converted)
+    public_function.strict = function
+    return public_function

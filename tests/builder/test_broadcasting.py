@@ -139,7 +139,7 @@ class TestWhatIsRefused:
                 (
                     "operands of different rank need broadcast_dimensions, got\n"
                     "  lhs f32[2,3]\n  rhs f32[3]\n"
-                    "fix: say for each dimension of rhs which dimension of lhs it is, "
+                    "fix: give the dimension of lhs for each dimension of rhs, "
                     "for instance broadcast_dimensions=[1]"
                 ),
             ),
@@ -150,8 +150,8 @@ class TestWhatIsRefused:
                 (
                     "operands of different rank need broadcast_dimensions, got\n"
                     "  lhs f32[3]\n  rhs f32[2,4]\n"
-                    "fix: say for each dimension of lhs which dimension of rhs it is; "
-                    "the sizes do not fit as they are"
+                    "fix: give the dimension of rhs for each dimension of lhs; "
+                    "the sizes do not match"
                 ),
             ),
             (
@@ -162,7 +162,7 @@ class TestWhatIsRefused:
                     "broadcast_dimensions must have one entry for each dimension of rhs, "
                     "the operand "
                     "of lower rank: 1, got 2: [0, 1]\n  lhs f32[2,3]\n  rhs f32[3]\n"
-                    "fix: say for each dimension of rhs which dimension of lhs it is, "
+                    "fix: give the dimension of lhs for each dimension of rhs, "
                     "for instance broadcast_dimensions=[1]"
                 ),
             ),
@@ -173,7 +173,7 @@ class TestWhatIsRefused:
                 (
                     "broadcast_dimensions must be dimensions of rhs, 0 to 1, got 2 in [2]\n"
                     "  lhs f32[3]\n  rhs f32[2,3]\n"
-                    "fix: say for each dimension of lhs which dimension of rhs it is, "
+                    "fix: give the dimension of rhs for each dimension of lhs, "
                     "for instance broadcast_dimensions=[1]"
                 ),
             ),
@@ -184,7 +184,7 @@ class TestWhatIsRefused:
                 (
                     "broadcast_dimensions must be dimensions of lhs, 0 to 1, got -1 in [-1]\n"
                     "  lhs f32[2,3]\n  rhs f32[3]\n"
-                    "fix: say for each dimension of rhs which dimension of lhs it is, "
+                    "fix: give the dimension of lhs for each dimension of rhs, "
                     "for instance broadcast_dimensions=[1]"
                 ),
             ),
@@ -216,7 +216,7 @@ class TestWhatIsRefused:
                     "broadcast_dimensions: dimension 0 of rhs has size 3, dimension 0 of lhs has "
                     "size 2; they must be equal, or one of them 1, got\n  lhs f32[2,3]\n  "
                     "rhs f32[3]\n"
-                    "fix: say for each dimension of rhs which dimension of lhs it is, "
+                    "fix: give the dimension of lhs for each dimension of rhs, "
                     "for instance broadcast_dimensions=[1]"
                 ),
             ),

@@ -520,8 +520,18 @@ class TestSelect:
         [
             ("f32[4]", "f32[4]", "f32[4]", "pred must be of pred type, got f32"),
             ("pred[4]", "f32[4]", "s32[4]", "one element type, got f32, s32"),
-            ("pred[5]", "f32[1]", "f32[5]", "must be a scalar or have the sizes of the others"),
-            ("pred[5]", "f32[4]", "f32[4]", "must be a scalar or have the sizes of the others"),
+            (
+                "pred[5]",
+                "f32[1]",
+                "f32[5]",
+                "must be a scalar or have the sizes of the other operands",
+            ),
+            (
+                "pred[5]",
+                "f32[4]",
+                "f32[4]",
+                "must be a scalar or have the sizes of the other operands",
+            ),
             ("pred[2]", "(f32[2])", "(f32[2])", "pred of a tuple select must be a scalar pred"),
             ("pred[]", "(f32[2])", "(f32[3])", "on_true and on_false must have the same shape"),
             ("(pred[])", "f32[2]", "f32[2]", "pred must be an array, got a tuple"),
@@ -569,8 +579,8 @@ class TestConversion:
         [
             ("f16[10,3]", xb.f32, "2 elements of f16 make one of f32, .* must be 2, got 3"),
             ("f16[]", xb.f32, "must be 2, got none"),
-            ("c64[2]", xb.f64, "bits of complex numbers are not those of real ones"),
-            ("f64[2]", xb.c64, "bits of complex numbers are not those of real ones"),
+            ("c64[2]", xb.f64, "both types must be complex, or both real"),
+            ("f64[2]", xb.c64, "both types must be complex, or both real"),
             ("(f32[2])", xb.s32, "operand must be an array, got a tuple"),
         ],
     )
@@ -729,7 +739,7 @@ class TestMap:
             (["f32[2]", "s32[]"], [0], lambda a, i: a, "operand 1 differs from operand 0"),
             (["f32[2,3]"], [0], xb.neg, r"in order, \[0, 1\], got \[0\]"),
             (["f32[2,3]"], [1, 0], xb.neg, r"in order, \[0, 1\], got \[1, 0\]"),
-            (["f32[2]"], [0], lambda a: xb.tuple(a, a), "must give a scalar, got"),
+            (["f32[2]"], [0], lambda a: xb.tuple(a, a), "must return a scalar, got"),
             (["(f32[2])"], [0], xb.neg, "operand 0 must be an array, got a tuple"),
         ],
     )

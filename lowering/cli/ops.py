@@ -1,4 +1,4 @@
-"""`xlabuilder ops`: the table of operations, and what each of them does."""
+"""`xlabuilder ops`: the table of operations and their documentation."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @json_option
 def ops(name: str | None, as_json: bool) -> None:
-    """Lists the operations, or shows the documentation of the one called NAME.
+    """List the operations, or show the documentation of NAME.
 
-    NAME is what it is called in Python, an opcode, or what it is called in the C++ XlaBuilder.
+    NAME is the name in Python, the opcode, or the name in the C++ XlaBuilder.
     """
     from builder.graph.registry import OPERATIONS
 
@@ -32,14 +32,14 @@ def ops(name: str | None, as_json: bool) -> None:
         else:
             _print_all(list(OPERATIONS.values()))
         return
-    found = _named(name, OPERATIONS)
+    infos = _named(name, OPERATIONS)
     if as_json:
-        print_json([{**_row(one), "documentation": _document(one)} for one in found])
+        print_json([{**_row(info), "documentation": _document(info)} for info in infos])
         return
-    for number, one in enumerate(found):
+    for number, info in enumerate(infos):
         if number:
             show("")
-        _print_one(one)
+        _print_one(info)
 
 
 def _row(info: OpInfo) -> dict[str, Any]:
@@ -51,14 +51,23 @@ def _row(info: OpInfo) -> dict[str, Any]:
         "family": info.family,
         "section": info.section,
         "is_method": info.is_method,
+        "element_types": _element_types(info),
+        "stablehlo": info.schema.stablehlo,
     }
+
+
+def _element_types(info: OpInfo) -> dict[str, str]:
+    """Return the element types that the schema has for the function's arguments."""
+    parameters = python_inspect.signature(info.function).parameters
+    types = info.schema.element_types
+    return {name: allowed.text for name, allowed in types.items() if name in parameters}
 
 
 def _print_all(infos: list[OpInfo]) -> None:
     columns = ["name", "opcode", "XlaBuilder", "family", "section"]
     rows = [
-        (_called(one), one.opcode, one.cpp_name, one.family, one.section)
-        for one in sorted(infos, key=lambda one: (one.family, one.name))
+        (_names_text(info), info.opcode, info.cpp_name, info.family, info.section)
+        for info in sorted(infos, key=lambda info: (info.family, info.name))
     ]
     show(
         table([(column, "left") for column in columns], rows),
@@ -67,63 +76,70 @@ def _print_all(infos: list[OpInfo]) -> None:
     )
 
 
-def _called(info: OpInfo) -> str:
+def _names_text(info: OpInfo) -> str:
     names = ", ".join((info.name, *info.aliases))
     return f"XlaBuilder.{names}" if info.is_method else names
 
 
 def _named(name: str, operations: dict[str, OpInfo]) -> list[OpInfo]:
-    """The operations of this name.
+    """Return the operations of a name.
 
     Raises:
-        FailedError: there is none; the message says which are near.
+        FailedError: there is no such operation; the message has similar names.
     """
-    wanted = name.removeprefix("xb.").removeprefix("XlaBuilder.")
-    by_name = [one for one in operations.values() if wanted in (one.name, *one.aliases)]
-    if by_name:
-        return by_name
-    lowered = wanted.lower().replace("-", "_")
-    found = [
-        one
-        for one in operations.values()
-        if lowered in (one.name.lower(), one.opcode.replace("-", "_"), one.cpp_name.lower())
+    name_in_python = name.removeprefix("xb.").removeprefix("XlaBuilder.")
+    infos = operations.values()
+    matches = [info for info in infos if name_in_python in (info.name, *info.aliases)]
+    if matches:
+        return matches
+    lowered = name_in_python.lower().replace("-", "_")
+    matches = [
+        info for info in infos if lowered in (info.name.lower(), info.opcode, info.cpp_name.lower())
     ]
-    if found:
-        return found
-    names = {alias.lower(): one for one in operations.values() for alias in _names(one)}
+    if matches:
+        return matches
+    names = {
+        alias.lower(): info.name
+        for info in infos
+        for alias in (info.name, *info.aliases, info.opcode, info.cpp_name)
+    }
     near = difflib.get_close_matches(lowered, names, n=5, cutoff=0.5)
-    listed = ", ".join(dict.fromkeys(names[one].name for one in near))
+    listed = ", ".join(dict.fromkeys(names[alias] for alias in near))
     raise FailedError(
-        f"ops: there is no operation {name!r}"
-        + (f"\nfix: the nearest are {listed}" if listed else "\nfix: `xlabuilder ops` lists them")
+        f"ops: there is no operation {name!r}\n"
+        + (f"fix: the nearest are {listed}" if listed else "fix: `xlabuilder ops` lists them")
     )
 
 
-def _names(info: OpInfo) -> tuple[str, ...]:
-    return (info.name, *info.aliases, info.opcode, info.cpp_name)
-
-
 def _document(info: OpInfo) -> str:
-    return python_inspect.cleandoc(info.function.__doc__ or "")
+    text = python_inspect.cleandoc(info.function.__doc__ or "")
+    if "\nReturns:\n" not in text:
+        # The package describes the arguments and results that its functions share.
+        from builder.ops import elementwise
+
+        text += "\n\n" + python_inspect.cleandoc(elementwise.__doc__ or "").partition("\n\n")[2]
+    return text
 
 
 def _print_one(info: OpInfo) -> None:
     from rich.text import Text
 
-    signature = re.sub(r"'", "", str(python_inspect.signature(info.function)))
-    place = "XlaBuilder." if info.is_method else "xb."
-    said = [f"opcode {info.opcode}", f"{info.cpp_name} in C++", f"family {info.family}"]
+    signature = str(python_inspect.signature(info.function)).replace("'", "")
+    names = [f"opcode {info.opcode}", f"{info.cpp_name} in C++", f"family {info.family}"]
     if info.aliases:
-        said.append(f"also called {', '.join(info.aliases)}")
-    lines = [
-        Text(line, style="bold" if _HEADING.fullmatch(line) else "")
-        for line in _document(info).splitlines()
-    ]
+        names.append(f"also called {', '.join(info.aliases)}")
+    types = [f"{name}: {text}" for name, text in _element_types(info).items()]
     show(
-        Text.assemble((f"{place}{info.name}", "bold cyan"), signature),
-        Text(", ".join(said), style="italic"),
+        Text.assemble(
+            (f"{'XlaBuilder' if info.is_method else 'xb'}.{info.name}", "bold cyan"), signature
+        ),
+        Text(", ".join(names), style="italic"),
+        *([Text(f"element types {'; '.join(types)}", style="italic")] if types else []),
         "",
-        *lines,
+        *(
+            Text(line, style="bold" if _HEADING.fullmatch(line) else "")
+            for line in _document(info).splitlines()
+        ),
     )
 
 

@@ -476,8 +476,14 @@ def test_ops():
         assert "    dimensions: the dimensions to reverse, each once." in said
     assert call("ops", "infeed").stdout.startswith("XlaBuilder.infeed(")
     assert "fix: the nearest are rev" in call("ops", "revv", status=1).stderr
-    (row,) = json.loads(call("ops", "add", "--json").stdout)
-    assert row["documentation"].splitlines()[0] == (xb.add.__doc__ or "").splitlines()[0]
+    (row,) = json.loads(call("ops", "abs", "--json").stdout)
+    assert row["documentation"].splitlines()[0] == (xb.abs.__doc__ or "").splitlines()[0]
+    assert row["stablehlo"] == "stablehlo.abs"
+    types = row["element_types"]["operand"]
+    assert types == "signed integer, floating-point or complex"
+    lines = call("ops", "abs").stdout.splitlines()
+    assert f"element types operand: {types}" in lines
+    assert "Args:" in lines  # of the package
 
 
 def test_devices():

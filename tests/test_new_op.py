@@ -26,7 +26,6 @@ from builder.schema import (
     Attribute,
     CostClass,
     ResultType,
-    Schema,
     define,
 )
 from builder.schema.element_types import FLOATING
@@ -54,16 +53,14 @@ def new_ops() -> Iterator[tuple[Callable[..., xb.XlaOp], Callable[..., xb.XlaOp]
 def define_erf_inv() -> Callable[..., xb.XlaOp]:
     """Define a unary op. `shape_inference.elementwise.unary` infers its shape from the schema."""
     schema = define(
-        Schema(
-            "erf_inv",
-            "operand",
-            section=BUILDER_H,
-            element_types={"operand": FLOATING},
-            result=ResultType.OPERAND,
-            stablehlo="chlo.erf_inv",
-            cost=CostClass.TRANSCENDENTAL,
-            ulps=16,
-        )
+        "erf_inv",
+        "operand",
+        section=BUILDER_H,
+        element_types={"operand": FLOATING},
+        result=ResultType.OPERAND,
+        stablehlo="chlo.erf_inv",
+        cost=CostClass.TRANSCENDENTAL,
+        ulps=16,
     )
 
     @op(schema, family="elementwise")
@@ -76,13 +73,11 @@ def define_erf_inv() -> Callable[..., xb.XlaOp]:
 def define_mirror() -> Callable[..., xb.XlaOp]:
     """Define an op with an attribute."""
     schema = define(
-        Schema(
-            "mirror",
-            "operand",
-            (Attribute("dimensions", INTEGERS),),
-            hlo="reverse",
-            stablehlo="stablehlo.reverse",
-        )
+        "mirror",
+        "operand",
+        (Attribute("dimensions", INTEGERS),),
+        hlo="reverse",
+        stablehlo="stablehlo.reverse",
     )
 
     def infer(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:

@@ -7,12 +7,12 @@ from typing import Any
 
 from builder.attributes import ReplicaGroups
 from builder.attributes.collectives import channel_of
-from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, Schema, define
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
 from builder.schema.kinds import CHANNEL, COMPUTATION, DIMENSION, GROUPS, INTEGER, PAIRS, UNIT
 
 
 def _all_participants(attributes: Mapping[str, Any]) -> ReplicaGroups:
-    """HLO has no split count: it is the size of the groups. StableHLO's verifier wants groups."""
+    """The groups, or one group of all: HLO has no split count, and StableHLO requires groups."""
     groups: ReplicaGroups = attributes["replica_groups"]
     return groups.or_one_of(attributes["split_count"])
 
@@ -26,61 +26,49 @@ CHANNEL_HANDLE = Attribute(
 )
 _GROUPS = Attribute("replica_groups", GROUPS)
 PARTICIPANTS = (CHANNEL_HANDLE, _GROUPS, Group(_layout))
-"""The attributes that name the replicas that take part."""
+"""The attributes of the participating replicas."""
 DEVICES = (
     CHANNEL_HANDLE,
     _GROUPS,
     Attribute("use_global_device_ids", UNIT, omitted=False),
     Group(_layout),
 )
-"""The same of ops whose groups may hold numbers of devices."""
+"""The same for ops whose groups may be numbers of devices."""
 
-_APPLIED = Attribute("to_apply", COMPUTATION)
+_COMPUTATION = Attribute("to_apply", COMPUTATION)
 
-define(Schema("replica_id", ""))
-define(Schema("partition_id", "", section="StableHLO (not in the document)"))
-define(Schema("all_reduce", "*operands", (*DEVICES, _APPLIED), cost=CostClass.RULE))
+define("replica_id", "")
+define("partition_id", "", section="StableHLO (not in the document)")
+define("all_reduce", "*operands", (*DEVICES, _COMPUTATION), cost=CostClass.RULE)
 define(
-    Schema(
-        "all_gather",
-        "*operands",
-        (*DEVICES, Attribute("all_gather_dim", DIMENSION, "dimensions")),
-    )
+    "all_gather",
+    "*operands",
+    (*DEVICES, Attribute("all_gather_dim", DIMENSION, "dimensions")),
 )
 define(
-    Schema(
-        "reduce_scatter",
-        "*operands",
-        (*DEVICES, Attribute("scatter_dimension", DIMENSION, "dimensions"), _APPLIED),
-    )
+    "reduce_scatter",
+    "*operands",
+    (*DEVICES, Attribute("scatter_dimension", DIMENSION, "dimensions"), _COMPUTATION),
 )
 define(
-    Schema(
-        "all_to_all",
-        "operand",
-        (
-            CHANNEL_HANDLE,
-            Attribute("replica_groups", GROUPS, written=_all_participants),
-            Group(_layout),
-            Attribute("split_dimension", DIMENSION, "dimensions"),
-            Attribute("concat_dimension", INTEGER, None),
-            Attribute("split_count", INTEGER, None),
-        ),
-    )
+    "all_to_all",
+    "operand",
+    (
+        CHANNEL_HANDLE,
+        Attribute("replica_groups", GROUPS, written=_all_participants),
+        Group(_layout),
+        Attribute("split_dimension", DIMENSION, "dimensions"),
+        Attribute("concat_dimension", INTEGER, None),
+        Attribute("split_count", INTEGER, None),
+    ),
 )
 define(
-    Schema(
-        "all_to_all_tuple",
-        "*operands",
-        PARTICIPANTS,
-        section=BUILDER_H,
-        hlo="all-to-all",
-        stablehlo="stablehlo.all_to_all",
-    )
+    "all_to_all_tuple",
+    "*operands",
+    PARTICIPANTS,
+    section=BUILDER_H,
+    hlo="all-to-all",
+    stablehlo="stablehlo.all_to_all",
 )
-define(
-    Schema(
-        "collective_permute", "*operands", (CHANNEL_HANDLE, Attribute("source_target_pairs", PAIRS))
-    )
-)
-define(Schema("collective_broadcast", "operand", PARTICIPANTS, section=BUILDER_H))
+define("collective_permute", "*operands", (CHANNEL_HANDLE, Attribute("source_target_pairs", PAIRS)))
+define("collective_broadcast", "operand", PARTICIPANTS, section=BUILDER_H)

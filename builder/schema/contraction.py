@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from builder.attributes import DotDimensionNumbers, Precision, RaggedDotDimensionNumbers
-from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, Schema, define
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
 from builder.schema.kinds import (
     ALGORITHM,
     CONVOLUTION_DIMENSIONS,
@@ -57,33 +57,29 @@ _RAGGED_DOT = DimensionNumbers(
 )
 
 define(
-    Schema(
-        "dot_general",
-        "lhs rhs",
-        (
-            Attribute("dimension_numbers", _DOT, stablehlo="dot_dimension_numbers"),
-            _PRECISION._replace(unless="algorithm"),
-            Attribute("algorithm", ALGORITHM, omitted=None, absent=None),
-        ),
-        hlo="dot",
-        cost=CostClass.RULE,
-        ulps_per_term=2,
-    )
+    "dot_general",
+    "lhs rhs",
+    (
+        Attribute("dimension_numbers", _DOT, stablehlo="dot_dimension_numbers"),
+        _PRECISION._replace(unless="algorithm"),
+        Attribute("algorithm", ALGORITHM, omitted=None, absent=None),
+    ),
+    hlo="dot",
+    cost=CostClass.RULE,
+    ulps_per_term=2,
 )
 
 define(
-    Schema(
-        "ragged_dot",
-        "lhs rhs group_sizes",
-        (
-            Attribute("dimension_numbers", _RAGGED_DOT, stablehlo="ragged_dot_dimension_numbers"),
-            _PRECISION._replace(kind=Precisions("chlo")),
-        ),
-        section=BUILDER_H,
-        stablehlo="chlo.ragged_dot",
-        cost=CostClass.RULE,
-        ulps_per_term=2,
-    )
+    "ragged_dot",
+    "lhs rhs group_sizes",
+    (
+        Attribute("dimension_numbers", _RAGGED_DOT, stablehlo="ragged_dot_dimension_numbers"),
+        _PRECISION._replace(kind=Precisions("chlo")),
+    ),
+    section=BUILDER_H,
+    stablehlo="chlo.ragged_dot",
+    cost=CostClass.RULE,
+    ulps_per_term=2,
 )
 
 
@@ -95,30 +91,28 @@ def _window(op: Any) -> str:
         "stride": attributes["window_strides"],
         "lhs_dilate": attributes["lhs_dilation"],
         "rhs_dilate": attributes["rhs_dilation"],
-        "rhs_reversal": [int(one) for one in attributes["window_reversal"]],
+        "rhs_reversal": [int(is_reversed) for is_reversed in attributes["window_reversal"]],
     }
     return window_text(size, attributes["padding"], lists)
 
 
 define(
-    Schema(
-        "convolution",
-        "lhs rhs",
-        (
-            Group(_window),
-            Attribute("window_strides", INTEGERS, None),
-            Attribute("padding", PAIRS, None),
-            Attribute("lhs_dilation", INTEGERS, None),
-            Attribute("rhs_dilation", INTEGERS, None),
-            Attribute("window_reversal", FLAGS, None),
-            Attribute("dimension_numbers", CONVOLUTION_DIMENSIONS, "dim_labels"),
-            Attribute("feature_group_count", INTEGER, omitted=1),
-            Attribute("batch_group_count", INTEGER, omitted=1),
-            _PRECISION,
-        ),
-        cpp_name="ConvGeneralDilated",
-        section=BUILDER_H,
-        cost=CostClass.RULE,
-        ulps_per_term=2,
-    )
+    "convolution",
+    "lhs rhs",
+    (
+        Group(_window),
+        Attribute("window_strides", INTEGERS, None),
+        Attribute("padding", PAIRS, None),
+        Attribute("lhs_dilation", INTEGERS, None),
+        Attribute("rhs_dilation", INTEGERS, None),
+        Attribute("window_reversal", FLAGS, None),
+        Attribute("dimension_numbers", CONVOLUTION_DIMENSIONS, "dim_labels"),
+        Attribute("feature_group_count", INTEGER, omitted=1),
+        Attribute("batch_group_count", INTEGER, omitted=1),
+        _PRECISION,
+    ),
+    cpp_name="ConvGeneralDilated",
+    section=BUILDER_H,
+    cost=CostClass.RULE,
+    ulps_per_term=2,
 )

@@ -5,63 +5,53 @@ The attributes do not describe most of these completely: HLO text or StableHLO h
 
 from __future__ import annotations
 
-from builder.schema.definition import BUILDER_H, Attribute, CostClass, Schema, define
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, define
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER
 
-define(Schema("parameter", "", section=BUILDER_H, cost=CostClass.FREE))
-define(Schema("tuple", "*operands", cost=CostClass.FREE))
-define(Schema("get_tuple_element", "operand", (Attribute("index", INTEGER),), cost=CostClass.FREE))
-define(Schema("optimization_barrier", "*operands", hlo="opt-barrier"))
+define("parameter", "", section=BUILDER_H, cost=CostClass.FREE)
+define("tuple", "*operands", cost=CostClass.FREE)
+define("get_tuple_element", "operand", (Attribute("index", INTEGER),), cost=CostClass.FREE)
+define("optimization_barrier", "*operands", hlo="opt-barrier")
 define(
-    Schema(
-        "while",
-        "init",
-        (Attribute("condition", COMPUTATION), Attribute("body", COMPUTATION)),
-        cost=CostClass.RULE,
-    )
+    "while",
+    "init",
+    (Attribute("condition", COMPUTATION), Attribute("body", COMPUTATION)),
+    cost=CostClass.RULE,
 )
 define(
-    Schema(
-        "call",
-        "*operands",
-        (Attribute("to_apply", COMPUTATION),),
-        stablehlo="func.call",
-        cost=CostClass.RULE,
-    )
+    "call",
+    "*operands",
+    (Attribute("to_apply", COMPUTATION),),
+    stablehlo="func.call",
+    cost=CostClass.RULE,
 )
 define(
-    Schema(
-        "composite",
-        "*operands",
-        (Attribute("to_apply", COMPUTATION),),
-        cpp_name="CompositeCall",
-        section=BUILDER_H,
-        hlo="call",
-        cost=CostClass.RULE,
-    )
+    "composite",
+    "*operands",
+    (Attribute("to_apply", COMPUTATION),),
+    cpp_name="CompositeCall",
+    section=BUILDER_H,
+    hlo="call",
+    cost=CostClass.RULE,
 )
 define(
-    Schema(
-        "conditional",
-        "pred *operands",
-        (Attribute("branch_computations", COMPUTATION),),
-        stablehlo="stablehlo.case",
-        cost=CostClass.RULE,
-    )
+    "conditional",
+    "pred *operands",
+    (Attribute("branch_computations", COMPUTATION),),
+    stablehlo="stablehlo.case",
+    cost=CostClass.RULE,
 )
 define(
-    Schema(
-        "scan",
-        "*operands",
-        (
-            Attribute("scan_dimension", DIMENSION, "dimensions"),
-            Attribute("is_reverse", FLAG, omitted=False),
-            Attribute("num_carries", INTEGER),
-            Attribute("is_associative", FLAG, omitted=None),
-            Attribute("to_apply", COMPUTATION),
-        ),
-        section=BUILDER_H,
-        stablehlo="stablehlo.while",
-        cost=CostClass.RULE,
-    )
+    "scan",
+    "*operands",
+    (
+        Attribute("scan_dimension", DIMENSION, "dimensions"),
+        Attribute("is_reverse", FLAG, omitted=False),
+        Attribute("num_carries", INTEGER),
+        Attribute("is_associative", FLAG, omitted=None),
+        Attribute("to_apply", COMPUTATION),
+    ),
+    section=BUILDER_H,
+    stablehlo="stablehlo.while",
+    cost=CostClass.RULE,
 )

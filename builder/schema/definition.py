@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, ParamSpec
 
 from builder.schema.element_types import ElementTypes
 from builder.schema.kinds import COMPUTATION, AttributeKind
@@ -22,6 +22,8 @@ __all__ = [
     "Schema",
     "define",
 ]
+
+P = ParamSpec("P")
 
 BUILDER_H: Final = "xla_builder.h (not in the document)"
 """The section of ops that the Operation Semantics document does not describe."""
@@ -156,13 +158,20 @@ def _by_opcode(opcode: str) -> Schema:
     return SCHEMAS[opcode]
 
 
-def define(schema: Schema) -> Schema:
-    """Enter a schema into `SCHEMAS`, and return it.
+def _define(schema: Callable[P, Schema]) -> Callable[P, Schema]:
+    def define(*arguments: P.args, **named: P.kwargs) -> Schema:
+        """Enter a schema into `SCHEMAS`, and return it. The arguments are those of `Schema`.
 
-    Raises:
-        ValueError: the opcode has one already.
-    """
-    if schema.opcode in SCHEMAS:
-        raise ValueError(f"the opcode {schema.opcode!r} has a schema already")
-    SCHEMAS[schema.opcode] = schema
-    return schema
+        Raises:
+            ValueError: the opcode has a schema already.
+        """
+        made = schema(*arguments, **named)
+        if made.opcode in SCHEMAS:
+            raise ValueError(f"the opcode {made.opcode!r} has a schema already")
+        SCHEMAS[made.opcode] = made
+        return made
+
+    return define
+
+
+define = _define(Schema)

@@ -11,7 +11,6 @@ from builder.schema.definition import (
     CostClass,
     Group,
     ResultType,
-    Schema,
     define,
 )
 from builder.schema.element_types import (
@@ -59,17 +58,15 @@ def _elementwise(
 ) -> None:
     cost, ulps = computed
     define(
-        Schema(
-            opcode,
-            operands,
-            cpp_name=cpp_name,
-            section=section,
-            element_types=dict.fromkeys(operands.split(), element_types),
-            result=result,
-            stablehlo=stablehlo,
-            cost=cost,
-            ulps=ulps,
-        )
+        opcode,
+        operands,
+        cpp_name=cpp_name,
+        section=section,
+        element_types=dict.fromkeys(operands.split(), element_types),
+        result=result,
+        stablehlo=stablehlo,
+        cost=cost,
+        ulps=ulps,
     )
 
 
@@ -137,82 +134,66 @@ def _order(op: Any) -> str:
 
 
 define(
-    Schema(
-        "compare",
-        "lhs rhs",
-        (
-            Attribute("comparison_direction", Enumeration("comparison_direction"), "direction"),
-            Attribute("compare_type", Enumeration("comparison_type"), None),
-            Group(_order),
-        ),
-        section="Element-wise comparison operations",
-        element_types={"lhs": ANY, "rhs": ANY},
-        cost=CostClass.ELEMENTWISE,
-    )
+    "compare",
+    "lhs rhs",
+    (
+        Attribute("comparison_direction", Enumeration("comparison_direction"), "direction"),
+        Attribute("compare_type", Enumeration("comparison_type"), None),
+        Group(_order),
+    ),
+    section="Element-wise comparison operations",
+    element_types={"lhs": ANY, "rhs": ANY},
+    cost=CostClass.ELEMENTWISE,
 )
 define(
-    Schema(
-        "clamp",
-        "min operand max",
-        element_types={"min": ORDERED, "operand": ORDERED, "max": ORDERED},
-        cost=CostClass.ELEMENTWISE,
-    )
+    "clamp",
+    "min operand max",
+    element_types={"min": ORDERED, "operand": ORDERED, "max": ORDERED},
+    cost=CostClass.ELEMENTWISE,
 )
 define(
-    Schema(
-        "select",
-        "pred on_true on_false",
-        element_types={"pred": PRED, "on_true": ANY, "on_false": ANY},
-        cost=CostClass.ELEMENTWISE,
-    )
+    "select",
+    "pred on_true on_false",
+    element_types={"pred": PRED, "on_true": ANY, "on_false": ANY},
+    cost=CostClass.ELEMENTWISE,
 )
 define(
-    Schema(
-        "map",
-        "*operands",
-        (Attribute("dimensions", INTEGERS), Attribute("to_apply", COMPUTATION)),
-        element_types={"operands": ANY},
-        cost=CostClass.RULE,
-    )
+    "map",
+    "*operands",
+    (Attribute("dimensions", INTEGERS), Attribute("to_apply", COMPUTATION)),
+    element_types={"operands": ANY},
+    cost=CostClass.RULE,
 )
 define(
-    Schema(
-        "convert",
-        "operand",
-        cpp_name="ConvertElementType",
-        element_types={"operand": ANY},
-        cost=CostClass.ELEMENTWISE,
-        ulps=1,
-    )
+    "convert",
+    "operand",
+    cpp_name="ConvertElementType",
+    element_types={"operand": ANY},
+    cost=CostClass.ELEMENTWISE,
+    ulps=1,
 )
 define(
-    Schema(
-        "bitcast_convert",
-        "operand",
-        cpp_name="BitcastConvertType",
-        element_types={"operand": ANY},
-        cost=CostClass.ELEMENTWISE,
-    )
+    "bitcast_convert",
+    "operand",
+    cpp_name="BitcastConvertType",
+    element_types={"operand": ANY},
+    cost=CostClass.ELEMENTWISE,
 )
 define(
-    Schema(
-        "stochastic_convert",
-        "operand random",
-        cpp_name="StochasticConvertType",
-        section=BUILDER_H,
-        element_types={"operand": FLOATING, "random": UNSIGNED},
-        stablehlo="mhlo.stochastic_convert",
-        cost=CostClass.ELEMENTWISE,
-    )
+    "stochastic_convert",
+    "operand random",
+    cpp_name="StochasticConvertType",
+    section=BUILDER_H,
+    element_types={"operand": FLOATING, "random": UNSIGNED},
+    stablehlo="mhlo.stochastic_convert",
+    cost=CostClass.ELEMENTWISE,
 )
 define(
-    Schema(
-        "reduce_precision",
-        "operand",
-        (Attribute("exponent_bits", INTEGER32), Attribute("mantissa_bits", INTEGER32)),
-        element_types={"operand": FLOATING},
-        cost=CostClass.ELEMENTWISE,
-        ulps=1,
-    )
+    "reduce_precision",
+    "operand",
+    (Attribute("exponent_bits", INTEGER32), Attribute("mantissa_bits", INTEGER32)),
+    element_types={"operand": FLOATING},
+    cost=CostClass.ELEMENTWISE,
+    ulps=1,
 )
-define(Schema("constant", "", cpp_name="ConstantLiteral", section=BUILDER_H, cost=CostClass.FREE))
+define("constant", "", cpp_name="ConstantLiteral", section=BUILDER_H, cost=CostClass.FREE)

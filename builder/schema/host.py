@@ -5,35 +5,29 @@ HLO text or StableHLO has a rule for most of these, which prints or reads the re
 
 from __future__ import annotations
 
-from builder.schema.definition import BUILDER_H, Attribute, CostClass, Schema, define
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, define
 from builder.schema.kinds import COMPUTATION
 
 define(
-    Schema(
-        "create_token",
-        "",
-        section=BUILDER_H,
-        hlo="after-all",
-        stablehlo="stablehlo.after_all",
-        cost=CostClass.FREE,
-    )
+    "create_token",
+    "",
+    section=BUILDER_H,
+    hlo="after-all",
+    stablehlo="stablehlo.after_all",
+    cost=CostClass.FREE,
 )
-define(Schema("after_all", "*operands", cost=CostClass.FREE))
-define(Schema("infeed", "token"))
-define(Schema("outfeed", "operand token", section=BUILDER_H, cost=CostClass.RULE))
-define(Schema("send", "operand token"))
-define(Schema("recv", "token"))
+define("after_all", "*operands", cost=CostClass.FREE)
+define("infeed", "token")
+define("outfeed", "operand token", section=BUILDER_H, cost=CostClass.RULE)
+define("send", "operand token")
+define("recv", "token")
+define("custom_call", "*operands", (Attribute("to_apply", COMPUTATION),), cost=CostClass.CUSTOM)
 define(
-    Schema("custom_call", "*operands", (Attribute("to_apply", COMPUTATION),), cost=CostClass.CUSTOM)
-)
-define(
-    Schema(
-        "python_call",
-        "*operands",
-        cpp_name="(none)",
-        section="CustomCall, of a Python function",
-        hlo="custom-call",
-        stablehlo="stablehlo.custom_call",
-        cost=CostClass.CUSTOM,
-    )
+    "python_call",
+    "*operands",
+    cpp_name="(none)",
+    section="CustomCall, of a Python function",
+    hlo="custom-call",
+    stablehlo="stablehlo.custom_call",
+    cost=CostClass.CUSTOM,
 )

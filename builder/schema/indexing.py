@@ -1,4 +1,4 @@
-"""Ops that read and write at indices known at run time."""
+"""Ops that read and write at indices computed at run time."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
-from builder.schema.definition import Attribute, CostClass, Schema, define
+from builder.schema.definition import Attribute, CostClass, define
 from builder.schema.kinds import COMPUTATION, FLAG, INTEGERS, DimensionNumbers, Field
 
 define(
-    Schema(
-        "dynamic_slice",
-        "operand *start_indices",
-        (Attribute("slice_sizes", INTEGERS, "dynamic_slice_sizes"),),
-        cost=CostClass.RULE,
-    )
+    "dynamic_slice",
+    "operand *start_indices",
+    (Attribute("slice_sizes", INTEGERS, "dynamic_slice_sizes"),),
+    cost=CostClass.RULE,
 )
-define(Schema("dynamic_update_slice", "operand update *start_indices", cost=CostClass.RULE))
+define("dynamic_update_slice", "operand update *start_indices", cost=CostClass.RULE)
 
 
 def _numbers(
     bundle: type[Any], mnemonic: str, renamed: Mapping[str, str] | None = None
 ) -> DimensionNumbers:
-    """The fields have their own names, but for some in jaxlib's classes."""
+    """Dimension numbers whose fields have the same names everywhere, except in jaxlib's classes."""
     return DimensionNumbers(
         bundle,
         mnemonic,
@@ -35,35 +33,31 @@ def _numbers(
 
 
 define(
-    Schema(
-        "gather",
-        "operand start_indices",
-        (
-            Attribute("dimension_numbers", _numbers(GatherDimensionNumbers, "stablehlo.gather")),
-            Attribute("indices_are_sorted", FLAG, omitted=False, absent=False),
-            Attribute("slice_sizes", INTEGERS),
-        ),
-        cost=CostClass.RULE,
-    )
+    "gather",
+    "operand start_indices",
+    (
+        Attribute("dimension_numbers", _numbers(GatherDimensionNumbers, "stablehlo.gather")),
+        Attribute("indices_are_sorted", FLAG, omitted=False, absent=False),
+        Attribute("slice_sizes", INTEGERS),
+    ),
+    cost=CostClass.RULE,
 )
 define(
-    Schema(
-        "scatter",
-        "*operands scatter_indices *updates",
-        (
-            Attribute(
-                "dimension_numbers",
-                _numbers(
-                    ScatterDimensionNumbers,
-                    "stablehlo.scatter",
-                    {"scatter_dims_to_operand_dims": "scattered_dims_to_operand_dims"},
-                ),
-                stablehlo="scatter_dimension_numbers",
+    "scatter",
+    "*operands scatter_indices *updates",
+    (
+        Attribute(
+            "dimension_numbers",
+            _numbers(
+                ScatterDimensionNumbers,
+                "stablehlo.scatter",
+                {"scatter_dims_to_operand_dims": "scattered_dims_to_operand_dims"},
             ),
-            Attribute("indices_are_sorted", FLAG, omitted=False, absent=False),
-            Attribute("unique_indices", FLAG, omitted=False, absent=False),
-            Attribute("to_apply", COMPUTATION),
+            stablehlo="scatter_dimension_numbers",
         ),
-        cost=CostClass.RULE,
-    )
+        Attribute("indices_are_sorted", FLAG, omitted=False, absent=False),
+        Attribute("unique_indices", FLAG, omitted=False, absent=False),
+        Attribute("to_apply", COMPUTATION),
+    ),
+    cost=CostClass.RULE,
 )

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 from builder.attributes import FftType, Transpose
-from builder.schema.definition import Attribute, CostClass, Schema, define
+from builder.schema.definition import Attribute, CostClass, define
 from builder.schema.kinds import FLAG, INTEGERS, Enumeration
 
 define(
-    Schema(
-        "fft",
-        "operand",
-        (
-            Attribute("fft_type", Enumeration("fft_type", FftType)),
-            Attribute("fft_length", INTEGERS),
-        ),
-        cost=CostClass.RULE,
-        ulps_per_term=2,
-    )
+    "fft",
+    "operand",
+    (
+        Attribute("fft_type", Enumeration("fft_type", FftType)),
+        Attribute("fft_length", INTEGERS),
+    ),
+    cost=CostClass.RULE,
+    ulps_per_term=2,
 )
 define(
-    Schema(
-        "cholesky",
-        "a",
-        (Attribute("lower", FLAG, absent=False),),
-        cost=CostClass.RULE,
-        ulps_per_term=2,
-    )
+    "cholesky",
+    "a",
+    (Attribute("lower", FLAG, absent=False),),
+    cost=CostClass.RULE,
+    ulps_per_term=2,
 )
 define(
-    Schema(
-        "triangular_solve",
-        "a b",
-        (
-            Attribute("left_side", FLAG),
-            Attribute("lower", FLAG),
-            Attribute("unit_diagonal", FLAG),
-            Attribute("transpose_a", Enumeration("transpose", Transpose)),
-        ),
-        cost=CostClass.RULE,
-        ulps_per_term=2,
-    )
+    "triangular_solve",
+    "a b",
+    (
+        Attribute("left_side", FLAG),
+        Attribute("lower", FLAG),
+        Attribute("unit_diagonal", FLAG),
+        Attribute("transpose_a", Enumeration("transpose", Transpose)),
+    ),
+    cost=CostClass.RULE,
+    ulps_per_term=2,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builder.schema.definition import Attribute, Schema, define
+from builder.schema.definition import Attribute, define
 from builder.schema.kinds import FLOAT32, INTEGER
 
 _ATTRIBUTES = (Attribute("epsilon", FLOAT32), Attribute("feature_index", INTEGER))
@@ -12,4 +12,4 @@ for _opcode, _operands in (
     ("batch_norm_inference", "operand scale offset mean variance"),
     ("batch_norm_grad", "operand scale mean variance grad_output"),
 ):
-    define(Schema(_opcode, _operands, _ATTRIBUTES, ulps_per_term=2))
+    define(_opcode, _operands, _ATTRIBUTES, ulps_per_term=2)

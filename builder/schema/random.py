@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from builder.attributes import RandomAlgorithm
-from builder.schema.definition import Attribute, CostClass, Schema, define
+from builder.schema.definition import Attribute, CostClass, define
 from builder.schema.kinds import Enumeration
 
 define(
-    Schema(
-        "rng",
-        "a b",
-        (
-            Attribute(
-                "distribution",
-                Enumeration("rng_distribution", prefix="rng_"),
-                stablehlo="rng_distribution",
-            ),
+    "rng",
+    "a b",
+    (
+        Attribute(
+            "distribution",
+            Enumeration("rng_distribution", prefix="rng_"),
+            stablehlo="rng_distribution",
         ),
-        cost=CostClass.RULE,
-    )
+    ),
+    cost=CostClass.RULE,
 )
 define(
-    Schema(
-        "rng_bit_generator",
-        "initial_state",
-        (
-            Attribute(
-                "algorithm",
-                Enumeration("rng_algorithm", RandomAlgorithm, prefix="RNG_", is_lower=True),
-                stablehlo="rng_algorithm",
-            ),
+    "rng_bit_generator",
+    "initial_state",
+    (
+        Attribute(
+            "algorithm",
+            Enumeration("rng_algorithm", RandomAlgorithm, prefix="RNG_", is_lower=True),
+            stablehlo="rng_algorithm",
         ),
-        cost=CostClass.RULE,
-    )
+    ),
+    cost=CostClass.RULE,
 )

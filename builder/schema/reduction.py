@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, Schema, define
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, define
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER, INTEGERS, PAIRS
 from builder.schema.window import window_text
 
 define(
-    Schema(
-        "reduce",
-        "*operands *init_values",
-        (Attribute("dimensions", INTEGERS), Attribute("to_apply", COMPUTATION)),
-        cost=CostClass.RULE,
-    )
+    "reduce",
+    "*operands *init_values",
+    (Attribute("dimensions", INTEGERS), Attribute("to_apply", COMPUTATION)),
+    cost=CostClass.RULE,
 )
 
 
@@ -29,58 +27,50 @@ def _window(op: Any) -> str:
 
 
 define(
-    Schema(
-        "reduce_window",
-        "*operands *init_values",
-        (
-            Attribute("window_dimensions", INTEGERS, None),
-            Attribute("window_strides", INTEGERS, None),
-            Attribute("base_dilations", INTEGERS, None),
-            Attribute("window_dilations", INTEGERS, None),
-            Attribute("padding", PAIRS, None),
-            Group(_window),
-            Attribute("to_apply", COMPUTATION),
-        ),
-        cost=CostClass.RULE,
-    )
+    "reduce_window",
+    "*operands *init_values",
+    (
+        Attribute("window_dimensions", INTEGERS, None),
+        Attribute("window_strides", INTEGERS, None),
+        Attribute("base_dilations", INTEGERS, None),
+        Attribute("window_dilations", INTEGERS, None),
+        Attribute("padding", PAIRS, None),
+        Group(_window),
+        Attribute("to_apply", COMPUTATION),
+    ),
+    cost=CostClass.RULE,
 )
 define(
-    Schema(
-        "select_and_scatter",
-        "operand source init_value",
-        (
-            Attribute("window_dimensions", INTEGERS, None),
-            Attribute("window_strides", INTEGERS, None),
-            Attribute("padding", PAIRS, None),
-            Group(_window),
-            Attribute("select", COMPUTATION),
-            Attribute("scatter", COMPUTATION),
-        ),
-        cost=CostClass.RULE,
-    )
+    "select_and_scatter",
+    "operand source init_value",
+    (
+        Attribute("window_dimensions", INTEGERS, None),
+        Attribute("window_strides", INTEGERS, None),
+        Attribute("padding", PAIRS, None),
+        Group(_window),
+        Attribute("select", COMPUTATION),
+        Attribute("scatter", COMPUTATION),
+    ),
+    cost=CostClass.RULE,
 )
 define(
-    Schema(
-        "sort",
-        "*operands",
-        (
-            Attribute("dimension", DIMENSION, "dimensions"),
-            Attribute("is_stable", FLAG, omitted=False, absent=False),
-            Attribute("to_apply", COMPUTATION),
-        ),
-        cost=CostClass.RULE,
-    )
+    "sort",
+    "*operands",
+    (
+        Attribute("dimension", DIMENSION, "dimensions"),
+        Attribute("is_stable", FLAG, omitted=False, absent=False),
+        Attribute("to_apply", COMPUTATION),
+    ),
+    cost=CostClass.RULE,
 )
 define(
-    Schema(
-        "top_k",
-        "operand",
-        (
-            Attribute("k", INTEGER),
-            Attribute("largest", FLAG, stablehlo=None),
-        ),
-        section=BUILDER_H,
-        hlo="topk",
-        stablehlo="chlo.top_k",
-    )
+    "top_k",
+    "operand",
+    (
+        Attribute("k", INTEGER),
+        Attribute("largest", FLAG, stablehlo=None),
+    ),
+    section=BUILDER_H,
+    hlo="topk",
+    stablehlo="chlo.top_k",
 )

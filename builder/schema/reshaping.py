@@ -4,39 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.schema.definition import Attribute, CostClass, Group, Schema, define
+from builder.schema.definition import Attribute, CostClass, Group, define
 from builder.schema.kinds import DIMENSION, INTEGER, INTEGERS, PADDING
 
-define(Schema("iota", "", (Attribute("iota_dimension", INTEGER),)))
-define(Schema("reshape", "operand"))
+define("iota", "", (Attribute("iota_dimension", INTEGER),))
+define("reshape", "operand")
 define(
-    Schema(
-        "reverse",
-        "operand",
-        (Attribute("dimensions", INTEGERS),),
-        cpp_name="Rev",
-        section="Rev (reverse)",
-    )
+    "reverse",
+    "operand",
+    (Attribute("dimensions", INTEGERS),),
+    cpp_name="Rev",
+    section="Rev (reverse)",
 )
-define(Schema("transpose", "operand", (Attribute("permutation", INTEGERS, "dimensions"),)))
+define("transpose", "operand", (Attribute("permutation", INTEGERS, "dimensions"),))
 define(
-    Schema(
-        "broadcast_in_dim",
-        "operand",
-        (Attribute("broadcast_dimensions", INTEGERS, "dimensions"),),
-        hlo="broadcast",
-    )
+    "broadcast_in_dim",
+    "operand",
+    (Attribute("broadcast_dimensions", INTEGERS, "dimensions"),),
+    hlo="broadcast",
 )
 define(
-    Schema(
-        "concatenate",
-        "*operands",
-        (Attribute("dimension", DIMENSION, "dimensions"),),
-        cpp_name="ConcatInDim",
-        section="Concatenate",
-    )
+    "concatenate",
+    "*operands",
+    (Attribute("dimension", DIMENSION, "dimensions"),),
+    cpp_name="ConcatInDim",
+    section="Concatenate",
 )
-define(Schema("pad", "operand padding_value", (Attribute("padding_config", PADDING, "padding"),)))
+define("pad", "operand padding_value", (Attribute("padding_config", PADDING, "padding"),))
 
 _BOUNDS = ("start_indices", "limit_indices", "strides")
 
@@ -48,10 +42,8 @@ def _slice(op: Any) -> str:
 
 
 define(
-    Schema(
-        "slice",
-        "operand",
-        (*(Attribute(name, INTEGERS, None) for name in _BOUNDS), Group(_slice)),
-        cost=CostClass.RULE,
-    )
+    "slice",
+    "operand",
+    (*(Attribute(name, INTEGERS, None) for name in _BOUNDS), Group(_slice)),
+    cost=CostClass.RULE,
 )

@@ -13,12 +13,12 @@ _DEFAULTS = {"stride": 1, "pad": "0_0", "lhs_dilate": 1, "rhs_dilate": 1, "rhs_r
 def window_text(
     size: Sequence[int], padding: Iterable[tuple[int, int]], lists: Mapping[str, Iterable[Any]]
 ) -> str:
-    """The text of a window, defaults omitted; nothing for one without dimensions.
+    """Return the text of a window, defaults omitted; empty for a window without dimensions.
 
     Args:
-        size: of the window.
-        padding: low and high for each dimension.
-        lists: the other parts by their HLO names, "stride", "lhs_dilate" and so on.
+        size: the size of each dimension.
+        padding: the low and the high padding of each dimension.
+        lists: the other lists by their HLO names: "stride", "lhs_dilate" and so on.
 
     Example:
         >>> window_text([2, 3], [(0, 1), (0, 0)], {"stride": [1, 1]})

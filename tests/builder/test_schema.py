@@ -1,6 +1,9 @@
-"""Schemas of opcodes: each op has one, and its tables are complete."""
+"""Schemas of opcodes: each op has one, and the tables of rules are complete."""
 
 from __future__ import annotations
+
+import copy
+import pickle
 
 import pytest
 
@@ -19,23 +22,36 @@ def test_every_schema_is_under_its_opcode() -> None:
     assert all(schema.opcode == opcode for opcode, schema in SCHEMAS.items())
 
 
-def test_a_rule_for_costs_belongs_to_each_schema_that_asks_for_one() -> None:
-    wanted = {opcode for opcode, schema in SCHEMAS.items() if schema.cost is CostClass.RULE}
-    assert set(COST_RULES) == wanted
+def test_schemas_with_a_cost_rule_are_those_of_the_rules() -> None:
+    by_rule = {opcode for opcode, schema in SCHEMAS.items() if schema.cost is CostClass.RULE}
+    assert set(COST_RULES) == by_rule
 
 
-def test_rules_of_hlo_text_belong_to_opcodes() -> None:
+def test_hlo_rules_are_of_opcodes() -> None:
     assert set(HLO_RULES) <= set(SCHEMAS)
 
 
 def test_an_opcode_is_defined_once() -> None:
     with pytest.raises(ValueError, match="'reverse' has a schema already"):
-        define(Schema("reverse", "operand"))
+        define("reverse", "operand")
 
 
-def test_what_a_schema_derives() -> None:
+def test_defaults_and_derived_attributes() -> None:
     schema = Schema("a_b", "operand", (Attribute("sizes", INTEGERS),))
     assert (schema.hlo, schema.stablehlo) == ("a-b", "stablehlo.a_b")
-    assert [one.name for one in schema.plain] == ["sizes"]
+    assert (schema.cpp_name, schema.section) == ("AB", "AB")
+    assert [attribute.name for attribute in schema.plain] == ["sizes"]
     assert schema.computations == ()
     assert repr(schema) == "Schema('a_b')"
+
+
+def test_element_types_are_of_operands() -> None:
+    for schema in SCHEMAS.values():
+        names = {name.removeprefix("*") for name in schema.operands.split()}
+        assert schema.element_types.keys() <= names
+
+
+def test_copies_are_the_same_object() -> None:
+    schema = SCHEMAS["reverse"]
+    assert copy.deepcopy(schema) is schema
+    assert pickle.loads(pickle.dumps(schema)) is schema

@@ -7,22 +7,6 @@ from typing import Final, NamedTuple
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 
-__all__ = [
-    "ANY",
-    "FLOATING",
-    "FLOATING_OR_COMPLEX",
-    "INTEGER",
-    "NUMBER",
-    "ORDERED",
-    "PART_OF_COMPLEX",
-    "PRED",
-    "PRED_OR_INTEGER",
-    "REAL_NUMBER",
-    "SIGNED_NUMBER",
-    "UNSIGNED",
-    "ElementTypes",
-]
-
 
 class ElementTypes(NamedTuple):
     """A set of element types.

@@ -18,45 +18,6 @@ from builder.attributes import (
     ReplicaGroups,
 )
 
-__all__ = [
-    "ALGORITHM",
-    "CHANNEL",
-    "COMPUTATION",
-    "CONVOLUTION_DIMENSIONS",
-    "DIMENSION",
-    "FLAG",
-    "FLAGS",
-    "FLOAT32",
-    "GROUPS",
-    "INTEGER",
-    "INTEGER32",
-    "INTEGERS",
-    "PADDING",
-    "PAIRS",
-    "PRECISION",
-    "UNIT",
-    "Algorithm",
-    "AttributeKind",
-    "Channel",
-    "Computation",
-    "ConvolutionDimensions",
-    "Dimension",
-    "DimensionNumbers",
-    "Enumeration",
-    "Field",
-    "Flag",
-    "Flags",
-    "Float32",
-    "Groups",
-    "Integer",
-    "Integers",
-    "Padding",
-    "Pairs",
-    "Precisions",
-    "Unit",
-    "braces",
-]
-
 
 def braces(values: Iterable[Any]) -> str:
     """A list in HLO text.
@@ -70,8 +31,6 @@ def braces(values: Iterable[Any]) -> str:
 
 class AttributeKind:
     """A kind of attribute. Equal kinds are one object; its text is the name in the reference."""
-
-    __slots__ = ()
 
     NAME: ClassVar[str] = ""
 
@@ -90,8 +49,6 @@ class AttributeKind:
 class Integer(AttributeKind):
     """An integer: ``iota_dimension=1``."""
 
-    __slots__ = ("bits",)
-
     def __init__(self, bits: int = 64) -> None:
         self.bits = bits
 
@@ -102,8 +59,6 @@ class Integer(AttributeKind):
 class Dimension(AttributeKind):
     """One dimension, a list in HLO text: ``dimensions={1}``."""
 
-    __slots__ = ()
-
     NAME = "dimension"
 
     def text(self, value: int) -> str:
@@ -112,8 +67,6 @@ class Dimension(AttributeKind):
 
 class Integers(AttributeKind):
     """A list of dimensions or sizes: ``dimensions={1,0}``."""
-
-    __slots__ = ()
 
     NAME = "integers"
 
@@ -124,8 +77,6 @@ class Integers(AttributeKind):
 class Flag(AttributeKind):
     """A Boolean: ``lower=true``."""
 
-    __slots__ = ()
-
     NAME = "bool"
 
     def text(self, value: bool) -> str:
@@ -134,8 +85,6 @@ class Flag(AttributeKind):
 
 class Flags(AttributeKind):
     """A list of Booleans."""
-
-    __slots__ = ()
 
     NAME = "bools"
 
@@ -146,13 +95,9 @@ class Flags(AttributeKind):
 class Unit(Flag):
     """A Boolean that StableHLO expresses by the presence of an attribute."""
 
-    __slots__ = ()
-
 
 class Float32(AttributeKind):
     """A number of type f32, recorded as a Python float."""
-
-    __slots__ = ()
 
     NAME = "float"
 
@@ -170,8 +115,6 @@ class Enumeration(AttributeKind):
         prefix: of the members' names, which StableHLO leaves out.
         is_lower: whether the name is in lower case in HLO text.
     """
-
-    __slots__ = ("is_lower", "members", "mnemonic", "prefix")
 
     def __init__(
         self,
@@ -205,8 +148,6 @@ class Precisions(AttributeKind):
         dialect: of the attribute in StableHLO: "stablehlo" or "chlo".
     """
 
-    __slots__ = ("dialect",)
-
     NAME = "pair of Precision"
 
     def __init__(self, dialect: str = "stablehlo") -> None:
@@ -218,8 +159,6 @@ class Precisions(AttributeKind):
 
 class Algorithm(AttributeKind):
     """The algorithm of a dot product: ``algorithm=dot_bf16_bf16_f32``."""
-
-    __slots__ = ()
 
     NAME = "DotAlgorithm"
 
@@ -254,8 +193,6 @@ class DimensionNumbers(AttributeKind):
         fields: of the bundle, in the order of HLO text.
     """
 
-    __slots__ = ("bundle", "fields", "mnemonic")
-
     def __init__(self, bundle: type[Any], mnemonic: str, fields: Iterable[Field]) -> None:
         self.bundle = bundle
         self.mnemonic = mnemonic
@@ -276,15 +213,11 @@ class DimensionNumbers(AttributeKind):
 class ConvolutionDimensions(AttributeKind):
     """The dimension numbers of a convolution: ``dim_labels=b01f_01io->b01f``."""
 
-    __slots__ = ()
-
     NAME = "ConvolutionDimensionNumbers"
 
 
 class Padding(AttributeKind):
     """The amounts of a pad: ``padding=0_1_0x2_0_0``. StableHLO has three lists."""
-
-    __slots__ = ()
 
     NAME = "PaddingConfig"
 
@@ -300,8 +233,6 @@ class Padding(AttributeKind):
 class Pairs(AttributeKind):
     """A list of pairs of integers: ``source_target_pairs={{0,1},{1,0}}``."""
 
-    __slots__ = ()
-
     NAME = "pairs of integers"
 
     def text(self, value: Iterable[Iterable[int]]) -> str:
@@ -311,8 +242,6 @@ class Pairs(AttributeKind):
 class Groups(AttributeKind):
     """Replica groups: ``replica_groups={{0,1},{2,3}}``."""
 
-    __slots__ = ()
-
     NAME = "ReplicaGroups"
 
     def text(self, value: ReplicaGroups) -> str:
@@ -321,8 +250,6 @@ class Groups(AttributeKind):
 
 class Channel(AttributeKind):
     """The channel of a collective: ``channel_id=1``."""
-
-    __slots__ = ()
 
     NAME = "ChannelHandle"
 
@@ -336,8 +263,6 @@ class Computation(AttributeKind):
     A conditional has a tuple of computations, and a custom call may have none; rules print and
     lower these.
     """
-
-    __slots__ = ()
 
     NAME = "computation"
 

@@ -1,8 +1,8 @@
-"""Which arguments a program takes over the memory of.
+"""Donated arguments: aliases and donors.
 
-A program's argument may lie in the memory that one of its results is written to (an alias), or be
-left to the program to use as it likes (a donor). Both are facts of the entry: of a computation that
-another applies XLA does not look at them.
+A program may write a result to the memory of an argument (an alias), or use an argument's memory
+for any purpose (a donor). Both are properties of the entry computation: XLA ignores them in a
+computation that another one calls.
 
 XLA, HloInputOutputAliasConfig; HloBufferDonorConfig.
 """
@@ -12,21 +12,22 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from builder.errors import BuilderError, ShapeInferenceError
+from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape, Shape, TupleShape
 
 __all__ = ["BufferDonor", "Donations", "InputOutputAlias", "leaf_indices"]
 
 Index = tuple[int, ...]
-"""A place in a nested tuple; () is the whole."""
+"""The index of a value in a nested tuple; () is the tuple or array itself."""
 
 
 class InputOutputAlias(NamedTuple):
     """A result that is written to the memory of an argument.
 
     Attributes:
-        output_index: the place of the result in the root's tuple; () where the root is an array.
+        output_index: the index of the result in the root's tuple; () if the root is an array.
         param_number: the number of the parameter.
-        param_index: the place in the parameter, if that is a tuple.
+        param_index: the index in the parameter, if that is a tuple.
     """
 
     output_index: Index
@@ -35,11 +36,11 @@ class InputOutputAlias(NamedTuple):
 
 
 class BufferDonor(NamedTuple):
-    """An argument whose memory the program may use.
+    """An argument whose memory the program may reuse.
 
     Attributes:
         param_number: the number of the parameter.
-        param_index: the place in the parameter, if that is a tuple.
+        param_index: the index in the parameter, if that is a tuple.
     """
 
     param_number: int
@@ -50,7 +51,7 @@ class Donations:
     """The aliases and donors of a program that is being recorded.
 
     Attributes:
-        aliases: by the places of their results.
+        aliases: the aliases, by output index.
         donors: the donors, none of them in `aliases`.
     """
 
@@ -60,62 +61,63 @@ class Donations:
         self.aliases: dict[Index, InputOutputAlias] = {}
         self.donors: list[BufferDonor] = []
 
-    def add_alias(self, alias: InputOutputAlias, parameter: Shape | None) -> None:
-        """Takes in an alias; `parameter` is the shape of the parameter, None if there is none.
+    def add_alias(self, alias: InputOutputAlias, parameter: XlaOp | None) -> None:
+        """Add an alias of `parameter`, which is None if it is not recorded yet.
 
         Raises:
-            BuilderError: there is no such parameter; the result or the argument is taken already.
-            ShapeInferenceError: the parameter has no such place.
+            BuilderError: there is no such parameter; the result or the argument is already aliased
+                or donated.
+            ShapeInferenceError: the parameter has no array at that index.
         """
-        self._need_free("setup_alias", alias.param_number, alias.param_index, parameter)
-        taken = self.aliases.get(alias.output_index)
-        if taken is not None:
+        self._check_argument("setup_alias", alias.param_number, alias.param_index, parameter)
+        existing = self.aliases.get(alias.output_index)
+        if existing is not None:
             raise BuilderError(
-                f"setup_alias: a result is written to the memory of one argument, got for output "
+                f"setup_alias: a result aliases at most one argument, got for output "
                 f"{_braces(alias.output_index)}\n"
-                f"  {_argument(taken.param_number, taken.param_index)}\n"
+                f"  {_argument(existing.param_number, existing.param_index)}\n"
                 f"  {_argument(alias.param_number, alias.param_index)}",
                 op="setup_alias",
             )
         self.aliases[alias.output_index] = alias
 
-    def add_donor(self, donor: BufferDonor, parameter: Shape | None) -> None:
-        """Takes in a donor; raises as `add_alias`."""
-        self._need_free("add_buffer_donor", donor.param_number, donor.param_index, parameter)
+    def add_donor(self, donor: BufferDonor, parameter: XlaOp | None) -> None:
+        """Add a donor; raises like `add_alias`."""
+        self._check_argument("add_buffer_donor", donor.param_number, donor.param_index, parameter)
         self.donors.append(donor)
 
-    def _need_free(self, op: str, number: int, index: Index, parameter: Shape | None) -> None:
+    def _check_argument(self, op: str, number: int, index: Index, parameter: XlaOp | None) -> None:
         if parameter is None:
             raise BuilderError(
                 f"{op}: there is no parameter {number} yet\n"
                 f"fix: record the parameter first; parameters are numbered from 0",
                 op=op,
             )
-        _array_at(op, f"parameter {number}", parameter, index)
-        said = [(one.param_number, one.param_index) for one in self.aliases.values()]
-        said += [(one.param_number, one.param_index) for one in self.donors]
-        if (number, index) in said:
+        _array_at(op, f"parameter {number}", parameter.shape, index)
+        donated = [(alias.param_number, alias.param_index) for alias in self.aliases.values()]
+        donated += [(donor.param_number, donor.param_index) for donor in self.donors]
+        if (number, index) in donated:
             raise BuilderError(
-                f"{op}: an argument is given away once, got {_argument(number, index)} again",
+                f"{op}: an argument is donated at most once, got {_argument(number, index)} again",
                 op=op,
-                shapes={f"parameter {number}": parameter},
+                shapes={f"parameter {number}": parameter.shape},
             )
 
     def check_results(self, root: Shape, parameters: dict[int, Any]) -> None:
-        """Holds the aliases against the shape of the program's result.
+        """Check the aliases against the shape of the program's result.
 
         Raises:
-            ShapeInferenceError: the result has no such place, or the array there is of another
-                shape than the argument.
+            ShapeInferenceError: the result has no array at an index, or its shape differs from the
+                argument's.
         """
         for alias in self.aliases.values():
             result = _array_at("setup_alias", "the result", root, alias.output_index)
-            whole = parameters[alias.param_number].shape
-            argument = _array_at("setup_alias", "the parameter", whole, alias.param_index)
+            parameter = parameters[alias.param_number].shape
+            argument = _array_at("setup_alias", "the parameter", parameter, alias.param_index)
             if result is not argument:
                 raise ShapeInferenceError(
-                    f"setup_alias: a result and the argument whose memory it is written to must "
-                    f"have one shape, got\n"
+                    f"setup_alias: a result and the argument that it aliases must have one shape, "
+                    f"got\n"
                     f"  output {_braces(alias.output_index)} {result}\n"
                     f"  {_argument(alias.param_number, alias.param_index)} {argument}",
                     op="setup_alias",
@@ -130,23 +132,23 @@ class Donations:
 
 
 def _array_at(op: str, what: str, shape: Shape, index: Index) -> ArrayShape:
-    """The array of fixed sizes at a place of a shape.
+    """Return the array of fixed sizes at an index of a shape.
 
     Raises:
-        ShapeInferenceError: there is none.
+        ShapeInferenceError: there is no such array.
     """
     part: Shape | None = shape
     for number in index:
-        inside = part.elements if isinstance(part, TupleShape) else ()
-        part = inside[number] if 0 <= number < len(inside) else None
+        elements = part.elements if isinstance(part, TupleShape) else ()
+        part = elements[number] if 0 <= number < len(elements) else None
     if part is None:
         raise ShapeInferenceError(
-            f"{op}: {what} has no place {_braces(index)}, got {shape}", op=op, shapes={what: shape}
+            f"{op}: {what} has no index {_braces(index)}, got {shape}", op=op, shapes={what: shape}
         )
     if not isinstance(part, ArrayShape) or not part.is_static:
-        fix = "\nfix: name its elements one by one" if isinstance(part, TupleShape) else ""
+        fix = "\nfix: list its elements one by one" if isinstance(part, TupleShape) else ""
         raise ShapeInferenceError(
-            f"{op}: only the memory of an array of fixed sizes is given away, got {part} at "
+            f"{op}: only arrays of fixed sizes can be donated, got {part} at "
             f"{_braces(index)} of {what}{fix}",
             op=op,
             shapes={what: shape},
@@ -163,13 +165,13 @@ def _argument(number: int, index: Index) -> str:
 
 
 def leaf_indices(shape: Shape) -> list[Index]:
-    """For each leaf of a shape its place in the nested tuple."""
-    found: list[Index] = []
+    """Return the index of each leaf in a nested tuple."""
+    indices: list[Index] = []
     stack: list[tuple[Index, Shape]] = [((), shape)]
     while stack:
         index, part = stack.pop()
         if isinstance(part, TupleShape):
             stack.extend(((*index, i), e) for i, e in reversed([*enumerate(part.elements)]))
         else:
-            found.append(index)
-    return found
+            indices.append(index)
+    return indices

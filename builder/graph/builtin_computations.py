@@ -1,4 +1,4 @@
-"""Computations that the library records itself: the default orders of sorts.
+"""Computations that the library records itself: the default comparators of sorts.
 
 They are recorded without inference, and have no source lines.
 """
@@ -22,13 +22,13 @@ _PRED = intern_array(pt.pred, ())
 
 
 def _built(builder: XlaBuilder, root: XlaOp) -> XlaComputation:
-    for one in builder.ops:
-        one.code, one.lasti = None, 0
+    for op in builder.ops:
+        op.code, op.lasti = None, 0
     return builder.build(root)
 
 
 def _compared(lhs: XlaOp, rhs: XlaOp, direction: str) -> XlaOp:
-    """A comparison of scalars that are not complex, in the total order of floating point."""
+    """Compare scalars that are not complex, floating point in its total order."""
     element_type = lhs.shape.element_type
     if element_type.is_floating:
         kind = "TOTALORDER"
@@ -40,14 +40,14 @@ def _compared(lhs: XlaOp, rhs: XlaOp, direction: str) -> XlaOp:
 
 @lru_cache(maxsize=4096)
 def in_order(element_types: tuple[PrimitiveType, ...], direction: str = "LT") -> XlaComputation:
-    """A comparator for arrays of these types, which compares the elements of the first alone.
+    """Return a comparator for arrays of these types that compares the elements of the first array.
 
     Floating point is compared in its total order, complex numbers by the real and then the
     imaginary part.
 
     Args:
-        element_types: one for each array.
-        direction: "LT" for the smallest first, "GT" for the largest.
+        element_types: the element type of each array.
+        direction: "LT" for ascending, "GT" for descending order.
     """
     builder = XlaBuilder("compare_less_than" if direction == "LT" else "compare_greater_than")
     parameters = [
@@ -61,7 +61,8 @@ def in_order(element_types: tuple[PrimitiveType, ...], direction: str = "LT") ->
     part = intern_array(element_types[0].real_type, ())
     real, other_real = (append(builder, "real", part, (value,)) for value in (lhs, rhs))
     imag, other_imag = (append(builder, "imag", part, (value,)) for value in (lhs, rhs))
-    tie = (_compared(real, other_real, "EQ"), _compared(imag, other_imag, direction))
-    broken = append(builder, "and", _PRED, tie)
-    decided = _compared(real, other_real, direction)
-    return _built(builder, append(builder, "or", _PRED, (decided, broken)))
+    conditions = _compared(real, other_real, "EQ"), _compared(imag, other_imag, direction)
+    is_before_by_imag = append(builder, "and", _PRED, conditions)
+    is_before_by_real = _compared(real, other_real, direction)
+    root = append(builder, "or", _PRED, (is_before_by_real, is_before_by_imag))
+    return _built(builder, root)

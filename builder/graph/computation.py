@@ -1,4 +1,4 @@
-"""XlaComputation: a recorded computation, ready to be printed, walked, called or lowered."""
+"""XlaComputation: a recorded computation, ready to be printed, inspected, called or lowered."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ __all__ = ["XlaComputation"]
 P = TypeVar("P")
 
 
-APPLYING: Final = frozenset(opcode for opcode, one in SCHEMAS.items() if one.computations)
+APPLYING: Final = frozenset(opcode for opcode, schema in SCHEMAS.items() if schema.computations)
 """The opcodes that may have computations among their attributes."""
 
 
 class Application(NamedTuple):
-    """Ops of a computation that apply the same computations, and say the same in all else.
+    """The ops of a computation that apply the same computations with the same attributes.
 
     Attributes:
-        opcode: that of the ops.
-        computations: what each of them applies.
-        times: how many ops they are.
+        opcode: the opcode of the ops.
+        computations: the computations that each of them applies.
+        times: the number of ops.
     """
 
     opcode: str
@@ -47,24 +47,23 @@ class Application(NamedTuple):
 
 
 class XlaComputation:
-    """What a builder built: ops in the order they were recorded, and the root.
+    """The result of a builder: ops in the order of recording, and the root.
 
     Attributes:
         name: the computation's name.
-        ops: every op, operands before users.
+        ops: all ops, operands before users.
         root: the op whose value is the result.
         parameters: the parameter ops in the order of their numbers.
-        program_shape: shapes and names of the parameters, and the shape of the result, with the
-            layouts in which they come in and go out.
-        signature: the same without layouts: what ops see that apply the computation.
-        aliases: the results that are written to the memory of arguments, as
-            `XlaBuilder.setup_alias` said, in the order of the results. Like donors they are facts
-            of the program that is entered here: where another computation applies this one they
-            are not looked at, as XLA does not.
-        donors: the other arguments whose memory the program may use.
-        annotations: what is said besides, for XLA's partitioner (meshes, the shardings of results)
-            and, by a module of another program, for other compilers; None if nothing.
-        sharding_form: in whose words its shardings are said; "" if it says none, or is imported.
+        program_shape: shapes and names of the parameters and the shape of the result, with the
+            layouts of the entry.
+        signature: the same without layouts: the types that ops see that apply the computation.
+        aliases: the results that are written to the memory of arguments (`XlaBuilder.setup_alias`),
+            in the order of the results. Like donors they are properties of the program whose entry
+            this is. They are ignored where another computation applies this one, as in XLA.
+        donors: the other arguments whose memory the program may reuse.
+        annotations: metadata for XLA's partitioner (meshes, the shardings of results) and, from an
+            imported module, for other compilers; None if there is none.
+        sharding_form: the form of the program's shardings; "" if it has none, or is imported.
 
     `str(computation)` is its HLO text.
 
@@ -128,35 +127,35 @@ class XlaComputation:
             tuple([p.name or f"p{i}" for i, p in enumerate(self.parameters)]),
         )
         self.signature = shape if shape.without_layouts is None else shape.without_layouts
-        # Worked out when first asked for: nothing is added to what is built.
+        # Computed on first use; a computation does not change.
         self._users: list[tuple[XlaOp, ...]] | None = None
         self._called: tuple[XlaComputation, ...] | None = None
         self._applications: tuple[Application, ...] | None = None
-        # What ops that apply it have worked out, by op and shapes: see `planned`.
+        # Results of inference for ops that apply this computation: see `planned`.
         self.plans: SignatureTable[Any] = SignatureTable()
 
     def planned(self, key: Any, plan: Callable[..., P], *arguments: Any) -> P:
-        """``plan(*arguments)`` for an op that applies this computation, worked out once for a key.
+        """Return ``plan(*arguments)`` for an op that applies this computation, cached by `key`.
 
-        Kept here, plans live as long as the computation; a cache of them all would hold it.
+        The cache is a part of the computation, so that it does not outlive it.
         """
-        found: P | None = self.plans.get(key)
-        return self.plans.add(key, plan(*arguments)) if found is None else found
+        cached: P | None = self.plans.get(key)
+        return self.plans.add(key, plan(*arguments)) if cached is None else cached
 
     def __call__(self, *_arguments: object, **_named: object) -> Any:
         raise OperandError(
-            f"{self.name}: a computation is not called like a function, got {self!r}\n"
-            f"fix: lowering.compile(computation)(...) runs it; xb.call(computation, ...) records "
-            f"a call of it in another computation",
+            f"{self.name}: an XlaComputation is not callable, got {self!r}\n"
+            f"fix: run it with lowering.compile(computation)(...), or record a call with "
+            f"xb.call(computation, ...)",
             op=self.name,
         )
 
     def users(self, op: XlaOp) -> tuple[XlaOp, ...]:
-        """The ops that take `op` as an operand, each once, in the order of recording.
+        """Return the ops that have `op` as an operand, each once, in the order of recording.
 
         Raises:
-            BuilderError: an op of another computation, or of one that an op here applies.
-            OperandError: no op.
+            BuilderError: `op` belongs to another computation, possibly one that an op here applies.
+            OperandError: `op` is not an op.
 
         Example:
             >>> import builder as xb
@@ -167,36 +166,36 @@ class XlaComputation:
             >>> [u.opcode for u in c.users(x)], c.users(c.root)
             (['add'], ())
         """
-        self._need_own("users", op)
+        self._check_contains("users", op)
         if self._users is None:
             lists: list[list[XlaOp]] = [[] for _ in self.ops]
             for user in self.ops:
                 for operand in user.operands:
-                    found = lists[operand.id]
-                    if not found or found[-1] is not user:
-                        found.append(user)
-            self._users = [tuple(found) for found in lists]
+                    users = lists[operand.id]
+                    if not users or users[-1] is not user:
+                        users.append(user)
+            self._users = [tuple(users) for users in lists]
         return self._users[op.id]
 
-    def _need_own(self, method: str, op: XlaOp) -> None:
-        """Raises if `op`, given to a method, is no op of this computation."""
+    def _check_contains(self, method: str, op: XlaOp) -> None:
+        """Raise if `op`, an argument of a method, is not an op of this computation."""
         if type(op) is not XlaOp:
             raise OperandError(
                 f"{method}: op must be an XlaOp, got {type(op).__name__}: {brief(op, 80)}\n"
-                f"fix: one of computation.ops; computation.find(...) looks for some",
+                f"fix: pass one of computation.ops; computation.find(...) finds ops",
                 op=method,
             )
         if not (op.id < len(self.ops) and self.ops[op.id] is op):
             raise BuilderError(
-                f"{method}: op must be one of computation {self.name!r}, got one of "
+                f"{method}: op must be an op of computation {self.name!r}, got an op of "
                 f"{op.builder.name!r}\n  {op!r}\n"
-                f"fix: ask the computation that the op stands in",
+                f"fix: call the method of the computation that contains the op",
                 op=method,
                 shapes={"op": op.shape},
             )
 
     def post_order(self) -> Iterator[XlaOp]:
-        """The ops that the root depends on, each once, operands before users."""
+        """Iterate over the ops that the root depends on, each once, operands before users."""
         needed = bytearray(len(self.ops))
         needed[self.root.id] = 1
         for index in range(self.root.id, -1, -1):
@@ -206,35 +205,31 @@ class XlaComputation:
         return (op for op in self.ops if needed[op.id])
 
     def applications(self) -> tuple[Application, ...]:
-        """Where ops here apply computations: one for all that share their attributes."""
+        """Return how ops here apply computations, one for ops that share attributes."""
         if self._applications is None:
-            # Ops that say the same share their attributes: what is among them is looked for once.
-            ops = [op for op in self.ops if op.opcode in APPLYING]
-            ids = [id(op.attributes) for op in ops]
-            examples = dict(zip(ids, ops, strict=True))
-            counts = Counter(ids)
-            self._applications = tuple(
-                [
-                    Application(op.opcode, found, counts[number])
-                    for number, op in examples.items()
-                    if (found := called_in(op.attributes))
-                ]
-            )
+            # Ops with equal attributes usually share one mapping, which is searched once.
+            counts = Counter(id(op.attributes) for op in self.ops if op.opcode in APPLYING)
+            ops = {id(op.attributes): op for op in self.ops if op.opcode in APPLYING}
+            applications = [
+                Application(op.opcode, called_in(op.attributes), counts[key])
+                for key, op in ops.items()
+            ]
+            self._applications = tuple([a for a in applications if a.computations])
         return self._applications
 
     def called_computations(self) -> tuple[XlaComputation, ...]:
-        """The computations that ops here apply, and those they apply; callees before callers."""
+        """Return the computations applied here, directly or indirectly, callees before callers."""
         if self._called is not None:
             return self._called
         order: dict[XlaComputation, None] = {}
         entered = {self}
-        stack = [(self, _direct(self))]
+        stack = [(self, self._callees())]
         while stack:
             current, remaining = stack[-1]
             for called in remaining:
                 if called not in entered:
                     entered.add(called)
-                    stack.append((called, _direct(called)))
+                    stack.append((called, called._callees()))
                     break
             else:
                 stack.pop()
@@ -243,31 +238,36 @@ class XlaComputation:
         self._called = tuple(order)
         return self._called
 
-    def replace(self, function: Replacement, *, nested: bool = False) -> XlaComputation:
-        """The computation recorded again, with some ops replaced by others.
+    def _callees(self) -> Iterator[XlaComputation]:
+        """Iterate over the computations that ops here apply; some occur several times."""
+        return chain.from_iterable([a.computations for a in self.applications()])
 
-        The function is asked for each op in the order of recording. What it records stays, before
-        the op if that is kept. Names, source lines, shardings and frontend attributes go along; an
-        op that stands for another has those of the other that it has not itself, but the line. Ops
-        that nothing uses any more stay as well, as everywhere: XLA leaves out what has no effect.
+    def replace(self, function: Replacement, *, nested: bool = False) -> XlaComputation:
+        """Return the computation recorded again, with some ops replaced.
+
+        The function is called for each op in the order of recording. The ops that it records stay,
+        before the op if that is kept. Names, source lines, shardings and frontend attributes are
+        preserved. A replacement without its own takes them from the op it replaces, except the
+        line. Ops without users stay as well, as everywhere: XLA removes those that have no effect.
 
         Args:
             function: called with an op and its operands in the new computation. It returns None to
-                keep the op, or the op that stands in its place: one of the operands, or one that it
-                records on them. ``operands.builder`` records constants; ``operands.keep()`` records
-                the op as it was, on the new operands, and gives it.
-            nested: whether the function is also asked for the ops of the computations that ops
-                apply, and those apply, each once, callees before callers.
+                keep the op, or its replacement: one of the operands, or an op recorded on them.
+                ``operands.builder`` records constants; ``operands.keep()`` records the original op
+                on the new operands, and returns it.
+            nested: whether the function is also called for the ops of the computations that ops
+                apply, directly or indirectly, each once, callees before callers.
 
         Returns:
-            A computation of the same program shape, with the same aliases and donors. A parameter
-            stays, whatever else is given to those that use it. Applied computations in which
-            nothing changes are shared.
+            A computation of the same program shape, with the same aliases and donors. Parameters
+            always stay, even without users. Applied computations in which nothing changes are
+            shared.
 
         Raises:
-            ShapeInferenceError: what is to stand in the place of an op has another shape.
-            BuilderError: it is an op of another builder; or the function recorded a parameter.
-            OperandError: it is no op; or `function` is no callable.
+            ShapeInferenceError: a replacement has another shape than the op.
+            BuilderError: a replacement belongs to another builder; the function recorded a
+                parameter.
+            OperandError: a replacement is not an op; `function` is not callable.
 
         Example:
             >>> import builder as xb
@@ -281,32 +281,34 @@ class XlaComputation:
             ['parameter', 'log_plus_one', 'negate']
         """
         replace = extension("builder.rewriting.replacing", "replace")
-        made: XlaComputation = replace(self, function, nested=nested)
-        return made
+        replaced: XlaComputation = replace(self, function, nested=nested)
+        return replaced
 
     def extract(
         self, ops: XlaOp | Sequence[XlaOp], *, inputs: XlaOp | Sequence[XlaOp] | None = None
     ) -> XlaComputation:
-        """The part of the computation that gives some of its values.
+        """Return the part of the computation that computes some of its values.
 
-        It holds what they need and nothing else: of ops with side effects those that they depend
-        on, for instance by a token. So a wrong value can be traced: half of a model is run by
-        itself, and then the half of that which is wrong.
+        It contains the ops that the values depend on and no others; of ops with side effects, those
+        that the values depend on, for instance by a token. This helps to bisect a wrong result: run
+        half of a model, and then half of the wrong part.
 
         Args:
-            ops: what to give: an op of this computation, or several in a sequence.
-            inputs: ops whose values are parameters of the part, in this order; what is behind them
-                is cut off. Of an input without a name the parameter is called "OPCODE_NUMBER".
+            ops: the values to compute: an op of this computation, or several in a sequence.
+            inputs: ops whose values become parameters of the part, in this order; the ops that only
+                they depend on are omitted. An input without a name becomes a parameter called
+                "OPCODE_NUMBER".
 
         Returns:
             A computation called "NAME_part". Its parameters are the inputs, used or not, and then
-            those of this computation that are needed without passing an input; these keep their
-            names and layouts. It gives the value of the op, or for a sequence a tuple, in default
-            layouts. It has no aliases and no donors.
+            the needed parameters of this computation, with their names and layouts. Its result is
+            the value of the op, or for a sequence a tuple, in default layouts. It has no aliases
+            and no donors.
 
         Raises:
-            BuilderError: an op of another computation, or of one that an op here applies.
-            OperandError: no op, or one that is twice among the inputs.
+            BuilderError: an op belongs to another computation, possibly one that an op here
+                applies.
+            OperandError: a value is not an op, or an input is duplicated.
 
         Example:
             >>> import builder as xb
@@ -320,23 +322,23 @@ class XlaComputation:
             (multiply_2: f32[4], y: f32[4]) -> (f32[4], f32[4])
         """
         extract = extension("builder.rewriting.extracting", "extract")
-        made: XlaComputation = extract(self, ops, inputs=inputs)
-        return made
+        extracted: XlaComputation = extract(self, ops, inputs=inputs)
+        return extracted
 
     def table(self, *, nested: bool = False, limit: int | None = 40) -> OpTable:
-        """The ops as a table: number, opcode, shape, operands, name, source line, attributes.
+        """Return a table of the ops: number, opcode, shape, operands, name, line, attributes.
 
         Args:
-            nested: whether the computations that ops apply, and those apply, follow, each under
-                its name. They stand after those that apply them.
-            limit: how many ops from the beginning and from the end of a computation are drawn when
-                the table is printed; None for all. The table itself has all of them.
+            nested: whether to append the computations that ops apply, directly or indirectly, each
+                under its name, after their callers.
+            limit: the number of ops to print from the beginning and from the end of a computation;
+                None for all. The table itself contains all of them.
 
         Returns:
-            A sequence of `OpRow`, which are made when they are looked at.
+            A sequence of `OpRow`, which are created on access.
 
         Raises:
-            ShapeInferenceError: `limit` is negative or no number.
+            ShapeInferenceError: `limit` is negative or not a number.
 
         Example:
             >>> import builder as xb
@@ -349,23 +351,25 @@ class XlaComputation:
             1 transpose f32[3,2] (0,) dimensions={1,0}
         """
         table_of = extension("builder.inspection.table", "table_of")
-        made: OpTable = table_of(self, nested=nested, limit=limit)
-        return made
+        table: OpTable = table_of(self, nested=nested, limit=limit)
+        return table
 
     def stats(self) -> ComputationStats:
-        """What the computation costs: ops, parameters, FLOPs and bytes, by opcode and in all.
+        """Return the computation's cost: ops, parameters, FLOPs and bytes, by opcode and in total.
 
-        FLOPs, transcendental functions and bytes are those of XLA's HloCostAnalysis: what the ops
-        do as they are written, before a compiler fuses or leaves out any. Each op reads its
-        operands and writes its result. A multiplication and an addition are two FLOPs; operations
-        on integers count too. What XLA leaves open is said in `builder.inspection.costs`.
+        FLOPs, transcendental functions and bytes are those of XLA's HloCostAnalysis for the ops as
+        recorded, before a compiler fuses or removes any. Each op reads its operands and writes its
+        result. A multiplication and an addition are two FLOPs; operations on integers count too.
+        `builder.inspection.costs` documents what XLA leaves unspecified.
 
-        Computations are counted as often as they are applied: a reducer for each element that goes
-        away, the body of a loop as often as it runs where that is seen from its condition and body
-        (``stats.loops`` says it) and else once, of a `conditional` the most expensive branch.
+        Computations are counted as often as they are applied: a reducer for each element that is
+        reduced; the body of a loop once for each iteration if the trip count follows from its
+        condition and body (see ``stats.loops``), else once; of a `conditional` the most expensive
+        branch.
 
         Returns:
-            Its fields are numbers; `print` draws a table by FLOPs, and `as_dict` is for JSON.
+            An object whose fields are numbers; `print` shows a table by FLOPs, and `as_dict` is for
+            JSON.
 
         Example:
             >>> import builder as xb
@@ -387,23 +391,23 @@ class XlaComputation:
         where: Callable[[XlaOp], bool] | None = None,
         nested: bool = False,
     ) -> tuple[XlaOp, ...]:
-        """The ops that are all of what is asked for, in the order of recording.
+        """Return the ops that match all criteria, in the order of recording.
 
         Args:
-            opcode: the opcode, or a pattern as of file names: "reduce*".
+            opcode: the opcode, or a pattern as for file names: "reduce*".
             name: the op's name, or a pattern.
-            shape: the shape of the result, or its text. One without layouts is compared with the
-                ops' shapes, which have none; one with layouts with those that parameters ask for.
-            source: the file that recorded the op, or its last parts, with or without a line:
-                "model.py", "layers/attention.py:12".
-            where: called with each op that is the rest; whether it is among them.
-            nested: whether computations that ops apply, and those apply, are searched as well,
-                after this one.
+            shape: the shape of the result, or its text. A shape without layouts is compared with
+                the ops' shapes, which have none; a shape with layouts with those of parameters.
+            source: the file that recorded the op, or its last path components, with or without a
+                line: "model.py", "layers/attention.py:12".
+            where: a predicate, called with each op that matches the other criteria.
+            nested: whether to search the computations that ops apply, directly or indirectly, after
+                this one.
 
         Raises:
-            OperandError: no op has such an opcode (the message says which are near); or an argument
-                is not of its type.
-            ShapeTextError: `shape` is no text of a shape.
+            OperandError: no op has such an opcode (the message lists similar ones); an argument has
+                another type.
+            ShapeTextError: `shape` is not the text of a shape.
 
         Example:
             >>> import builder as xb
@@ -416,29 +420,29 @@ class XlaComputation:
             ['parameter', 'constant']
         """
         find_ops = extension("builder.inspection.find", "find_ops")
-        found: tuple[XlaOp, ...] = find_ops(
+        ops: tuple[XlaOp, ...] = find_ops(
             self, opcode, name=name, shape=shape, source=source, where=where, nested=nested
         )
-        return found
+        return ops
 
     def diff(self, other: XlaComputation, *, metadata: bool = False) -> ComputationDiff:
-        """What differs between this computation and another, compared as graphs.
+        """Compare this computation with another as graphs, and return the differences.
 
-        Ops are the same where their inputs, or what is made of them, are the same; the order of
-        recording does not count, nor do the names of computations. An op that is in both and says
-        something else (an attribute, a shape, a constant's value, other operands) has changed; the
-        ops before and after it have not. Ops without users are compared too.
+        Ops correspond if their inputs or their users correspond. The order of recording and the
+        names of computations are ignored. An op that is in both with another attribute, shape,
+        constant value or operand has changed; the ops before and after it have not. Ops without
+        users are compared too.
 
         Args:
             other: the computation to compare with.
-            metadata: whether names and source lines count.
+            metadata: whether to compare names and source lines.
 
         Returns:
-            A `ComputationDiff`: true where something differs, with the ops that are only here
+            A `ComputationDiff`: true if there are differences, with the ops that are only here
             (`removed`), only there (`added`), and `changed`.
 
         Raises:
-            OperandError: `other` is no XlaComputation.
+            OperandError: `other` is not an XlaComputation.
 
         Example:
             >>> import builder as xb
@@ -459,10 +463,10 @@ class XlaComputation:
         return made
 
     def to_hlo_text(self, *, metadata: bool = False) -> str:
-        """HLO text that XLA's parser accepts.
+        """Return HLO text that XLA's parser accepts.
 
         Args:
-            metadata: whether each instruction carries its name and source line.
+            metadata: whether each instruction has its name and source line.
         """
         checked = flag("to_hlo_text", "metadata", metadata)
         text: str = extension("builder.hlo_text.module", "module_text")(self, metadata=checked)
@@ -476,16 +480,8 @@ class XlaComputation:
 
 
 def called_in(attributes: Mapping[str, Any]) -> tuple[XlaComputation, ...]:
-    """The computations among an op's attributes, in their order."""
-    found: list[XlaComputation] = []
-    for value in attributes.values():
-        if isinstance(value, XlaComputation):
-            found.append(value)
-        elif isinstance(value, tuple):
-            found.extend(v for v in value if isinstance(v, XlaComputation))
-    return tuple(found)
-
-
-def _direct(computation: XlaComputation) -> Iterator[XlaComputation]:
-    """The computations that ops of this one apply, some of them several times."""
-    return chain.from_iterable([one.computations for one in computation.applications()])
+    """Return the computations among an op's attributes, in their order."""
+    values = chain.from_iterable(
+        value if isinstance(value, tuple) else (value,) for value in attributes.values()
+    )
+    return tuple([value for value in values if isinstance(value, XlaComputation)])

@@ -1,8 +1,8 @@
-"""Recording: how an op gets into its builder. Every public op ends here.
+"""Recording: appending an op to its builder. Every public op ends here.
 
-This is the innermost path of the library: `record` runs once for every op. It takes shapes that
-are already inferred and operands that are already XlaOps, finds the builder they belong to, notes
-the line of the user's program, and appends.
+`record` runs once for every op and is the innermost path of the library. It takes an inferred shape
+and operands that are XlaOps, finds their builder, stores the line of the user's program, and
+appends the op.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def record(
 
     Args:
         opcode, shape, operands, attributes: those of the op.
-        depth: how many frames up the search for the user's line starts; all nearer frames belong
-            to this library. Each skipped frame saves time, because the interpreter creates an
-            object for every frame that is examined.
+        depth: the number of frames to skip in the search for the user's line; they all belong to
+            this library. Each skipped frame saves time, because the interpreter creates an object
+            for every frame that is examined.
         builder: see `append`.
 
     Raises:
@@ -111,42 +111,42 @@ def append(
 
 
 _NO_OPERATIONS: Final = frozenset(("captured", "get_tuple_element", "tuple"))
-"""What takes arrays along and computes none: the sharding of a block goes by if it does not fit."""
+"""Opcodes that only forward values: a block's sharding that does not fit them is ignored."""
 
 
 def metadata_for(
     builder: XlaBuilder, opcode: str, shape: Shape, metadata: OpMetadata, *, must_fit: bool = True
 ) -> OpMetadata | None:
-    """The metadata of an op of this shape that is recorded where these are in force.
+    """Return the metadata of an op that is recorded while `metadata` is in force.
 
     Args:
         builder, opcode, shape: those of the op.
-        metadata: what is in force.
-        must_fit: false to leave out a sharding that does not fit.
+        metadata: the metadata in force.
+        must_fit: False to omit a sharding that does not fit.
 
     Raises:
         ShapeInferenceError: the sharding does not fit the shape.
     """
     if metadata.sharding is None:
         return metadata
-    from builder.sharding.validation import Misfit, block_sharding, name_meshes
+    from builder.sharding.validation import Misfit, block_sharding, name_meshes  # loaded on use
 
-    found = block_sharding(metadata.sharding, shape)
-    if isinstance(found, Misfit):
+    sharding = block_sharding(metadata.sharding, shape)
+    if isinstance(sharding, Misfit):
         if must_fit and opcode not in _NO_OPERATIONS:
-            op = _spoken(opcode)
+            op = _public_name(opcode)
             raise ShapeInferenceError(
-                f"{op}: {found.rule}\n"
-                f"fix: {found.fix}; or record it outside of the block, or under "
+                f"{op}: {sharding.rule}\n"
+                f"fix: {sharding.fix}; or record it outside of the block, or under "
                 f"builder.sharding(None)",
                 op=op,
                 shapes={"result": shape},
             )
-        found = None
+        sharding = None
     if not isinstance(metadata.sharding, str):
         mesh = metadata.sharding.mesh
         name_meshes(builder, opcode, {mesh.name: {"mesh": str(mesh)}})
-    return with_metadata(metadata, sharding=found)
+    return with_metadata(metadata, sharding=sharding)
 
 
 @per_signature
@@ -170,10 +170,10 @@ def record_with_sharding(
 
 
 class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
-    """``with undone_on_error(builder):`` takes back what was recorded inside if it fails.
+    """``with rollback_on_error(builder):`` removes the ops recorded in the block if it raises.
 
-    An op that records helpers (a constant for a number, a tuple for a loop's state) before a rule
-    is found broken would else leave them behind, and the last op is the default root.
+    An op that records helper ops (a constant for a number, a tuple for a loop's state) before a
+    check fails would otherwise leave them behind, and the last op is the default root.
     """
 
     __slots__ = ("builder", "marks")
@@ -182,7 +182,7 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
         self.builder = builder
 
     def __enter__(self) -> None:
-        # Enclosing builders too: a value captured from further out passes through each of them.
+        # Enclosing builders too: each of them captures a value that passes through it.
         self.marks = []
         builder: XlaBuilder | None = self.builder
         while builder is not None:
@@ -195,7 +195,7 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
             return
         for builder, (ops, captured, parameters) in self.marks:
             del builder.ops[ops:]
-            # Dicts keep the order of insertion: what came last goes first.
+            # Dicts keep the order of insertion, and popitem removes the last item.
             while len(builder.captured) > captured:
                 builder.captured.popitem()
             while len(builder.parameters) > parameters:
@@ -204,7 +204,7 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
 
 
 def resolve_builder(opcode: str, *operands: XlaOp) -> XlaBuilder:
-    """The builder that will record an op on these operands; raises as `record` does."""
+    """Return the builder that will record an op on these operands; raises like `record`."""
     builder = operands[0].builder
     if builder.is_open:
         for operand in operands:
@@ -215,9 +215,9 @@ def resolve_builder(opcode: str, *operands: XlaOp) -> XlaBuilder:
     return _target(opcode, operands)
 
 
-def _spoken(opcode: str) -> str:
-    """The public name of an op, as the user wrote it: "mul" for the opcode "multiply"."""
-    # Several ops may have one opcode: the one that was called is the outermost of our frames.
+def _public_name(opcode: str) -> str:
+    """Return the public name of an op, as the user wrote it: "mul" for the opcode "multiply"."""
+    # Several ops may have one opcode. The user called the one in the library's outermost frame.
     called = None
     frame: FrameType | None = _getframe(1)
     while frame is not None and INSIDE[frame.f_code.co_filename]:
@@ -232,39 +232,38 @@ def _spoken(opcode: str) -> str:
 
 
 def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
-    """The builder that records, of operands of several builders, or of one that is not open.
+    """Return the builder that records an op on operands of several builders, or of one not open.
 
-    While a callable of a `while_`, `conditional` or `call` is being recorded, the enclosing
-    builder is not open: what is recorded belongs to the innermost builder, and values from
-    further out are captured by it.
+    While a callable of a `while_`, `conditional` or `call` is being recorded, the enclosing builder
+    is not open: the innermost builder records, and captures values of enclosing builders.
     """
     target = operands[0].builder.innermost()
     for position, operand in enumerate(operands):
         if operand.builder.built or operand.builder.innermost() is not target:
-            raise _foreign_operand(_spoken(opcode), operands, position)
+            raise _foreign_operand(_public_name(opcode), operands, position)
     return target
 
 
 def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tuple[XlaOp, ...]]:
-    """The builder that records, and the operands as it may use them."""
+    """Return the builder that records, and the operands as it may use them."""
     target = _target(opcode, operands)
     return target, tuple(target.adopt(opcode, operand) for operand in operands)
 
 
 def _foreign_operand(op: str, operands: tuple[XlaOp, ...], position: int) -> BuilderError:
-    """The error for operand `position`, which can't stand beside operand 0."""
+    """Return the error for operand `position`, which can't be used together with operand 0."""
     first, operand = operands[0], operands[position]
     shapes = {"operand 0": first.shape, f"operand {position}": operand.shape}
     if operand.builder.built:
         return BuilderError(
             f"{op}: operand {position} belongs to builder {operand.builder.name!r}, which was "
             f"already built, got\n  {operand!r}\n"
-            f"fix: record every op before build(), or begin a new XlaBuilder",
+            f"fix: record every op before build(), or create a new XlaBuilder",
             op=op,
             shapes=shapes,
         )
     nested, foreign = first, operand
-    # Inside a body, a reducer is the inner one of two nested builders: it has no parent.
+    # A reducer recorded inside a body has no parent, although its builder is the inner one.
     inner = operand.builder
     if not first.builder.purpose or (inner.purpose and inner.parent is None):
         nested, foreign = foreign, nested
@@ -272,8 +271,8 @@ def _foreign_operand(op: str, operands: tuple[XlaOp, ...], position: int) -> Bui
         return BuilderError(
             f"{op}: {nested.builder.purpose} can't use values of another computation, got\n"
             f"  {foreign!r}\n"
-            f"fix: use its arguments, and constants made of them, alone; only plain callables "
-            f"given to while_, conditional and call may use enclosing values",
+            f"fix: use only its arguments, and constants of their builder; only plain callables "
+            f"passed to while_, conditional and call may use enclosing values",
             op=op,
             shapes=shapes,
         )
@@ -281,8 +280,8 @@ def _foreign_operand(op: str, operands: tuple[XlaOp, ...], position: int) -> Bui
         f"{op}: operands belong to different builders, got\n"
         f"  operand 0 of builder {first.builder.name!r}: {first!r}\n"
         f"  operand {position} of builder {operand.builder.name!r}: {operand!r}\n"
-        f"fix: record all operands with one builder; a value that another computation gives is "
-        f"passed as a parameter",
+        f"fix: record all operands with one builder; pass the result of another computation as "
+        f"a parameter",
         op=op,
         shapes=shapes,
     )

@@ -6,15 +6,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from builder.attributes.annotations import Annotations
+from builder.check import integer, integers
 from builder.errors import BuilderError, OperandError, brief
 from builder.graph.aliasing import BufferDonor, Donations, InputOutputAlias
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import append
+from builder.graph.recording import append, record_with_sharding, shared_attributes
 from builder.graph.xla_op import OpMetadata, XlaOp, with_metadata
 from builder.layout.program_layouts import check_supported_layout, result_shape
+from builder.shape_inference import collectives, control_flow, reshaping
 from builder.support.extensions import extension
 from builder.support.signatures import per_signature
 from builder.types.constant import constant_plan
@@ -34,36 +36,26 @@ if TYPE_CHECKING:
 
 __all__ = ["XlaBuilder"]
 
-# What HLO's lexer takes for the name of an attribute; it has no quoted ones.
+# An attribute name in HLO's lexer, which has no quoted names.
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_.\-]*"
 
 
 @per_signature
-def _id_shape(op: str) -> Shape:
-    from builder.shape_inference import collectives  # inference is loaded after this module
-
-    return collectives.replica_id() if op == "replica_id" else collectives.partition_id()
-
-
-@per_signature
-def _numbered(number: int) -> Mapping[str, Any]:
-    """The attributes of a parameter, shared by those of the same number."""
+def _parameter_attributes(number: int) -> Mapping[str, Any]:
     return MappingProxyType({"number": number})
 
 
 @per_signature
-def _iota_plan(shape: Shape, iota_dimension: int | None) -> tuple[Shape, Mapping[str, int]]:
-    from builder.shape_inference import reshaping  # inference is loaded after this module
-
+def _iota_plan(shape: Shape, iota_dimension: int | None) -> tuple[Shape, Mapping[str, Any]]:
     inferred, dimension = reshaping.iota.strict(shape, iota_dimension)
-    return inferred, MappingProxyType({"iota_dimension": dimension})
+    return inferred, shared_attributes(iota_dimension=dimension)
 
 
 class XlaBuilder:
     """Records the ops of one computation, in order, and builds it.
 
-    Ops that have operands are functions (``xb.add(x, y)``): they find their builder through their
-    operands. Ops without operands are methods here: `parameter`, `constant`, `iota`.
+    Ops that have operands are functions (``xb.add(x, y)``), which find the builder through their
+    operands. Ops without operands are methods of this class: `parameter`, `constant`, `iota`.
 
     Args:
         name: the name of the computation.
@@ -107,23 +99,23 @@ class XlaBuilder:
         self.parameters: dict[int, XlaOp] = {}
         self.parameter_names: set[str] = set()
         self.built = False
-        # One flag says that nothing special is going on, so that recording asks one question:
-        # false once built, and while the callable of a nested computation is being recorded.
+        # False once built, and while the callable of a nested computation is being recorded: one
+        # flag, so that recording an op tests one condition.
         self.is_open = True
         self.child: XlaBuilder | None = None
         self.current_metadata: OpMetadata | None = None
-        # Of a builder that records a callable: who encloses it, for which argument of which op,
-        # and the enclosing values that it uses (id of the op -> the op, what stands for it here).
+        # For a builder that records a callable: the enclosing builder, the callable's description
+        # for messages, and the captured values (id of the enclosing op -> that op, op in here).
         self.parent: XlaBuilder | None = None
         self.purpose = ""
         self.captured: dict[int, tuple[XlaOp, XlaOp]] = {}
-        # Of the infeeds and outfeeds that are ordered by themselves: the token of the last one.
+        # The last token of the infeeds and outfeeds that are ordered automatically.
         self.last_tokens: dict[str, XlaOp] = {}
-        # Of the program that is entered by what is built: whose memory it takes over, and what a
-        # module said that it was imported from.
+        # Properties of the entry computation: donated arguments, and annotations of the module
+        # that it was imported from.
         self.donations: Donations | None = None
         self.annotations: Annotations | None = None
-        # In whose words the shardings of a program are said, of the outermost builder.
+        # The form of the program's shardings, in the outermost builder.
         self.sharding_form = ""
 
     def __repr__(self) -> str:
@@ -131,20 +123,26 @@ class XlaBuilder:
         return f"<XlaBuilder {self.name!r}, {state}>"
 
     def innermost(self) -> XlaBuilder:
-        """The builder that records now: this one, or that of the callable being recorded."""
+        """Return the builder that records now: this one, or that of the callable being recorded."""
         builder = self
         while builder.child is not None:
             builder = builder.child
         return builder
 
     def check_open(self, op: str) -> None:
-        """Raises BuilderError when the computation has been built already."""
+        """Raise BuilderError if the computation is already built."""
         if self.built:
             raise BuilderError(
                 f"{op}: builder {self.name!r} was already built\n"
-                f"fix: record every op before build(), or begin a new XlaBuilder",
+                f"fix: record every op before build(), or create a new XlaBuilder",
                 op=op,
             )
+
+    def _target(self, op: str) -> XlaBuilder:
+        """Return the innermost builder; raise if it is already built."""
+        builder = self.innermost()
+        builder.check_open(op)
+        return builder
 
     def parameter(
         self,
@@ -154,27 +152,27 @@ class XlaBuilder:
         number: int | None = None,
         sharding: ShardingTree = None,
     ) -> XlaOp:
-        """An argument of the computation.
+        """Record a parameter of the computation.
 
         Args:
-            shape: its shape, as a shape or its text; a sequence of shapes for a tuple. A layout
-                in it is the one in which a compiled computation takes the argument; callers give
-                ordinary arrays all the same, and ops see the shape without it.
-            name: its name, by which a compiled computation takes it as well; "p0", "p1", ... when
-                none is given.
-            number: its position among the arguments; the next free one when none is given.
-            sharding: how it lies on several devices, as `sharding` takes it; of a tuple one for
-                all of it, or a sequence of one for each element, as they are nested. None for the
-                one of the block that it is recorded in, if any.
+            shape: its shape, as a shape or its text; a sequence of shapes for a tuple. A layout in
+                the shape is the layout in which a compiled computation takes the argument. Callers
+                still pass ordinary arrays, and ops see the shape without the layout.
+            name: its name, which is also the keyword of a compiled computation's argument; by
+                default "p0", "p1", ...
+            number: its index among the parameters; by default the next free one.
+            sharding: its sharding, see `sharding`. For a tuple one sharding for all elements, or a
+                nested sequence of one for each element. None for the sharding of the enclosing
+                block, if any.
 
         Returns:
-            The argument's value, of that shape.
+            The parameter's value, of that shape.
 
         Raises:
-            BuilderError: the number or the name is taken already, or the number is negative; or
-                other shardings of the program are in other words.
-            ShapeInferenceError: it has a layout with padded dimensions, which XLA lacks; or the
-                sharding does not fit it.
+            BuilderError: the number or the name is already used; the number is negative; other
+                shardings of the program have the other form.
+            ShapeInferenceError: the layout has padded dimensions, which XLA does not support; the
+                sharding does not fit.
             ShapeTextError: the sharding is malformed.
             OperandError: the name is empty.
 
@@ -195,90 +193,98 @@ class XlaBuilder:
             resolved: Shape = shape
         else:
             resolved = shape_argument("parameter", "shape", shape)
-        if name is not None and not isinstance(name, str):
-            raise OperandError(f"parameter: name is a string, got {brief(name)}", op="parameter")
         if number is None:
             number = len(self.parameters)
             while number in self.parameters:
                 number += 1
         elif isinstance(number, bool) or not isinstance(number, int):
             raise OperandError(
-                f"parameter: number must be a whole number, got {brief(number)}",
-                op="parameter",
+                f"parameter: number must be a whole number, got {brief(number)}", op="parameter"
             )
-        if not 0 <= number < 2**31:
+        elif not 0 <= number < 2**31:
             raise BuilderError(
-                f"parameter: numbers begin at 0, got {brief(number)} for {resolved}",
+                f"parameter: number must not be negative and must fit 32 bits, "
+                f"got {brief(number)} for {resolved}",
                 op="parameter",
             )
-        taken = self.parameters.get(number)
-        if taken is not None:
-            raise BuilderError(
-                f"parameter: number {number} is taken already, got\n"
-                f"  {number}: {taken.name!r} {taken.shape}\n"
-                f"  {number}: {name!r} {resolved}\n"
-                f"fix: leave number out and parameters are numbered in order",
-                op="parameter",
-                shapes={str(taken.name): taken.shape, str(name): resolved},
-            )
-        if name == "":
+        if name is None:
+            name = f"p{number}"
+        elif not isinstance(name, str):
             raise OperandError(
-                f"parameter: a name is not empty, got '' for number {number} {resolved}\n"
-                f"fix: leave the name out, and it is called 'p{number}'",
+                f"parameter: name must be a string, got {brief(name)}", op="parameter"
+            )
+        elif not name:
+            raise OperandError(
+                f"parameter: name must not be empty, got '' for number {number} {resolved}\n"
+                f"fix: omit the name; it defaults to 'p{number}'",
                 op="parameter",
                 shapes={f"p{number}": resolved},
             )
-        label = f"p{number}" if name is None else name
-        if label in self.parameter_names:
-            other = next(p for p in self.parameters.values() if p.name == label)
-            raise BuilderError(
-                f"parameter: the name {label!r} is taken already, got\n"
-                f"  {other.attributes['number']}: {label!r} {other.shape}\n"
-                f"  {number}: {label!r} {resolved}\n"
-                f"fix: give each parameter a name of its own",
-                op="parameter",
-                shapes={label: resolved},
+        if number in self.parameters:
+            self._duplicate_parameter(
+                f"number {number}",
+                "omit number, and parameters are numbered in order",
+                self.parameters[number],
+                (number, name, resolved),
+            )
+        if name in self.parameter_names:
+            self._duplicate_parameter(
+                f"name {name!r}",
+                "give each parameter a unique name",
+                next(p for p in self.parameters.values() if p.name == name),
+                (number, name, resolved),
             )
         if sharding is None:
-            return self.add_parameter(resolved, label, int(number))
+            return self.add_parameter(resolved, name, int(number))
         text = self._sharding_of_parameter(resolved, sharding)
-        around = self.current_metadata
-        self.current_metadata = with_metadata(around, sharding=None)
-        try:
-            op = self.add_parameter(resolved, label, int(number))
-        finally:
-            self.current_metadata = around
-        op.metadata = with_metadata(op.metadata, sharding=text)
-        return op
+        return record_with_sharding(
+            self, text, lambda: self.add_parameter(resolved, name, int(number))
+        )
+
+    def _duplicate_parameter(
+        self, duplicate: str, fix: str, existing: XlaOp, new: tuple[int, str, Shape]
+    ) -> NoReturn:
+        number, name, shape = new
+        raise BuilderError(
+            f"parameter: {duplicate} is already used, got\n"
+            f"  {existing.attributes['number']}: {existing.name!r} {existing.shape}\n"
+            f"  {number}: {name!r} {shape}\n"
+            f"fix: {fix}",
+            op="parameter",
+            shapes={str(existing.name): existing.shape, name: shape},
+        )
 
     def _sharding_of_parameter(self, shape: Shape, sharding: Any) -> str:
-        """The text of the sharding that was given with a parameter."""
-        from builder.sharding import text as texts, validation as saying
+        """Return the text of a parameter's sharding."""
+        from builder.sharding import text as sharding_text, validation  # loaded on use
 
-        found, said = saying.shardings_on_leaves("parameter", "sharding", shape, sharding)
-        each = [text for text in found if text is not None]
-        if len(each) < len(found) or not each:
+        texts, shardings = validation.shardings_on_leaves("parameter", "sharding", shape, sharding)
+        leaf_texts = [text for text in texts if text is not None]
+        if len(leaf_texts) < len(texts) or not leaf_texts:
             raise OperandError(
-                f"parameter: sharding must say of each array of a tuple how it lies on devices, "
+                f"parameter: sharding must cover each array of the tuple, "
                 f"got {brief(sharding)} for {shape}\n"
-                f"fix: '{{replicated}}', or mesh.sharding(), for those that are whole everywhere",
+                f"fix: write '{{replicated}}' or mesh.sharding() for arrays that are not "
+                f"partitioned",
                 op="parameter",
                 shapes={"shape": shape},
             )
-        for one in said:
-            saying.register_sharding(self, "parameter", one)
-        return texts.join_leaf_texts(each) if isinstance(shape, TupleShape) else each[0]
+        for used in shardings:
+            validation.register_sharding(self, "parameter", used)
+        if isinstance(shape, TupleShape):
+            return sharding_text.join_leaf_texts(leaf_texts)
+        return leaf_texts[0]
 
     def add_parameter(self, shape: Shape, name: str, number: int) -> XlaOp:
-        """`parameter` where the name and the number are known to be free."""
-        # The layout is a fact of the entry, not of the value: ops see the shape without it.
-        shape_of_value = without_layout(shape)
-        if shape is shape_of_value:
-            attributes = _numbered(number)
+        """Record a parameter whose name and number are free."""
+        # The layout is a property of the entry, not of the value: ops see the shape without it.
+        value_shape = without_layout(shape)
+        if shape is value_shape:
+            attributes = _parameter_attributes(number)
         else:
             check_supported_layout("parameter", "shape", shape)
             attributes = {"number": number, "shape_with_layout": shape}
-        op = append(self, "parameter", shape_of_value, (), attributes)
+        op = append(self, "parameter", value_shape, (), attributes)
         metadata = op.metadata
         op.metadata = (
             OpMetadata(name, None, None) if metadata is None else metadata._replace(name=name)
@@ -288,22 +294,22 @@ class XlaBuilder:
         return op
 
     def constant(self, value: Any, element_type: Any = None) -> XlaOp:
-        """A constant array.
+        """Record a constant array.
 
         Args:
             value: a NumPy or ml_dtypes array or scalar, whose type is kept; a bool; or a Python
-                number or nested lists of them, with `element_type`.
-            element_type: the type for Python numbers, which must be able to hold them. An array
-                is taken only if it has this type already (no conversion happens).
+                number or nested lists of numbers, with `element_type`.
+            element_type: the type for Python numbers, which must be able to represent them. The
+                type of an array must match it (arrays are not converted).
 
         Returns:
-            An op whose shape is that of `value`. A writable array is copied once, so that later
-            writes to it do not reach the computation; a read-only one is not copied. Of one that
-            repeats one element, as `numpy.broadcast_to` makes them, that element is held.
+            An op of the shape of `value`. A writable array is copied once, so that later writes do
+            not change the computation; a read-only array is not copied. Of an array that repeats
+            one element, as `numpy.broadcast_to` returns, only that element is stored.
 
         Raises:
-            ConstantError: the type can't hold the value, a Python number came without a type, or
-                the array's dtype has no primitive type (object, strings).
+            ConstantError: a number does not fit the type; a Python number has no type; the array's
+                dtype has no primitive type (object, strings).
 
         Example:
             >>> import builder as xb, numpy as np
@@ -321,17 +327,18 @@ class XlaBuilder:
         return append(target, "constant", shape, (), attributes, 2)
 
     def iota(self, shape: Any, iota_dimension: int | None = None) -> XlaOp:
-        """An array that counts up from 0 along one dimension.
+        """Record an array that counts up from 0 along one dimension.
 
         Args:
-            shape: the shape of the result, static, of integers, floating-point or complex numbers.
-            iota_dimension: the dimension along which values grow; may be left out for rank 1.
+            shape: the shape of the result: static, of integers, floating-point or complex numbers.
+            iota_dimension: the dimension along which values increase; optional for rank 1.
 
         Returns:
-            An array of that shape; for floating-point types the integers converted.
+            An array of that shape; for floating-point types the converted integers.
 
         Raises:
-            ShapeInferenceError: no array, dynamic, of preds, or the dimension is out of range.
+            ShapeInferenceError: the shape is not an array's, is dynamic or of preds; the dimension
+                is out of range.
 
         Example:
             >>> import builder as xb
@@ -340,18 +347,14 @@ class XlaBuilder:
 
         Operation Semantics: Iota.
         """
-        from builder.check import integer  # inference is loaded after this module
-
-        wanted = shape_argument("iota", "shape", shape)
+        iota_shape = shape_argument("iota", "shape", shape)
         if iota_dimension is not None:
             iota_dimension = integer("iota", "iota_dimension", iota_dimension)
-        inferred, attributes = _iota_plan(wanted, iota_dimension)
-        target = self.innermost()
-        target.check_open("iota")
-        return append(target, "iota", inferred, (), attributes)
+        inferred, attributes = _iota_plan(iota_shape, iota_dimension)
+        return append(self._target("iota"), "iota", inferred, (), attributes)
 
     def replica_id(self) -> XlaOp:
-        """The number of the replica that runs the program, from 0: another on each of them.
+        """Return the number of the replica that executes the program, from 0.
 
         Returns:
             A scalar u32.
@@ -363,12 +366,10 @@ class XlaBuilder:
 
         Operation Semantics: ReplicaId.
         """
-        target = self.innermost()
-        target.check_open("replica_id")
-        return append(target, "replica_id", _id_shape("replica_id"))
+        return append(self._target("replica_id"), "replica_id", collectives.replica_id())
 
     def partition_id(self) -> XlaOp:
-        """The number of the partition that runs the program, from 0 within each replica.
+        """Return the number of the partition that executes the program, from 0 within each replica.
 
         Returns:
             A scalar u32.
@@ -380,12 +381,10 @@ class XlaBuilder:
 
         Not in the document; StableHLO's partition_id.
         """
-        target = self.innermost()
-        target.check_open("partition_id")
-        return append(target, "partition_id", _id_shape("partition_id"))
+        return append(self._target("partition_id"), "partition_id", collectives.partition_id())
 
     def create_token(self) -> XlaOp:
-        """A token after nothing: a beginning for ops that are ordered by tokens.
+        """Record a token without dependencies, the first in a chain of ordered ops.
 
         Returns:
             A token.
@@ -397,26 +396,27 @@ class XlaBuilder:
 
         Operation Semantics: AfterAll (XlaBuilder's CreateToken).
         """
-        return append(self._recording("create_token"), "create_token", TOKEN_SHAPE)
+        return append(self._target("create_token"), "create_token", TOKEN_SHAPE)
 
     def infeed(self, shape: ShapeLike, config: str = "") -> XlaOp:
-        """A value read from the device's infeed, after the infeeds recorded by this method before.
+        """Read a value from the device's infeed, ordered after earlier uses of this method.
 
-        `lowering.transfer_to_infeed` feeds a device. Infeeds of a computation must be in one order.
-        This method orders those of one computation among themselves; between a loop that holds
-        infeeds and others there must be a value, or a token (see `infeed_with_token`).
+        `lowering.transfer_to_infeed` feeds a device. Infeeds of a computation must be totally
+        ordered. This method orders those of one computation. Between a loop that contains infeeds
+        and other infeeds there must be a data dependency, or a token (see `infeed_with_token`).
 
         Args:
-            shape: the shape of the value, with the layout of the data sent to the device: an
-                array, or a tuple of arrays. An empty tuple is given without anything being read.
+            shape: the shape of the value, with the layout of the data sent to the device: an array,
+                or a tuple of arrays. For an empty tuple nothing is read.
             config: a text for the device.
 
         Returns:
             The value.
 
         Raises:
-            ShapeInferenceError: a tuple of tuples; a sharding that infeeds can't have.
-            OperandError: no shape.
+            ShapeInferenceError: the shape is a tuple of tuples; the sharding is not supported for
+                infeeds.
+            OperandError: `shape` is not a shape.
 
         Example:
             >>> import builder as xb
@@ -426,22 +426,22 @@ class XlaBuilder:
         Operation Semantics: Infeed.
         """
         infeed = extension("builder.ops.host", "infeed")
-        op: XlaOp = infeed(self._recording("infeed"), shape, config)
+        op: XlaOp = infeed(self._target("infeed"), shape, config)
         return op
 
     def recv(self, shape: ShapeLike, channel_handle: ChannelHandleLike) -> XlaOp:
-        """Receives what the `send` of the same channel sends in another computation.
+        """Receive the array that the `send` of the same channel sends in another computation.
 
         Args:
             shape: the shape of the array.
             channel_handle: a device-to-device channel, or its number: one that no other pair of a
-                send and a recv has.
+                send and a recv uses.
 
         Returns:
             The array.
 
         Raises:
-            ShapeInferenceError: the shape is no array's; a channel of another kind.
+            ShapeInferenceError: the shape is not an array's; the channel has another type.
 
         Example:
             >>> import builder as xb
@@ -451,19 +451,19 @@ class XlaBuilder:
         Operation Semantics: Recv.
         """
         recv = extension("builder.ops.host", "recv")
-        op: XlaOp = recv(self._recording("recv"), shape, channel_handle)
+        op: XlaOp = recv(self._target("recv"), shape, channel_handle)
         return op
 
     def custom_call(self, target_name: str, shape: ShapeLike, **more: Any) -> XlaOp:
-        """The result of a registered function without operands; ``xb.custom_call`` has the others.
+        """Call a registered function without operands; with operands, use ``xb.custom_call``.
 
         Args:
             target_name: the name that the function is registered by.
             shape: the shape of the result.
-            more: the further arguments of ``xb.custom_call``, by name.
+            more: the other arguments of ``xb.custom_call``, by name.
 
         Raises:
-            ShapeInferenceError, OperandError: as in ``xb.custom_call``.
+            ShapeInferenceError, OperandError: see ``xb.custom_call``.
 
         Example:
             >>> import builder as xb
@@ -472,7 +472,7 @@ class XlaBuilder:
 
         Operation Semantics: CustomCall.
         """
-        builder = self._recording("custom_call")
+        builder = self._target("custom_call")
         arguments = extension("builder.ops.host", "custom_call_arguments")
         inferred, attributes = arguments(target_name, shape, more)
         return append(builder, "custom_call", inferred, (), attributes)
@@ -480,15 +480,15 @@ class XlaBuilder:
     def python_call(
         self, function: Callable[..., Any], shape: ShapeLike, *, has_side_effect: bool = False
     ) -> XlaOp:
-        """The result of a Python function without arguments; ``xb.python_call`` has the others.
+        """Call a Python function without arguments; with operands, use ``xb.python_call``.
 
         Args:
-            function: gives a NumPy array, or a tuple, of the shape said.
+            function: returns a NumPy array, or a tuple, of that shape.
             shape: the shape of the result.
-            has_side_effect: whether the function does more than computing its result.
+            has_side_effect: whether the function has side effects.
 
         Raises:
-            OperandError: no callable, or no shape.
+            OperandError: the function is not callable, or `shape` is not a shape.
 
         Example:
             >>> import builder as xb, numpy as np
@@ -498,19 +498,13 @@ class XlaBuilder:
 
         Operation Semantics: CustomCall (a Python function in place of a C function).
         """
-        builder = self._recording("python_call")
+        builder = self._target("python_call")
         plan = extension("builder.ops.host", "python_call_plan")
         inferred, attributes = plan(function, (), shape, has_side_effect)
         return append(builder, "python_call", inferred, (), attributes)
 
-    def _recording(self, op: str) -> XlaBuilder:
-        """The builder that records now, which must be open."""
-        target = self.innermost()
-        target.check_open(op)
-        return target
-
     def call(self, computation: XlaComputation) -> XlaOp:
-        """The result of a computation without parameters; ``xb.call`` takes the others.
+        """Call a computation without parameters; with operands, use ``xb.call``.
 
         Raises:
             SignatureError: the computation has parameters.
@@ -524,20 +518,16 @@ class XlaBuilder:
 
         Operation Semantics: Call.
         """
-        from builder.shape_inference import control_flow
-
         if not isinstance(computation, XlaComputation):
             raise OperandError(
                 f"call: computation must be an XlaComputation, got {brief(computation)}",
                 op="call",
             )
         shape = control_flow.call.strict(computation.signature, ())
-        target = self.innermost()
-        target.check_open("call")
-        return append(target, "call", shape, (), {"to_apply": computation})
+        return append(self._target("call"), "call", shape, (), {"to_apply": computation})
 
     def inline(self, computation: XlaComputation) -> XlaOp:
-        """The ops of a computation without parameters; ``xb.inline`` takes the others.
+        """Record the ops of a computation without parameters; with operands, use ``xb.inline``.
 
         Raises:
             SignatureError: the computation has parameters.
@@ -548,15 +538,13 @@ class XlaBuilder:
             >>> _ = xb.broadcast(ones.constant(1, xb.s32), [2])
             >>> xb.XlaBuilder().inline(ones.build())
             <XlaOp %1 = s32[2] broadcast_in_dim(%0)>
-
-        In place of a call; see there.
         """
         inlined = extension("builder.rewriting.inlining", "inlined")
-        root: XlaOp = inlined(computation, (), self._recording("inline"))
+        root: XlaOp = inlined(computation, (), self._target("inline"))
         return root
 
     def empty_tuple(self) -> XlaOp:
-        """The tuple without elements.
+        """Record the tuple without elements.
 
         Example:
             >>> import builder as xb
@@ -565,16 +553,14 @@ class XlaBuilder:
 
         Operation Semantics: Tuple.
         """
-        target = self.innermost()
-        target.check_open("empty_tuple")
-        return append(target, "tuple", TupleShape(()))
+        return append(self._target("empty_tuple"), "tuple", TupleShape(()))
 
     @contextmanager
     def frontend_attributes(self, attributes: Mapping[str, str]) -> Iterator[None]:
-        """Ops recorded inside carry these attributes, besides those of enclosing blocks.
+        """Add these attributes to ops recorded in the block, besides those of enclosing blocks.
 
-        So do the ops of callables given to while_, conditional and call inside; those of reducers
-        and of map, which XLA takes as one with their op, do not.
+        They are also added to the ops of callables passed to while_, conditional and call in the
+        block, but not to those of reducers and of map, which XLA treats as part of their op.
 
         Example:
             >>> import builder as xb
@@ -587,18 +573,19 @@ class XlaBuilder:
         """
         if not isinstance(attributes, Mapping):
             raise OperandError(
-                f"frontend_attributes: they map strings to strings, got {brief(attributes)}"
+                f"frontend_attributes: attributes must map strings to strings, "
+                f"got {brief(attributes)}"
             )
         for key, value in attributes.items():
             if not (isinstance(key, str) and isinstance(value, str)):
                 raise OperandError(
-                    f"frontend_attributes: they map strings to strings, "
+                    f"frontend_attributes: attributes must map strings to strings, "
                     f"got {brief(key)}: {brief(value)}"
                 )
             if not re.fullmatch(_KEY, key):
                 raise OperandError(
-                    f"frontend_attributes: HLO takes keys of the letters A-Z and a-z, digits, "
-                    f"'_', '.' and '-', of which the first is a letter or '_', got {brief(key)}"
+                    f"frontend_attributes: keys must consist of ASCII letters, digits, '_', '.' "
+                    f"and '-', and begin with a letter or '_', got {brief(key)}"
                 )
         target = self.innermost()
         metadata = target.current_metadata
@@ -613,21 +600,22 @@ class XlaBuilder:
             )
 
     def sharding(self, sharding: ShardingLike | None) -> AbstractContextManager[None]:
-        """Ops recorded inside carry this sharding, each for its own result; None for none.
+        """Set the sharding of the results of ops recorded in the block; None for no sharding.
 
-        It says how the result of an op lies on the devices of a program that XLA partitions; what
-        is not said XLA works out. Scalars and tokens carry none that cuts up arrays.
+        The sharding is how a result is distributed over the devices of a program that XLA
+        partitions. XLA propagates shardings to values that have none. Scalars and tokens have no
+        sharding that partitions arrays.
 
         Args:
             sharding: a tiling in GSPMD's text form (see `parse_tiling`), or a sharding by the axes
-                of a mesh (`Mesh.sharding`), which Shardy partitions by. One program uses one of
-                the two.
+                of a mesh (`Mesh.sharding`), which Shardy partitions by. One program uses one of the
+                two forms.
 
         Raises:
-            OperandError: neither of the two.
-            ShapeTextError: a text that says no tiling.
-            BuilderError: other shardings of the program are in the other words, or another mesh
-                has the name. An op inside whose shape the sharding does not fit raises
+            OperandError: `sharding` has neither form.
+            ShapeTextError: the text is not a tiling.
+            BuilderError: other shardings of the program have the other form, or another mesh has
+                the same name. An op in the block whose shape the sharding does not fit raises
                 ShapeInferenceError.
 
         Example:
@@ -639,7 +627,7 @@ class XlaBuilder:
             >>> y.sharding
             '{devices=[2,1]<=[2]}'
         """
-        # Looked at here and not on entering, where the caller is the code of context managers.
+        # Checked here, because on entry the caller is the code of context managers.
         self._check_sharding("sharding", sharding)
         return self._under_sharding(sharding)
 
@@ -654,15 +642,16 @@ class XlaBuilder:
             target.current_metadata = with_metadata(target.current_metadata, sharding=before)
 
     def set_sharding(self, sharding: ShardingLike | None) -> None:
-        """Ops recorded from now on carry this sharding; None for none, as at the beginning.
+        """Set the sharding of ops recorded from now on; None for no sharding, which is the default.
 
-        At the end of a ``with b.sharding(...)`` block the sharding is the one from before it.
+        At the end of a ``with b.sharding(...)`` block the sharding from before the block is
+        restored.
 
         Args:
-            sharding: as `sharding` takes it.
+            sharding: see `sharding`.
 
         Raises:
-            OperandError, ShapeTextError, BuilderError: as `sharding`.
+            OperandError, ShapeTextError, BuilderError: see `sharding`.
 
         Example:
             >>> import builder as xb
@@ -680,33 +669,33 @@ class XlaBuilder:
         target.current_metadata = with_metadata(target.current_metadata, sharding=sharding)
 
     def _check_sharding(self, op: str, sharding: ShardingLike | None) -> None:
-        """Raises unless a sharding, or None, can be that of ops recorded now."""
+        """Raise unless `sharding` is None or can be the sharding of ops recorded now."""
         if sharding is not None:
-            from builder.sharding import validation as saying
+            from builder.sharding import validation  # loaded on use
 
-            saying.register_sharding(self.innermost(), op, saying.check_sharding_type(op, sharding))
+            checked = validation.check_sharding_type(op, sharding)
+            validation.register_sharding(self.innermost(), op, checked)
 
     def setup_alias(
         self, output_index: Sequence[int], param_number: int, param_index: Sequence[int] = ()
     ) -> None:
-        """Has a result written to the memory of an argument, which is used up by the call.
+        """Let the compiled program write a result to the memory of an argument.
 
-        The compiled program may do so where it saves memory: a jax.Array given there is deleted by
-        the call; a NumPy array is copied, as always, and stays as it is. It holds for the program
-        that is entered by what is built here: where another computation applies it, nothing comes
-        of it.
+        The program does so if it saves memory. A jax.Array passed as that argument is deleted by
+        the call; a NumPy array is copied, as always, and is unchanged. An alias applies to the
+        program whose entry is built here; it has no effect when another computation calls this one.
 
         Args:
-            output_index: the place of the result in the root's tuple, such as [1, 0]; [] where the
+            output_index: the index of the result in the root's tuple, such as [1, 0]; [] if the
                 root is an array.
-            param_number: the number of the parameter, which is recorded already.
-            param_index: the place in the parameter, if that is a tuple.
+            param_number: the number of the parameter, which must be recorded already.
+            param_index: the index in the parameter, if that is a tuple.
 
         Raises:
-            BuilderError: built already, there is no such parameter yet, or the result or the
-                argument is in an alias already, or the argument is a donor.
-            ShapeInferenceError: the parameter has no array of fixed sizes at that place. That the
-                result has one, and of the same shape, `build` checks.
+            BuilderError: the computation is already built; there is no such parameter yet; the
+                result or the argument is already aliased; the argument is a donor.
+            ShapeInferenceError: the parameter has no array of fixed sizes at that index. `build`
+                checks that the result has one, of the same shape.
 
         Example:
             >>> import builder as xb
@@ -721,26 +710,26 @@ class XlaBuilder:
 
         XlaBuilder's SetUpAlias.
         """
-        output = self._index("setup_alias", "output_index", output_index)
-        number, place = self._argument_place("setup_alias", param_number, param_index)
-        self._donations("setup_alias").add_alias(
-            InputOutputAlias(output, number, place), self._shape_of_parameter(number)
-        )
+        output = integers("setup_alias", "output_index", output_index)
+        number = integer("setup_alias", "param_number", param_number)
+        index = integers("setup_alias", "param_index", param_index)
+        alias = InputOutputAlias(output, number, index)
+        self._open_donations("setup_alias").add_alias(alias, self.parameters.get(number))
 
     def add_buffer_donor(self, param_number: int, param_index: Sequence[int] = ()) -> None:
-        """Lets the compiled program use the memory of an argument, for whatever it likes.
+        """Let the compiled program reuse the memory of an argument for any purpose.
 
-        As with `setup_alias` a jax.Array given there is deleted by the call, and a NumPy array
-        stays as it is.
+        As with `setup_alias`, a jax.Array passed as that argument is deleted by the call, and a
+        NumPy array is unchanged.
 
         Args:
-            param_number: the number of the parameter, which is recorded already.
-            param_index: the place in the parameter, if that is a tuple.
+            param_number: the number of the parameter, which must be recorded already.
+            param_index: the index in the parameter, if that is a tuple.
 
         Raises:
-            BuilderError: built already, there is no such parameter yet, or the argument is in an
-                alias, or a donor, already.
-            ShapeInferenceError: the parameter has no array of fixed sizes at that place.
+            BuilderError: the computation is already built; there is no such parameter yet; the
+                argument is already aliased or a donor.
+            ShapeInferenceError: the parameter has no array of fixed sizes at that index.
 
         Example:
             >>> import builder as xb
@@ -752,39 +741,27 @@ class XlaBuilder:
 
         XlaBuilder's AddBufferDonor.
         """
-        number, place = self._argument_place("add_buffer_donor", param_number, param_index)
-        self._donations("add_buffer_donor").add_donor(
-            BufferDonor(number, place), self._shape_of_parameter(number)
-        )
+        number = integer("add_buffer_donor", "param_number", param_number)
+        donor = BufferDonor(number, integers("add_buffer_donor", "param_index", param_index))
+        self._open_donations("add_buffer_donor").add_donor(donor, self.parameters.get(number))
 
-    def _donations(self, op: str) -> Donations:
+    def _open_donations(self, op: str) -> Donations:
         self.check_open(op)
         if self.donations is None:
             self.donations = Donations()
         return self.donations
 
-    def _shape_of_parameter(self, number: int) -> Shape | None:
-        found = self.parameters.get(number)
-        return None if found is None else found.shape
-
-    def _argument_place(self, op: str, number: Any, index: Any) -> tuple[int, tuple[int, ...]]:
-        from builder.check import integer  # inference is loaded after this module
-
-        return integer(op, "param_number", number), self._index(op, "param_index", index)
-
-    def _index(self, op: str, name: str, index: Any) -> tuple[int, ...]:
-        from builder.check import integers  # as above
-
-        return integers(op, name, index)
-
     def adopt(self, opcode: str, op: XlaOp) -> XlaOp:
-        """`op` as this builder may use it: its own ops as they are, enclosing ones captured."""
+        """Return the op to use for `op` in this builder; an op of an enclosing one is captured."""
         if op.builder is self:
             return op
-        held = self.captured.get(id(op))
-        if held is not None:
-            return held[1]
-        if self.parent is None or not self._encloses(op.builder):
+        captured = self.captured.get(id(op))
+        if captured is not None:
+            return captured[1]
+        enclosing = self.parent
+        while enclosing is not None and enclosing is not op.builder:
+            enclosing = enclosing.parent
+        if self.parent is None or enclosing is None:
             raise BuilderError(
                 f"{opcode}: operand belongs to builder {op.builder.name!r}, not to "
                 f"{self.name!r}, got\n  {op!r}\n"
@@ -798,21 +775,13 @@ class XlaBuilder:
             and not isinstance(outer.shape, TupleShape)
             and (outer.attributes["value"].ndim == 0)
         ):
-            # A scalar constant is cheaper made again than passed around.
+            # Recording a scalar constant again is cheaper than passing it as an operand.
             inner = append(self, "constant", outer.shape, (), outer.attributes)
         else:
             inner = append(self, "captured", outer.shape)
         inner.code, inner.lasti, inner.name = op.code, op.lasti, op.name
         self.captured[id(op)] = (outer, inner)
         return inner
-
-    def _encloses(self, other: XlaBuilder) -> bool:
-        builder = self.parent
-        while builder is not None:
-            if builder is other:
-                return True
-            builder = builder.parent
-        return False
 
     def build(
         self,
@@ -821,24 +790,25 @@ class XlaBuilder:
         result: ShapeLike | None = None,
         result_sharding: ShardingTree = None,
     ) -> XlaComputation:
-        """Ends the recording and gives the computation.
+        """Build the computation; nothing can be recorded afterwards.
 
         Args:
-            root: the op whose value is the result; the last one recorded when none is given.
-            result: the root's shape with the layouts in which a compiled computation gives the
-                result, such as "f32[2,3]{0,1}"; None for the default ones.
-            result_sharding: how the result lies on several devices, as `sharding` takes it; of a
-                tuple one for all of it, or a sequence of one, or None, for each element, as they
-                are nested. It holds for the program that is entered by what is built here: XLA
-                does not look at it where another computation applies this one.
+            root: the op whose value is the result; by default the last one recorded.
+            result: the root's shape with the layouts in which a compiled computation returns the
+                result, such as "f32[2,3]{0,1}"; None for the default layouts.
+            result_sharding: the sharding of the result, see `sharding`. For a tuple one sharding
+                for all elements, or a nested sequence of one, or None, for each element. It applies
+                to the program whose entry is built here: XLA ignores it when another computation
+                    calls this one.
 
         Raises:
-            BuilderError: built already, nothing recorded, the root is not an op of this builder,
-                or a parameter number is missing.
-            ShapeInferenceError: `result` is not the root's shape but for layouts, or has a layout
-                with padded dimensions, which XLA lacks; or the result has no array of the
-                argument's shape where `setup_alias` says; or a sharding does not fit.
-            ShapeTextError, OperandError: `result_sharding` is none, or not nested as the result.
+            BuilderError: the computation is already built; nothing is recorded; the root is not an
+                op of this builder; a parameter number is missing.
+            ShapeInferenceError: `result` differs from the root's shape by more than layouts, or its
+                layout has padded dimensions, which XLA does not support; an aliased result is not
+                an array of the argument's shape; a sharding does not fit.
+            ShapeTextError, OperandError: `result_sharding` is not a sharding, or not nested like
+                the result.
 
         Example:
             >>> import builder as xb
@@ -847,14 +817,14 @@ class XlaBuilder:
             >>> b.build(x + x).program_shape
             (x: f32[4]) -> f32[4]
 
-            Of a layout in columns, first the argument's, then the result's:
+            With column-major layouts of the argument and the result:
 
             >>> b = xb.XlaBuilder("double")
             >>> x = b.parameter("f32[2,3]{0,1}", "x")
             >>> b.build(x + x, result="f32[2,3]{0,1}").program_shape
             (x: f32[2,3]{0,1}) -> f32[2,3]{0,1}
 
-            On the devices of a mesh, in rows:
+            With rows distributed over the devices of a mesh:
 
             >>> b = xb.XlaBuilder("double")
             >>> rows = xb.Mesh({"data": 2}).sharding("data")
@@ -875,8 +845,8 @@ class XlaBuilder:
             root = self.ops[-1]
         elif not isinstance(root, XlaOp):
             raise BuilderError(
-                f"build: the root is an XlaOp, got {brief(root)}\n"
-                f"fix: several results are given as one tuple: xb.tuple(a, b)",
+                f"build: root must be an XlaOp, got {brief(root)}\n"
+                f"fix: combine several results with xb.tuple(a, b)",
                 op="build",
             )
         elif root.builder is not self:
@@ -890,13 +860,13 @@ class XlaBuilder:
         count = len(self.parameters)
         for number in range(count):
             if number not in self.parameters:
-                have = ", ".join(
+                existing = ", ".join(
                     f"{n} ({self.parameters[n].name!r})" for n in sorted(self.parameters)
                 )
                 raise BuilderError(
                     f"build: parameter numbers must run from 0 to {count - 1} without a gap; "
-                    f"number {number} is missing from builder {self.name!r}, got {have}\n"
-                    f"fix: record parameter(..., number={number}), or leave numbers out and "
+                    f"number {number} is missing from builder {self.name!r}, got {existing}\n"
+                    f"fix: record parameter(..., number={number}), or omit numbers, and "
                     f"parameters are numbered in order",
                     op="build",
                     shapes={str(p.name): p.shape for p in self.parameters.values()},
@@ -906,7 +876,7 @@ class XlaBuilder:
         if donations is not None:
             donations.check_results(root.shape, self.parameters)
         if result_sharding is not None:
-            self._note_result_shardings(root.shape, result_sharding)
+            self._set_result_shardings(root.shape, result_sharding)
         self.built = True
         self.is_open = False
         return XlaComputation(
@@ -921,11 +891,13 @@ class XlaBuilder:
             sharding_form=self.sharding_form,
         )
 
-    def _note_result_shardings(self, shape: Shape, sharding: Any) -> None:
-        from builder.sharding import validation as saying
+    def _set_result_shardings(self, shape: Shape, sharding: Any) -> None:
+        from builder.sharding import validation  # loaded on use
 
-        found, said = saying.shardings_on_leaves("build", "result_sharding", shape, sharding)
-        for one in said:
-            saying.register_sharding(self, "build", one)
-        given = self.annotations or Annotations()
-        self.annotations = given._replace(result_shardings=tuple(found))
+        texts, shardings = validation.shardings_on_leaves(
+            "build", "result_sharding", shape, sharding
+        )
+        for used in shardings:
+            validation.register_sharding(self, "build", used)
+        annotations = self.annotations or Annotations()
+        self.annotations = annotations._replace(result_shardings=tuple(texts))

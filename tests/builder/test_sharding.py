@@ -439,7 +439,7 @@ def test_results() -> None:
         refused(error, name + words, lambda s=shape, g=sharding: built(s, g))
     refused(
         xb.OperandError,
-        "parameter: sharding must say of each array of a tuple",
+        "parameter: sharding must cover each array of the tuple",
         lambda: xb.XlaBuilder().parameter("(f32[8,4], f32[2])", sharding=[ROWS, None]),
     )
 

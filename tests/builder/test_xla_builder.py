@@ -62,17 +62,17 @@ class TestParameters:
         with pytest.raises(xb.BuilderError) as caught:
             b.parameter(xb.s32[3], "y", number=0)
         assert str(caught.value) == (
-            "parameter: number 0 is taken already, got\n"
+            "parameter: number 0 is already used, got\n"
             "  0: 'x' f32[2]\n"
             "  0: 'y' s32[3]\n"
-            "fix: leave number out and parameters are numbered in order"
+            "fix: omit number, and parameters are numbered in order"
         )
         assert caught.value.op == "parameter"
 
     def test_name_used_twice(self) -> None:
         b = xb.XlaBuilder()
         b.parameter(xb.f32[2], "x")
-        with pytest.raises(xb.BuilderError, match="the name 'x' is taken already, got\n"):
+        with pytest.raises(xb.BuilderError, match="name 'x' is already used, got\n"):
             b.parameter(xb.f32[2], "x")
 
     def test_missing(self) -> None:
@@ -84,7 +84,7 @@ class TestParameters:
         assert str(caught.value) == (
             "build: parameter numbers must run from 0 to 1 without a gap; number 1 is missing "
             "from builder 'gap', got 0 ('x'), 2 ('z')\n"
-            "fix: record parameter(..., number=1), or leave numbers out and parameters are "
+            "fix: record parameter(..., number=1), or omit numbers, and parameters are "
             "numbered in order"
         )
         assert caught.value.shapes == {"x": xb.f32[2], "z": xb.f32[2]}
@@ -95,11 +95,15 @@ class TestParameters:
     @pytest.mark.parametrize(
         ("arguments", "error", "message"),
         [
-            ({"shape": xb.f32[2], "number": -1}, xb.BuilderError, "numbers begin at 0, got -1"),
+            (
+                {"shape": xb.f32[2], "number": -1},
+                xb.BuilderError,
+                "number must not be negative and must fit 32 bits, got -1",
+            ),
             ({"shape": xb.f32[2], "number": "0"}, xb.OperandError, "whole number, got '0'"),
             ({"shape": xb.f32[2], "number": True}, xb.OperandError, "whole number, got True"),
-            ({"shape": xb.f32[2], "name": 3}, xb.OperandError, "name is a string, got 3"),
-            ({"shape": xb.f32[2], "name": ""}, xb.OperandError, "a name is not empty, got ''"),
+            ({"shape": xb.f32[2], "name": 3}, xb.OperandError, "name must be a string, got 3"),
+            ({"shape": xb.f32[2], "name": ""}, xb.OperandError, "name must not be empty, got ''"),
             ({"shape": 3}, xb.OperandError, "expected a shape such as"),
             ({"shape": "f32[2"}, xb.ShapeTextError, "expected ',', got the end"),
         ],
@@ -139,7 +143,7 @@ class TestBuild:
             b.build()
         assert str(caught.value) == (
             "build: builder 'once' was already built\n"
-            "fix: record every op before build(), or begin a new XlaBuilder"
+            "fix: record every op before build(), or create a new XlaBuilder"
         )
 
     def test_nothing_recorded(self) -> None:
@@ -150,7 +154,9 @@ class TestBuild:
     def test_root_that_is_no_op(self, root: Any) -> None:
         b = xb.XlaBuilder()
         b.parameter(xb.f32[2])
-        with pytest.raises(xb.BuilderError, match=r"the root is an XlaOp, got .*\nfix: .*xb.tuple"):
+        with pytest.raises(
+            xb.BuilderError, match=r"root must be an XlaOp, got .*\nfix: .*xb.tuple"
+        ):
             b.build(root)
 
     def test_root_of_another_builder(self) -> None:
@@ -189,8 +195,8 @@ class TestOwnership:
             "add: operands belong to different builders, got\n"
             f"  operand 0 of builder 'here': {x!r}\n"
             f"  operand 1 of builder 'there': {y!r}\n"
-            "fix: record all operands with one builder; a value that another computation gives is "
-            "passed as a parameter"
+            "fix: record all operands with one builder; pass the result of another computation as "
+            "a parameter"
         )
         assert caught.value.shapes == {"operand 0": xb.f32[2], "operand 1": xb.f32[2]}
         assert b.ops == [x]
@@ -205,7 +211,7 @@ class TestOwnership:
         assert str(caught.value) == (
             "neg: operand 0 belongs to builder 'done', which was already built, got\n"
             f"  {x!r}\n"
-            "fix: record every op before build(), or begin a new XlaBuilder"
+            "fix: record every op before build(), or create a new XlaBuilder"
         )
         assert b.ops == [x]
 
@@ -310,7 +316,7 @@ class TestFrontendAttributesAndSharding:
     @pytest.mark.parametrize("attributes", [{"a": 1}, {1: "a"}])
     def test_strings_only(self, attributes: Any) -> None:
         with (
-            pytest.raises(xb.OperandError, match="they map strings to strings, got"),
+            pytest.raises(xb.OperandError, match="attributes must map strings to strings, got"),
             xb.XlaBuilder().frontend_attributes(attributes),
         ):
             pass

@@ -118,10 +118,10 @@ def test_arguments_are_checked(model: xb.XlaComputation, asked: Any, words: str)
 def test_users_of_an_op_of_another_computation_are_refused(model: xb.XlaComputation) -> None:
     b = xb.XlaBuilder("other")
     foreign = b.parameter(xb.f32[4], "x")
-    with pytest.raises(xb.BuilderError, match="users: op must be one of computation 'model'"):
+    with pytest.raises(xb.BuilderError, match="users: op must be an op of computation 'model'"):
         model.users(foreign)
     inner = model.called_computations()[0].ops[0]  # has a number that the model has too
-    with pytest.raises(xb.BuilderError, match="fix: ask the computation that the op stands in"):
+    with pytest.raises(xb.BuilderError, match="fix: call the method of the computation"):
         model.users(inner)
     with pytest.raises(xb.OperandError, match="users: op must be an XlaOp, got int: 3"):
         model.users(3)  # type: ignore[arg-type]

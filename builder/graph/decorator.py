@@ -36,20 +36,21 @@ def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
     `ReusableFunction`, which is recorded once for each signature that it is used with.
 
     Args:
-        shapes: the shape of each parameter, in order. Parameters are named as the function's
-            arguments are.
-        result: the result's shape with the layouts in which it is given; None for the default
-            ones. See `XlaBuilder.build`.
+        shapes: the shape of each parameter, in order. Parameters have the names of the function's
+            arguments.
+        result: the result's shape with the layouts of the entry; None for the default layouts. See
+            `XlaBuilder.build`.
 
     Returns:
-        A decorator, or the ReusableFunction of a function given without parentheses. What the
-        function returns, an op or a sequence of ops for a tuple, is the root. The function's
+        A decorator, or the ReusableFunction of a function passed without parentheses. The
+        function's result, an op or a sequence of ops for a tuple, is the root. The function's
         builder is that of its arguments: ``x.builder.constant(...)``.
 
     Raises:
         SignatureError: the function takes another number of arguments.
-        OperandError: it returns no XlaOp; it is no function; or `result` is given without shapes.
-        ShapeInferenceError: `result` is not the root's shape but for layouts.
+        OperandError: its result is not an XlaOp; it is not a function; `result` is passed without
+            shapes.
+        ShapeInferenceError: `result` differs from the root's shape by more than layouts.
 
     Example:
         >>> import builder as xb
@@ -72,19 +73,20 @@ def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
     if not shapes or (len(shapes) == 1 and callable(shapes[0])):
         if result is not None:
             raise OperandError(
-                "computation: result belongs to parameters of given shapes, got result without "
-                "shapes\nfix: @xb.computation(shape of each parameter, ..., result=...)",
+                "computation: result requires the shapes of the parameters, got none\n"
+                "fix: write @xb.computation(shape of each parameter, ..., result=...)",
                 op="computation",
             )
         return _reusable(*shapes) if shapes else _reusable
     resolved = [shape_argument("computation", f"shape {i}", s) for i, s in enumerate(shapes)]
-    wanted = None if result is None else shape_argument("computation", "result", result)
+    if result is not None:
+        result = shape_argument("computation", "result", result)
 
     def record(function: Callable[..., Any]) -> XlaComputation:
         recorded = record_callable("computation", "function", function, resolved)
-        if wanted is not None:
-            result_shape("computation", recorded.root.shape, wanted)
-        return recorded.builder.build(recorded.root, result=wanted)
+        if result is not None:
+            result_shape("computation", recorded.root.shape, result)
+        return recorded.builder.build(recorded.root, result=result)
 
     return record
 

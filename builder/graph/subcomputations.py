@@ -1,4 +1,4 @@
-"""Computations given to ops: reducers, conditions, bodies, branches.
+"""Computations passed to ops: reducers, conditions, bodies, branches.
 
 An op that applies a computation takes an XlaComputation or a Python callable. A callable is
 recorded here, with the parameter shapes that the op implies:
@@ -6,9 +6,9 @@ recorded here, with the parameter shapes that the op implies:
 - a function of this library (`xb.add`) and a `ReusableFunction` once per signature;
 - every other callable each time it is passed.
 
-Where the op allows it (while_, conditional, call), a callable of the last kind may use values of
-the enclosing builder: they are captured, and passed as further arguments, since a computation has
-nothing but its parameters.
+Where the op supports it (while_, conditional, call), a callable of the last kind may use values of
+the enclosing builder. They are captured and passed as additional arguments, because a computation
+can use only its parameters.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ __all__ = [
     "available_computation",
     "build_all",
     "computation_or_recorded",
-    "has_no_metadata",
     "is_library_function",
     "lift_captures",
     "record_callable",
@@ -52,11 +51,11 @@ __all__ = [
 
 
 class Recorded:
-    """A callable recorded into a builder of its own, not built yet: captures may be added.
+    """A callable recorded into a builder of its own, which is not built yet.
 
     Attributes:
         builder: the nested builder.
-        root: the op that the callable gave.
+        root: the op that the callable returned.
     """
 
     __slots__ = ("builder", "root")
@@ -66,23 +65,28 @@ class Recorded:
         self.root = root
 
     def captures(self) -> list[tuple[XlaOp, XlaOp]]:
-        """Pairs of an enclosing op and the op that stands for it inside."""
+        """Return pairs of a captured enclosing op and the op that represents it inside."""
         captured = self.builder.captured
         return [pair for pair in captured.values() if pair[1].opcode == "captured"]
 
     def build(self) -> XlaComputation:
-        """Build the computation; nothing can be captured any more."""
+        """Build the computation."""
         return self.builder.build(self.root)
 
 
 @per_signature
-def _spoken(op: str, role: str) -> tuple[str, str]:
-    """The name of a computation without one of its own, and what messages call it."""
+def _default_names(op: str, role: str) -> tuple[str, str]:
+    """Return the name of a computation without a name, and its description for messages."""
     return f"{op.rstrip('_')}_{role.replace(' ', '_')}", f"the {role} of {op}"
 
 
+def _identifier(function: Any, default: str) -> str:
+    name = getattr(function, "__name__", "")
+    return name if isinstance(name, str) and name.isidentifier() else default
+
+
 def _parameter_names(function: Any, count: int) -> Sequence[str]:
-    """The callable's own argument names, where it has just as many positional ones."""
+    """Return the names of the callable's arguments if there are `count`, else default names."""
     code = getattr(function, "__code__", None)
     if code is not None and code.co_argcount == count and not code.co_flags & 0x04:
         names: tuple[str, ...] = code.co_varnames[:count]
@@ -102,32 +106,31 @@ def record_callable(
     names: Sequence[str] = (),
     purpose: str = "",
 ) -> Recorded:
-    """Records `function` called with parameters of these shapes.
+    """Record `function` called with parameters of these shapes.
 
     Args:
-        op, role: for messages: which op, which of its arguments.
-        function: takes one XlaOp for each shape; gives an XlaOp, or a sequence of them for a
+        op, role: for messages: the op, and the argument that is the callable.
+        function: takes one XlaOp for each shape; returns an XlaOp, or a sequence of them for a
             tuple.
         shapes: the parameters' shapes.
-        enclosing: the builder whose values may be captured; None when none may.
-        pass_arguments: false to call `function` without arguments all the same.
-        names: of the parameters, all different; the function's own if there are none.
-        purpose: the name of the callable in messages about values of other computations; the role
-            of the op if it is empty.
+        enclosing: the builder whose values may be captured; None if captures are not allowed.
+        pass_arguments: False to call `function` without arguments.
+        names: unique names of the parameters; by default those of the function's arguments.
+        purpose: a description of the callable for messages about values of other computations; by
+            default its role.
 
     Raises:
         SignatureError: the callable takes another number of arguments.
-        OperandError: it gave something else than XlaOps.
+        OperandError: its result is not an XlaOp.
     """
-    fallback, spoken = _spoken(op, role)
-    name = getattr(function, "__name__", "")
-    builder = XlaBuilder(name if isinstance(name, str) and name.isidentifier() else fallback)
-    builder.purpose = purpose or spoken
+    default_name, description = _default_names(op, role)
+    builder = XlaBuilder(_identifier(function, default_name))
+    builder.purpose = purpose or description
     builder.parent = enclosing
     names = names or _parameter_names(function, len(shapes))
-    parameters = []
-    for number, shape in enumerate(shapes):
-        parameters.append(builder.add_parameter(shape, names[number], number))
+    parameters = [
+        builder.add_parameter(shape, names[number], number) for number, shape in enumerate(shapes)
+    ]
     if enclosing is not None:
         builder.current_metadata = enclosing.current_metadata
         enclosing.child = builder
@@ -138,9 +141,9 @@ def record_callable(
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 # Raised by the call itself, not inside: the callable's arguments do not match.
-                given = ", ".join(str(s) for s in shapes)
                 raise SignatureError(
-                    f"{op}: {role} is called with {len(shapes)} arguments ({given}), "
+                    f"{op}: {role} is called with {len(shapes)} arguments "
+                    f"({', '.join(map(str, shapes))}), "
                     f"got a callable that does not take them: {error}\n"
                     f"fix: write a function of {len(shapes)} arguments",
                     op=op,
@@ -148,11 +151,11 @@ def record_callable(
                 ) from error
             raise
         try:
-            is_own_op = type(result) is XlaOp and result.builder is builder
-            root = result if is_own_op else _as_root(op, role, builder, result)
+            root = _as_root(op, role, builder, result)
         except RecursionError:
             raise OperandError(
-                f"{op}: {role} returned tuples nested too deep, or one that holds itself", op=op
+                f"{op}: {role} returned tuples nested too deeply, or one that contains itself",
+                op=op,
             ) from None
     finally:
         if enclosing is not None:
@@ -162,12 +165,11 @@ def record_callable(
 
 
 def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
+    """Return the result of a callable as one op of `builder`: captured, or recorded as a tuple."""
+    if type(result) is XlaOp and result.builder is builder:
+        return result
     if isinstance(result, (list, tuple)):
-        parts = [
-            r if type(r) is XlaOp and r.builder is builder else _as_root(op, role, builder, r)
-            for r in result
-        ]
-        return record_tuple(builder, parts)
+        return record_tuple(builder, [_as_root(op, role, builder, part) for part in result])
     if type(result) is not XlaOp:
         fix = ""
         if result is None:
@@ -189,51 +191,40 @@ def build_all(
     return tuple([c.build() if isinstance(c, Recorded) else c for c in computations])
 
 
-_OWN: Final[set[FunctionType]] = set()
+_LIBRARY_FUNCTIONS: Final[set[FunctionType]] = set()
 
 
 def is_library_function(computation: Any) -> bool:
     """Return whether `computation` is a function of this library, such as xb.add."""
-    # This runs for every op with a reducer, so functions found once are looked up in a set.
-    return type(computation) is FunctionType and (computation in _OWN or _is_ours(computation))
-
-
-def _is_ours(function: FunctionType) -> bool:
-    """Return whether `function` is defined by this library at the top level of a module.
-
-    `__module__` is not used: `functools.wraps` copies it to a user's function.
-    """
+    if type(computation) is not FunctionType:
+        return False
+    # This runs for every op with a reducer, so that known functions are looked up in a set.
+    if computation in _LIBRARY_FUNCTIONS:
+        return True
+    # `__module__` is not used, because `functools.wraps` copies it to a user's function.
     is_ours = (
-        INSIDE[function.__code__.co_filename]
-        and function.__globals__.get(function.__name__) is function
+        INSIDE[computation.__code__.co_filename]
+        and computation.__globals__.get(computation.__name__) is computation
     )
     if is_ours:
-        _OWN.add(function)
+        _LIBRARY_FUNCTIONS.add(computation)
     return is_ours
 
 
-def has_no_metadata(builder: XlaBuilder) -> bool:
-    """Whether ops recorded now get neither frontend attributes nor a sharding."""
-    return builder.current_metadata is None
-
-
 def available_computation(
-    op: str,
-    role: str,
-    computation: Any,
-    shapes: tuple[Shape, ...],
-    pass_arguments: bool = True,
+    op: str, role: str, computation: Any, shapes: tuple[Shape, ...]
 ) -> XlaComputation | None:
-    """Return the computation if no callable of the user has to be called for it, else None.
+    """Return the computation if it is available without a call of user code, else None.
 
-    A callable may record where it should not; ops that call one undo that when it fails.
+    A user's callable may record ops in other builders; ops that call one must roll back if it
+    fails.
     """
     if isinstance(computation, XlaComputation):
         return computation
     if type(computation) is ReusableFunction:
-        return computation.found(shapes, pass_arguments)
+        return computation.cached(shapes)
     if is_library_function(computation):
-        return _own_computation(op, role, computation, shapes, pass_arguments)
+        return _library_computation(op, role, computation, shapes, True)
     return None
 
 
@@ -241,7 +232,7 @@ def _need_callable(op: str, role: str, computation: Any) -> None:
     if not callable(computation):
         raise OperandError(
             f"{op}: {role} must be an XlaComputation or a callable, got {brief(computation)}\n"
-            f"fix: give a function of XlaOps, such as xb.add or a lambda",
+            f"fix: pass a function of XlaOps, such as xb.add or a lambda",
             op=op,
         )
 
@@ -256,21 +247,21 @@ def computation_or_recorded(
     *,
     will_widen: bool = False,
 ) -> XlaComputation | Recorded:
-    """Return the computation, or the callable recorded, for an op that allows captures.
+    """Return the computation, or the recorded callable, for an op that allows captures.
 
-    A function of this library is recorded anew where frontend attributes or a sharding are in
-    force, because its ops carry them.
+    A function of this library is recorded anew if frontend attributes or a sharding are in force,
+    because its ops carry them.
 
     Args:
-        op, role: for messages: which op, which of its arguments.
+        op, role: for messages: the op, and the argument that is the computation.
         computation: an XlaComputation or a callable.
         shapes: the parameters' shapes.
         enclosing: the builder whose values may be captured.
-        pass_arguments: false to call a callable without arguments all the same.
+        pass_arguments: False to call a callable without arguments.
         will_widen: whether parameters will be added, so that a library function is recorded anew.
 
     Raises:
-        OperandError: neither a computation nor callable.
+        OperandError: `computation` is neither a computation nor callable.
     """
     if isinstance(computation, XlaComputation):
         return computation
@@ -278,8 +269,9 @@ def computation_or_recorded(
         with rollback_on_error(enclosing):
             return computation.recorded(op, role, shapes, pass_arguments)
     _need_callable(op, role, computation)
-    if not will_widen and is_library_function(computation) and has_no_metadata(enclosing):
-        return _own_computation(op, role, computation, shapes, pass_arguments)
+    has_metadata = enclosing.current_metadata is not None
+    if not (will_widen or has_metadata) and is_library_function(computation):
+        return _library_computation(op, role, computation, shapes, pass_arguments)
     return record_callable(
         op, role, computation, shapes, enclosing=enclosing, pass_arguments=pass_arguments
     )
@@ -294,21 +286,21 @@ def as_computation(
     """Return the computation that an op without captures applies.
 
     Args:
-        op, role: for messages: which op, which of its arguments.
-        computation: an XlaComputation, taken as it is, or a callable to record.
+        op, role: for messages: the op, and the argument that is the computation.
+        computation: an XlaComputation, which is returned, or a callable to record.
         shapes: the parameter shapes that the op implies.
 
     Raises:
-        OperandError: neither a computation nor callable.
+        OperandError: `computation` is neither a computation nor callable.
     """
-    taken = tuple(shapes)
-    found = available_computation(op, role, computation, taken)
-    if found is not None:
-        return found
+    shapes = tuple(shapes)
+    available = available_computation(op, role, computation, shapes)
+    if available is not None:
+        return available
     if type(computation) is ReusableFunction:
-        return computation.recorded(op, role, taken)
+        return computation.recorded(op, role, shapes)
     _need_callable(op, role, computation)
-    return record_callable(op, role, computation, taken).build()
+    return record_callable(op, role, computation, shapes).build()
 
 
 def _recorded_for_all(
@@ -330,14 +322,14 @@ def _recorded_for_all(
     )
     if user is not None:
         code, lasti = user.f_code, user.f_lasti
-        for one in recorded.builder.ops:
-            if one.code is code and one.lasti == lasti:
-                one.code, one.lasti = None, 0
+        for recorded_op in recorded.builder.ops:
+            if recorded_op.code is code and recorded_op.lasti == lasti:
+                recorded_op.code, recorded_op.lasti = None, 0
     return recorded
 
 
 @per_signature
-def _own_computation(
+def _library_computation(
     op: str,
     role: str,
     function: Callable[..., Any],
@@ -356,17 +348,17 @@ class ReusableFunction:
 
     Every op that applies a computation (`reduce`, `while_`, `conditional`, `map`, `sort`, ...)
     accepts it as a callable. Called with XlaOps, it records a `call`. All uses with parameters of
-    the same shapes, tuples nested alike, share one XlaComputation, which lowering emits as one
+    the same shapes, including nested tuples, share one XlaComputation, which is lowered to one
     function.
 
-    As with jax.jit, the Python code runs once per signature: a value that it reads besides its
-    arguments is the value at that time. It can use no XlaOps besides its arguments. Frontend
-    attributes and shardings in force where it is used mark the op that applies it; those set inside
-    of it mark its ops. At most 4096 signatures of a function are stored; storing another one
+    As with jax.jit, the Python code runs once per signature: it uses the values that globals and
+    captured variables have at that time. It can't use XlaOps other than its arguments. Frontend
+    attributes and shardings in force where it is used apply to the op that applies it; those set
+    inside apply to its ops. At most 4096 signatures of a function are stored; storing another one
     discards them.
 
     Attributes:
-        __wrapped__: the decorated function, to be passed where each use shall be recorded anew.
+        __wrapped__: the decorated function, to pass where each use is to be recorded anew.
 
     Example:
         >>> import builder as xb
@@ -387,25 +379,24 @@ class ReusableFunction:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         update_wrapper(self, function, updated=())
-        own = getattr(function, "__name__", "")
-        self.name = own if isinstance(own, str) and own.isidentifier() else "function"
+        self.name = _identifier(function, "function")
         self._recorded: dict[tuple[tuple[Shape, ...], bool], XlaComputation] = {}
 
     def __call__(self, *operands: XlaOp | Sequence[Any], **named: object) -> XlaOp:
         """Record a call with these operands in the builder that they belong to.
 
         Args:
-            operands: one for each parameter; a sequence of ops stands for their tuple, and may be
+            operands: one for each parameter; a sequence of ops is the tuple of them, and may be
                 nested.
-            named: none; operands are given by position.
+            named: none; operands are positional.
 
         Returns:
             The result; several results of the function are one tuple.
 
         Raises:
-            OperandError: an operand is no XlaOp, or there is none.
-            SignatureError: the function does not take as many.
-            BuilderError: operands of different builders, or the function uses other XlaOps.
+            OperandError: an operand is not an XlaOp, or there is none.
+            SignatureError: the function does not take that number of arguments.
+            BuilderError: operands belong to different builders, or the function uses other XlaOps.
 
         Example:
             >>> import builder as xb
@@ -419,7 +410,7 @@ class ReusableFunction:
         """
         if named:
             raise OperandError(
-                f"{self.name}: operands are given by position, got {', '.join(named)} by name",
+                f"{self.name}: operands must be positional, got {', '.join(named)} by name",
                 op=self.name,
             )
         op: XlaOp = extension("builder.ops.control_flow", "call_reusable")(self, operands)
@@ -432,8 +423,8 @@ class ReusableFunction:
             shapes: the shape of each parameter; see `XlaBuilder.parameter` for layouts.
 
         Raises:
-            SignatureError: the function does not take as many arguments.
-            OperandError: it returns no XlaOp; or a shape is none.
+            SignatureError: the function does not take that number of arguments.
+            OperandError: its result is not an XlaOp; or a shape is not a shape.
 
         Example:
             >>> import builder as xb
@@ -445,77 +436,75 @@ class ReusableFunction:
             >>> relu.computation("f32[4]") is relu.computation(xb.f32[4])
             True
         """
-        taken = [shape_argument(self.name, f"shape {i}", s) for i, s in enumerate(shapes)]
-        return self.recorded(self.name, "function", tuple(taken))
+        arguments = [shape_argument(self.name, f"shape {i}", s) for i, s in enumerate(shapes)]
+        return self.recorded(self.name, "function", tuple(arguments))
 
-    def found(self, shapes: tuple[Shape, ...], pass_arguments: bool) -> XlaComputation | None:
-        """Return the computation of a signature that was recorded before."""
-        return self._recorded.get((shapes, pass_arguments))
+    def cached(self, shapes: tuple[Shape, ...]) -> XlaComputation | None:
+        """Return the computation of a signature if it is already recorded."""
+        return self._recorded.get((shapes, True))
 
     def recorded(
         self, op: str, role: str, shapes: tuple[Shape, ...], pass_arguments: bool = True
     ) -> XlaComputation:
         """Return the computation of a signature; the arguments are those of `record_callable`."""
         key = shapes, pass_arguments
-        found = self._recorded.get(key)
-        if found is not None:
-            return found
+        cached = self._recorded.get(key)
+        if cached is not None:
+            return cached
         purpose = f"{self.name!r}, a function of @xb.computation,"
-        made = _recorded_for_all(op, role, self.__wrapped__, shapes, pass_arguments, purpose)
-        made.builder.name = self.name
+        recorded = _recorded_for_all(op, role, self.__wrapped__, shapes, pass_arguments, purpose)
+        recorded.builder.name = self.name
         if len(self._recorded) >= _MOST_SIGNATURES:
             self._recorded.clear()
-        # Another thread may have recorded the same meanwhile: the first one stays.
-        return self._recorded.setdefault(key, made.build())
+        # Another thread may have recorded the signature meanwhile; the first computation is kept.
+        return self._recorded.setdefault(key, recorded.build())
 
     def __repr__(self) -> str:
         count = len(self._recorded)
         return f"<ReusableFunction {self.name!r}, {count} signature{'' if count == 1 else 's'}>"
 
 
-def signature(one: XlaComputation | Recorded) -> ProgramShape:
-    """Parameters and result of a computation, or of a callable as the user wrote it."""
-    if isinstance(one, XlaComputation):
-        return one.signature
-    parameters = [one.builder.parameters[i] for i in range(len(one.builder.parameters))]
+def signature(computation: XlaComputation | Recorded) -> ProgramShape:
+    """Return the signature of a computation, or of a callable without its captures."""
+    if isinstance(computation, XlaComputation):
+        return computation.signature
+    parameters = computation.builder.parameters
+    ordered = [parameters[number] for number in range(len(parameters))]
     return interned_program_shape(
-        tuple([p.shape for p in parameters]),
-        one.root.shape,
-        tuple([p.name or "" for p in parameters]),
+        tuple([p.shape for p in ordered]),
+        computation.root.shape,
+        tuple([p.name or "" for p in ordered]),
     )
 
 
 def lift_captures(
-    ones: Sequence[XlaComputation | Recorded], *, give_back: Sequence[bool]
+    computations: Sequence[XlaComputation | Recorded], *, give_back: Sequence[bool]
 ) -> tuple[list[XlaComputation], list[XlaOp]]:
-    """Builds computations of one parameter, of which any captured something.
+    """Build computations of one parameter, at least one of which captures values.
 
-    The captured values are turned into arguments: each `T -> S` becomes `(T, captured...) -> S`, or
-    `(T, captured...) -> (S, captured...)` where `give_back` says so (the body of a loop).
+    The captured values become arguments of all of them: each `T -> S` becomes
+    `(T, captured...) -> S`, or `(T, captured...) -> (S, captured...)` if `give_back` is true (the
+    body of a loop).
 
     Returns:
         The computations, and the captured ops of the enclosing builder.
     """
-    outers: dict[int, XlaOp] = {}
-    for one in ones:
-        if isinstance(one, Recorded):
-            for outer, _ in one.captures():
-                outers.setdefault(id(outer), outer)
+    all_recorded = [c if isinstance(c, Recorded) else _call_of(c) for c in computations]
+    outers = {id(outer): outer for r in all_recorded for outer, _ in r.captures()}
     captured = list(outers.values())
-    position = {key: index + 1 for index, key in enumerate(outers)}
-    closed: list[XlaComputation] = []
-    for one, gives in zip(ones, give_back, strict=True):
-        recorded = one if isinstance(one, Recorded) else _call_of(one)
-        whole = _widen_parameter(recorded, captured, position)
-        if gives:
-            kept = [record_tuple_element(whole, i + 1) for i in range(len(captured))]
-            recorded.root = record_tuple(recorded.builder, [recorded.root, *kept])
-        closed.append(recorded.build())
-    return closed, captured
+    indices = {key: index for index, key in enumerate(outers, 1)}
+    lifted: list[XlaComputation] = []
+    for recorded, gives_back in zip(all_recorded, give_back, strict=True):
+        parameter = _widen_parameter(recorded, captured, indices)
+        if gives_back:
+            values = [record_tuple_element(parameter, i + 1) for i in range(len(captured))]
+            recorded.root = record_tuple(recorded.builder, [recorded.root, *values])
+        lifted.append(recorded.build())
+    return lifted, captured
 
 
 def _call_of(computation: XlaComputation) -> Recorded:
-    """A callable that does nothing but call `computation`, to be widened in its stead."""
+    """Record a call of `computation` and nothing else, so that its parameter can be widened."""
     builder = XlaBuilder(f"{computation.name}_closed")
     shape = computation.signature
     argument = builder.parameter(shape.parameters[0], shape.parameter_names[0])
@@ -523,46 +512,47 @@ def _call_of(computation: XlaComputation) -> Recorded:
     return Recorded(builder, root)
 
 
-def _widen_parameter(one: Recorded, captured: list[XlaOp], position: dict[int, int]) -> XlaOp:
-    """Puts a tuple parameter in front; the old parameter and the captures take its elements."""
-    builder = one.builder
+def _widen_parameter(recorded: Recorded, captured: list[XlaOp], indices: dict[int, int]) -> XlaOp:
+    """Replace the parameter by a tuple of it and the captured values, and return the tuple.
+
+    The old parameter and the captures become elements of the tuple.
+    """
+    builder = recorded.builder
     old = builder.parameters[0]
-    shape = TupleShape((old.shape, *(c.shape for c in captured)))
-    whole = append(builder, "parameter", shape, (), {"number": 0})
+    shape = TupleShape((old.shape, *(op.shape for op in captured)))
+    parameter = append(builder, "parameter", shape, (), {"number": 0})
     builder.ops.insert(0, builder.ops.pop())
-    whole.code, whole.lasti, whole.name = old.code, old.lasti, old.name
-    builder.parameters[0] = whole
-    for index, op in enumerate(builder.ops):
-        op.id = index
-    taken = [(old, 0)] + [(inner, position[id(outer)]) for outer, inner in one.captures()]
-    for inner, index in taken:
-        inner.opcode = "get_tuple_element"
-        inner.operands = (whole,)
-        inner.attributes = {"index": index}
+    parameter.code, parameter.lasti, parameter.name = old.code, old.lasti, old.name
+    builder.parameters[0] = parameter
+    for number, op in enumerate(builder.ops):
+        op.id = number
+    captures = [(inner, indices[id(outer)]) for outer, inner in recorded.captures()]
+    for op, index in [(old, 0), *captures]:
+        op.opcode = "get_tuple_element"
+        op.operands = (parameter,)
+        op.attributes = {"index": index}
     old.name = None
-    return whole
+    return parameter
 
 
-def append_captures(one: Recorded) -> list[XlaOp]:
-    """Turns the captures of one callable into further parameters, after its own.
+def append_captures(recorded: Recorded) -> list[XlaOp]:
+    """Turn the captures of a callable into additional parameters.
 
     Returns:
         The captured ops of the enclosing builder, in the order of the new parameters.
     """
-    captured: list[XlaOp] = []
-    builder = one.builder
-    for outer, inner in one.captures():
-        number = len(builder.parameters)
+    parameters = recorded.builder.parameters
+    captures = recorded.captures()
+    for index, (_, inner) in enumerate(captures):
         inner.opcode = "parameter"
-        inner.attributes = {"number": number}
-        inner.name = f"captured{len(captured)}"
-        builder.parameters[number] = inner
-        captured.append(outer)
-    return captured
+        inner.attributes = {"number": len(parameters)}
+        inner.name = f"captured{index}"
+        parameters[len(parameters)] = inner
+    return [outer for outer, _ in captures]
 
 
 def record_tuple(builder: XlaBuilder, parts: Sequence[XlaOp]) -> XlaOp:
-    """Records a tuple in `builder`, which may be one that is being recorded as a callable."""
+    """Record a tuple in `builder`, which may be one that records a callable."""
     return append(builder, "tuple", _tuple_shape(tuple([p.shape for p in parts])), tuple(parts))
 
 
@@ -570,7 +560,7 @@ _tuple_shape = per_signature(TupleShape)
 
 
 def record_tuple_element(op: XlaOp, index: int) -> XlaOp:
-    """Records element `index` of a tuple in the builder of `op`."""
+    """Record element `index` of a tuple in the builder of `op`."""
     shape = op.shape
     assert isinstance(shape, TupleShape)
     attributes = shared_attributes(index=index)

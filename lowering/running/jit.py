@@ -18,7 +18,7 @@ from builder.errors import ConstantError, OperandError, XlaError, brief
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import resolve_builder, rollback_on_error
-from builder.graph.subcomputations import append_captures, has_no_metadata, record_callable
+from builder.graph.subcomputations import append_captures, record_callable
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call
@@ -510,7 +510,7 @@ class JittedFunction:
                     nested, tree, shapes, static, builder
                 )
                 # Of values from around it the next call may use others.
-                is_for_all = not recorded.builder.captured and has_no_metadata(builder)
+                is_for_all = not recorded.builder.captured and builder.current_metadata is None
                 captured.extend(append_captures(recorded))
                 return Recording(recorded.build(), results, is_tuple), is_for_all
 

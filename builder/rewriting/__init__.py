@@ -1,9 +1,9 @@
-"""Computations made of others: recorded in another builder, with ops swapped, or cut out.
+"""Rewriting: computations recorded again in another builder, with ops replaced or extracted.
 
-What is made shares attributes and applied computations with what it is made of. Shapes are those
-that were inferred when the ops were first recorded: operands are of the same shapes, so inference
-could say nothing else. Source lines, names, shardings and frontend attributes go along.
+The new computation shares attributes and applied computations with the original one. Shapes are not
+inferred again, because the operands' shapes are unchanged. Source lines, names, shardings and
+frontend attributes are preserved.
 
-Nothing is imported here: `import builder` needs `inlining` alone, and the others load when a method
-of XlaComputation is called.
+This module imports nothing: `import builder` loads only `inlining`, and methods of XlaComputation
+load the others when they are called.
 """

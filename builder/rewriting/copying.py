@@ -1,4 +1,4 @@
-"""Ops recorded again, in another builder."""
+"""Copies of ops in another builder."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import OpMetadata, XlaOp, with_metadata
-from builder.types.shape import Shape
+from builder.graph.xla_op import OpMetadata, XlaOp
 
-__all__ = ["copied", "merged", "parameter_shape"]
+__all__ = ["copy_op", "merge_metadata"]
 
 _new: Final = object.__new__
 
 
-def copied(
+def copy_op(
     op: XlaOp,
     operands: tuple[XlaOp, ...],
     builder: XlaBuilder,
     attributes: Mapping[str, Any],
 ) -> XlaOp:
-    """Records an op again in `builder`, on operands of the same shapes.
+    """Record a copy of `op` in `builder`, on operands of the same shapes.
 
-    Field by field, as `recording.record` does it, which would look for the user's line as well.
+    It sets the fields as `recording.record` does, but keeps the source line.
     """
     new = _new(XlaOp)
     new.opcode = op.opcode
@@ -39,23 +38,12 @@ def copied(
     return new
 
 
-def merged(metadata: OpMetadata | None, others: OpMetadata | None) -> OpMetadata | None:
-    """The metadata, and of the others what these do not say."""
-    if others is None:
-        return metadata
-    if metadata is None:
-        return others
-    attributes = {**(others.frontend_attributes or {}), **(metadata.frontend_attributes or {})}
-    return with_metadata(
-        metadata,
-        name=others.name if metadata.name is None else metadata.name,
-        frontend_attributes=attributes or None,
-        sharding=others.sharding if metadata.sharding is None else metadata.sharding,
-        others=others.others if metadata.others is None else metadata.others,
-    )
-
-
-def parameter_shape(parameter: XlaOp) -> Shape:
-    """The shape of a parameter, with the layout that was asked for."""
-    shape: Shape = parameter.attributes.get("shape_with_layout", parameter.shape)
-    return shape
+def merge_metadata(metadata: OpMetadata | None, defaults: OpMetadata | None) -> OpMetadata | None:
+    """Return `metadata` with missing entries taken from `defaults`."""
+    if metadata is None or defaults is None:
+        return metadata or defaults
+    attributes = {**(defaults.frontend_attributes or {}), **(metadata.frontend_attributes or {})}
+    missing = {
+        name: value for name, value in defaults._asdict().items() if getattr(metadata, name) is None
+    }
+    return metadata._replace(**{**missing, "frontend_attributes": attributes or None})

@@ -1,4 +1,4 @@
-"""inline: the ops of a computation, recorded where their result is needed."""
+"""inline: record the ops of a computation instead of a call."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_ops
-from builder.rewriting.copying import copied, merged
+from builder.rewriting.copying import copy_op, merge_metadata
 from builder.shape_inference import control_flow
 
 __all__ = ["inline", "inlined"]
 
 
 def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> XlaOp:
-    """Records the ops of a computation in the builder of the operands, in place of a call.
+    """Record the ops of a computation in the builder of the operands, instead of a call.
 
-    All ops of the computation are recorded but its parameters, in whose places the operands stand:
-    those too that its root does not need, as they are lowered too (XLA leaves out what has no
-    effect). They keep their names and source lines; they carry the frontend attributes and the
-    sharding of the blocks around, as far as they have none of their own and it fits them.
-    Attributes and the computations that they apply are shared. The layouts in which the computation
-    takes and gives arrays count no more, nor do the shardings of its parameters and its result:
-    these are facts of an entry.
+    All ops of the computation are recorded, used or not, as they would be lowered (XLA removes
+    those that have no effect). The operands replace its parameters. The ops keep their names and
+    source lines. They take the frontend attributes and the sharding of the enclosing blocks if they
+    have none of their own and the sharding fits. They share their attributes and applied
+    computations with the original ops. The layouts of the computation's arguments and result, and
+    the shardings of its parameters and result, are dropped: they are properties of an entry.
 
     Args:
         computation: an XlaComputation, or a function of ``@xb.computation``. (A computation without
-            parameters has no operand to find the builder by: ``builder.inline(computation)``.)
-        operands: one for each parameter, of its shape; they may be of an enclosing builder.
+            parameters has no operand that determines the builder: use
+            ``builder.inline(computation)``.)
+        operands: one for each parameter, of its shape; they may belong to an enclosing builder.
 
     Returns:
-        The computation's result: what ``xb.call(computation, *operands)`` gives.
+        The computation's result, as ``xb.call(computation, *operands)`` would return.
 
     Raises:
-        SignatureError: the operands are not those that the computation takes. Sizes have to be
-            dynamic where those of the parameter are, which a call does not ask for.
-        OperandError: not a computation, or no operand.
+        SignatureError: the operands do not match the parameters. Unlike in a call, sizes must be
+            dynamic where those of the parameter are.
+        OperandError: `computation` is not a computation, or there is no operand.
 
     Example:
         >>> import builder as xb
@@ -48,33 +48,33 @@ def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> 
         >>> xb.inline(square, b.parameter(xb.f32[3], "v"))
         <XlaOp %1 = f32[3] multiply(%0, %0)>
     """
-    given = need_ops("inline", "operand", operands)
-    if not given:
+    arguments = need_ops("inline", "operand", operands)
+    if not arguments:
         raise OperandError(
             "inline: at least one operand is needed to determine the builder, got none\n"
             "fix: a computation without parameters is inlined with builder.inline(computation)",
             op="inline",
         )
-    builder = resolve_builder("inline", *given)
+    builder = resolve_builder("inline", *arguments)
     if isinstance(computation, ReusableFunction):
         with rollback_on_error(builder):
-            shapes = tuple([operand.shape for operand in given])
+            shapes = tuple([operand.shape for operand in arguments])
             computation = computation.recorded("inline", "computation", shapes)
-    return inlined(computation, given, builder)
+    return inlined(computation, arguments, builder)
 
 
 def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: XlaBuilder) -> XlaOp:
-    """`inline` into the builder that records, which is known to take the operands."""
+    """Inline into `builder`, the one that records, which can use the operands."""
     if not isinstance(computation, XlaComputation):
-        fix = "\nfix: call it yourself: function(*operands)" if callable(computation) else ""
+        fix = "\nfix: call it: function(*operands)" if callable(computation) else ""
         raise OperandError(
             f"inline: computation must be an XlaComputation, got {brief(computation)}{fix}",
             op="inline",
         )
-    _check(computation, operands)
+    _check_operands(computation, operands)
     arguments = [builder.adopt("inline", operand) for operand in operands]
     if computation.annotations is not None and computation.annotations.meshes:
-        from builder.sharding.validation import name_meshes  # few programs need it
+        from builder.sharding.validation import name_meshes  # loaded on use
 
         name_meshes(builder, "inline", computation.annotations.meshes, computation.name)
     if computation.sharding_form:
@@ -85,33 +85,33 @@ def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: X
         register_sharding_form(
             builder, "inline", form, got, f"the shardings of {computation.name!r} otherwise"
         )
-    around = builder.current_metadata
-    values: list[XlaOp] = []  # by the numbers of the ops
+    in_force = builder.current_metadata
+    values: list[XlaOp] = []  # by op id
     for op in computation.ops:
         if op.opcode == "parameter":
             values.append(arguments[op.attributes["number"]])
             continue
-        inside = tuple([values[operand.id] for operand in op.operands])
-        new = copied(op, inside, builder, op.attributes)
-        if around is not None:
-            given = metadata_for(builder, op.opcode, op.shape, around, must_fit=False)
-            new.metadata = merged(op.metadata, given)
-        values.append(new)
+        inputs = tuple([values[operand.id] for operand in op.operands])
+        copy = copy_op(op, inputs, builder, op.attributes)
+        if in_force is not None:
+            metadata = metadata_for(builder, op.opcode, op.shape, in_force, must_fit=False)
+            copy.metadata = merge_metadata(op.metadata, metadata)
+        values.append(copy)
     return values[computation.root.id]
 
 
-def _check(computation: XlaComputation, operands: tuple[XlaOp, ...]) -> None:
-    """Raises unless the operands have the very shapes that ops inside were inferred from."""
+def _check_operands(computation: XlaComputation, operands: tuple[XlaOp, ...]) -> None:
+    """Raise unless the operands have exactly the shapes of the parameters."""
     shapes = tuple([operand.shape for operand in operands])
     control_flow.call.strict(computation.signature, shapes, "inline")
     for number, parameter in enumerate(computation.parameters):
         if parameter.shape is not shapes[number]:
             raise SignatureError(
-                f"inline: an operand must have the dynamic sizes of its parameter, got\n"
+                f"inline: operands must have the dynamic sizes of their parameters, got\n"
                 f"  parameter {number}, {parameter.name}, of {computation.name!r} "
                 f"{parameter.shape}\n"
                 f"  operand {number} {shapes[number]}\n"
-                f"fix: record a call, xb.call(computation, ...), which does not ask for it",
+                f"fix: record a call with xb.call(computation, ...), which has no such rule",
                 op="inline",
                 shapes={"parameter": parameter.shape, "operand": shapes[number]},
             )

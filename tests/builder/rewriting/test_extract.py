@@ -211,8 +211,8 @@ class TestRefused:
     def test_of_another_computation(self, model: xb.XlaComputation) -> None:
         other = xb.computation(xb.f32[4])(lambda x: xb.tanh(x))
         message = (
-            r"extract: {} belongs to builder '.*', and not to computation 'model', got\n"
-            r"  <XlaOp %1 = .*\nfix: take it from this computation"
+            r"extract: {} must be an op of computation 'model', got an op of builder '.*'\n"
+            r"  <XlaOp %1 = .*\nfix: use this computation's ops"
         )
         with pytest.raises(xb.BuilderError, match=message.format("op 1")) as failure:
             model.extract([model.root, other.root])
@@ -229,7 +229,7 @@ class TestRefused:
         number = c.called_computations().index(body)
         with pytest.raises(
             xb.BuilderError,
-            match=rf"op 0 stands in 'while_body', which 'c' applies.*\n.*add.*\n"
+            match=rf"op 0 must be an op of 'c' itself, got an op of 'while_body', .*\n.*add.*\n"
             rf"fix: .* computation.called_computations\(\)\[{number}\]",
         ):
             c.extract(body.root)
@@ -237,5 +237,5 @@ class TestRefused:
 
     def test_an_input_twice(self, model: xb.XlaComputation) -> None:
         tanh = op_of(model, "tanh")
-        with pytest.raises(xb.OperandError, match="one input only, got <XlaOp %3 'hidden'"):
+        with pytest.raises(xb.OperandError, match="inputs must be unique, got <XlaOp %3 'hidden'"):
             model.extract(model.root, inputs=[tanh, model.ops[0], tanh])

@@ -232,7 +232,8 @@ class TestParameters:
             return operands.builder.parameter(op.shape) if op.opcode == "tanh" else None
 
         with pytest.raises(
-            xb.BuilderError, match=r"can't add parameters, got .* for %3 tanh of 'annotated'\nfix:"
+            xb.BuilderError,
+            match=r"must not record parameters, got .* for %3 tanh of 'annotated'\nfix:",
         ):
             annotated().replace(more)
 
@@ -371,7 +372,7 @@ class TestRefused:
 
         line = wrong.__code__.co_firstlineno
         message = (
-            r"replace: .* must have its shape, got\n  %3 tanh of 'annotated': f32\[2,3\]\n"
+            r"replace: .* must have the shape of the op, got\n  %3 tanh of 'annotated': f32\[2,3\]\n"
             rf"  transpose by .*wrong at .*test_replace\.py:{line}: f32\[3,2\]\nfix: "
         )
         with pytest.raises(xb.ShapeInferenceError, match=message) as failure:

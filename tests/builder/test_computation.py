@@ -158,6 +158,8 @@ def test_a_computation_is_not_a_function() -> None:
     def double(x: xb.XlaOp) -> xb.XlaOp:
         return x + x
 
-    with pytest.raises(xb.OperandError, match=r"^double: .*\nfix: run it with lowering\.compile") as caught:
+    with pytest.raises(
+        xb.OperandError, match=r"^double: .*\nfix: run it with lowering\.compile"
+    ) as caught:
         double(3)
     assert caught.value.op == "double"

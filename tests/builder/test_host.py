@@ -328,7 +328,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "infeed_with_token: tiled": (
         sharded("{devices=[2]<=[2]}", lambda h: xb.infeed_with_token(h.token, xb.f32[2])),
         SHAPE,
-        "infeed_with_token: an infeed of an array must not be tiled, got sharding {devices=[2]<=[2]} ",
+        "infeed_with_token: an infeed of an array must not be tiled, got sharding {devices=",
     ),
     "infeed_with_token: no token": (
         lambda h: xb.infeed_with_token(h.x, xb.f32[2]),
@@ -499,7 +499,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: no operand": (
         lambda h: CALL("f", [], "f32[]"),
         OPERAND,
-        "custom_call: at least one operand is needed to determine the builder, got none\nfix: without",
+        "custom_call: at least one operand is needed to determine the builder, got none\nfix: ",
     ),
     "custom_call: no op": (
         lambda h: CALL("f", [h.x, 1.0], "f32[]"),
@@ -567,7 +567,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: attributes of an untyped call": (
         lambda h: CALL("f", h.x, "f32[]", attributes={"a": 1}, api_version=1),
         SHAPE,
-        "custom_call: attributes require API_VERSION_TYPED_FFI, got API_VERSION_ORIGINAL\nfix: pass",
+        "custom_call: attributes require API_VERSION_TYPED_FFI, got API_VERSION_ORIGINAL\nfix",
     ),
     "custom_call: attributes and opaque": (
         lambda h: CALL("f", h.x, "f32[]", attributes={"a": 1}, opaque="x"),
@@ -663,7 +663,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "python_call: no operand": (
         lambda h: xb.python_call(print, [], "f32[]"),
         OPERAND,
-        "python_call: at least one operand is needed to determine the builder, got none\nfix: without",
+        "python_call: at least one operand is needed to determine the builder, got none\nfix: ",
     ),
     "python_call: no shape": (
         lambda h: xb.python_call(print, h.x, 5),

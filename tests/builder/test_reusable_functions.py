@@ -271,7 +271,9 @@ class TestDecorator:
                 decorate(wrong)
         with pytest.raises(xb.OperandError, match=r"expected a function of XlaOps, got 3\nfix: "):
             decorate()(3)
-        with pytest.raises(xb.OperandError, match=r"result requires the shapes of the parameters, got none\nfix: "):
+        with pytest.raises(
+            xb.OperandError, match=r"result requires the shapes of the parameters, got none\nfix: "
+        ):
             decorate(result="f32[2]")
         with pytest.raises(xb.ShapeTextError, match="shape 0"):
             decorate("f32[")

@@ -372,7 +372,7 @@ class TestRefused:
 
         line = wrong.__code__.co_firstlineno
         message = (
-            r"replace: .* must have the shape of the op, got\n  %3 tanh of 'annotated': f32\[2,3\]\n"
+            r"replace: .* have the shape of the op, got\n  %3 tanh of 'annotated': f32\[2,3\]\n"
             rf"  transpose by .*wrong at .*test_replace\.py:{line}: f32\[3,2\]\nfix: "
         )
         with pytest.raises(xb.ShapeInferenceError, match=message) as failure:

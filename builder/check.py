@@ -195,6 +195,12 @@ class Check:
             text += f"\nfix: {fix}"
         raise error(text, op=self.op, shapes=self.shapes, dimension=dimension)
 
+    def fail_along(
+        self, dimension: int, rule: str, got: object, *, fix: str | None = None
+    ) -> NoReturn:
+        """Raise an error about one dimension: the rule, and the value got for the dimension."""
+        self.fail(f"{rule}, got {got} for dimension {dimension}", fix=fix, dimension=dimension)
+
     def that(
         self, holds: bool, rule: str, *, fix: str | None = None, dimension: int | None = None
     ) -> None:

@@ -1,4 +1,4 @@
-"""Shapes of slices and updates at places known only when it runs, of gathers and scatters.
+"""Shapes of slices and updates at dynamic indices, of gathers and scatters.
 
 Operation Semantics: DynamicSlice, DynamicUpdateSlice, Gather, Scatter.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Final
 
 from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
-from builder.check import Check
-from builder.errors import SignatureError
+from builder.check import INTEGRAL, Check, sizes_differ
 from builder.shape_inference.public import public
 from builder.types.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, TupleShape, intern_array
 
@@ -18,34 +18,31 @@ __all__ = ["dynamic_slice", "dynamic_update_slice", "gather", "scatter"]
 
 
 def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> None:
-    """Raises unless there is one start index for each dimension.
+    """Check that there is one start index for each dimension.
 
     Start indices are scalars of one integer type, or one vector of them.
     """
     shown = start_indices[: rank + 1]
     check.shapes.update({f"start index {i}": s for i, s in enumerate(shown)})
+    rule = f"start_indices must have one index for each dimension of operand: {rank}"
     first = start_indices[0] if start_indices else None
+    # Operation Semantics: DynamicSlice, whose start_indices are a vector
     if isinstance(first, ArrayShape) and first.rank == 1:
         if len(start_indices) != 1:
             check.fail(
                 f"start_indices must be scalars, or one vector of them, got {len(start_indices)} "
                 f"arrays"
             )
-        _integer_type(check, "start index 0")
+        check.element_type("start index 0", INTEGRAL, "integer")
         if first.dimensions[0] != rank:
-            check.fail(
-                f"start_indices must have one index for each dimension of operand: {rank}, "
-                f"got {first}"
-            )
+            check.fail(f"{rule}, got {first}")
         return
+    # StableHLO dynamic_slice (C2), (I2), (C3), dynamic_update_slice (C4), (I3), (C5)
     if len(start_indices) != rank:
-        check.fail(
-            f"start_indices must have one index for each dimension of operand: {rank}, "
-            f"got {len(start_indices)}"
-        )
+        check.fail(f"{rule}, got {len(start_indices)}")
     for number, shape in enumerate(start_indices):
         check.scalar(f"start index {number}")
-        _integer_type(check, f"start index {number}")
+        check.element_type(f"start index {number}", INTEGRAL, "integer")
         if shape is not first:
             check.fail(
                 f"start_indices must be of one type, got {first} and {shape}",
@@ -54,17 +51,23 @@ def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> N
             )
 
 
-def _integer_type(check: Check, name: str) -> None:
-    found = check.array(name).element_type
-    if not found.is_integral:
-        check.fail(f"{name} must be of integer type, got {found}")
+def _slice_sizes(check: Check, sizes: Sequence[int], name: str) -> None:
+    """Check that argument `name` holds the sizes of a slice of the operand."""
+    array = check.array("operand")
+    # StableHLO dynamic_slice (C2), (C4), gather (C20), (C21)
+    check.one_for_each_dimension(sizes, of="operand", name=name)
+    check.sizes(sizes, name=name)
+    for index, (size, old) in enumerate(zip(sizes, array.dimensions, strict=True)):
+        if size > old != UNBOUNDED:
+            rule = f"a slice must not be larger than the operand, {array.dimension_text(index)}"
+            check.fail_along(index, rule, size)
 
 
 @public
 def dynamic_slice(
     operand: Shape, start_indices: Sequence[Shape], size_indices: Sequence[int]
 ) -> ArrayShape:
-    """Shape of the part of the operand that begins at indices known only when it runs.
+    """Return the shape of a slice of the operand that starts at dynamic indices.
 
     Example:
         >>> import builder as xb
@@ -75,18 +78,14 @@ def dynamic_slice(
     check = Check("dynamic_slice", operand=operand)
     array = check.array("operand")
     _start_indices(check, start_indices, array.rank)
-    check.one_for_each_dimension(size_indices, of="operand", name="size_indices")
-    check.sizes(size_indices, name="size_indices")
-    dynamic = []
-    for index, (size, old) in enumerate(zip(size_indices, array.dimensions, strict=True)):
-        if size > old != UNBOUNDED:
-            check.fail(
-                f"a slice must not be larger than the operand, got {size} for dimension {index} "
-                f"of size {array.dimension_text(index)}",
-                dimension=index,
-            )
-        # The whole of a bounded dimension is bounded; as in XLA, a part of one element is not.
-        dynamic.append(array.dynamic_dimensions[index] and size == old and size > 1)
+    _slice_sizes(check, size_indices, "size_indices")
+    # A slice with all elements of a bounded dimension is bounded. As in XLA, a size of 1 is static.
+    dynamic = [
+        is_dynamic and size == old and size > 1
+        for is_dynamic, size, old in zip(
+            array.dynamic_dimensions, size_indices, array.dimensions, strict=True
+        )
+    ]
     return check.result(array.element_type, size_indices, dynamic)
 
 
@@ -94,7 +93,7 @@ def dynamic_slice(
 def dynamic_update_slice(
     operand: Shape, update: Shape, start_indices: Sequence[Shape]
 ) -> ArrayShape:
-    """Shape of the operand with a part of it overwritten: its own.
+    """Return the shape of the operand with a slice overwritten: the operand's.
 
     Example:
         >>> import builder as xb
@@ -104,20 +103,19 @@ def dynamic_update_slice(
         f32[4,3]
     """
     check = Check("dynamic_update_slice", operand=operand, update=update)
-    array, part = check.array("operand"), check.array("update")
+    array, part = check.arrays()
     _start_indices(check, start_indices, array.rank)
+    # StableHLO dynamic_update_slice (C3), (C2)
     if part.rank != array.rank:
         check.fail(f"update must have as many dimensions as operand: {array.rank}, got {part.rank}")
     check.same_element_type("operand", "update")
     dynamic = []
     for index, (size, old) in enumerate(zip(part.dimensions, array.dimensions, strict=True)):
+        # StableHLO dynamic_update_slice (C6)
         if UNBOUNDED not in (size, old) and size > old:
-            check.fail(
-                f"update must not be larger than operand, got {part.dimension_text(index)} and "
-                f"{array.dimension_text(index)} for dimension {index}",
-                dimension=index,
-            )
-        # An update of the whole dimension brings its bound along.
+            got = f"{part.dimension_text(index)} and {array.dimension_text(index)}"
+            check.fail_along(index, "update must not be larger than operand", got)
+        # An update of all elements of a dimension makes the result bounded if it is.
         dynamic.append(
             array.dynamic_dimensions[index] or (part.dynamic_dimensions[index] and size == old)
         )
@@ -125,12 +123,13 @@ def dynamic_update_slice(
 
 
 def _index_sizes(check: Check, name: str, index_vector_dim: int) -> tuple[list[int], list[bool]]:
-    """The sizes of an array of index vectors, and which of them are dynamic.
+    """Return the sizes of an array of index vectors, and which of them are dynamic.
 
-    Where `index_vector_dim` is their number, a last dimension of size 1 is thought of.
+    If `index_vector_dim` is the rank, the array has an implicit last dimension of size 1.
     """
     indices = check.array(name)
-    _integer_type(check, name)
+    # StableHLO gather (I2), (C2), scatter (I2), (C22)
+    check.element_type(name, INTEGRAL, "integer")
     if not 0 <= index_vector_dim <= indices.rank:
         check.fail(
             f"index_vector_dim must be a dimension of {name} or their number, "
@@ -144,8 +143,11 @@ def _index_sizes(check: Check, name: str, index_vector_dim: int) -> tuple[list[i
     return sizes, dynamic
 
 
-def _ascending(check: Check, numbers: Sequence[int], *, name: str) -> None:
-    """Argument `name` must be in ascending order, and name no dimension twice."""
+def _ascending(check: Check, numbers: Sequence[int], rank: int, *, of: str, name: str) -> None:
+    """Check that argument `name` holds dimensions of `of` in ascending order, none twice."""
+    # StableHLO gather (C4), (C5), (C7), (C8), (C10), (C11), scatter (C7), (C8), (C10-C13)
+    for number in numbers:
+        check.in_rank(number, rank, of=of, name=name)
     check.unique(numbers, name=name)
     for before, after in pairwise(numbers):
         if after < before:
@@ -155,74 +157,73 @@ def _ascending(check: Check, numbers: Sequence[int], *, name: str) -> None:
             )
 
 
-def _within(check: Check, numbers: Sequence[int], rank: int, *, of: str, name: str) -> None:
-    """Argument `name` must hold dimensions of an array of this rank, which is `of`."""
+def _apart(check: Check, name: str, numbers: Sequence[int], other: str, of: Sequence[int]) -> None:
+    """Check that no dimension is in two arguments."""
+    # StableHLO gather (C6), (C18), scatter (C9), (C20)
     for number in numbers:
-        if not 0 <= number < rank:
+        if number in of:
             check.fail(
-                f"{name} must be a dimension of {of}, "
-                + (f"0 to {rank - 1}" if rank else "which has none")
-                + f", got {number}",
+                f"{name} and {other} must not name one dimension both, got {number}",
                 dimension=number,
             )
 
 
-def _apart(check: Check, numbers: Sequence[int], others: Sequence[int], names: str) -> None:
-    """No dimension may stand in two arguments."""
-    for number in numbers:
-        if number in others:
-            check.fail(f"{names} must not name one dimension both, got {number}", dimension=number)
+_GATHER: Final = (
+    *("offset_dims", "collapsed_slice_dims", "operand_batching_dims"),
+    *("start_indices_batching_dims", "start_index_map"),
+)
+_SCATTER: Final = (
+    *("update_window_dims", "inserted_window_dims", "input_batching_dims"),
+    *("scatter_indices_batching_dims", "scatter_dims_to_operand_dims"),
+)
+"""Corresponding fields of GatherDimensionNumbers and ScatterDimensionNumbers."""
 
 
-def _batching(
+def _windowed(
     check: Check,
-    operand_dims: Sequence[int],
-    indices_dims: Sequence[int],
-    index_vector_dim: int,
-    *,
+    numbers: GatherDimensionNumbers | ScatterDimensionNumbers,
+    names: tuple[str, ...],
     operand: str,
     indices: str,
-    names: tuple[str, str],
-) -> None:
-    """The batching dimensions of an operand and of the index vectors, which go together."""
-    name, indices_name = names
-    check.dimensions_in_range(operand_dims, of=operand, name=name)
-    _ascending(check, operand_dims, name=name)
-    check.dimensions_in_range(indices_dims, of=indices, name=indices_name)
-    check.unique(indices_dims, name=indices_name)
-    if index_vector_dim in indices_dims:
+    vector_size: int,
+) -> list[int]:
+    """Check the numbers that gather and scatter share; return the operand's window dimensions."""
+    window_name, removed_name, batching_name, indices_name, map_name = names
+    window, removed, batching, indices_batching, index_map = (getattr(numbers, n) for n in names)
+    rank = check.array(operand).rank
+    _ascending(check, removed, rank, of=operand, name=removed_name)
+    _ascending(check, batching, rank, of=operand, name=batching_name)
+    # StableHLO gather (C13-C17), scatter (C14-C18)
+    check.dimensions_in_range(indices_batching, of=indices, name=indices_name)
+    check.unique(indices_batching, name=indices_name)
+    if numbers.index_vector_dim in indices_batching:
         check.fail(
-            f"{indices_name} must not hold index_vector_dim, got {index_vector_dim}",
-            dimension=index_vector_dim,
+            f"{indices_name} must not hold index_vector_dim, got {numbers.index_vector_dim}",
+            dimension=numbers.index_vector_dim,
         )
-    if len(operand_dims) != len(indices_dims):
+    if len(batching) != len(indices_batching):
         check.fail(
-            f"{name} and {indices_name} must be as many, got {len(operand_dims)} and "
-            f"{len(indices_dims)}"
+            f"{batching_name} and {indices_name} must be as many, got {len(batching)} and "
+            f"{len(indices_batching)}"
         )
-    left, right = check.array(operand), check.array(indices)
-    for one, other in zip(operand_dims, indices_dims, strict=True):
-        sizes = left.dimensions[one], right.dimensions[other]
-        if UNBOUNDED not in sizes and sizes[0] != sizes[1]:
-            check.fail(
-                f"batching dimensions must have equal sizes, got dimension {one} of {operand} "
-                f"({left.dimension_text(one)}) and {other} of {indices} "
-                f"({right.dimension_text(other)})",
-                dimension=one,
-            )
-
-
-def _index_map(
-    check: Check, numbers: Sequence[int], vector_size: int, *, operand: str, name: str
-) -> None:
-    """Argument `name` says of each number of an index vector which dimension it is for."""
-    if vector_size not in (UNBOUNDED, len(numbers)):
+    for dimension, number in zip(batching, indices_batching, strict=True):
+        rule = "batching dimensions must have equal sizes"
+        check.equal_sizes(rule, operand, dimension, indices, number)
+    _apart(check, batching_name, batching, removed_name, removed)
+    # StableHLO gather (C3), (C19), (C18), scatter (C19), (C21), (C20)
+    if vector_size != UNBOUNDED:
+        check.one_for_each(index_map, vector_size, of="number of an index vector", name=map_name)
+    check.dimensions_in_range(index_map, of=operand, name=map_name)
+    check.unique(index_map, name=map_name)
+    _apart(check, batching_name, batching, map_name, index_map)
+    # StableHLO gather (C1), scatter (C2)
+    windowed = [d for d in range(rank) if d not in removed and d not in batching]
+    if len(windowed) != len(window):
         check.fail(
-            f"{name} must have one entry for each number of an index vector: {vector_size}, "
-            f"got {len(numbers)}: {list(numbers)}"
+            f"{window_name}, {removed_name} and {batching_name} must be as many as the dimensions "
+            f"of {operand}: {rank}, got {len(window)}, {len(removed)} and {len(batching)}"
         )
-    check.dimensions_in_range(numbers, of=operand, name=name)
-    check.unique(numbers, name=name)
+    return windowed
 
 
 @public
@@ -232,7 +233,7 @@ def gather(
     dimension_numbers: GatherDimensionNumbers,
     slice_sizes: Sequence[int],
 ) -> ArrayShape:
-    """Shape of many slices of the operand: the sizes of start_indices, then those of a slice.
+    """Return the shape of many slices of the operand: the sizes of start_indices and of a slice.
 
     Example:
         >>> import builder as xb
@@ -245,63 +246,21 @@ def gather(
     numbers = dimension_numbers
     sizes, dynamic = _index_sizes(check, "start_indices", numbers.index_vector_dim)
     result_rank = len(numbers.offset_dims) + len(sizes) - 1
-    _within(check, numbers.offset_dims, result_rank, of="the result", name="offset_dims")
-    _ascending(check, numbers.offset_dims, name="offset_dims")
-    _index_map(
-        check,
-        numbers.start_index_map,
-        sizes[numbers.index_vector_dim],
-        operand="operand",
-        name="start_index_map",
-    )
-    collapsed = numbers.collapsed_slice_dims
-    check.dimensions_in_range(collapsed, of="operand", name="collapsed_slice_dims")
-    _ascending(check, collapsed, name="collapsed_slice_dims")
-    batching = numbers.operand_batching_dims
-    _batching(
-        check,
-        batching,
-        numbers.start_indices_batching_dims,
-        numbers.index_vector_dim,
-        operand="operand",
-        indices="start_indices",
-        names=("operand_batching_dims", "start_indices_batching_dims"),
-    )
-    _apart(check, batching, collapsed, "operand_batching_dims and collapsed_slice_dims")
-    _apart(check, batching, numbers.start_index_map, "operand_batching_dims and start_index_map")
-    check.one_for_each_dimension(slice_sizes, of="operand", name="slice_sizes")
-    offsets = [d for d in range(array.rank) if d not in collapsed and d not in batching]
-    if len(offsets) != len(numbers.offset_dims):
-        check.fail(
-            f"each dimension of operand must be an offset dimension, a collapsed or a batching "
-            f"one: {array.rank}, got {len(numbers.offset_dims)} offset_dims, {len(collapsed)} "
-            f"collapsed_slice_dims and {len(batching)} operand_batching_dims"
-        )
-    check.sizes(slice_sizes, name="slice_sizes")
-    for index, (size, old) in enumerate(zip(slice_sizes, array.dimensions, strict=True)):
-        if size > old != UNBOUNDED:
-            check.fail(
-                f"a slice must not be larger than the operand, got {size} for dimension {index} "
-                f"of size {array.dimension_text(index)}",
-                dimension=index,
-            )
-        if size != 1 and index in collapsed:
-            check.fail(
-                f"the slice size of a collapsed dimension must be 1, got {size} for dimension "
-                f"{index}",
-                dimension=index,
-            )
-        if index in batching and size != 1 and old != 0:
-            check.fail(
-                f"the slice size of a batching dimension must be 1, got {size} for dimension "
-                f"{index}",
-                dimension=index,
-            )
+    _ascending(check, numbers.offset_dims, result_rank, of="the result", name="offset_dims")
+    vector_size = sizes[numbers.index_vector_dim]
+    offsets = _windowed(check, numbers, _GATHER, "operand", "start_indices", vector_size)
+    _slice_sizes(check, slice_sizes, "slice_sizes")
+    for index, size in enumerate(slice_sizes):
+        # StableHLO gather (C9), (C12)
+        if size != 1 and index in numbers.collapsed_slice_dims:
+            check.fail_along(index, "the slice size of a collapsed dimension must be 1", size)
+        if size != 1 and index in numbers.operand_batching_dims and array.dimensions[index] != 0:
+            check.fail_along(index, "the slice size of a batching dimension must be 1", size)
     del sizes[numbers.index_vector_dim], dynamic[numbers.index_vector_dim]
     for place, dimension in zip(numbers.offset_dims, offsets, strict=True):
         size = slice_sizes[dimension]
         sizes.insert(place, size)
-        # The whole of a bounded dimension is bounded.
+        # A slice with all elements of a bounded dimension is bounded.
         dynamic.insert(
             place, array.dynamic_dimensions[dimension] and size == array.dimensions[dimension]
         )
@@ -316,7 +275,7 @@ def scatter(
     update_computation: ProgramShape,
     dimension_numbers: ScatterDimensionNumbers,
 ) -> Shape:
-    """Shape of the operands with windows of them updated: their own, a tuple for several.
+    """Return the shape of the operands with windows updated: the operand's, a tuple for several.
 
     Example:
         >>> import builder as xb
@@ -327,43 +286,46 @@ def scatter(
         >>> xb.shape_inference.indexing.scatter([operand], indices, [updates], add, numbers)
         f32[16,11]
     """
-    names = _names(len(operands), "operand"), _names(len(updates), "updates")
+    operand_names, update_names = _names(len(operands), "operand"), _names(len(updates), "updates")
     check = Check("scatter")
-    check.shapes = dict(zip(names[0], operands, strict=True))
+    check.shapes = dict(zip(operand_names, operands, strict=True))
     check.shapes["scatter_indices"] = scatter_indices
-    check.shapes.update(zip(names[1], updates, strict=True))
-    if not operands:
-        check.fail("at least one operand is needed, got none")
-    if len(operands) != len(updates):
-        check.fail(
-            f"there must be one array of updates for each operand, got {len(operands)} operands "
-            f"and {len(updates)} updates"
-        )
+    check.shapes.update(zip(update_names, updates, strict=True))
+    # StableHLO scatter (C5)
+    check.that(bool(operands), "at least one operand is needed, got none")
+    check.one_for_each(updates, len(operands), of="operand", name="updates")
     sizes, _ = _index_sizes(check, "scatter_indices", dimension_numbers.index_vector_dim)
-    arrays = [check.array(name) for name in names[0]]
-    values = [check.array(name) for name in names[1]]
+    arrays = [check.array(name) for name in operand_names]
+    values = [check.array(name) for name in update_names]
+    # StableHLO scatter (C1), (C3), (C6)
     for group, label in ((arrays, "operands"), (values, "updates")):
-        for index, one in enumerate(group):
-            for place, (size, first) in enumerate(
-                zip(one.dimensions, group[0].dimensions, strict=False)
+        first = group[0]
+        for shape in group:
+            if shape.rank != first.rank or any(
+                map(sizes_differ, shape.dimensions, first.dimensions)
             ):
-                if UNBOUNDED not in (size, first) and size != first:
-                    check.fail(
-                        f"{label} must have the same sizes, got {one} after {group[0]}",
-                        dimension=place,
-                    )
-            if one.rank != group[0].rank:
-                check.fail(f"{label} must have the same sizes, got {one} after {group[0]}")
-            if one.element_type is not arrays[index].element_type:
-                check.fail(
-                    f"updates must be of their operand's type, {arrays[index].element_type}, "
-                    f"got {one.element_type}",
-                    fix="convert with xb.convert_element_type; nothing is promoted silently",
-                )
-    for operand, update in zip(*names, strict=True):
-        _scatter_numbers(check, operand, update, dimension_numbers, sizes)
-    _update_computation(check, update_computation, arrays)
-    results = [intern_array(a.element_type, a.dimensions, a.dynamic_dimensions) for a in arrays]
+                check.fail(f"{label} must have the same sizes, got {shape} after {first}")
+    for array, value in zip(arrays, values, strict=True):
+        if value.element_type is not array.element_type:
+            check.fail(
+                f"updates must be of their operand's type, {array.element_type}, "
+                f"got {value.element_type}",
+                fix="convert with xb.convert_element_type; nothing is promoted silently",
+            )
+    for operand, update in zip(operand_names, update_names, strict=True):
+        _scattered(check, operand, update, dimension_numbers, sizes)
+    scalars = [intern_array(array.element_type, ()) for array in arrays]
+    # StableHLO scatter (C23)
+    check.applied(
+        "update_computation",
+        update_computation,
+        [*scalars, *scalars],
+        scalars,
+        "current, update" if len(scalars) == 1 else "current..., updates...",
+        "the new element",
+        or_tuple=True,
+    )
+    results = [array.with_layout(None) for array in arrays]
     return results[0] if len(results) == 1 else TupleShape(results)
 
 
@@ -371,89 +333,40 @@ def _names(count: int, name: str) -> list[str]:
     return [name] if count == 1 else [f"{name} {i}" for i in range(count)]
 
 
-def _scatter_numbers(
+def _scattered(
     check: Check,
     operand: str,
     updates: str,
     numbers: ScatterDimensionNumbers,
     index_sizes: Sequence[int],
 ) -> None:
-    """What the dimensions of one operand and its updates must be."""
+    """Check the dimensions of one operand and its updates."""
     array, update = check.array(operand), check.array(updates)
-    window, inserted = numbers.update_window_dims, numbers.inserted_window_dims
-    batching = numbers.input_batching_dims
+    window, vector_dim = numbers.update_window_dims, numbers.index_vector_dim
     rank = len(window) + len(index_sizes) - 1
+    # StableHLO scatter (C4)
     if update.rank != rank:
         check.fail(
             f"{updates} must have {rank} dimensions: {len(window)} update_window_dims and "
             f"{len(index_sizes) - 1} of scatter_indices, got {update.rank}"
         )
-    check.dimensions_in_range(window, of=updates, name="update_window_dims")
-    _ascending(check, window, name="update_window_dims")
-    check.dimensions_in_range(inserted, of=operand, name="inserted_window_dims")
-    _ascending(check, inserted, name="inserted_window_dims")
-    _batching(
-        check,
-        batching,
-        numbers.scatter_indices_batching_dims,
-        numbers.index_vector_dim,
-        operand=operand,
-        indices="scatter_indices",
-        names=("input_batching_dims", "scatter_indices_batching_dims"),
+    _ascending(check, window, rank, of=updates, name="update_window_dims")
+    windowed = _windowed(
+        check, numbers, _SCATTER, operand, "scatter_indices", index_sizes[vector_dim]
     )
-    _apart(check, batching, inserted, "input_batching_dims and inserted_window_dims")
-    targets = numbers.scatter_dims_to_operand_dims
-    _apart(check, batching, targets, "input_batching_dims and scatter_dims_to_operand_dims")
-    windowed = [d for d in range(array.rank) if d not in inserted and d not in batching]
-    if len(windowed) != len(window):
-        check.fail(
-            f"each dimension of {operand} must be one of the window, an inserted or a batching "
-            f"one: {array.rank}, got {len(window)} update_window_dims, {len(inserted)} "
-            f"inserted_window_dims and {len(batching)} input_batching_dims"
-        )
-    _index_map(
-        check,
-        targets,
-        index_sizes[numbers.index_vector_dim],
-        operand=operand,
-        name="scatter_dims_to_operand_dims",
-    )
+    # StableHLO scatter (C4): update_window_dim_sizes
     for place, dimension in zip(window, windowed, strict=True):
-        sizes = update.dimensions[place], array.dimensions[dimension]
-        if UNBOUNDED not in sizes and sizes[0] > sizes[1]:
-            check.fail(
-                f"a window must not be larger than {operand}, got "
-                f"{update.dimension_text(place)} as dimension {place} of {updates} and "
-                f"{array.dimension_text(dimension)} as dimension {dimension} of {operand}",
-                dimension=place,
+        size, old = update.dimensions[place], array.dimensions[dimension]
+        if UNBOUNDED not in (size, old) and size > old:
+            rule = (
+                f"a window of {updates} must not be larger than dimension {dimension} of "
+                f"{operand}, {array.dimension_text(dimension)}"
             )
-    scattered = [s for d, s in enumerate(index_sizes) if d != numbers.index_vector_dim]
-    places = [d for d in range(update.rank) if d not in window]
+            check.fail_along(place, rule, update.dimension_text(place))
+    # StableHLO scatter (C4): update_scatter_dim_sizes
+    scattered = [size for d, size in enumerate(index_sizes) if d != vector_dim]
+    places = [d for d in range(rank) if d not in window]
     for place, size in zip(places, scattered, strict=True):
-        if UNBOUNDED not in (size, update.dimensions[place]) and size != update.dimensions[place]:
-            check.fail(
-                f"dimensions of {updates} that are not of the window must have the sizes of "
-                f"scatter_indices, got {update.dimension_text(place)} as dimension {place}, which "
-                f"must be {size}",
-                dimension=place,
-            )
-
-
-def _update_computation(
-    check: Check, computation: ProgramShape, operands: Sequence[ArrayShape]
-) -> None:
-    """Raises unless `computation` makes new elements of the current ones and those of updates."""
-    scalars = [intern_array(o.element_type, ()) for o in operands]
-    result: Shape = scalars[0] if len(scalars) == 1 else TupleShape(scalars)
-    wanted = ProgramShape([*scalars, *scalars], result)
-    # One result may come as a tuple of one.
-    as_tuple = ProgramShape(wanted.parameters, TupleShape(scalars))
-    if computation not in (wanted, as_tuple):
-        inputs = ", ".join(map(str, wanted.parameters))
-        names = "current, update" if len(scalars) == 1 else "current..., updates..."
-        check.fail(
-            f"update_computation must be of signature ({inputs}) -> {result} ({names}), "
-            f"got {computation}",
-            error=SignatureError,
-            fix=f"give {result} back, the new element",
-        )
+        if sizes_differ(size, update.dimensions[place]):
+            rule = f"{updates} must have the sizes of scatter_indices outside the window, {size}"
+            check.fail_along(place, rule, update.dimension_text(place))

@@ -1,4 +1,4 @@
-"""Shapes of ops that repeat, rearrange, join, pad and cut arrays, and of iota.
+"""Shapes of ops that repeat, rearrange, join, pad and slice arrays, and of iota.
 
 Operation Semantics: Broadcast, BroadcastInDim, Collapse, Concatenate, Iota, Pad, Reshape, Rev,
 Slice, Transpose.
@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from builder.attributes import PaddingConfig
-from builder.check import Check, integer
+from builder.check import COMPLEX, FLOATING, INTEGRAL, Check, integer
 from builder.shape_inference.public import public
-from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
 
 __all__ = [
@@ -33,7 +32,7 @@ __all__ = [
 
 @public
 def broadcast(operand: Shape, broadcast_sizes: Sequence[int]) -> ArrayShape:
-    """Shape of the operand repeated: new dimensions of these sizes before its own.
+    """Return the shape of the operand repeated: new dimensions of these sizes come first.
 
     Example:
         >>> import builder as xb
@@ -42,6 +41,7 @@ def broadcast(operand: Shape, broadcast_sizes: Sequence[int]) -> ArrayShape:
     """
     check = Check("broadcast", operand=operand)
     array = check.array("operand")
+    # XLA shape_inference.cc: InferBroadcastShape
     check.sizes(broadcast_sizes, name="broadcast_sizes")
     if not array.is_bounded:
         check.fail("an operand with an unbounded dimension can't be broadcast")
@@ -53,7 +53,7 @@ def broadcast(operand: Shape, broadcast_sizes: Sequence[int]) -> ArrayShape:
 def broadcast_in_dim(
     operand: Shape, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]
 ) -> ArrayShape:
-    """Shape of the operand repeated into an array of sizes `out_dim_size`.
+    """Return the shape of the operand repeated into an array of sizes `out_dim_size`.
 
     Dimension i of the operand becomes dimension ``broadcast_dimensions[i]`` of the result, which
     has the same size, or any size if the operand's is 1.
@@ -67,21 +67,19 @@ def broadcast_in_dim(
     array = check.array("operand")
     check.sizes(out_dim_size, name="out_dim_size")
     rank = len(out_dim_size)
+    # XLA shape_inference.cc: InferBroadcastShape
     if array.rank > rank:
         check.fail(
             f"the result must have at least as many dimensions as operand: {array.rank}, "
             f"got out_dim_size {list(out_dim_size)}"
         )
+    # StableHLO broadcast_in_dim (C2)
     check.one_for_each_dimension(broadcast_dimensions, of="operand", name="broadcast_dimensions")
     dynamic = [False] * rank
     previous = -1
     for index, place in enumerate(broadcast_dimensions):
-        if not 0 <= place < rank:
-            check.fail(
-                f"broadcast_dimensions must be dimensions of the result, 0 to {rank - 1}, "
-                f"got {place} in {list(broadcast_dimensions)}",
-                dimension=place,
-            )
+        # StableHLO broadcast_in_dim (C3), (C4)
+        check.in_rank(place, rank, of="the result", name="broadcast_dimensions")
         if place <= previous:
             check.fail(
                 f"broadcast_dimensions must be strictly increasing, "
@@ -90,19 +88,17 @@ def broadcast_in_dim(
                 fix="transpose the operand first with xb.transpose",
             )
         previous = place
-        size, wanted = array.dimensions[index], out_dim_size[place]
-        if size == wanted:
+        size, new_size = array.dimensions[index], out_dim_size[place]
+        # StableHLO broadcast_in_dim (C5)
+        if size == new_size:
             dynamic[place] = array.dynamic_dimensions[index]
         elif size == 1 and array.dynamic_dimensions[index]:
-            check.fail(
-                f"a dynamic size <=1 can't be broadcast, got size {wanted} for dimension {index} "
-                f"of operand",
-                dimension=index,
-            )
+            check.fail_along(index, "a dynamic size <=1 can't be broadcast", f"size {new_size}")
         elif size not in (1, UNBOUNDED):
             check.fail(
                 f"dimension {index} of operand has size {array.dimension_text(index)}, dimension "
-                f"{place} of the result has size {wanted}; they must be equal, or the operand's 1",
+                f"{place} of the result has size {new_size}; they must be equal, or the operand's "
+                f"1",
                 dimension=index,
             )
     return check.result(array.element_type, out_dim_size, dynamic)
@@ -116,10 +112,9 @@ def reshape(
     op: str = "reshape",
     inferred_dimension: int = -1,
 ) -> ArrayShape:
-    """Shape of the same elements in an array of other sizes.
+    """Return the shape of the same elements in an array of other sizes.
 
-    Where a bounded dimension is split, and no more than one of its parts may be bounded,
-    `inferred_dimension` says which; -1 says nothing.
+    If a bounded dimension is split, `inferred_dimension` is the part that is bounded; -1 for none.
 
     Example:
         >>> import builder as xb
@@ -131,6 +126,7 @@ def reshape(
     """
     check = Check(op, operand=operand)
     array = check.array("operand")
+    # XLA shape_inference.cc: InferReshapeShape
     if not -1 <= inferred_dimension < max(len(new_sizes), 1):
         check.fail(
             f"inferred_dimension must be a dimension of the result, 0 to {len(new_sizes) - 1}, or "
@@ -138,14 +134,17 @@ def reshape(
             dimension=inferred_dimension,
         )
     if dimensions is not None:
+        # Operation Semantics: Reshape
         check.permutation(dimensions, of="operand", name="dimensions")
         array = _permuted(array, dimensions)
     check.sizes(new_sizes, name="new_sizes")
     if not array.is_bounded:
+        # XLA shape_inference.cc: InferReshapeShape
         if any(d and s != UNBOUNDED for s, d in _dimensions(array)):
             check.fail("an operand with both bounded and unbounded dimensions can't be reshaped")
         return check.result(array.element_type, new_sizes)
     old_count, new_count = math.prod(array.dimensions), math.prod(new_sizes)
+    # StableHLO reshape (C2)
     if old_count != new_count:
         check.fail(
             f"the number of elements must stay the same, {old_count}, "
@@ -174,10 +173,10 @@ Cut = tuple[int, int]
 
 
 def equal_products(old: Sequence[int], new: Sequence[int]) -> list[Cut]:
-    """Where both size lists can be cut so that the parts between two cuts have equal products.
+    """Return the cuts of both size lists between which the products of sizes are equal.
 
-    Cuts (i, j) stand before old[i] and new[j], as many as there can be; a size of 1 that has no
-    partner gets a part of its own, which is empty on the other side.
+    A cut (i, j) is before old[i] and new[j]. The list is as long as possible. A size of 1 without a
+    partner is a part by itself, which is empty on the other side.
     """
     i = 0
     while i < min(len(old), len(new)) and old[i] == new[i]:
@@ -187,15 +186,15 @@ def equal_products(old: Sequence[int], new: Sequence[int]) -> list[Cut]:
     end = (len(old), len(new))
     rest = math.prod(old[i:])
     if rest != math.prod(new[j:]):
-        # Zeros among the equal sizes hide that the rest differs: nothing can be told apart.
+        # A zero among the equal sizes makes the products equal although the rest differs.
         return [(0, 0), end]
     cuts.append((i, j))
     if rest == 0:
         return [*cuts, end]
     old_product = new_product = 1
     while (i, j) != end:
-        # The side whose product is behind takes its next size; at a cut, the one with the
-        # smaller next size, or both when they are equal.
+        # The side with the smaller product advances; at a cut, the side with the smaller next
+        # size, or both if they are equal.
         behind = old_product - new_product
         if behind == 0 and i < len(old) and j < len(new):
             behind = old[i] - new[j]
@@ -215,54 +214,52 @@ def equal_products(old: Sequence[int], new: Sequence[int]) -> list[Cut]:
 def _dynamic_after_reshape(
     check: Check, array: ArrayShape, new_sizes: Sequence[int], inferred_dimension: int
 ) -> list[int]:
-    """The dimensions of a reshape's result that are bounded because the operand's are.
+    """Return the dimensions of a reshape's result that are bounded because the operand's are.
 
-    A bounded dimension may be combined with others (``[2,<=3] -> [<=6]``), or split, when all new
-    sizes but one are 1 (``[<=6] -> [<=6,1]``). Split otherwise (``[<=6] -> [2,3]``) the inferred
-    dimension is bounded, or where there is none the result static, as XLA has it. Both at once is
-    rejected.
+    A bounded dimension may be combined with others (``[2,<=3] -> [<=6]``), or split if all new
+    sizes but one are 1 (``[<=6] -> [<=6,1]``). If it is split otherwise (``[<=6] -> [2,3]``), the
+    inferred dimension is bounded. Without one the result is static, as in XLA. Both at once is
+    refused.
     """
     cuts = equal_products(array.dimensions, new_sizes)
     last = array.rank - 1
-    found = []
+    bounded = []
     for dimension, (size, dynamic) in enumerate(_dimensions(array)):
         if not dynamic:
             continue
         part = next(p for p in range(len(cuts) - 1) if cuts[p][0] <= dimension < cuts[p + 1][0])
         (old_start, new_start), (old_end, new_end) = cuts[part], cuts[part + 1]
+        # XLA shape_inference.cc: InferReshapeShape
         if old_end - old_start > 1 and new_end - new_start > 1:
-            check.fail(
-                f"a bounded dimension can be split or combined, not both at once, "
-                f"got dimension {dimension} ({array.dimension_text(dimension)}) for new_sizes "
+            check.fail_along(
+                dimension,
+                f"a bounded dimension can be split or combined, not both at once, for new_sizes "
                 f"{list(new_sizes)}",
-                dimension=dimension,
+                array.dimension_text(dimension),
                 fix="reshape in two steps",
             )
-        # Sizes of 1 beside the part could take the dimension as well.
+        # Sizes of 1 next to the part could be the bounded dimension as well.
         new_start = min(j for i, j in cuts if i == old_start)
         new_end = max(j for i, j in cuts if i == old_end)
         if size == 1 and new_sizes:
             if dimension not in (0, last):
-                check.fail(
-                    f"a dimension <=1 can be reshaped only where it is the first or the last, "
-                    f"got it as dimension {dimension}",
-                    dimension=dimension,
-                )
-            found.append(len(new_sizes) - 1 if dimension == last else 0)
+                rule = "only the first and the last dimension can be reshaped if it is <=1"
+                check.fail_along(dimension, rule, "<=1")
+            bounded.append(len(new_sizes) - 1 if dimension == last else 0)
         elif new_end - new_start == 1:
-            found.append(new_start)
+            bounded.append(new_start)
         elif inferred_dimension != -1 and new_end > new_start:
-            found.append(inferred_dimension)
+            bounded.append(inferred_dimension)
         else:
             larger = [j for j in range(new_start, new_end) if new_sizes[j] != 1]
             if len(larger) == 1:
-                found.append(larger[0])
-    return found
+                bounded.append(larger[0])
+    return bounded
 
 
 @public
 def collapse(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
-    """Shape of the operand with consecutive dimensions made one.
+    """Return the shape of the operand with consecutive dimensions combined to one.
 
     Example:
         >>> import builder as xb
@@ -271,6 +268,7 @@ def collapse(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
     """
     check = Check("collapse", operand=operand)
     array = check.array("operand")
+    # Operation Semantics: Collapse
     check.dimensions_in_range(dimensions, of="operand", name="dimensions")
     for before, after in pairwise(dimensions):
         if after != before + 1:
@@ -280,7 +278,7 @@ def collapse(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
                 fix="transpose first with xb.transpose, or use xb.reshape(..., dimensions=...)",
             )
     if len(dimensions) < 2:
-        return intern_array(array.element_type, array.dimensions, array.dynamic_dimensions)
+        return array.with_layout(None)
     if not array.is_bounded:
         check.fail("an operand with an unbounded dimension can't be collapsed")
     first, last = dimensions[0], dimensions[-1]
@@ -291,7 +289,7 @@ def collapse(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
 
 @public
 def transpose(operand: Shape, permutation: Sequence[int]) -> ArrayShape:
-    """Shape of the operand with its dimensions in another order.
+    """Return the shape of the operand with its dimensions permuted.
 
     Example:
         >>> import builder as xb
@@ -300,13 +298,14 @@ def transpose(operand: Shape, permutation: Sequence[int]) -> ArrayShape:
     """
     check = Check("transpose", operand=operand)
     array = check.array("operand")
+    # StableHLO transpose (C2)
     check.permutation(permutation, of="operand", name="permutation")
     return _permuted(array, permutation)
 
 
 @public
 def rev(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
-    """Shape of the operand reversed along some dimensions: its own.
+    """Return the shape of the operand reversed along some dimensions: the operand's.
 
     Example:
         >>> import builder as xb
@@ -315,14 +314,15 @@ def rev(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
     """
     check = Check("rev", operand=operand)
     array = check.array("operand")
+    # StableHLO reverse (C3), (C2)
     check.dimensions_in_range(dimensions, of="operand", name="dimensions")
     check.unique(dimensions, name="dimensions")
-    return intern_array(array.element_type, array.dimensions, array.dynamic_dimensions)
+    return array.with_layout(None)
 
 
 @public
 def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
-    """Shape of arrays joined along a dimension: all other sizes are equal.
+    """Return the shape of arrays joined along a dimension; all other sizes are equal.
 
     Example:
         >>> import builder as xb
@@ -330,16 +330,18 @@ def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
         f32[4,2]
     """
     check = Check.numbered("concatenate", "operand", operands)
-    check.that(bool(operands), "at least one operand is needed, got none")
+    # StableHLO concatenate (C3), (C1)
     arrays = check.arrays()
     element_type = check.same_element_type()
     first = arrays[0]
+    # StableHLO concatenate (C2)
     for index, array in enumerate(arrays):
         if array.rank != first.rank:
             check.fail(
                 f"operands must have the same number of dimensions, got {first.rank} of operand 0 "
                 f"and {array.rank} of operand {index}"
             )
+    # StableHLO concatenate (C4)
     if not first.rank:
         check.fail("scalars can't be concatenated", fix="reshape each to [1] with xb.reshape")
     check.dimension(dimension, of="operand 0", name="dimension")
@@ -348,15 +350,16 @@ def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
         for place, (size, size_dynamic) in enumerate(_dimensions(array)):
             unbounded = UNBOUNDED in (size, sizes[place])
             if place == dimension:
-                # Of a sum nothing is known as soon as nothing is known of one part.
+                # A sum is unbounded if a term is.
                 sizes[place] = UNBOUNDED if unbounded else sizes[place] + size
                 dynamic[place] = dynamic[place] or size_dynamic
             elif unbounded:
-                # What is known of either holds for both.
+                # The size of either operand is the size of both.
                 if sizes[place] == UNBOUNDED:
                     sizes[place], dynamic[place] = size, size_dynamic
             elif size != sizes[place]:
                 other = next(k for k, a in enumerate(arrays) if a.dimensions[place] != UNBOUNDED)
+                # StableHLO concatenate (C2)
                 check.fail(
                     f"operands must have equal sizes in all dimensions but {dimension}; "
                     f"dimension {place} has {arrays[other].dimension_text(place)} in operand "
@@ -372,7 +375,7 @@ def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
 def pad(
     operand: Shape, padding_value: Shape, padding_config: PaddingConfig, op: str = "pad"
 ) -> ArrayShape:
-    """Shape of the operand with elements added around and between its own, or taken away.
+    """Return the shape of the operand with elements added around and between its own, or removed.
 
     Example:
         >>> import builder as xb
@@ -382,30 +385,30 @@ def pad(
     """
     check = Check(op, operand=operand, padding_value=padding_value)
     array = check.array("operand")
+    # StableHLO pad (I2), (C1), (C2)
     check.scalar("padding_value")
     check.same_element_type()
     check.one_for_each_dimension(padding_config.dimensions, of="operand", name="padding_config")
     sizes = []
     for index, padding in enumerate(padding_config.dimensions):
+        # StableHLO pad (C3)
         if padding.interior_padding < 0:
-            check.fail(
-                f"interior padding must not be negative, got {padding.interior_padding} for "
-                f"dimension {index}",
-                dimension=index,
-                fix="leave elements out with the strides of xb.slice",
+            check.fail_along(
+                index,
+                "interior padding must not be negative",
+                padding.interior_padding,
+                fix="remove elements with the strides of xb.slice",
             )
         old = array.dimensions[index]
         if old == UNBOUNDED:
             sizes.append(UNBOUNDED)
             continue
+        # StableHLO pad (C4)
         size = old + max(old - 1, 0) * padding.interior_padding
         size += padding.edge_padding_low + padding.edge_padding_high
         if size < 0:
-            check.fail(
-                f"negative padding must not take away more than there is, got {padding} for "
-                f"dimension {index}, which leaves {size}",
-                dimension=index,
-            )
+            rule = f"negative padding must not leave a negative size, {size}"
+            check.fail_along(index, rule, padding)
         sizes.append(size)
     return check.result(array.element_type, sizes, array.dynamic_dimensions)
 
@@ -418,7 +421,7 @@ def slice(
     strides: Sequence[int] | None = None,
     op: str = "slice",
 ) -> ArrayShape:
-    """Shape of the part of the operand from start to limit, every stride-th element of it.
+    """Return the shape of the operand's elements from start to limit, at distances of stride.
 
     Example:
         >>> import builder as xb
@@ -428,41 +431,33 @@ def slice(
     check = Check(op, operand=operand)
     array = check.array("operand")
     strides = (1,) * array.rank if strides is None else strides
+    # StableHLO slice (C2)
     check.one_for_each_dimension(start_indices, of="operand", name="start_indices")
     check.one_for_each_dimension(limit_indices, of="operand", name="limit_indices")
     check.one_for_each_dimension(strides, of="operand", name="strides")
     sizes, dynamic = [], []
-    for index, (start, limit, stride) in enumerate(
-        zip(start_indices, limit_indices, strides, strict=True)
-    ):
-        old = array.dimensions[index]
+    slices = zip(array.dimensions, start_indices, limit_indices, strides, strict=True)
+    for index, (old, start, limit, stride) in enumerate(slices):
+        # StableHLO slice (C3)
         if start < 0:
-            check.fail(
-                f"a start index must not be negative, got {start} for dimension {index}",
-                dimension=index,
-            )
+            check.fail_along(index, "a start index must not be negative", start)
         if limit > old != UNBOUNDED:
-            check.fail(
-                f"a limit index must be at most the dimension's size, got {limit} for dimension "
-                f"{index} of size {array.dimension_text(index)}",
-                dimension=index,
-            )
+            rule = f"a limit index must be at most the size, {array.dimension_text(index)}"
+            check.fail_along(index, rule, limit)
         if limit < start:
-            check.fail(
-                f"a limit index must be at least the start index, got {start} to {limit} for "
-                f"dimension {index}",
-                dimension=index,
+            check.fail_along(
+                index,
+                "a limit index must be at least the start index",
+                f"{start} to {limit}",
                 fix="reverse with xb.rev" if limit >= 0 else "count limits from the beginning",
             )
+        # StableHLO slice (C4)
         if stride < 1:
-            check.fail(
-                f"a stride must be at least 1, got {stride} for dimension {index}",
-                dimension=index,
-                fix="reverse with xb.rev" if stride else None,
-            )
+            fix = "reverse with xb.rev" if stride else None
+            check.fail_along(index, "a stride must be at least 1", stride, fix=fix)
         size = (limit - start + stride - 1) // stride
         sizes.append(size)
-        # Of a bounded dimension, as in XLA, a part of one element is static.
+        # Like XLA, treat a slice of size 1 of a bounded dimension as static.
         dynamic.append(array.dynamic_dimensions[index] and old != UNBOUNDED and size != 1)
     return check.result(array.element_type, sizes, dynamic)
 
@@ -471,7 +466,7 @@ def slice(
 def slice_in_dim(
     operand: Shape, start_index: int, limit_index: int, stride: int, dimno: int
 ) -> ArrayShape:
-    """Shape of the part of the operand from start to limit in one dimension, all of the others.
+    """Return the shape of the operand's elements from start to limit in one dimension.
 
     Example:
         >>> import builder as xb
@@ -488,14 +483,15 @@ Indices = tuple[int, ...]
 def slice_in_dim_indices(
     operand: Shape, start_index: int, limit_index: int, stride: int, dimno: int
 ) -> tuple[Indices, Indices, Indices]:
-    """The start indices, limit indices and strides of the `slice` that a `slice_in_dim` is."""
+    """Return the start indices, limit indices and strides of the `slice` for a `slice_in_dim`."""
     check = Check("slice_in_dim", operand=operand)
     array = check.array("operand")
+    # xla_builder.h: SliceInDim
     check.dimension(dimno, of="operand", name="dimno")
     for index, size in enumerate(array.dimensions):
         if size == UNBOUNDED and index != dimno:
             check.fail(
-                f"all of an unbounded dimension can't be taken, got dimension {index}",
+                f"no dimension but dimno may be unbounded, got dimension {index}",
                 dimension=index,
             )
     starts, limits, strides = [0] * array.rank, list(array.dimensions), [1] * array.rank
@@ -505,7 +501,7 @@ def slice_in_dim_indices(
 
 @public
 def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, int]:
-    """The shape without its layout, and the dimension along which iota counts.
+    """Return the shape without its layout, and the dimension along which iota counts.
 
     Example:
         >>> import builder as xb
@@ -514,27 +510,26 @@ def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, i
     """
     check = Check("iota", shape=shape)
     array = check.array("shape")
+    element_type = array.element_type
+    # Not in XLA: an iota of a dynamic size is not supported.
     if not array.is_static:
-        check.fail(
-            f"shape must be static, got {array}",
-            fix="make it of the largest size, static",
-        )
-    if array.element_type is pt.pred:
-        check.fail(
-            "shape must be of integer, floating-point or complex type, got pred",
-            fix="make it of integers and compare",
-        )
-    if array.element_type.is_floating and array.element_type.min > 0:
-        check.fail(f"shape must be of a type with a zero to count from, got {array.element_type}")
+        check.fail(f"shape must be static, got {array}", fix="use the largest size")
+    # StableHLO iota (result), and types without zero, whose iota XLA does not define
+    supported = INTEGRAL | FLOATING | COMPLEX
+    rule, fix = "integer, floating-point or complex", "use integers and compare them"
+    check.element_type("shape", supported, rule, fix=fix)
+    if element_type.is_floating and element_type.min > 0:
+        check.fail(f"shape must be of a type with a zero to count from, got {element_type}")
+    # StableHLO iota (C1)
     if not array.rank:
         check.fail("shape must have a dimension to count along, got a scalar")
     if iota_dimension is None:
         if array.rank != 1:
             check.fail(
                 f"iota_dimension may be left out for one dimension alone, got {array.rank}",
-                fix=f"say which of 0 to {array.rank - 1} counts",
+                fix=f"set iota_dimension to one of 0 to {array.rank - 1}",
             )
         iota_dimension = 0
     number = integer("iota", "iota_dimension", iota_dimension)
     check.dimension(number, of="shape", name="iota_dimension")
-    return intern_array(array.element_type, array.dimensions), number
+    return array.with_layout(None), number

@@ -106,7 +106,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, SCALAR),
             lambda x, i: xb.dynamic_slice(x, [i, i], [2, 12]),
-            "a slice must not be larger than the operand, got 12 for dimension 1 of size 11",
+            "a slice must not be larger than the operand, 11, got 12 for dimension 1",
         ),
         (
             (MATRIX, SCALAR),
@@ -337,8 +337,8 @@ REFUSED: dict[str, list[Refusal]] = {
             (MATRIX, STARTS),
             gathered(replace(GATHER, offset_dims=[1])),
             (
-                "each dimension of operand must be an offset dimension, a collapsed or a batching "
-                "one: 2, got 1 offset_dims, 0 collapsed_slice_dims and 0 operand_batching_dims"
+                "offset_dims, collapsed_slice_dims and operand_batching_dims must be as many as "
+                "the dimensions of operand: 2, got 1, 0 and 0"
             ),
         ),
         (
@@ -349,12 +349,12 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS),
             gathered(GATHER, [17, 6]),
-            "a slice must not be larger than the operand, got 17 for dimension 0 of size 16",
+            "a slice must not be larger than the operand, 16, got 17 for dimension 0",
         ),
         (
             ("f32[<=16,11]", STARTS),
             gathered(GATHER, [17, 6]),
-            "a slice must not be larger than the operand, got 17 for dimension 0 of size <=16",
+            "a slice must not be larger than the operand, <=16, got 17 for dimension 0",
         ),
         (
             (MATRIX, xb.s64[5]),
@@ -381,8 +381,7 @@ REFUSED: dict[str, list[Refusal]] = {
             gathered(BATCHED, [1, 11]),
             (
                 "batching dimensions must have equal sizes, got dimension 0 of operand "
-                "(16) and 0 of "
-                "start_indices (15)"
+                "(size 16) and dimension 0 of start_indices (size 15)"
             ),
         ),
         (
@@ -410,8 +409,7 @@ REFUSED: dict[str, list[Refusal]] = {
             gathered(replace(BATCHED, operand_batching_dims=[1]), [1, 1]),
             (
                 "batching dimensions must have equal sizes, got dimension 1 of operand "
-                "(11) and 0 of "
-                "start_indices (16)"
+                "(size 11) and dimension 0 of start_indices (size 16)"
             ),
         ),
         (
@@ -531,7 +529,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS, WINDOWS),
             lambda x, i, u: xb.scatter([x, x], i, [u], lambda a, b, c, d: (a, b), SCATTER),
-            "there must be one array of updates for each operand, got 2 operands and 1 updates",
+            "updates must have one entry for each operand: 2, got 1: [f32[5,8,6]]",
         ),
         (
             (MATRIX, xb.f32[16, 12], STARTS, WINDOWS),
@@ -607,9 +605,8 @@ REFUSED: dict[str, list[Refusal]] = {
             (MATRIX, STARTS, xb.f32[5, 8]),
             scattered(replace(SCATTER, update_window_dims=[1])),
             (
-                "each dimension of operand must be one of the window, an inserted or a "
-                "batching one: "
-                "2, got 1 update_window_dims, 0 inserted_window_dims and 0 input_batching_dims"
+                "update_window_dims, inserted_window_dims and input_batching_dims must be as many "
+                "as the dimensions of operand: 2, got 1, 0 and 0"
             ),
         ),
         (
@@ -635,17 +632,16 @@ REFUSED: dict[str, list[Refusal]] = {
             (MATRIX, STARTS, xb.f32[5, 8, 12]),
             scattered(SCATTER),
             (
-                "a window must not be larger than operand, got 12 as dimension 2 of "
-                "updates and 11 as "
-                "dimension 1 of operand"
+                "a window of updates must not be larger than dimension 1 of operand, 11, got 12 "
+                "for dimension 2"
             ),
         ),
         (
             (MATRIX, STARTS, xb.f32[6, 8, 6]),
             scattered(SCATTER),
             (
-                "dimensions of updates that are not of the window must have the sizes of "
-                "scatter_indices, got 6 as dimension 0, which must be 5"
+                "updates must have the sizes of scatter_indices outside the window, 5, got 6 for "
+                "dimension 0"
             ),
         ),
         (
@@ -653,8 +649,7 @@ REFUSED: dict[str, list[Refusal]] = {
             scattered(SCATTER_BATCHED),
             (
                 "batching dimensions must have equal sizes, got dimension 0 of operand "
-                "(16) and 0 of "
-                "scatter_indices (15)"
+                "(size 16) and dimension 0 of scatter_indices (size 15)"
             ),
         ),
         (
@@ -690,7 +685,7 @@ REFUSED: dict[str, list[Refusal]] = {
                 "  operand         f32[16,11]\n"
                 "  scatter_indices s64[5,2]\n"
                 "  updates         f32[5,8,6]\n"
-                "fix: give f32[] back, the new element"
+                "fix: return f32[], the new element"
             ),
         ),
         (

@@ -14,8 +14,8 @@ from builder.attributes import (
     ReplicaGroups,
     ReplicaGroupsLike,
 )
-from builder.check import Check
-from builder.errors import ShapeInferenceError, SignatureError
+from builder.check import Check, first_duplicate
+from builder.errors import ShapeInferenceError
 from builder.layout.program_layouts import check_supported_layout
 from builder.shape_inference.public import public
 from builder.types import primitive_type as pt
@@ -40,14 +40,13 @@ __all__ = [
     "partition_id",
     "reduce_scatter",
     "replica_id",
-    "with_layout",
 ]
 
 _ID = intern_array(pt.u32, ())
 
 
 def replica_id() -> ArrayShape:
-    """Shape of a replica's number: a scalar u32.
+    """Return the shape of a replica's id: a scalar u32.
 
     Example:
         >>> import builder as xb
@@ -58,7 +57,7 @@ def replica_id() -> ArrayShape:
 
 
 def partition_id() -> ArrayShape:
-    """Shape of a partition's number: a scalar u32.
+    """Return the shape of a partition's id: a scalar u32.
 
     Example:
         >>> import builder as xb
@@ -75,11 +74,11 @@ def all_reduce(
     replica_groups: ReplicaGroupsLike = (),
     channel_id: ChannelHandleLike | None = None,
     shape_with_layout: Shape | None = None,
-    use_global_device_ids: bool = False,  # noqa: ARG001 (the op's; it changes no shape)
+    use_global_device_ids: bool = False,  # noqa: ARG001 (an argument of the op; affects no shape)
     *,
     op: str = "all_reduce",
 ) -> Shape:
-    """Shape of arrays reduced across replicas: the operand's own.
+    """Return the shape of arrays reduced across replicas: the operand's.
 
     Example:
         >>> import builder as xb
@@ -91,7 +90,7 @@ def all_reduce(
     check = Check(op, operand=operand)
     arrays = _same_type(check)
     _groups(check, replica_groups, channel_id)
-    _reducer(check, computation, arrays[0])
+    _reducer(check, computation, arrays[0][1])
     if shape_with_layout is not None:
         _need_layout(check, shape_with_layout, operand)
     return operand
@@ -107,7 +106,7 @@ def all_gather(
     layout: Layout | None = None,
     use_global_device_ids: bool = False,
 ) -> Shape:
-    """Shape of arrays gathered from `shard_count` replicas: that many times as long.
+    """Return the shape of arrays gathered from `shard_count` replicas: that many times as long.
 
     Example:
         >>> import builder as xb
@@ -115,16 +114,17 @@ def all_gather(
         f32[8,3]
     """
     check = Check("all_gather", operand=operand)
-    _number_of_replicas(check, shard_count, "shard_count")
+    _count_of_replicas(check, shard_count, "shard_count")
     results = []
-    for name, array in _elements(check):
-        _dimension(check, array, name, all_gather_dim, "all_gather_dim")
+    for name, array in _arrays(check):
+        # StableHLO all_gather (C1)
+        check.in_rank(all_gather_dim, array.rank, of=name, name="all_gather_dim")
         sizes = list(array.dimensions)
         if sizes[all_gather_dim] != UNBOUNDED:
             sizes[all_gather_dim] *= shard_count
         results.append(check.result(array.element_type, sizes, array.dynamic_dimensions))
     _sized_groups(check, replica_groups, channel_id, use_global_device_ids, shard_count)
-    return with_layout(check, _like(operand, results), layout)
+    return _laid_out(check, _like(operand, results), layout)
 
 
 @public
@@ -138,7 +138,7 @@ def reduce_scatter(
     layout: Layout | None = None,
     use_global_device_ids: bool = False,
 ) -> Shape:
-    """Shape of one replica's part of arrays reduced across `shard_count` replicas.
+    """Return the shape of one replica's shard of arrays reduced across `shard_count` replicas.
 
     Example:
         >>> import builder as xb
@@ -149,19 +149,20 @@ def reduce_scatter(
     """
     check = Check("reduce_scatter", operand=operand)
     arrays = _same_type(check)
-    _number_of_replicas(check, shard_count, "shard_count")
+    _count_of_replicas(check, shard_count, "shard_count")
     results = []
-    for (name, array), _ in zip(_elements(check), arrays, strict=True):
-        _dimension(check, array, name, scatter_dimension, "scatter_dimension")
-        sizes = list(array.dimensions)
+    for name, array in arrays:
+        # StableHLO reduce_scatter (C2), (C1)
+        check.in_rank(scatter_dimension, array.rank, of=name, name="scatter_dimension")
         _divisible(check, array, name, scatter_dimension, "scatter_dimension", shard_count)
-        # Of a dynamic size XLA keeps no bound here: nobody knows who has how much of it.
+        sizes = list(array.dimensions)
+        # Like XLA, drop the bound of a dynamic size: it is not known how the size is distributed.
         dynamic = array.dynamic_dimensions[scatter_dimension]
         sizes[scatter_dimension] = UNBOUNDED if dynamic else sizes[scatter_dimension] // shard_count
         results.append(intern_array(array.element_type, tuple(sizes), array.dynamic_dimensions))
     _sized_groups(check, replica_groups, channel_id, use_global_device_ids, shard_count)
-    _reducer(check, computation, arrays[0])
-    return with_layout(check, _like(operand, results), layout)
+    _reducer(check, computation, arrays[0][1])
+    return _laid_out(check, _like(operand, results), layout)
 
 
 @public
@@ -174,7 +175,7 @@ def all_to_all(
     layout: Layout | None = None,
     channel_id: ChannelHandleLike | None = None,
 ) -> Shape:
-    """Shape of an array whose blocks are exchanged among `split_count` replicas.
+    """Return the shape of an array whose blocks are exchanged among `split_count` replicas.
 
     Example:
         >>> import builder as xb
@@ -182,18 +183,20 @@ def all_to_all(
         f32[16,4]
     """
     check = Check("all_to_all", operand=operand)
-    _number_of_replicas(check, split_count, "split_count")
+    _count_of_replicas(check, split_count, "split_count")
     array = check.array("operand")
+    # XLA shape_inference.cc: InferAllToAllShape
     if any(
         dynamic and size != UNBOUNDED
         for size, dynamic in zip(array.dimensions, array.dynamic_dimensions, strict=True)
     ):
         check.fail(
             "operand must not have dynamic sizes with a bound",
-            fix="exchange the array in its largest size, and its size beside it",
+            fix="exchange the array in its largest size, and its size separately",
         )
-    _dimension(check, array, "operand", split_dimension, "split_dimension")
-    _dimension(check, array, "operand", concat_dimension, "concat_dimension")
+    # StableHLO all_to_all (C1), (C3), (C2)
+    check.dimension(split_dimension, of="operand", name="split_dimension")
+    check.dimension(concat_dimension, of="operand", name="concat_dimension")
     _divisible(check, array, "operand", split_dimension, "split_dimension", split_count)
     sizes = list(array.dimensions)
     if sizes[split_dimension] != UNBOUNDED:
@@ -202,7 +205,7 @@ def all_to_all(
         sizes[concat_dimension] *= split_count
     result = check.result(array.element_type, sizes, array.dynamic_dimensions)
     _sized_groups(check, replica_groups, channel_id, True, split_count, "split_count")
-    return with_layout(check, result, layout)
+    return _laid_out(check, result, layout)
 
 
 @public
@@ -212,7 +215,7 @@ def all_to_all_tuple(
     layout: Layout | None = None,
     channel_id: ChannelHandleLike | None = None,
 ) -> Shape:
-    """Shape of arrays exchanged, one for each replica of the group: a tuple of the same.
+    """Return the shape of exchanged arrays, one for each replica of the group: a tuple of them.
 
     Example:
         >>> import builder as xb
@@ -220,9 +223,8 @@ def all_to_all_tuple(
         (f32[3], f32[3])
     """
     check = Check.numbered("all_to_all_tuple", "operand", operands)
+    # XLA shape_inference.cc: InferAllToAllTupleShape
     arrays = check.arrays()
-    if not arrays:
-        check.fail("at least one operand is needed, got none")
     for index, array in enumerate(arrays):
         if UNBOUNDED in array.dimensions:
             check.fail(f"operand {index} must not have sizes without a bound")
@@ -233,7 +235,7 @@ def all_to_all_tuple(
             )
     count = len(arrays)
     _sized_groups(check, replica_groups, channel_id, True, count, "the number of operands")
-    return with_layout(check, TupleShape(arrays), layout)
+    return _laid_out(check, TupleShape(arrays), layout)
 
 
 @public
@@ -244,7 +246,7 @@ def collective_permute(
     *,
     op: str = "collective_permute",
 ) -> ArrayShape:
-    """Shape of an array sent from replica to replica: the operand's own.
+    """Return the shape of an array sent from replica to replica: the operand's.
 
     Example:
         >>> import builder as xb
@@ -254,19 +256,19 @@ def collective_permute(
     check = Check(op, operand=operand)
     array = check.array("operand")
     ChannelHandle.of(channel_id, op=op)
-    for role, position in (("source", 0), ("target", 1)):
-        ids = [pair[position] for pair in source_target_pairs]
-        for number in ids:
-            if number < 0:
-                check.fail(f"source_target_pairs must hold ids, which are 0 or more, got {number}")
-        if len(set(ids)) != len(ids):
-            twice = next(n for i, n in enumerate(ids) if n in ids[:i])
+    for role, position, use in (
+        ("source", 0, "use xb.collective_broadcast"),
+        ("target", 1, "combine the results"),
+    ):
+        # StableHLO collective_permute (C4), (C2), (C3)
+        twice = _unique_ids(
+            check, [pair[position] for pair in source_target_pairs], "source_target_pairs"
+        )
+        if twice is not None:
             check.fail(
                 f"no two of source_target_pairs may have the same {role}, got {twice} twice in "
                 f"{list(source_target_pairs)}",
-                fix="send in several steps, or with xb.collective_broadcast"
-                if role == "source"
-                else "send in several steps, and combine what was received",
+                fix=f"send in several steps, or {use}",
             )
     return array
 
@@ -277,7 +279,7 @@ def collective_broadcast(
     replica_groups: ReplicaGroupsLike,
     channel_id: ChannelHandleLike | None = None,
 ) -> ArrayShape:
-    """Shape of the array that the first replica of each group has: the operand's own.
+    """Return the shape of the array of the first replica of each group: the operand's.
 
     Example:
         >>> import builder as xb
@@ -287,6 +289,7 @@ def collective_broadcast(
     check = Check("collective_broadcast", operand=operand)
     array = check.array("operand")
     groups = _groups(check, replica_groups, channel_id, one_size=True)
+    # StableHLO collective_broadcast: the source is the first process of a group
     if not groups:
         check.fail(
             "replica_groups must hold a group, whose first replica is the source, got none",
@@ -295,89 +298,91 @@ def collective_broadcast(
     return array
 
 
-def with_layout(check: Check, shape: Shape, layout: Layout | None) -> Shape:
-    """`shape`, after a check that `layout`, if there is one, fits its arrays."""
-    if layout is not None:
-        _laid_out(check, shape, layout)
-    return shape
-
-
-def _laid_out(check: Check, shape: Shape, layout: Layout) -> None:
-    """Raises unless `layout` orders the dimensions of each array of a result."""
-    for array in shape.elements if isinstance(shape, TupleShape) else (shape,):
-        rank = array.rank if isinstance(array, ArrayShape) else 0
-        if len(layout.minor_to_major) != rank:
-            check.fail(f"layout must order the {rank} dimensions of the result, got {layout}")
-        assert isinstance(array, ArrayShape)  # others have no dimensions
+def _laid_out(check: Check, result: Shape, layout: Layout | None) -> Shape:
+    """Return the result, after a check that `layout`, if it is given, fits its arrays."""
+    if layout is None:
+        return result
+    for array in result.elements if isinstance(result, TupleShape) else (result,):
+        assert isinstance(array, ArrayShape)  # collectives return arrays, or tuples of arrays
+        # xla_builder.h: AllGather, ReduceScatter, AllToAll, AllToAllTuple
+        if len(layout.minor_to_major) != array.rank:
+            check.fail(f"layout must order the {array.rank} dimensions of the result, got {layout}")
         try:
             laid_out = array.with_layout(layout)
         except ShapeInferenceError as error:
             check.fail(str(error))
         check_supported_layout(check.op, "layout", laid_out)
+    return result
 
 
-def _elements(check: Check) -> list[tuple[str, ArrayShape]]:
-    """The arrays of the operand, which is one or a tuple of them, with names for messages."""
+def _arrays(check: Check) -> list[tuple[str, ArrayShape]]:
+    """Return the arrays of the operand, an array or a tuple of arrays, with names for messages."""
     operand = check.shapes["operand"]
+    # Operation Semantics: AllReduce
     if not isinstance(operand, TupleShape):
         return [("operand", check.array("operand"))]
     if not operand.elements:
         check.fail("operand must be an array or a tuple of at least one, got an empty tuple")
-    found = []
+    arrays = []
     for index, element in enumerate(operand.elements):
         if not isinstance(element, ArrayShape):
             check.fail(f"operand must be an array or a tuple of arrays, element {index} is not")
-        found.append((f"element {index} of operand", element))
-    return found
+        arrays.append((f"element {index} of operand", element))
+    return arrays
 
 
-def _same_type(check: Check) -> list[ArrayShape]:
-    """The arrays of the operand, which must be of one element type."""
-    arrays = [array for _, array in _elements(check)]
-    for array in arrays:
-        if array.element_type is not arrays[0].element_type:
+def _same_type(check: Check) -> list[tuple[str, ArrayShape]]:
+    """Return the arrays of the operand, which must be of one element type."""
+    arrays = _arrays(check)
+    first = arrays[0][1].element_type
+    # StableHLO all_reduce (C5): one element type E
+    for _, array in arrays:
+        if array.element_type is not first:
             check.fail(
-                f"the arrays of a tuple must have one element type, got "
-                f"{arrays[0].element_type} and {array.element_type}",
-                fix=f"one {check.op} for each element type",
+                f"the arrays of a tuple must have one element type, got {first} and "
+                f"{array.element_type}",
+                fix=f"use one {check.op} for each element type",
             )
     return arrays
 
 
 def _like(operand: Shape, results: list[ArrayShape]) -> Shape:
-    """The results as a tuple if the operand is one."""
+    """Return the results as a tuple if the operand is one."""
     return TupleShape(results) if isinstance(operand, TupleShape) else results[0]
 
 
 _MOST_REPLICAS = 2**20
-"""More than any program runs on; a group of all is written out, number by number."""
+"""More than any program runs on: a group of all replicas is written out, id by id."""
 
 
-def _number_of_replicas(check: Check, count: int, name: str) -> None:
-    if count < 1:
-        check.fail(f"{name} must be 1 or more, got {count}")
-    if count > _MOST_REPLICAS:
-        check.fail(f"{name} must be at most {_MOST_REPLICAS}, got {count}")
-
-
-def _dimension(check: Check, array: ArrayShape, of: str, number: int, name: str) -> None:
-    if not 0 <= number < array.rank:
-        dimensions = f"0 to {array.rank - 1}" if array.rank else "which has none"
-        check.fail(
-            f"{name} must be a dimension of {of}, {dimensions}, got {number}", dimension=number
-        )
+def _count_of_replicas(check: Check, count: int, name: str) -> None:
+    # StableHLO all_to_all (C4), and a limit of this library
+    if not 1 <= count <= _MOST_REPLICAS:
+        rule = "1 or more" if count < 1 else f"at most {_MOST_REPLICAS}"
+        check.fail(f"{name} must be {rule}, got {count}")
 
 
 def _divisible(
     check: Check, array: ArrayShape, of: str, dimension: int, name: str, count: int
 ) -> None:
     size = array.dimensions[dimension]
+    # StableHLO all_to_all (C2), reduce_scatter (C1)
     if size != UNBOUNDED and size % count:
-        counted = "split_count" if check.op == "all_to_all" else "shard_count"
+        divisor = "split_count" if check.op == "all_to_all" else "shard_count"
         check.fail(
-            f"the size of {of} in {name} must be divisible by {counted}, {count}, got {size}",
+            f"the size of {of} in {name} must be divisible by {divisor}, {count}, got {size}",
             dimension=dimension,
         )
+
+
+def _unique_ids(check: Check, ids: Sequence[int], name: str) -> int | None:
+    """Check that no id is negative, and return the first that occurs twice, or None."""
+    # StableHLO all_reduce (C3), collective_permute (C4)
+    for number in ids:
+        if number < 0:
+            check.fail(f"{name} must hold ids, which are 0 or more, got {number}")
+    twice: int | None = first_duplicate(ids)
+    return twice
 
 
 def _groups(
@@ -387,28 +392,27 @@ def _groups(
     *,
     one_size: bool = False,
 ) -> tuple[tuple[int, ...], ...]:
-    """The groups, of which all must be well: each id once, from 0 on."""
+    """Return the groups, after a check that every id from 0 on is in one group."""
     ChannelHandle.of(channel_id, op=check.op)
     groups = ReplicaGroups.of(replica_groups, op=check.op).groups
     ids = [number for group in groups for number in group]
     shown = [list(group) for group in groups]
-    for number in ids:
-        if number < 0:
-            check.fail(f"replica_groups must hold ids, which are 0 or more, got {number}")
+    # StableHLO all_reduce (C3), (C1), (C2), all_gather (C4), (C2), (C3)
+    twice = _unique_ids(check, ids, "replica_groups")
     if not all(groups):
         check.fail(
             f"replica_groups must not hold an empty group, got {shown}",
-            fix="replica_groups=[] stands for one group of all replicas",
+            fix="write replica_groups=[] for one group of all replicas",
         )
-    if len(set(ids)) != len(ids):
-        twice = next(n for i, n in enumerate(ids) if n in ids[:i])
+    if twice is not None:
         check.fail(f"replica_groups must hold each replica once, got {twice} twice in {shown}")
     missing = next((n for n in range(len(ids)) if n not in set(ids)), None)
     if missing is not None:
         check.fail(
             f"replica_groups must hold every replica, {missing} is missing, got {shown}",
-            fix=f"a replica that works alone is a group of its own: [{missing}]",
+            fix=f"add a group for a replica that works alone: [{missing}]",
         )
+    # StableHLO all_gather (I3): a 2-dimensional constant
     if one_size and len({len(group) for group in groups}) > 1:
         check.fail(f"all of replica_groups must be of one size, got {shown}")
     return groups
@@ -422,35 +426,39 @@ def _sized_groups(
     count: int,
     name: str = "shard_count",
 ) -> None:
-    """Raises unless each group is of `count` members, which is argument `name`.
+    """Check that each group has `count` members, which is argument `name`.
 
-    With a channel and without global ids (`of_ids` is false), a group of replicas means all of
-    their partitions, of which nobody knows yet how many there are.
+    With a channel and without global ids (`of_ids` is false), a group of replicas stands for all of
+    their partitions, whose number is not known yet.
     """
     groups = _groups(check, replica_groups, channel_id, one_size=True)
-    if not groups:
-        return
-    size = len(groups[0])
-    if size == count or (channel_id is not None and not of_ids and count % size == 0):
-        return
-    check.fail(f"{name} must be the size of each of replica_groups, {size}, got {count}")
+    size = len(groups[0]) if groups else count
+    per_partition = channel_id is not None and not of_ids and count % size == 0
+    # StableHLO all_to_all (C8), all_gather (C6), reduce_scatter (C8)
+    if size != count and not per_partition:
+        check.fail(f"{name} must be the size of each of replica_groups, {size}, got {count}")
 
 
 def _reducer(check: Check, computation: ProgramShape, array: ArrayShape) -> None:
-    """Raises unless `computation` folds two scalars of the array's element type into one."""
+    """Check that `computation` reduces two scalars of the array's element type to one."""
     scalar = intern_array(array.element_type, ())
-    if computation != ProgramShape([scalar, scalar], scalar):
-        check.fail(
-            f"computation must be of signature ({scalar}, {scalar}) -> {scalar}, got {computation}",
-            error=SignatureError,
-        )
+    # StableHLO all_reduce (C5), reduce_scatter (C7)
+    check.applied(
+        "computation",
+        computation,
+        [scalar, scalar],
+        [scalar],
+        "accumulated, value",
+        "the new accumulated value",
+    )
 
 
-def _need_layout(check: Check, given: Shape, operand: Shape) -> None:
-    """Raises unless `given` is the operand's shape, each array of it with a layout."""
-    if without_layout(given) is not without_layout(operand):
-        check.fail(f"shape_with_layout must be the operand's shape, {operand}, got {given}")
-    for array in given.elements if isinstance(given, TupleShape) else (given,):
+def _need_layout(check: Check, laid_out: Shape, operand: Shape) -> None:
+    """Check that `laid_out` is the operand's shape with a layout for each array."""
+    # xla_builder.h: AllReduce
+    if without_layout(laid_out) is not without_layout(operand):
+        check.fail(f"shape_with_layout must be the operand's shape, {operand}, got {laid_out}")
+    for array in laid_out.elements if isinstance(laid_out, TupleShape) else (laid_out,):
         if isinstance(array, ArrayShape) and array.rank and array.layout is None:
-            check.fail(f"shape_with_layout must have a layout throughout, got {given}")
-    check_supported_layout(check.op, "shape_with_layout", given)
+            check.fail(f"shape_with_layout must have a layout throughout, got {laid_out}")
+    check_supported_layout(check.op, "shape_with_layout", laid_out)

@@ -43,16 +43,14 @@ _INDEX = intern_array(pt.s32, ())
 def same_shape(a: Shape, b: Shape) -> bool:
     """Whether a value of shape `a` may be passed where `b` is expected.
 
-    Sizes and element types are equal throughout; whether a dimension is dynamic is not asked, as
-    XLA does not ask, nor are layouts, which values inside a program have none of.
+    Sizes and element types must be equal. Like XLA, ignore which dimensions are dynamic, and
+    layouts, which values inside a program do not have.
 
     Example:
         >>> import builder as xb
         >>> xb.shape_inference.control_flow.same_shape("f32[<=3]", "f32[3]")
         True
     """
-    if a is b:
-        return True
     stack = [(a, b)]
     while stack:
         x, y = stack.pop()
@@ -62,17 +60,19 @@ def same_shape(a: Shape, b: Shape) -> bool:
             if len(x.elements) != len(y.elements):
                 return False
             stack.extend(zip(x.elements, y.elements, strict=True))
-        elif isinstance(x, ArrayShape) and isinstance(y, ArrayShape):
-            if x.element_type is not y.element_type or x.dimensions != y.dimensions:
-                return False
-        else:
+        elif not (
+            isinstance(x, ArrayShape)
+            and isinstance(y, ArrayShape)
+            and x.element_type is y.element_type
+            and x.dimensions == y.dimensions
+        ):
             return False
     return True
 
 
 @public
 def tuple(elements: Sequence[Shape]) -> TupleShape:
-    """Shape of a tuple of these elements.
+    """Return the shape of a tuple of these elements.
 
     Example:
         >>> import builder as xb
@@ -84,7 +84,7 @@ def tuple(elements: Sequence[Shape]) -> TupleShape:
 
 @public
 def get_tuple_element(tuple_data: Shape, index: int) -> Shape:
-    """Shape of element `index` of a tuple.
+    """Return the shape of element `index` of a tuple.
 
     Example:
         >>> import builder as xb
@@ -92,21 +92,19 @@ def get_tuple_element(tuple_data: Shape, index: int) -> Shape:
         s32[]
     """
     check = Check("get_tuple_element", tuple_data=tuple_data)
+    # StableHLO get_tuple_element (I1), (C1)
     if not isinstance(tuple_data, TupleShape):
         check.fail("tuple_data must be a tuple")
     count = len(tuple_data.elements)
     if not 0 <= index < count:
-        check.fail(
-            "index must be that of an element, "
-            + (f"0 to {count - 1}" if count else "and the tuple is empty")
-            + f", got {index}"
-        )
+        indices = f"0 to {count - 1}" if count else "and the tuple is empty"
+        check.fail(f"index must be that of an element, {indices}, got {index}")
     return tuple_data.elements[index]
 
 
 @public
 def optimization_barrier(operand: Shape) -> Shape:
-    """Shape of the operand, whatever it is.
+    """Return the shape of the operand, which may be any shape.
 
     Example:
         >>> import builder as xb
@@ -118,7 +116,7 @@ def optimization_barrier(operand: Shape) -> Shape:
 
 @public
 def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call") -> Shape:
-    """Shape of the result of a computation called with these operands.
+    """Return the shape of the result of a computation called with these operands.
 
     Example:
         >>> import builder as xb
@@ -127,21 +125,21 @@ def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call")
         f32[]
     """
     check = Check.numbered(op, "operand", operands)
-    count = len(computation.parameters)
-    if count != len(operands):
-        check.signature(
-            "computation",
-            computation,
-            f"a function of {len(operands)} arguments, as many as operands are given",
-        )
-    for index, (given, wanted) in enumerate(zip(operands, computation.parameters, strict=True)):
-        if not same_shape.strict(given, wanted):
-            name = computation.parameter_names[index]
+    count = len(operands)
+    # XLA shape_inference.cc: InferCallShape, and StableHLO composite (C3)
+    if len(computation.parameters) != count:
+        expected = f"a function of {count} arguments, as many as operands"
+        check.signature("computation", computation, expected)
+    for index, (operand, parameter) in enumerate(
+        zip(operands, computation.parameters, strict=True)
+    ):
+        if not same_shape.strict(operand, parameter):
             check.signature(
                 "computation",
                 computation,
-                f"one that takes the operands (parameter {index}, {name}, is {wanted}, "
-                f"operand {index} is {given})",
+                f"one that takes the operands (parameter {index}, "
+                f"{computation.parameter_names[index]}, is {parameter}, operand {index} is "
+                f"{operand})",
             )
     return without_layout(computation.result)
 
@@ -153,7 +151,7 @@ _COMPOSITE_NAME = r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+"
 def composite_call(
     computation: ProgramShape, operands: Sequence[Shape], name: str, version: int = 0
 ) -> Shape:
-    """Shape of the result of an op that the computation decomposes: what that gives.
+    """Return the shape of the result of an op that the computation decomposes: its result.
 
     Example:
         >>> import builder as xb
@@ -163,9 +161,10 @@ def composite_call(
         f32[3]
     """
     check = Check.numbered("composite_call", "operand", operands)
+    # StableHLO composite (C1), (I5)
     if not isinstance(name, str) or not re.fullmatch(_COMPOSITE_NAME, name):
         check.fail(
-            f"name must be one in a namespace, of letters, digits and dots, got {brief(name)}",
+            f"name must be in a namespace, of letters, digits and dots, got {brief(name)}",
             fix='write name="my_library.my_op"',
         )
     if not 0 <= version < 2**31:
@@ -180,50 +179,51 @@ def scan_arguments(
     scan_dimension: int,
     scan_dimension_size: int | None = None,
 ) -> builtins.tuple[builtins.tuple[ArrayShape, ...], int]:
-    """What the computation of a `scan` takes (an element of each input, each carry), and how often
-    it is applied.
+    """Return the parameters of a `scan`'s computation, and the number of times it is applied.
+
+    The parameters are an element of each input and each carry.
 
     Example:
         >>> import builder as xb
         >>> xb.shape_inference.control_flow.scan_arguments([xb.f32[5, 2]], [xb.s32[()]], 0)
         ((f32[2], s32[]), 5)
     """
-    check = Check.numbered("scan", "input", inputs)
-    check.shapes.update({f"init {i}": s for i, s in enumerate(inits)})
-    arrays = check.arrays()
-    check.that(scan_dimension >= 0, f"scan_dimension must not be negative, got {scan_dimension}")
+    check = _scan_check(inputs, inits)
+    # xla_builder.h: Scan
+    arrays = [check.array(name) for name in check.shapes]
+    for name, number in (
+        ("scan_dimension", scan_dimension),
+        ("scan_dimension_size", scan_dimension_size or 0),
+    ):
+        if number < 0:
+            check.fail(f"{name} must not be negative, got {number}")
+    if not all(array.is_bounded for array in arrays):
+        check.fail("the sizes of operands must have a bound")
     size = scan_dimension_size
-    if size is not None and size < 0:
-        check.fail(f"scan_dimension_size must not be negative, got {size}")
     elements = []
-    for index, array in enumerate(arrays):
-        if not array.is_bounded:
-            check.fail("the sizes of operands must have a bound")
-        if index >= len(inputs):
-            elements.append(array)
-            continue
+    for index, array in enumerate(arrays[: len(inputs)]):
         check.dimension(scan_dimension, of=f"input {index}", name="scan_dimension")
-        found = array.dimensions[scan_dimension]
-        if size is None:
-            size = found
-        elif size != found:
+        sizes, dynamic = list(array.dimensions), list(array.dynamic_dimensions)
+        input_size, _ = sizes.pop(scan_dimension), dynamic.pop(scan_dimension)
+        size = input_size if size is None else size
+        if size != input_size:
             check.fail(
                 f"the inputs must have the same size in dimension {scan_dimension}, {size}, got "
-                f"{found} of input {index}",
+                f"{input_size} of input {index}",
                 dimension=scan_dimension,
             )
-        sizes, dynamic = array.dimensions, array.dynamic_dimensions
-        after = scan_dimension + 1
         elements.append(
-            intern_array(
-                array.element_type,
-                sizes[:scan_dimension] + sizes[after:],
-                dynamic[:scan_dimension] + dynamic[after:],
-            )
+            intern_array(array.element_type, builtins.tuple(sizes), builtins.tuple(dynamic))
         )
     if size is None:
         check.fail("scan_dimension_size must be given where there are no inputs")
-    return builtins.tuple(elements), size
+    return (*elements, *arrays[len(inputs) :]), size
+
+
+def _scan_check(inputs: Sequence[Shape], inits: Sequence[Shape]) -> Check:
+    return Check.numbered(
+        "scan", "input", inputs, **{f"init {i}": init for i, init in enumerate(inits)}
+    )
 
 
 @public
@@ -234,7 +234,9 @@ def scan(
     scan_dimension: int,
     scan_dimension_size: int | None = None,
 ) -> TupleShape:
-    """Shape of a scan's result, a tuple: each output with the scanned dimension, then the carries.
+    """Return the shape of a scan's result, a tuple of the outputs and then the carries.
+
+    An output has the scanned dimension in addition to those that the computation returns.
 
     Example:
         >>> import builder as xb
@@ -244,23 +246,21 @@ def scan(
         (f32[5], f32[])
     """
     elements, size = scan_arguments.strict(inputs, inits, scan_dimension, scan_dimension_size)
-    check = Check.numbered("scan", "input", inputs)
-    check.shapes.update({f"init {i}": s for i, s in enumerate(inits)})
-    takes = ", ".join(map(str, elements))
-    carries = ", ".join(["outputs...", *map(str, inits)])
-    expected = f"of signature ({takes}) -> ({carries}), elements of the inputs and carries"
-    parameters = computation.parameters
-    if len(parameters) != len(elements) or not all(map(same_shape.strict, parameters, elements)):
+    check = _scan_check(inputs, inits)
+    parameters = ", ".join(map(str, elements))
+    results = ", ".join(["outputs...", *map(str, inits)])
+    expected = f"of signature ({parameters}) -> ({results}), elements of the inputs and carries"
+    # xla_builder.h: Scan
+    if not same_shape.strict(TupleShape(computation.parameters), TupleShape(elements)):
         check.signature("computation", computation, expected)
     result = computation.result
-    gives = result.elements if isinstance(result, TupleShape) else (result,)
-    count = len(gives) - len(inits)
-    if count < 0 or not all(map(same_shape.strict, gives[count:], inits)):
-        check.signature(
-            "computation", computation, expected, fix="give the new carries after the outputs"
-        )
+    returned = result.elements if isinstance(result, TupleShape) else (result,)
+    count = len(returned) - len(inits)
+    if count < 0 or not same_shape.strict(TupleShape(returned[count:]), TupleShape(inits)):
+        fix = "return the new carries after the outputs"
+        check.signature("computation", computation, expected, fix=fix)
     outputs = []
-    for index, output in enumerate(gives[:count]):
+    for index, output in enumerate(returned[:count]):
         if not isinstance(output, ArrayShape) or output.rank < scan_dimension:
             check.fail(
                 f"output {index} of computation must be an array of at least {scan_dimension} "
@@ -268,12 +268,12 @@ def scan(
             )
         sizes = [*output.dimensions[:scan_dimension], size, *output.dimensions[scan_dimension:]]
         outputs.append(check.result(output.element_type, sizes))
-    return TupleShape([*outputs, *map(without_layout, gives[count:])])
+    return TupleShape([*outputs, *map(without_layout, returned[count:])])
 
 
 @public
 def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
-    """Shape of a loop's result: that of `init`, T; condition is T -> pred[], body is T -> T.
+    """Return the shape of a loop's result: that of `init`, T. condition: T -> pred[], body: T -> T.
 
     Example:
         >>> import builder as xb
@@ -283,19 +283,18 @@ def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
         s32[]
     """
     check = Check("while_", init=init)
-    for role, signature, result in (("condition", condition, _PRED), ("body", body, init)):
+    fix_pred = "return one pred: compare, and reduce an array of preds with xb.and_"
+    fix_state = "return the state with the same shape in every iteration"
+    # StableHLO while (C1), (C2)
+    for role, signature, result, fix in (
+        ("condition", condition, _PRED, fix_pred),
+        ("body", body, init, fix_state),
+    ):
         expected = f"of signature ({init}) -> {result}, for init {init}"
         if len(signature.parameters) != 1 or not same_shape.strict(signature.parameters[0], init):
             check.signature(role, signature, expected)
         if not same_shape.strict(signature.result, result):
-            check.signature(
-                role,
-                signature,
-                expected,
-                fix="the loop's state keeps its shape in every iteration"
-                if role == "body"
-                else "give one pred: compare, and reduce an array of preds with xb.and_",
-            )
+            check.signature(role, signature, expected, fix=fix)
     return init
 
 
@@ -307,10 +306,10 @@ def conditional(
     *,
     predicated: bool = False,
 ) -> Shape:
-    """Shape of the result of the branch that is chosen; all branches give the same.
+    """Return the shape of the result of the selected branch, which all branches share.
 
-    `branch_index` is a scalar s32; when `predicated`, a scalar pred, and the branches are two: true
-    and false. A size of the result is dynamic if it is in any branch.
+    `branch_index` is a scalar s32. If `predicated`, it is a scalar pred, and the branches are two,
+    for true and for false. A size of the result is dynamic if it is in any branch.
 
     Example:
         >>> import builder as xb
@@ -321,46 +320,43 @@ def conditional(
     """
     check = Check.numbered("conditional", "branch operand", operands)
     check.shapes = {"pred" if predicated else "branch_index": branch_index, **check.shapes}
+    # StableHLO case (C1), (I1), if (I1)
     check.that(bool(branches), "at least one branch is needed")
     if predicated and branch_index is not _PRED:
         check.fail(
             f"pred must be a scalar pred, got {branch_index}",
-            fix="a branch is chosen by number with "
+            fix="select a branch by number with "
             "xb.conditional(branch_index, branch_computations, branch_operands)",
         )
     if not predicated and branch_index is not _INDEX:
         check.fail(
             f"branch_index must be a scalar s32, got {branch_index}",
-            fix="a pred chooses with xb.conditional(pred, true_operand, true_computation, "
+            fix="select by a pred with xb.conditional(pred, true_operand, true_computation, "
             "false_operand, false_computation)"
             if branch_index is _PRED
             else None,
         )
+    # XLA shape_inference.cc: InferConditionalShape
     if len(branches) != len(operands):
         check.fail(
             f"there must be one operand for each branch, got {len(branches)} branches and "
             f"{len(operands)} operands"
         )
     for index, (branch, operand) in enumerate(zip(branches, operands, strict=True)):
-        role = f"branch {index}"
+        role, result = f"branch {index}", branches[0].result
         if len(branch.parameters) != 1:
-            check.signature(
-                role,
-                branch,
-                "a function of one argument",
-                fix="pass several values as one tuple: xb.tuple(a, b)",
-            )
+            fix = "pass several values as one tuple: xb.tuple(a, b)"
+            check.signature(role, branch, "a function of one argument", fix=fix)
         if not same_shape.strict(operand, branch.parameters[0]):
             check.signature(role, branch, f"one that takes its operand, {operand}")
-        if not same_shape.strict(branch.result, branches[0].result):
-            check.signature(
-                role, branch, f"one that gives what branch 0 gives, {branches[0].result}"
-            )
+        # StableHLO case (C3), if (C2)
+        if not same_shape.strict(branch.result, result):
+            check.signature(role, branch, f"one that returns what branch 0 returns, {result}")
     return _joined([without_layout(branch.result) for branch in branches])
 
 
 def _joined(shapes: Sequence[Shape]) -> Shape:
-    """Of shapes with equal sizes the one in which a size is dynamic if it is in any of them."""
+    """Return the shape of equal sizes in which a size is dynamic if it is in any of `shapes`."""
     first = shapes[0]
     if all(shape is first for shape in shapes):
         return first

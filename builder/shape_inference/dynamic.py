@@ -90,6 +90,7 @@ def set_dimension_size(
     _size(check, "size")
     bound = array.dimensions[dimension]
     _fits_s32(check, bound, dimension, "operand")
+    # Operation Semantics: SetDimensionSize
     if value is not None and (value < 0 or 0 <= bound < value):
         check.fail(
             f"size must not be negative, nor more than the bound of dimension {dimension}, "
@@ -114,6 +115,7 @@ def remove_dynamic_dimension(operand: Shape, dimension: int) -> ArrayShape:
     # xla_builder.h: RemoveDynamicDimension
     check.dimension(dimension, of="operand", name="dimension")
     _fits_s32(check, array.dimensions[dimension], dimension, "operand")
+    # xla_builder.h: RemoveDynamicDimension
     if array.dimensions[dimension] < 0:
         check.fail(
             f"dimension {dimension} must have a bound, which becomes its size", dimension=dimension
@@ -140,13 +142,14 @@ def dynamic_reshape(
     check = Check.numbered("dynamic_reshape", "dim size", dim_sizes)
     check.shapes = {"operand": operand} | check.shapes
     array = check.array("operand")
-    check.sizes(new_size_bounds, name="new_size_bounds")
     # XLA shape_inference.cc: InferDynamicReshapeShape
+    check.sizes(new_size_bounds, name="new_size_bounds")
     rank, of = len(new_size_bounds), "entry of new_size_bounds"
     check.one_for_each(dims_are_dynamic, rank, of=of, name="dims_are_dynamic")
     check.one_for_each(dim_sizes, rank, of=of, name="dim_sizes")
     for index in range(rank):
         _size(check, f"dim size {index}")
+    # XLA shape_inference.cc: InferDynamicReshapeShape
     if not array.is_bounded:
         check.fail("operand must have a bound in each dimension")
     shape = check.result(array.element_type, new_size_bounds, dims_are_dynamic)

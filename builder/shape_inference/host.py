@@ -1,4 +1,4 @@
-"""Shapes of tokens, of what comes from the host, and of code that XLA does not know.
+"""Shapes of tokens, of transfers to and from the host, and of custom calls.
 
 Operation Semantics: AfterAll, CustomCall, Infeed, Recv, Send.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from builder.attributes import ChannelHandle, ChannelType
 from builder.attributes.host import OutputOperandAliasing
-from builder.check import Check
+from builder.check import Check, first_duplicate
 from builder.layout.program_layouts import check_supported_layout
 from builder.shape_inference.control_flow import same_shape
 from builder.shape_inference.public import public
@@ -41,17 +41,18 @@ __all__ = [
 
 def _need_token(check: Check, name: str) -> None:
     shape = check.shapes[name]
+    # StableHLO after_all (I1), infeed (I1), outfeed (I2), send (I2), recv (I1)
     if not isinstance(shape, TokenShape):
         check.fail(
             f"{name} must be a token, got {shape}",
-            fix="a first token is builder.create_token(); the token of an op that gives a value "
-            "too is element 1 of its result",
+            fix="create a first token with builder.create_token(); the token of an op that returns "
+            "a value too is element 1 of its result",
         )
 
 
 @public
 def after_all(operands: Sequence[Shape]) -> TokenShape:
-    """Shape of a token that stands for all of these tokens.
+    """Return the shape of a token that joins these tokens.
 
     Example:
         >>> import builder as xb
@@ -59,52 +60,56 @@ def after_all(operands: Sequence[Shape]) -> TokenShape:
         token[]
     """
     check = Check.numbered("after_all", "operand", operands)
-    for name in list(check.shapes):
+    for name in check.shapes:
         _need_token(check, name)
     return TOKEN_SHAPE
 
 
 @public
 def infeed(shape: Shape) -> TupleShape:
-    """Shape of what an infeed gives: the value, and a token.
+    """Return the shape of an infeed's result: the value, and a token.
 
     Example:
         >>> import builder as xb
         >>> xb.shape_inference.host.infeed(xb.f32[2, 3])
         (f32[2,3], token[])
     """
+    check = Check("infeed", shape=shape)
+    # StableHLO infeed (C2)
     if isinstance(shape, TupleShape) and any(isinstance(e, TupleShape) for e in shape.elements):
-        Check("infeed", shape=shape).fail(
+        check.fail(
             "shape must not be a tuple of tuples",
-            fix="take a tuple of arrays, or one infeed for each tuple; xb.infeed_with_token takes "
-            "nested tuples",
+            fix="use a tuple of arrays, or one infeed for each tuple; xb.infeed_with_token "
+            "supports nested tuples",
         )
-    return _value_and_token("infeed", shape)
+    return _value_and_token(check, shape)
 
 
-def _value_and_token(op: str, shape: Shape) -> TupleShape:
-    check_supported_layout(op, "shape", shape)
+def _value_and_token(check: Check, shape: Shape) -> TupleShape:
+    check_supported_layout(check.op, "shape", shape)
     return TupleShape((without_layout(shape), TOKEN_SHAPE))
 
 
 @public
 def infeed_with_token(token: Shape, shape: Shape) -> TupleShape:
-    """Shape of what an infeed gives after a token: the value, and a token.
+    """Return the shape of an infeed's result: the value, and a token.
 
     Example:
         >>> import builder as xb
         >>> xb.shape_inference.host.infeed_with_token(xb.TOKEN_SHAPE, xb.f32[2, 3])
         (f32[2,3], token[])
     """
-    _need_token(Check("infeed_with_token", token=token), "token")
-    return _value_and_token("infeed_with_token", shape)
+    check = Check("infeed_with_token", token=token)
+    _need_token(check, "token")
+    return _value_and_token(check, shape)
 
 
 def _need_compatible(check: Check, shape_with_layout: Shape) -> None:
     operand = check.shapes["operand"]
+    # xla_builder.h: Outfeed
     if not same_shape.strict(operand, shape_with_layout):
         check.fail(
-            f"shape_with_layout must be the operand's shape but for layouts, {operand}, "
+            f"shape_with_layout must be the operand's shape with layouts, {operand}, "
             f"got {shape_with_layout}"
         )
     check_supported_layout(check.op, "shape_with_layout", shape_with_layout)
@@ -112,7 +117,7 @@ def _need_compatible(check: Check, shape_with_layout: Shape) -> None:
 
 @public
 def outfeed(operand: Shape, shape_with_layout: Shape) -> TokenShape:
-    """Shape of what an outfeed gives: a token.
+    """Return the shape of an outfeed's result: a token.
 
     Example:
         >>> import builder as xb
@@ -125,7 +130,7 @@ def outfeed(operand: Shape, shape_with_layout: Shape) -> TokenShape:
 
 @public
 def outfeed_with_token(operand: Shape, token: Shape, shape_with_layout: Shape) -> TokenShape:
-    """Shape of what an outfeed gives after a token: a token.
+    """Return the shape of an outfeed's result: a token.
 
     Example:
         >>> import builder as xb
@@ -139,33 +144,42 @@ def outfeed_with_token(operand: Shape, token: Shape, shape_with_layout: Shape) -
     return TOKEN_SHAPE
 
 
-def _need_channel(check: Check, channel_handle: ChannelHandle, kind: ChannelType) -> None:
+def _transfer(
+    check: Check,
+    name: str,
+    channel_handle: ChannelHandle,
+    kind: ChannelType = ChannelType.DEVICE_TO_DEVICE,
+) -> None:
+    """Check a transfer of array `name` over a channel of this kind, after a token if given."""
+    # Operation Semantics: Send, Recv
+    check.array(name)
+    if "token" in check.shapes:
+        _need_token(check, "token")
+    # StableHLO send (C5), recv (C5)
     if channel_handle.type is not kind:
-        words = kind.name.lower().replace("_", "-")
         check.fail(
-            f"channel_handle must be a {words} channel, got {channel_handle!r}",
-            fix=f"xb.ChannelHandle({channel_handle.handle}, xb.ChannelType.{kind.name})",
+            f"channel_handle must be a {kind.name.lower().replace('_', '-')} channel, "
+            f"got {channel_handle!r}",
+            fix=f"write xb.ChannelHandle({channel_handle.handle}, xb.ChannelType.{kind.name})",
         )
 
 
 @public
 def send(operand: Shape, channel_handle: ChannelHandle) -> TokenShape:
-    """Shape of what a send gives: no data, but a token.
+    """Return the shape of a send's result: a token.
 
     Example:
         >>> import builder as xb
         >>> xb.shape_inference.host.send(xb.f32[2], xb.ChannelHandle(1))
         token[]
     """
-    check = Check("send", operand=operand)
-    check.array("operand")
-    _need_channel(check, channel_handle, ChannelType.DEVICE_TO_DEVICE)
+    _transfer(Check("send", operand=operand), "operand", channel_handle)
     return TOKEN_SHAPE
 
 
 @public
 def send_with_token(operand: Shape, token: Shape, channel_handle: ChannelHandle) -> TokenShape:
-    """Shape of what a send gives after a token: a token.
+    """Return the shape of a send's result: a token.
 
     Example:
         >>> import builder as xb
@@ -173,16 +187,13 @@ def send_with_token(operand: Shape, token: Shape, channel_handle: ChannelHandle)
         >>> xb.shape_inference.host.send_with_token(xb.f32[2], xb.TOKEN_SHAPE, channel)
         token[]
     """
-    check = Check("send_with_token", operand=operand, token=token)
-    check.array("operand")
-    _need_token(check, "token")
-    _need_channel(check, channel_handle, ChannelType.DEVICE_TO_DEVICE)
+    _transfer(Check("send_with_token", operand=operand, token=token), "operand", channel_handle)
     return TOKEN_SHAPE
 
 
 @public
 def recv(shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
-    """Shape of what a recv gives: the value received, and a token.
+    """Return the shape of a recv's result: the value received, and a token.
 
     Example:
         >>> import builder as xb
@@ -190,14 +201,13 @@ def recv(shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
         (f32[2], token[])
     """
     check = Check("recv", shape=shape)
-    check.array("shape")
-    _need_channel(check, channel_handle, ChannelType.DEVICE_TO_DEVICE)
-    return _value_and_token("recv", shape)
+    _transfer(check, "shape", channel_handle)
+    return _value_and_token(check, shape)
 
 
 @public
 def recv_with_token(token: Shape, shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
-    """Shape of what a recv gives after a token: the value received, and a token.
+    """Return the shape of a recv's result: the value received, and a token.
 
     Example:
         >>> import builder as xb
@@ -206,17 +216,15 @@ def recv_with_token(token: Shape, shape: Shape, channel_handle: ChannelHandle) -
         (f32[2], token[])
     """
     check = Check("recv_with_token", token=token, shape=shape)
-    check.array("shape")
-    _need_token(check, "token")
-    _need_channel(check, channel_handle, ChannelType.DEVICE_TO_DEVICE)
-    return _value_and_token("recv_with_token", shape)
+    _transfer(check, "shape", channel_handle)
+    return _value_and_token(check, shape)
 
 
 @public
 def send_to_host(
     operand: Shape, token: Shape, shape_with_layout: Shape, channel_handle: ChannelHandle
 ) -> TokenShape:
-    """Shape of what a send to the host gives: a token.
+    """Return the shape of the result of a send to the host: a token.
 
     Example:
         >>> import builder as xb
@@ -227,15 +235,13 @@ def send_to_host(
     """
     check = Check("send_to_host", operand=operand, token=token)
     _need_compatible(check, shape_with_layout)
-    check.array("operand")
-    _need_token(check, "token")
-    _need_channel(check, channel_handle, ChannelType.DEVICE_TO_HOST)
+    _transfer(check, "operand", channel_handle, ChannelType.DEVICE_TO_HOST)
     return TOKEN_SHAPE
 
 
 @public
 def recv_from_host(token: Shape, shape: Shape, channel_handle: ChannelHandle) -> TupleShape:
-    """Shape of what comes from the host: the value received, and a token.
+    """Return the shape of the result of a recv from the host: the value received, and a token.
 
     Example:
         >>> import builder as xb
@@ -244,10 +250,8 @@ def recv_from_host(token: Shape, shape: Shape, channel_handle: ChannelHandle) ->
         (f32[2], token[])
     """
     check = Check("recv_from_host", token=token, shape=shape)
-    check.array("shape")
-    _need_token(check, "token")
-    _need_channel(check, channel_handle, ChannelType.HOST_TO_DEVICE)
-    return _value_and_token("recv_from_host", shape)
+    _transfer(check, "shape", channel_handle, ChannelType.HOST_TO_DEVICE)
+    return _value_and_token(check, shape)
 
 
 @public
@@ -258,7 +262,7 @@ def custom_call(
     operand_shapes_with_layout: Sequence[Shape] | None = None,
     output_operand_aliasing: Sequence[OutputOperandAliasing] = (),
 ) -> Shape:
-    """Shape of what a custom call gives: the one that it is said to give.
+    """Return the shape of a custom call's result: `shape`.
 
     Example:
         >>> import builder as xb
@@ -266,25 +270,27 @@ def custom_call(
         f32[3,3]
     """
     check = Check.numbered("custom_call", "operand", operands)
+    # xla_builder.h: CustomCall
     if target_name.startswith("$"):
-        check.fail(
-            f"target_name must not begin with '$', which XLA keeps for itself, got {target_name!r}"
+        check.fail(f"target_name must not begin with '$', which XLA reserves, got {target_name!r}")
+    # xla_builder.h: CustomCallWithLayout
+    if operand_shapes_with_layout is not None:
+        check.one_for_each(
+            operand_shapes_with_layout,
+            len(operands),
+            of="operand",
+            name="operand_shapes_with_layout",
         )
-    if operand_shapes_with_layout is not None and len(operand_shapes_with_layout) != len(operands):
-        check.fail(
-            f"operand_shapes_with_layout must have one shape for each operand: {len(operands)}, "
-            f"got {len(operand_shapes_with_layout)}"
-        )
-    for number, laid_out in enumerate(operand_shapes_with_layout or ()):
-        if not same_shape.strict(operands[number], laid_out):
-            check.fail(
-                f"operand_shapes_with_layout must be the operands' shapes but for layouts, "
-                f"got {laid_out} for operand {number}"
-            )
-        check_supported_layout("custom_call", "operand_shapes_with_layout", laid_out)
+        for number, laid_out in enumerate(operand_shapes_with_layout):
+            if not same_shape.strict(operands[number], laid_out):
+                check.fail(
+                    f"operand_shapes_with_layout must be the operands' shapes with layouts, "
+                    f"got {laid_out} for operand {number}"
+                )
+            check_supported_layout("custom_call", "operand_shapes_with_layout", laid_out)
     check_supported_layout("custom_call", "shape", shape)
     result = without_layout(shape)
-    taken: set[tuple[int, ...]] = set()
+    # xla_builder.h: CustomCall
     for alias in output_operand_aliasing:
         output = _part(check, "output_index", result, alias.output_index)
         if not 0 <= alias.operand_number < len(operands):
@@ -299,18 +305,16 @@ def custom_call(
                 f"output_operand_aliasing must pair equal shapes, got {output} of the result and "
                 f"{source} of operand {alias.operand_number}"
             )
-        if alias.output_index in taken:
-            check.fail(
-                f"output_operand_aliasing must name a part of the result once, "
-                f"got {alias.output_index} twice"
-            )
-        taken.add(alias.output_index)
+    twice = first_duplicate([alias.output_index for alias in output_operand_aliasing])
+    if twice is not None:
+        rule = "output_operand_aliasing must name a part of the result once"
+        check.fail(f"{rule}, got {twice} twice")
     return result
 
 
 @public
 def python_call(operands: Sequence[Shape], shape: Shape) -> Shape:
-    """Shape of what a Python function gives: the one that it is said to give.
+    """Return the shape of the result of a Python function: `shape`.
 
     Example:
         >>> import builder as xb
@@ -318,25 +322,26 @@ def python_call(operands: Sequence[Shape], shape: Shape) -> Shape:
         s32[]
     """
     check = Check.numbered("python_call", "operand", operands, shape=shape)
-    for name, one in check.shapes.items():
-        if not one.is_static:
+    # Not in XLA: a callback receives and returns NumPy arrays.
+    for name, value in check.shapes.items():
+        if not value.is_static:
             check.fail(
-                f"{name} must have static sizes, got {one}",
-                fix="pass the array in its largest size, and the size beside it as an s32[]",
+                f"{name} must have static sizes, got {value}",
+                fix="pass the array in its largest size, and the size as a separate s32[]",
             )
     return without_layout(shape)
 
 
 def _part(check: Check, name: str, shape: Shape, index: tuple[int, ...]) -> ArrayShape:
-    """The array at a place in a nested tuple."""
-    part = shape
+    """Return the array at an index of a nested tuple."""
+    part: Shape | None = shape
     for number in index:
-        if not isinstance(part, TupleShape) or not 0 <= number < len(part.elements):
-            check.fail(f"output_operand_aliasing's {name} must be a place in {shape}, got {index}")
-        part = part.elements[number]
+        elements = part.elements if isinstance(part, TupleShape) else ()
+        part = elements[number] if 0 <= number < len(elements) else None
+    # xla_builder.h: CustomCall
     if not isinstance(part, ArrayShape):
         check.fail(
-            f"output_operand_aliasing's {name} must be the place of an array in {shape}, "
+            f"output_operand_aliasing's {name} must be the index of an array in {shape}, "
             f"got {index}"
         )
     return part

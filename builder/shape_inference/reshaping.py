@@ -65,9 +65,9 @@ def broadcast_in_dim(
     """
     check = Check("broadcast_in_dim", operand=operand)
     array = check.array("operand")
-    check.sizes(out_dim_size, name="out_dim_size")
     rank = len(out_dim_size)
     # XLA shape_inference.cc: InferBroadcastShape
+    check.sizes(out_dim_size, name="out_dim_size")
     if array.rank > rank:
         check.fail(
             f"the result must have at least as many dimensions as operand: {array.rank}, "
@@ -279,6 +279,7 @@ def collapse(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
             )
     if len(dimensions) < 2:
         return array.with_layout(None)
+    # XLA shape_inference.cc: InferReshapeShape
     if not array.is_bounded:
         check.fail("an operand with an unbounded dimension can't be collapsed")
     first, last = dimensions[0], dimensions[-1]

@@ -45,6 +45,7 @@ def window_padding(
         return explicit_padding(padding, sizes, window, strides, base_dilations, window_dilations)
     if not padding:
         return ((0, 0),) * len(sizes)
+    # StableHLO reduce_window (C12), convolution (C4)
     check.one_for_each(padding, len(sizes), of=of, name="padding")
     return tuple(padding)
 

@@ -203,7 +203,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
             "cross_replica_sum: replica_groups must hold every replica, 2 is missing, "
             "got [[0, 1], [3]]\n"
             "  operand f32[8,6]\n"
-            "fix: a replica that works alone is a group of its own: [2]"
+            "fix: add a group for a replica that works alone: [2]"
         ),
     ),
     "groups of several sizes, gathered": (
@@ -255,7 +255,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         (
             "all_reduce: the arrays of a tuple must have one element type, got f32 and pred\n"
             "  operand (f32[8,6], pred[8,6])\n"
-            "fix: one all_reduce for each element type"
+            "fix: use one all_reduce for each element type"
         ),
     ),
     "empty tuple": (
@@ -281,15 +281,15 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     "reducer": (
         lambda x: xb.all_reduce(x, xb.lt),
         (
-            "all_reduce: computation must be of signature (f32[], f32[]) -> f32[], "
-            "got (p0: f32[], p1: f32[]) -> pred[]\n"
+            "all_reduce: computation must be of signature (f32[], f32[]) -> f32[] "
+            "(accumulated, value), got (p0: f32[], p1: f32[]) -> pred[]\n"
         ),
     ),
     "reducer of another type": (
         lambda x: xb.reduce_scatter(x, of_integers, 0, 2),
         (
-            "reduce_scatter: computation must be of signature (f32[], f32[]) -> f32[], "
-            "got (a: s32[], b: s32[]) -> s32[]\n"
+            "reduce_scatter: computation must be of signature (f32[], f32[]) -> f32[] "
+            "(accumulated, value), got (a: s32[], b: s32[]) -> s32[]\n"
         ),
     ),
     "reducer that is none": (

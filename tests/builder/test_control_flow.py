@@ -168,10 +168,10 @@ class TestCompositeCall:
     @pytest.mark.parametrize(
         ("name", "attributes", "version", "message"),
         [
-            ("square", None, None, "name must be one in a namespace, .* got 'square'"),
-            ("1a.b", None, None, "name must be one in a namespace, .* got '1a.b'"),
-            ("a..b", None, None, "name must be one in a namespace"),
-            ("a.b\n", None, None, "name must be one in a namespace"),
+            ("square", None, None, "name must be in a namespace, .* got 'square'"),
+            ("1a.b", None, None, "name must be in a namespace, .* got '1a.b'"),
+            ("a..b", None, None, "name must be in a namespace"),
+            ("a.b\n", None, None, "name must be in a namespace"),
             (None, None, None, "name must be a string, got None"),
             ("a.b", None, -1, "version must not be negative and must fit 31 bits, got -1"),
             ("a.b", None, 2**31, "version must not be negative and must fit 31 bits, got"),
@@ -290,7 +290,7 @@ class TestScan:
             xb.SignatureError, match=r"\(f32\[2\], f32\[2\]\) -> \(outputs"
         ) as caught:
             xb.scan(x, start, lambda e, c: (e, xb.convert_element_type(c, xb.s32)), 0)
-        assert "fix: give the new carries after the outputs" in str(caught.value)
+        assert "fix: return the new carries after the outputs" in str(caught.value)
         with pytest.raises(xb.SignatureError, match="called with 2 arguments"):
             xb.scan(x, start, xb.neg, 0)
         other = xb.XlaBuilder()
@@ -410,7 +410,7 @@ class TestWhile:
                     "while_: condition must be of signature (f32[2,3]) -> pred[], for "
                     "init f32[2,3], "
                     "got (v: f32[2,3]) -> f32[2,3]\n  init f32[2,3]\n"
-                    "fix: give one pred: compare, and reduce an array of preds with xb.and_"
+                    "fix: return one pred: compare, and reduce an array of preds with xb.and_"
                 ),
             ),
             (
@@ -420,7 +420,7 @@ class TestWhile:
                     "while_: condition must be of signature (f32[2,3]) -> pred[], for "
                     "init f32[2,3], "
                     "got (v: f32[2,3]) -> pred[2,3]\n  init f32[2,3]\n"
-                    "fix: give one pred: compare, and reduce an array of preds with xb.and_"
+                    "fix: return one pred: compare, and reduce an array of preds with xb.and_"
                 ),
             ),
             (
@@ -429,7 +429,7 @@ class TestWhile:
                 (
                     "while_: body must be of signature (f32[2,3]) -> f32[2,3], for init f32[2,3], "
                     "got (v: f32[2,3]) -> pred[2,3]\n  init f32[2,3]\n"
-                    "fix: the loop's state keeps its shape in every iteration"
+                    "fix: return the state with the same shape in every iteration"
                 ),
             ),
             (
@@ -438,7 +438,7 @@ class TestWhile:
                 (
                     "while_: body must be of signature (f32[2,3]) -> f32[2,3], for init f32[2,3], "
                     "got (v: f32[2,3]) -> (f32[2,3], f32[2,3])\n  init f32[2,3]\n"
-                    "fix: the loop's state keeps its shape in every iteration"
+                    "fix: return the state with the same shape in every iteration"
                 ),
             ),
         ],
@@ -547,7 +547,7 @@ class TestConditional:
             ),
             (
                 lambda p, i, x: xb.conditional(i, [xb.neg, lambda v: v > 0], [x, x]),
-                r"branch 1 must be one that gives what branch 0 gives, f32\[2\], got",
+                r"branch 1 must be one that returns what branch 0 returns, f32\[2\], got",
             ),
             (
                 lambda p, i, x: xb.conditional(p, x, CALLEE, i, CALLEE),

@@ -284,7 +284,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         (
             "after_all: operand 1 must be a token, got f32[2,3]\n  operand 0 token[]\n"
-            "  operand 1 f32[2,3]\nfix: a first token is builder.create_token()"
+            "  operand 1 f32[2,3]\nfix: create a first token with builder.create_token()"
         ),
     ),
     "after_all: a tuple": (
@@ -297,7 +297,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "infeed: nested": (
         lambda h: h.b.infeed("((f32[2]), s32[])"),
         SHAPE,
-        "infeed: shape must not be a tuple of tuples, got\n  shape ((f32[2]), s32[])\nfix: take a",
+        "infeed: shape must not be a tuple of tuples, got\n  shape ((f32[2]), s32[])\nfix: use a",
     ),
     "infeed: an empty tuple in a tuple": (
         lambda h: h.b.infeed("((), s32[])"),
@@ -350,7 +350,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         lambda h: xb.outfeed(h.x, "f32[3,2]"),
         SHAPE,
         (
-            "outfeed: shape_with_layout must be the operand's shape but for layouts, f32[2,3], "
+            "outfeed: shape_with_layout must be the operand's shape with layouts, f32[2,3], "
             "got f32[3,2]\n  operand f32[2,3]"
         ),
     ),
@@ -370,7 +370,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "outfeed_with_token: sizes": (
         lambda h: xb.outfeed_with_token(h.x, h.token, "f32[]"),
         SHAPE,
-        "outfeed_with_token: shape_with_layout must be the operand's shape but for layouts",
+        "outfeed_with_token: shape_with_layout must be the operand's shape with layouts",
     ),
     "outfeed_with_token: no token": (
         lambda h: xb.outfeed_with_token(h.x, h.x),
@@ -401,7 +401,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         (
             "send: channel_handle must be a device-to-device channel, got ChannelHandle(handle=1, "
             "type=ChannelType.DEVICE_TO_HOST)\n  operand f32[2,3]\n"
-            "fix: xb.ChannelHandle(1, xb.ChannelType.DEVICE_TO_DEVICE)"
+            "fix: write xb.ChannelHandle(1, xb.ChannelType.DEVICE_TO_DEVICE)"
         ),
     ),
     "send_with_token: to host": (
@@ -422,7 +422,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "send_to_host: sizes": (
         lambda h: xb.send_to_host(h.x, h.token, "f32[3]", 1),
         SHAPE,
-        "send_to_host: shape_with_layout must be the operand's shape but for layouts",
+        "send_to_host: shape_with_layout must be the operand's shape with layouts",
     ),
     "send_to_host: a tuple": (
         lambda h: xb.send_to_host(h.pair, h.token, "(f32[2,3], token[])", 1),
@@ -489,7 +489,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: dollar": (
         lambda h: CALL("$f", h.x, "f32[]"),
         SHAPE,
-        "custom_call: target_name must not begin with '$', which XLA keeps for itself, got '$f'",
+        "custom_call: target_name must not begin with '$', which XLA reserves, got '$f'",
     ),
     "custom_call: name": (
         lambda h: CALL(b"f", h.x, "f32[]"),
@@ -544,18 +544,18 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: fewer layouts": (
         lambda h: CALL("f", h.x, "f32[]", operand_shapes_with_layout=[]),
         SHAPE,
-        "custom_call: operand_shapes_with_layout must have one shape for each operand: 1, got 0",
+        "custom_call: operand_shapes_with_layout must have one entry for each operand: 1, got 0",
     ),
     "custom_call: more layouts": (
         lambda h: h.b.custom_call("f", "f32[]", operand_shapes_with_layout=["f32[]"]),
         SHAPE,
-        "custom_call: operand_shapes_with_layout must have one shape for each operand: 0, got 1",
+        "custom_call: operand_shapes_with_layout must have one entry for each operand: 0, got 1",
     ),
     "custom_call: layouts of other shapes": (
         lambda h: CALL("f", h.x, "f32[]", operand_shapes_with_layout=["f32[7,7]{0,1}"]),
         SHAPE,
         (
-            "custom_call: operand_shapes_with_layout must be the operands' shapes but for layouts, "
+            "custom_call: operand_shapes_with_layout must be the operands' shapes with layouts, "
             "got f32[7,7]{0,1} for operand 0"
         ),
     ),
@@ -622,12 +622,12 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: alias of no part": (
         lambda h: CALL("f", h.x, "(f32[2,3])", output_operand_aliasing=[((1,), (0, ()))]),
         SHAPE,
-        "custom_call: output_operand_aliasing's output_index must be a place in (f32[2,3]), got (1",
+        "custom_call: output_operand_aliasing's output_index must be the index of an array",
     ),
     "custom_call: alias of a token": (
         lambda h: CALL("f", h.token, "token[]", output_operand_aliasing=[((), (0, ()))]),
         SHAPE,
-        "custom_call: output_operand_aliasing's output_index must be the place of an array",
+        "custom_call: output_operand_aliasing's output_index must be the index of an array",
     ),
     "custom_call: alias twice": (
         lambda h: CALL("f", [h.x, h.x], h.x.shape, output_operand_aliasing=[((), (0, ()))] * 2),

@@ -167,36 +167,30 @@ def _value_text(op: str, name: str, value: Any) -> str:
         return ffi_dictionary(op, value)
     if isinstance(value, str):
         return _string_text(op, name, value)
-    if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    kind = ""
-    if isinstance(value, np.generic):
-        kind, value = _SCALARS.get(value.dtype.name, ""), value.item()
-    elif isinstance(value, int):
-        kind = "i64"
-    elif isinstance(value, float):
-        kind = "f64"
-    elif isinstance(value, (list, tuple, np.ndarray)):
+    if isinstance(value, (list, tuple, np.ndarray)):
         return _array_text(op, name, value)
+    if isinstance(value, np.generic):
+        kind = _SCALARS.get(value.dtype.name, "")
+    else:
+        types = {bool: "i1", int: "i64", float: "f64"}
+        kind = next((k for t, k in types.items() if isinstance(value, t)), "")
     if not kind:
         raise _unknown(op, name, value)
-    return f"{_number_text(op, name, value, kind)} : {kind}"
+    text = _number_text(op, name, value, kind)
+    return text if kind == "i1" else f"{text} : {kind}"
 
 
 def _array_text(op: str, name: str, value: Any) -> str:
     if isinstance(value, np.ndarray):
-        kind = _SCALARS.get(value.dtype.name, "")
-        if value.ndim != 1 or value.dtype.byteorder == ">":
-            kind = ""
-        items = value.tolist()
+        is_native_vector = value.ndim == 1 and value.dtype.byteorder != ">"
+        kind = _SCALARS.get(value.dtype.name, "") if is_native_vector else ""
     else:
-        items = list(value)
-        types = set(map(type, items))
-        kind = "i1" if types == {bool} else "i64" if types <= {int} else ""
-        kind = "f64" if not kind and types <= {int, float} else kind
+        types = set(map(type, value))
+        kind = "i1" if types == {bool} else "i64" if types <= {int} else "f64"
+        kind = kind if types == {bool} or types <= {int, float} else ""
     if not kind:
         raise _unknown(op, name, value)
-    texts = [str(v).lower() if kind == "i1" else _number_text(op, name, v, kind) for v in items]
+    texts = [_number_text(op, name, number, kind) for number in value]
     if kind.startswith("ui"):
         # MLIR's short form of arrays holds signless integers only.
         return f"dense<[{', '.join(texts)}]> : tensor<{len(texts)}x{kind}>"
@@ -204,15 +198,17 @@ def _array_text(op: str, name: str, value: Any) -> str:
 
 
 def _number_text(op: str, name: str, value: Any, kind: str) -> str:
+    if kind == "i1":
+        return "true" if value else "false"
     if kind[0] == "f":
         return float_text(float(value), int(kind[1:]))
-    if kind == "i64" and not -(2**63) <= value < 2**63:
+    if not -(2**63) <= int(value) < 2**63 and kind == "i64":
         raise ShapeInferenceError(
             f"{op}: attribute {name!r} must fit the int64_t that the handler receives, got "
             f"{brief(value)}\nfix: give numpy.uint64(...) if the handler takes a uint64_t",
             op=op,
         )
-    return str(value)
+    return str(int(value))
 
 
 def _string_text(op: str, name: str, value: str) -> str:

@@ -190,10 +190,8 @@ def all_to_all(
         dynamic and size != UNBOUNDED
         for size, dynamic in zip(array.dimensions, array.dynamic_dimensions, strict=True)
     ):
-        check.fail(
-            "operand must not have dynamic sizes with a bound",
-            fix="exchange the array in its largest size, and its size separately",
-        )
+        fix = "exchange the array in its largest size, and its size separately"
+        check.fail("operand must not have dynamic sizes with a bound", fix=fix)
     # StableHLO all_to_all (C1), (C3), (C2)
     check.dimension(split_dimension, of="operand", name="split_dimension")
     check.dimension(concat_dimension, of="operand", name="concat_dimension")
@@ -229,10 +227,8 @@ def all_to_all_tuple(
         if UNBOUNDED in array.dimensions:
             check.fail(f"operand {index} must not have sizes without a bound")
         if array is not arrays[0]:
-            check.fail(
-                f"operands must have one shape; operand {index} differs from operand 0",
-                fix="convert and pad them to one shape",
-            )
+            rule = f"operands must have one shape; operand {index} differs from operand 0"
+            check.fail(rule, fix="convert and pad them to one shape")
     count = len(arrays)
     _sized_groups(check, replica_groups, channel_id, True, count, "the number of operands")
     return _laid_out(check, TupleShape(arrays), layout)
@@ -291,10 +287,8 @@ def collective_broadcast(
     groups = _groups(check, replica_groups, channel_id, one_size=True)
     # StableHLO collective_broadcast: the source is the first process of a group
     if not groups:
-        check.fail(
-            "replica_groups must hold a group, whose first replica is the source, got none",
-            fix="name the replicas: replica_groups=[[0, 1, 2, 3]]",
-        )
+        rule = "replica_groups must hold a group, whose first replica is the source, got none"
+        check.fail(rule, fix="name the replicas: replica_groups=[[0, 1, 2, 3]]")
     return array
 
 
@@ -369,10 +363,8 @@ def _divisible(
     # StableHLO all_to_all (C2), reduce_scatter (C1)
     if size != UNBOUNDED and size % count:
         divisor = "split_count" if check.op == "all_to_all" else "shard_count"
-        check.fail(
-            f"the size of {of} in {name} must be divisible by {divisor}, {count}, got {size}",
-            dimension=dimension,
-        )
+        rule = f"the size of {of} in {name} must be divisible by {divisor}, {count}, got {size}"
+        check.fail(rule, dimension=dimension)
 
 
 def _unique_ids(check: Check, ids: Sequence[int], name: str) -> int | None:
@@ -400,18 +392,14 @@ def _groups(
     # StableHLO all_reduce (C3), (C1), (C2), all_gather (C4), (C2), (C3)
     twice = _unique_ids(check, ids, "replica_groups")
     if not all(groups):
-        check.fail(
-            f"replica_groups must not hold an empty group, got {shown}",
-            fix="write replica_groups=[] for one group of all replicas",
-        )
+        fix = "write replica_groups=[] for one group of all replicas"
+        check.fail(f"replica_groups must not hold an empty group, got {shown}", fix=fix)
     if twice is not None:
         check.fail(f"replica_groups must hold each replica once, got {twice} twice in {shown}")
     missing = next((n for n in range(len(ids)) if n not in set(ids)), None)
     if missing is not None:
-        check.fail(
-            f"replica_groups must hold every replica, {missing} is missing, got {shown}",
-            fix=f"add a group for a replica that works alone: [{missing}]",
-        )
+        rule = f"replica_groups must hold every replica, {missing} is missing, got {shown}"
+        check.fail(rule, fix=f"add a group for a replica that works alone: [{missing}]")
     # StableHLO all_gather (I3): a 2-dimensional constant
     if one_size and len({len(group) for group in groups}) > 1:
         check.fail(f"all of replica_groups must be of one size, got {shown}")

@@ -163,10 +163,8 @@ def composite_call(
     check = Check.numbered("composite_call", "operand", operands)
     # StableHLO composite (C1), (I5)
     if not isinstance(name, str) or not re.fullmatch(_COMPOSITE_NAME, name):
-        check.fail(
-            f"name must be in a namespace, of letters, digits and dots, got {brief(name)}",
-            fix='write name="my_library.my_op"',
-        )
+        rule = f"name must be in a namespace, of letters, digits and dots, got {brief(name)}"
+        check.fail(rule, fix='write name="my_library.my_op"')
     if not 0 <= version < 2**31:
         check.fail(f"version must not be negative and must fit 31 bits, got {version}")
     return call.strict(computation, operands, op="composite_call")

@@ -43,10 +43,8 @@ def _size(check: Check, name: str) -> None:
     shape = check.array(name)
     # XLA shape_inference.cc: InferSetDimensionSizeShape, InferDynamicReshapeShape
     if shape.rank or shape.element_type is not pt.s32:
-        check.fail(
-            f"{name} must be a scalar of type s32, got {shape}",
-            fix=None if shape.rank else "convert it: xb.convert_element_type(size, xb.s32)",
-        )
+        fix = None if shape.rank else "convert it: xb.convert_element_type(size, xb.s32)"
+        check.fail(f"{name} must be a scalar of type s32, got {shape}", fix=fix)
 
 
 @public

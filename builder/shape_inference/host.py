@@ -325,10 +325,8 @@ def python_call(operands: Sequence[Shape], shape: Shape) -> Shape:
     # Not in XLA: a callback receives and returns NumPy arrays.
     for name, value in check.shapes.items():
         if not value.is_static:
-            check.fail(
-                f"{name} must have static sizes, got {value}",
-                fix="pass the array in its largest size, and the size as a separate s32[]",
-            )
+            fix = "pass the array in its largest size, and the size as a separate s32[]"
+            check.fail(f"{name} must have static sizes, got {value}", fix=fix)
     return without_layout(shape)
 
 

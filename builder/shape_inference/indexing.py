@@ -44,11 +44,9 @@ def _start_indices(check: Check, start_indices: Sequence[Shape], rank: int) -> N
         check.scalar(f"start index {number}")
         check.element_type(f"start index {number}", INTEGRAL, "integer")
         if shape is not first:
-            check.fail(
-                f"start_indices must be of one type, got {first} and {shape}",
-                dimension=number,
-                fix="convert with xb.convert_element_type; nothing is promoted silently",
-            )
+            rule = f"start_indices must be of one type, got {first} and {shape}"
+            fix = "convert with xb.convert_element_type; nothing is promoted silently"
+            check.fail(rule, dimension=number, fix=fix)
 
 
 def _slice_sizes(check: Check, sizes: Sequence[int], name: str) -> None:
@@ -151,10 +149,8 @@ def _ascending(check: Check, numbers: Sequence[int], rank: int, *, of: str, name
     check.unique(numbers, name=name)
     for before, after in pairwise(numbers):
         if after < before:
-            check.fail(
-                f"{name} must ascend, got {after} after {before} in {list(numbers)}",
-                dimension=after,
-            )
+            rule = f"{name} must ascend, got {after} after {before} in {list(numbers)}"
+            check.fail(rule, dimension=after)
 
 
 def _apart(check: Check, name: str, numbers: Sequence[int], other: str, of: Sequence[int]) -> None:
@@ -162,10 +158,8 @@ def _apart(check: Check, name: str, numbers: Sequence[int], other: str, of: Sequ
     # StableHLO gather (C6), (C18), scatter (C9), (C20)
     for number in numbers:
         if number in of:
-            check.fail(
-                f"{name} and {other} must not name one dimension both, got {number}",
-                dimension=number,
-            )
+            rule = f"{name} and {other} must not name one dimension both, got {number}"
+            check.fail(rule, dimension=number)
 
 
 _GATHER: Final = (
@@ -197,10 +191,8 @@ def _windowed(
     check.dimensions_in_range(indices_batching, of=indices, name=indices_name)
     check.unique(indices_batching, name=indices_name)
     if numbers.index_vector_dim in indices_batching:
-        check.fail(
-            f"{indices_name} must not hold index_vector_dim, got {numbers.index_vector_dim}",
-            dimension=numbers.index_vector_dim,
-        )
+        rule = f"{indices_name} must not hold index_vector_dim, got {numbers.index_vector_dim}"
+        check.fail(rule, dimension=numbers.index_vector_dim)
     if len(batching) != len(indices_batching):
         check.fail(
             f"{batching_name} and {indices_name} must be as many, got {len(batching)} and "

@@ -28,10 +28,8 @@ def _result(check: Check, shape: Shape, *scalars: str) -> ArrayShape:
             )
     # Not in XLA: random numbers of dynamic sizes are not supported.
     if not shape.is_static:
-        check.fail(
-            f"shape must have static sizes, got {shape}",
-            fix="draw the largest size, and reduce it with xb.set_dimension_size",
-        )
+        fix = "draw the largest size, and reduce it with xb.set_dimension_size"
+        check.fail(f"shape must have static sizes, got {shape}", fix=fix)
     return shape.with_layout(None)
 
 
@@ -47,10 +45,8 @@ def rng_normal(mu: Shape, sigma: Shape, shape: Shape) -> ArrayShape:
     check = Check("rng_normal", mu=mu, sigma=sigma)
     # StableHLO rng (C2)
     if isinstance(shape, ArrayShape) and not shape.element_type.is_floating:
-        check.fail(
-            f"shape must be of floating-point type, got {shape}",
-            fix="draw floating-point numbers, and convert them with xb.convert_element_type",
-        )
+        fix = "draw floating-point numbers, and convert them with xb.convert_element_type"
+        check.fail(f"shape must be of floating-point type, got {shape}", fix=fix)
     return _result(check, shape, "mu", "sigma")
 
 
@@ -66,10 +62,8 @@ def rng_uniform(a: Shape, b: Shape, shape: Shape) -> ArrayShape:
     check = Check("rng_uniform", a=a, b=b)
     # StableHLO rng (I1)
     if isinstance(shape, ArrayShape) and shape.element_type.is_complex:
-        check.fail(
-            f"shape must be of boolean, integral or floating-point type, got {shape}",
-            fix="draw the two parts, and combine them with xb.complex",
-        )
+        rule = f"shape must be of boolean, integral or floating-point type, got {shape}"
+        check.fail(rule, fix="draw the two parts, and combine them with xb.complex")
     return _result(check, shape, "a", "b")
 
 
@@ -86,10 +80,8 @@ def rng_bit_generator(initial_state: Shape, shape: Shape) -> TupleShape:
     state = check.array("initial_state")
     # StableHLO rng_bit_generator (I2)
     if not state.element_type.is_integral or state.element_type.is_signed:
-        check.fail(
-            f"initial_state must be of unsigned integral type, got {state}",
-            fix="xb.bitcast_convert_type returns unsigned integers of the same bits",
-        )
+        fix = "xb.bitcast_convert_type returns unsigned integers of the same bits"
+        check.fail(f"initial_state must be of unsigned integral type, got {state}", fix=fix)
     # Operation Semantics: RngBitGenerator
     element_type = shape.element_type if isinstance(shape, ArrayShape) else None
     if element_type is pt.pred or (element_type and element_type.is_complex):

@@ -272,11 +272,9 @@ def collapse(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
     check.dimensions_in_range(dimensions, of="operand", name="dimensions")
     for before, after in pairwise(dimensions):
         if after != before + 1:
-            check.fail(
-                f"dimensions must be consecutive and in order, got {list(dimensions)}",
-                dimension=after,
-                fix="transpose first with xb.transpose, or use xb.reshape(..., dimensions=...)",
-            )
+            rule = f"dimensions must be consecutive and in order, got {list(dimensions)}"
+            fix = "transpose first with xb.transpose, or use xb.reshape(..., dimensions=...)"
+            check.fail(rule, dimension=after, fix=fix)
     if len(dimensions) < 2:
         return array.with_layout(None)
     # XLA shape_inference.cc: InferReshapeShape
@@ -394,12 +392,9 @@ def pad(
     for index, padding in enumerate(padding_config.dimensions):
         # StableHLO pad (C3)
         if padding.interior_padding < 0:
-            check.fail_along(
-                index,
-                "interior padding must not be negative",
-                padding.interior_padding,
-                fix="remove elements with the strides of xb.slice",
-            )
+            rule = "interior padding must not be negative"
+            fix = "remove elements with the strides of xb.slice"
+            check.fail_along(index, rule, padding.interior_padding, fix=fix)
         old = array.dimensions[index]
         if old == UNBOUNDED:
             sizes.append(UNBOUNDED)
@@ -446,12 +441,9 @@ def slice(
             rule = f"a limit index must be at most the size, {array.dimension_text(index)}"
             check.fail_along(index, rule, limit)
         if limit < start:
-            check.fail_along(
-                index,
-                "a limit index must be at least the start index",
-                f"{start} to {limit}",
-                fix="reverse with xb.rev" if limit >= 0 else "count limits from the beginning",
-            )
+            rule = "a limit index must be at least the start index"
+            hint = "reverse with xb.rev" if limit >= 0 else "count limits from the beginning"
+            check.fail_along(index, rule, f"{start} to {limit}", fix=hint)
         # StableHLO slice (C4)
         if stride < 1:
             fix = "reverse with xb.rev" if stride else None
@@ -491,10 +483,8 @@ def slice_in_dim_indices(
     check.dimension(dimno, of="operand", name="dimno")
     for index, size in enumerate(array.dimensions):
         if size == UNBOUNDED and index != dimno:
-            check.fail(
-                f"no dimension but dimno may be unbounded, got dimension {index}",
-                dimension=index,
-            )
+            rule = f"no dimension but dimno may be unbounded, got dimension {index}"
+            check.fail(rule, dimension=index)
     starts, limits, strides = [0] * array.rank, list(array.dimensions), [1] * array.rank
     starts[dimno], limits[dimno], strides[dimno] = start_index, limit_index, stride
     return tuple(starts), tuple(limits), tuple(strides)
@@ -526,10 +516,8 @@ def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, i
         check.fail("shape must have a dimension to count along, got a scalar")
     if iota_dimension is None:
         if array.rank != 1:
-            check.fail(
-                f"iota_dimension may be left out for one dimension alone, got {array.rank}",
-                fix=f"set iota_dimension to one of 0 to {array.rank - 1}",
-            )
+            rule = f"iota_dimension may be left out for one dimension alone, got {array.rank}"
+            check.fail(rule, fix=f"set iota_dimension to one of 0 to {array.rank - 1}")
         iota_dimension = 0
     number = integer("iota", "iota_dimension", iota_dimension)
     check.dimension(number, of="shape", name="iota_dimension")

@@ -80,10 +80,8 @@ def _shard_shape(check: Check, full: ArrayShape, sharding: str | MeshSharding) -
     # xla_builder.h: ConvertSpmdFullToShardShape
     for number, count in enumerate(tiling.tiles[: full.rank]):
         if full.dynamic_dimensions[number] and count > 1:
-            check.fail(
-                f"a dynamic dimension can't be sharded, got {count} tiles for {full}",
-                dimension=number,
-            )
+            rule = f"a dynamic dimension can't be sharded, got {count} tiles for {full}"
+            check.fail(rule, dimension=number)
         if full.dimensions[number] % count:
             check.fail(
                 f"each size must be divisible by its number of tiles, since all shards have one "

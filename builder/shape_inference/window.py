@@ -38,10 +38,8 @@ def window_padding(
     # XLA shape_inference.cc: InferWindowFromDimensions
     if isinstance(padding, Padding):
         if padding is Padding.SAME and UNBOUNDED in (*sizes, *window):
-            check.fail(
-                "Padding.SAME can't be computed where a size is unbounded",
-                fix="give pairs (low, high), or give the dimension a bound: f32[<=n]",
-            )
+            fix = "give pairs (low, high), or give the dimension a bound: f32[<=n]"
+            check.fail("Padding.SAME can't be computed where a size is unbounded", fix=fix)
         return explicit_padding(padding, sizes, window, strides, base_dilations, window_dilations)
     if not padding:
         return ((0, 0),) * len(sizes)

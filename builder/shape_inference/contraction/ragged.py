@@ -141,7 +141,5 @@ def _group_sizes(
     if sizes.rank > 1:
         for index, (size, got) in enumerate(zip(prefix, sizes.dimensions, strict=False)):
             if sizes_differ(size, got):
-                check.fail(
-                    f"group_sizes must be of the form {forms}, got {got} in place of {size}",
-                    dimension=index,
-                )
+                rule = f"group_sizes must be of the form {forms}, got {got} in place of {size}"
+                check.fail(rule, dimension=index)

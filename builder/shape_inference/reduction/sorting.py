@@ -80,17 +80,13 @@ def top_k(operand: Shape, k: int) -> TupleShape:
         check.fail("operand must have at least one dimension, got a scalar")
     # xla_builder.h: TopK. Indices come from an iota, which has static or bounded sizes.
     if not array.is_bounded:
-        check.fail(
-            "the indices of elements can't be numbered where a size is unbounded",
-            fix="give the dimension a bound: f32[<=n] instead of f32[?]",
-        )
+        fix = "give the dimension a bound: f32[<=n] instead of f32[?]"
+        check.fail("the indices of elements can't be numbered where a size is unbounded", fix=fix)
     *outer, last = array.dimensions
     # XLA shape_inference.cc: InferTopKShape
     if not 0 <= k <= last:
-        check.fail(
-            f"k must be a number of elements of the last dimension, 0 to {last}, got {k}",
-            dimension=array.rank - 1,
-        )
+        rule = f"k must be a number of elements of the last dimension, 0 to {last}, got {k}"
+        check.fail(rule, dimension=array.rank - 1)
     # xla_builder.h: TopK. Indices are s32.
     if last > _MOST_INDICES:
         check.fail(

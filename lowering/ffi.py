@@ -1,8 +1,8 @@
 """Functions in C and C++ for custom calls, built from source in one call.
 
-`build` compiles, loads and registers; what it gives is called like an op. XLA can't forget what is
-registered, so a function is registered under its name and a hash of the source: a changed source
-has another hash, and a cell of a notebook may be run again as often as its reader likes.
+`build` compiles, loads and registers them; the result is called like an op. XLA can't unregister a
+function, so it is registered under its name and a hash of the source. A changed source has another
+hash, and a cell of a notebook can be run again any number of times.
 """
 
 from __future__ import annotations
@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import builder as xb
 from builder.errors import OperandError, brief
-from lowering.errors import CompileError
 from lowering.host.custom_calls import register_custom_call_target
-from lowering.host.native_code import NativeSource, SharedLibrary, read_source, shared_library
+from lowering.host.native_code import (
+    NativeSource,
+    SharedLibrary,
+    compile_error,
+    operand_error,
+    read_source,
+    shared_library,
+)
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -27,19 +33,18 @@ if TYPE_CHECKING:
 
 __all__ = ["FfiFunction", "FfiLibrary", "build"]
 
-_OP: Final = "ffi.build"
 _LOCK: Final = threading.Lock()
 _LOADED: Final[dict[str, ctypes.CDLL]] = {}
-"""By identity the libraries of this process: one that is built again is not loaded again."""
+"""The loaded libraries by identity; each is loaded once."""
 
 
 class FfiFunction:
-    """A function of a library, to be called in computations.
+    """A function of a library, which computations call.
 
     Attributes:
-        name: its name in the source, or the one that was asked for.
-        target: what it is registered by: the `target_name` of `xb.custom_call`, which takes more
-            arguments (side effects, aliases, layouts), and of ``jax.ffi.ffi_call``.
+        name: its name in the source, or the name in the mapping `targets`.
+        target: the name that it is registered under: the `target_name` of `xb.custom_call`, which
+            takes more arguments (side effects, aliases, layouts), and of ``jax.ffi.ffi_call``.
         platform: "cpu" or "gpu".
         api: "typed" or "untyped".
 
@@ -74,20 +79,21 @@ class FfiFunction:
         /,
         **attributes: Any,
     ) -> xb.XlaOp:
-        """Records a call of the function.
+        """Record a call of the function.
 
         Args:
-            operands: an op, or any number of them; where there is none, the builder.
+            operands: an op, or any number of them; without operands, the builder.
             shape: the shape of the result, a tuple for several.
-            attributes: what the handler takes by name, exactly of its types: an int is an
+            attributes: the handler's attributes by name, of exactly its types: an int is an
                 int64_t, a float a double, ``numpy.float32(2.5)`` a float; bools, strings, lists of
-                numbers, NumPy arrays of rank 1 and mappings are taken too (see `xb.custom_call`).
+                numbers, NumPy arrays of rank 1 and mappings are supported too (see
+                `xb.custom_call`).
 
         Returns:
             A value of that shape.
 
         Raises:
-            OperandError, ShapeInferenceError: as `xb.custom_call` does.
+            OperandError, ShapeInferenceError: as for `xb.custom_call`.
         """
         more: dict[str, Any] = {"attributes": attributes}
         if self.api == "untyped":
@@ -108,7 +114,7 @@ class FfiFunction:
 
 
 class FfiLibrary:
-    """What was built: its functions are attributes, `library.scale`, and entries of `functions`.
+    """A library that was built; its functions are attributes (`library.scale`).
 
     Attributes:
         functions: the functions by name.
@@ -122,8 +128,8 @@ class FfiLibrary:
     def __getattr__(self, name: str) -> FfiFunction:
         functions = self.__dict__.get("functions", {})
         if name in functions:
-            found: FfiFunction = functions[name]
-            return found
+            function: FfiFunction = functions[name]
+            return function
         raise AttributeError(
             f"the library has no function {name!r}; it has {', '.join(functions) or 'none'}",
             name=name,
@@ -148,35 +154,34 @@ def build(
     language: str | None = None,
     folder: str | PathLike[str] | None = None,
 ) -> FfiLibrary:
-    """Compiles C or C++, loads the library and registers its functions for custom calls.
+    """Compile C or C++, load the library and register its functions for custom calls.
 
     For tests, notebooks and small extensions. Handlers of XLA's FFI are defined in C++ by
     ``XLA_FFI_DEFINE_HANDLER_SYMBOL`` of ``xla/ffi/api/ffi.h``, in C as ``XLA_FFI_Error*
-    name(XLA_FFI_CallFrame*)`` of ``xla/ffi/api/c_api.h``; both headers are jaxlib's, and found
-    without a flag. A handler that fails returns an error (``ffi::Error``), which a call of the
-    program raises as an ExecutionError. A C++ exception must not leave it: it ends the process.
+    name(XLA_FFI_CallFrame*)`` of ``xla/ffi/api/c_api.h``. Both headers come with jaxlib, and need
+    no flag. A handler that fails returns an error (``ffi::Error``), which a call of the program
+    raises as an ExecutionError. A C++ exception that leaves a handler ends the process.
 
-    Libraries are kept in a folder, so that a source is compiled once, in seconds, and loaded in
-    milliseconds from then on, by other processes too. A source that was changed, or that includes a
-    file that was changed, is compiled again; computations that were recorded before keep the
-    functions that they were recorded with.
+    Libraries are cached in a folder that processes share, so that a source is compiled once. If
+    the source, or a file that it includes, has changed, it is compiled again. Computations that
+    were recorded before still use the functions that they were recorded with.
 
     Args:
         source: the text, or the path of a file (.c, .cc, .cpp, .cxx, .cu).
-        targets: which functions to register. None for all that the source defines; a name, or
-            several; or a mapping from target names to names in the source. Those of a mapping are
-            registered under the very names that it gives, for modules that are kept in files, and
-            can't be built again from another source in the same process; others under their name
-            and a hash.
-        platform: for which the functions are: "cpu" or "gpu". On a GPU they get memory of the
+        targets: the functions to register. None for all that the source defines; a name, or
+            several; or a mapping from target names to names in the source. A mapping registers
+            functions under exactly these names, for modules in files; they can't be built again
+            from another source in the same process. Otherwise a function is registered under its
+            name and a hash.
+        platform: the platform of the functions: "cpu" or "gpu". On a GPU they get memory of the
             device; `compiler="nvcc"` compiles kernels, with ``-Xcompiler -fPIC`` among the flags.
-        api: "typed" for handlers of XLA's FFI, "untyped" for the document's form ``void f(void*
-            out, const void** in)``.
-        flags: for the compiler, behind ``-std=c++17 -O2 -shared -fPIC -pthread``: "-O0", "-lz".
-        compiler: its name or path; None for what CXX (CC for C) in the environment says, or
+        api: "typed" for handlers of XLA's FFI, "untyped" for the form in Operation Semantics,
+            ``void f(void* out, const void** in)``.
+        flags: for the compiler, after ``-std=c++17 -O2 -shared -fPIC -pthread``: "-O0", "-lz".
+        compiler: its name or path; None for the value of CXX (CC for C) in the environment, or
             g++, c++ or clang++ (gcc, cc or clang).
-        language: "c" or "c++"; None for what the suffix says, and C++ for a text.
-        folder: where libraries are kept; None for xlabuilder/ffi in XDG_CACHE_HOME, or ~/.cache.
+        language: "c" or "c++"; None for the language of the suffix, and C++ for a text.
+        folder: the folder of libraries; None for xlabuilder/ffi in XDG_CACHE_HOME, or ~/.cache.
 
     Returns:
         An FfiLibrary.
@@ -184,8 +189,8 @@ def build(
     Raises:
         CompileError: there is no compiler, it refuses the source, the library can't be loaded, or
             the folder can't be used.
-        OperandError: the library has no such function, a target name belongs to another function
-            already, or an argument is of another type.
+        OperandError: the library has no such function, another function has a target name already,
+            or an argument has the wrong type.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -197,42 +202,38 @@ def build(
         ['twice']
     """
     if not isinstance(platform, str) or platform not in ("cpu", "gpu"):
-        fix = "\nfix: a TPU calls no C functions; xb.* says what it shall do" * (platform == "tpu")
-        raise OperandError(
-            f"{_OP}: platform must be 'cpu' or 'gpu', got {brief(platform)}{fix}", op=_OP
-        )
-    if not isinstance(api, str) or api not in _DEFINED:
-        raise OperandError(f"{_OP}: api must be 'typed' or 'untyped', got {brief(api)}", op=_OP)
+        fix = "a TPU calls no C functions; record ops instead" if platform == "tpu" else ""
+        raise operand_error(f"platform must be 'cpu' or 'gpu', got {brief(platform)}", fix)
+    if not isinstance(api, str) or api not in _DEFINITIONS:
+        raise operand_error(f"api must be 'typed' or 'untyped', got {brief(api)}")
     if isinstance(flags, str) or not isinstance(flags, Sequence):
-        raise OperandError(
-            f"{_OP}: flags must be a sequence of strings, got {brief(flags)}\n"
-            f"fix: flags=['-O0', '-lz']",
-            op=_OP,
+        raise operand_error(
+            f"flags must be a sequence of strings, got {brief(flags)}", "flags=['-O0', '-lz']"
         )
     for flag in flags:
         if not isinstance(flag, str) or "\0" in flag:
-            raise OperandError(f"{_OP}: a flag must be a string, got {brief(flag)}", op=_OP)
-    asked = _asked(targets)
-    code = read_source(_OP, source, language)
+            raise operand_error(f"a flag must be a string, got {brief(flag)}")
+    requested = _requested(targets)
+    code = read_source(source, language)
     with _LOCK:
-        made = shared_library(_OP, code, tuple(flags), compiler, folder)
-        library = _loaded(made)
-        names = _found(library, code, api) if asked is None else asked
+        built = shared_library(code, tuple(flags), compiler, folder)
+        library = _load(built)
+        names = _defined_functions(library, code, api) if requested is None else requested
         if isinstance(names, Mapping):
-            chosen = {target: (target, symbol) for target, symbol in names.items()}
+            symbols = {target: (target, symbol) for target, symbol in names.items()}
         else:
-            chosen = {one: (f"{one}.{made.identity[:16]}", one) for one in names}
-        for _, symbol in chosen.values():
-            _need_symbol(library, symbol, code, api)
+            symbols = {name: (f"{name}.{built.identity[:16]}", name) for name in names}
+        for _, symbol in symbols.values():
+            _check_symbol(library, symbol, code, api)
         functions = {}
-        for name, (target, symbol) in chosen.items():
+        for name, (target, symbol) in symbols.items():
             _register(target, getattr(library, symbol), platform, api)
             functions[name] = FfiFunction(name, target, platform, api, library)
-    return FfiLibrary(functions, str(made.path))
+    return FfiLibrary(functions, str(built.path))
 
 
-def _asked(targets: Any) -> Sequence[str] | Mapping[str, str] | None:
-    """What `targets` says, checked."""
+def _requested(targets: Any) -> Sequence[str] | Mapping[str, str] | None:
+    """Check the argument `targets`."""
     if targets is None:
         return None
     if isinstance(targets, str):
@@ -242,34 +243,30 @@ def _asked(targets: Any) -> Sequence[str] | Mapping[str, str] | None:
         names = [*targets.values(), *targets]
     elif isinstance(targets, Sequence) and not isinstance(targets, (bytes, bytearray)):
         names = list(targets)
-    if not names or not all(isinstance(one, str) and one.isprintable() and one for one in names):
-        raise OperandError(
-            f"{_OP}: targets must be names of functions, or a mapping from target names to them, "
-            f"got {brief(targets)}",
-            op=_OP,
+    if not names or not all(isinstance(n, str) and n.isprintable() and n for n in names):
+        raise operand_error(
+            f"targets must be names of functions, or a mapping from target names to them, "
+            f"got {brief(targets)}"
         )
     checked: Sequence[str] | Mapping[str, str] = targets
     return checked
 
 
-def _loaded(made: SharedLibrary) -> ctypes.CDLL:
-    found = _LOADED.get(made.identity)
-    if found is None:
+def _load(built: SharedLibrary) -> ctypes.CDLL:
+    library = _LOADED.get(built.identity)
+    if library is None:
         try:
-            found = ctypes.CDLL(str(made.path))
+            library = ctypes.CDLL(str(built.path))
         except OSError as error:
-            reason = str(error).removeprefix(f"{made.path}: ")
-            fix = "let this process run code of that folder, or name another: folder=..."
+            reason = str(error).removeprefix(f"{built.path}: ")
+            fix = "allow this process to run code of that folder, or name another: folder=..."
             undefined = re.search(r"undefined symbol: (\S+)", reason)
             if undefined is not None:
                 fix = f"define {undefined[1]}, or name the library that does: flags=['-l...']"
-            raise CompileError(
-                f"{_OP}: the library that was built can't be loaded: {reason}\nfix: {fix}",
-                op=_OP,
-                detail=str(error),
-            ) from None
-        _LOADED[made.identity] = found
-    return found
+            message = f"the library that was built can't be loaded: {reason}"
+            raise compile_error(message, fix, str(error)) from None
+        _LOADED[built.identity] = library
+    return library
 
 
 def _register(target: str, function: Any, platform: str, api: str) -> None:
@@ -278,16 +275,15 @@ def _register(target: str, function: Any, platform: str, api: str) -> None:
     except OperandError as error:
         if "has another function" not in str(error):
             raise
-        raise OperandError(
-            f"{_OP}: the target name {brief(target)} belongs to another source on {platform} "
-            f"already, and XLA can't forget it\n"
-            f"fix: give names in place of a mapping, which are registered with a hash of the "
-            f"source; or another target name; or start the process anew",
-            op=_OP,
+        raise operand_error(
+            f"the target name {brief(target)} belongs to another source on {platform} already, and "
+            f"XLA can't unregister it",
+            "give names instead of a mapping, which are registered with a hash of the source; or "
+            "another target name; or restart the process",
         ) from None
 
 
-# Which functions a source defines. The library itself can't tell handlers from other functions.
+# The functions that a source defines. A library does not distinguish handlers from other functions.
 
 _NOT_CODE: Final = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'
@@ -296,7 +292,7 @@ _NOT_CODE: Final = re.compile(
 )
 """Comments, strings and characters."""
 
-_DEFINED: Final = {
+_DEFINITIONS: Final = {
     "typed": re.compile(
         r"\bXLA_FFI_DEFINE_HANDLER_SYMBOL\s*\(\s*(\w+)"
         r"|\bXLA_FFI_Error\s*\*\s*(\w+)\s*\(\s*XLA_FFI_CallFrame\s*\*\s*\w*\s*\)\s*\{"
@@ -307,60 +303,56 @@ _DEFINED: Final = {
     ),
 }
 
-_HOW: Final = {
+_DEFINE_FIX: Final = {
     "typed": "define a handler with XLA_FFI_DEFINE_HANDLER_SYMBOL(name, function, binding), or in "
     "C as XLA_FFI_Error* name(XLA_FFI_CallFrame* frame)",
     "untyped": "define a function void name(void* out, const void** in)",
 }
 
-
-def _defined(code: NativeSource, api: str) -> list[str]:
-    """The names that a source seems to define functions by."""
-    found = _DEFINED[api].findall(_NOT_CODE.sub(" ", code.text))
-    names = ["".join(one) for one in found]
-    return list(dict.fromkeys(names))
+_OTHER_API: Final = {"typed": "untyped", "untyped": "typed"}
 
 
-def _found(library: ctypes.CDLL, code: NativeSource, api: str) -> list[str]:
-    """The functions of a library that its source defines for custom calls."""
-    defined = _defined(code, api)
-    names = [one for one in defined if hasattr(library, one)]
+def _definitions(code: NativeSource, api: str) -> list[str]:
+    """Return the names of the functions that a source seems to define."""
+    matches = _DEFINITIONS[api].findall(_NOT_CODE.sub(" ", code.text))
+    return list(dict.fromkeys("".join(groups) for groups in matches))
+
+
+def _defined_functions(library: ctypes.CDLL, code: NativeSource, api: str) -> list[str]:
+    """Return the functions of a library that its source defines for custom calls."""
+    defined = _definitions(code, api)
+    names = [name for name in defined if hasattr(library, name)]
     if names:
         return names
-    other = "untyped" if api == "typed" else "typed"
     if defined:
-        raise OperandError(
-            f"{_OP}: the source defines {', '.join(defined)}, and the library offers none of that "
-            f"name\nfix: {_offered(code)}",
-            op=_OP,
-        )
-    fix = f"{_HOW[api]}; or say targets=[...] if a macro defines it"
-    if any(hasattr(library, one) for one in _defined(code, other)):
-        fix = f"say api={other!r} for the functions that are there"
-    what = "handler" if api == "typed" else "function"
-    raise OperandError(f"{_OP}: no {what} is found in the source\nfix: {fix}", op=_OP)
+        message = f"the source defines {', '.join(defined)}, which the library does not export"
+        raise operand_error(message, _export_fix(code))
+    other = _OTHER_API[api]
+    fix = f"{_DEFINE_FIX[api]}; or give targets=[...] if a macro defines it"
+    if any(hasattr(library, name) for name in _definitions(code, other)):
+        fix = f"give api={other!r} for the functions that are there"
+    kind = "handler" if api == "typed" else "function"
+    raise operand_error(f"no {kind} is found in the source", fix)
 
 
-def _offered(code: NativeSource) -> str:
+def _export_fix(code: NativeSource) -> str:
     if code.language == "c":
-        return "take `static` away"
-    return "write extern \"C\" before it, take `static` away, or say language='c' if it is C"
+        return "remove `static`"
+    return "write extern \"C\" before it, remove `static`, or give language='c' if it is C"
 
 
-def _need_symbol(library: ctypes.CDLL, symbol: str, code: NativeSource, api: str) -> None:
-    """Refuses what the library lacks, and what is called in the other way.
+def _check_symbol(library: ctypes.CDLL, symbol: str, code: NativeSource, api: str) -> None:
+    """Refuse a function that the library does not have, or that the source defines otherwise.
 
-    XLA calls a handler when it is registered, and dies if it is none.
+    XLA calls a handler when it is registered, and crashes if the function is not a handler.
     """
     if hasattr(library, symbol):
-        other = "untyped" if api == "typed" else "typed"
-        if symbol in _defined(code, other) and symbol not in _defined(code, api):
-            raise OperandError(
-                f"{_OP}: the function {symbol} is {other}, as it stands in the source\n"
-                f"fix: say api={other!r}",
-                op=_OP,
+        other = _OTHER_API[api]
+        if symbol in _definitions(code, other) and symbol not in _definitions(code, api):
+            raise operand_error(
+                f"the function {symbol} is {other} in the source", f"give api={other!r}"
             )
         return
-    there = [one for one in _defined(code, api) if hasattr(library, one)]
-    fix = f"one of {', '.join(there)}" if there else _offered(code)
-    raise OperandError(f"{_OP}: the library has no function {brief(symbol)}\nfix: {fix}", op=_OP)
+    exported = [name for name in _definitions(code, api) if hasattr(library, name)]
+    fix = f"one of {', '.join(exported)}" if exported else _export_fix(code)
+    raise operand_error(f"the library has no function {brief(symbol)}", fix)

@@ -1,9 +1,9 @@
 """Python functions that a running program calls.
 
-XLA hands a function NumPy arrays that lie in its own memory, takes whatever comes back without
-looking at shapes and types, dies of too few results, and makes a text of what the function raises.
-So each function is wrapped: arguments are copied, results are checked, and an exception is kept
-under a number, which XLA's report then holds.
+XLA passes a function NumPy arrays in its own memory, does not check the shapes and types of the
+results, crashes if there are too few, and reports an exception only as text. So each function is
+wrapped: arguments are copied, results are checked, and an exception is stored under a number that
+XLA's report then contains.
 """
 
 from __future__ import annotations
@@ -26,17 +26,15 @@ from builder.errors import ConstantError, brief
 from builder.types.constant import scalar_array
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
 from lowering.errors import ExecutionError
-from lowering.mlir.flattening import unflatten
 from lowering.pjrt.host_arrays import describe, host_array
+from lowering.pjrt.nesting import NestingError, flatten_value, result_packer
 
 __all__ = [
     "PYTHON_CALL",
     "PythonFunction",
     "SharedCallback",
     "SharedFailure",
-    "Waits",
-    "array_of",
-    "failure_of",
+    "WaitTimes",
     "guarded",
     "python_callback",
     "raise_failure",
@@ -46,7 +44,7 @@ __all__ = [
 R = TypeVar("R")
 
 PYTHON_CALL: Final = "xlabuilder.python_call"
-"""The target of custom calls that stand for calls of Python functions."""
+"""The target of custom calls that represent calls of Python functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class PythonFunction:
         function: the function.
         name: its name, for messages.
         operands: the shapes of its arguments.
-        result: the shape of what it gives.
+        result: the shape of its result.
     """
 
     function: Callable[..., Any]
@@ -75,14 +73,12 @@ class PythonFunction:
 
     @property
     def place(self) -> str:
-        """Where the function is written, for messages; nothing where that isn't known."""
+        """The source location of the function, for messages; empty if unknown."""
         code = getattr(self.function, "__code__", None)
-        if code is None:
-            return ""
-        return f" ({code.co_filename}:{code.co_firstlineno})"
+        return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
 
-# Failures, on their way through XLA.
+# Failures, and how they pass through XLA
 
 _FAILURES: Final[dict[int, BaseException]] = {}
 _NUMBERS: Final = itertools.count()
@@ -91,11 +87,11 @@ _MARK: Final = re.compile(r"xlabuilder-failure-(\d+)-(\d+)")
 
 
 class _FailureError(Exception):
-    """What XLA is told in place of an exception: the number that the exception is kept under."""
+    """Raised to XLA in place of an exception; the text has the number of the exception."""
 
 
 def guarded(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """A function for XLA to call: what `function` raises is found again by `failure_of`."""
+    """Return a function for XLA to call; `raise_failure` raises what `function` raised."""
 
     def call(*arguments: Any) -> tuple[Any, ...]:
         try:
@@ -104,21 +100,21 @@ def guarded(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any
             with _LOCK:
                 number = next(_NUMBERS)
                 _FAILURES[number] = error
-            # Not chained: XLA would write the whole of it into its report.
+            # Not chained: XLA would write the traceback into its report.
             raise _FailureError(f"xlabuilder-failure-{os.getpid()}-{number}") from None
 
     return call
 
 
-_MOST_TOGETHER: Final = 30.0
+_MAX_WAIT: Final = 30.0
 """XLA ends a process in which one device waits for another for 60 seconds."""
 
 
-class Waits:
-    """How long the devices of a program have waited for the host, of which others wait for them.
+class WaitTimes:
+    """How long the devices of a program have waited for the host while others may wait for them.
 
     A device that has called nothing for a while may be waiting for the others, in an operation
-    across them. What counts is therefore how long one has waited, all in all, since each other
+    across them. So the time counts that one device has waited, in total, since another device
     called its last function. A run on one device is not bounded.
     """
 
@@ -127,17 +123,17 @@ class Waits:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.ended: dict[Any, float] = {}
-        # Of two devices how long the first has waited since a function of the second ended.
+        # For two devices, how long the first has waited since a function of the second ended.
         self.waited: dict[tuple[Any, Any], float] = {}
 
     def left(self, device: Any) -> float:
-        """For how many seconds a device may wait now."""
+        """Return for how many seconds a device may wait now."""
         with self.lock:
-            spent = [s for (one, _), s in self.waited.items() if one == device]
-        return max(_MOST_TOGETHER - max(spent, default=0.0), 0.0)
+            spent = [seconds for (first, _), seconds in self.waited.items() if first == device]
+        return max(_MAX_WAIT - max(spent, default=0.0), 0.0)
 
     def add(self, device: Any, seconds: float, devices: Sequence[Any]) -> None:
-        """Notes that a function of one of `devices` ends, in which it waited for so long."""
+        """Record the end of a function of one of `devices`, in which it waited for `seconds`."""
         now = time.monotonic()
         with self.lock:
             for other in devices:
@@ -149,21 +145,21 @@ class Waits:
             self.ended[device] = now
 
     def clear(self) -> None:
-        """Forgets all: the run has ended."""
+        """Reset all times when a run has ended."""
         with self.lock:
             self.ended.clear()
             self.waited.clear()
 
 
 class SharedFailure:
-    """What went wrong first in a run on several devices, and how long they have waited.
+    """The first failure in a run on several devices, and the times that they waited.
 
-    There a failing function can't just raise: the other devices would wait for its device in the
-    next operation across them, and XLA would end the process. So zeros are given for its results,
-    and for those of all functions that are called afterwards, until the program has ended.
+    A failing function can't raise there: the other devices would wait for its device in the next
+    operation across them, and XLA would end the process. So zeros are returned for its results, and
+    for those of all functions that are called afterwards, until the program has ended.
 
     Attributes:
-        error: what was raised; None as long as nothing was.
+        error: the exception; None before a failure.
         waits: how long the devices have waited for values that they read.
     """
 
@@ -174,40 +170,39 @@ class SharedFailure:
         self.calls = 0
         self.lock = threading.Lock()
         self.running = threading.Lock()
-        self.waits = Waits()
+        self.waits = WaitTimes()
 
-    def carried(self, run: Callable[[], R]) -> R:
-        """What `run` gives, which runs the program to its end; raises what went wrong in it.
+    def raised_by(self, run: Callable[[], R]) -> R:
+        """Return the result of `run`, which waits for the end of the program; raise its failure.
 
-        One run at a time, whose failure it is.
+        There is one run at a time, so that the failure is certainly of this run.
         """
         with self.running:
             try:
                 return run()
             finally:
-                failed = self.taken()
-                if failed is not None:
-                    raise failed from failed.__cause__
+                error = self._reset()
+                if error is not None:
+                    raise error from error.__cause__
 
-    def taken(self) -> BaseException | None:
-        """What was raised, when a run has ended; it is forgotten then."""
+    def _reset(self) -> BaseException | None:
         self.waits.clear()
         with self.lock:
             error, self.error, self.calls = self.error, None, 0
         return error
 
 
-_MOST_CALLS: Final = 100_000
-"""So many calls after a failure are those of a loop that ends with the right values alone."""
+_MAX_CALLS: Final = 100_000
+"""So many calls after a failure are those of a loop that ends with the right values only."""
 
 
 class SharedCallback:
-    """A function for XLA to call on several devices: it does not raise.
+    """A function for XLA to call on several devices; it does not raise.
 
     Attributes:
         function: the function.
-        results: the shapes of what it gives.
-        failure: of all functions of the program.
+        results: the shapes of its results.
+        failure: the failure that all functions of the program share.
     """
 
     __slots__ = ("failure", "function", "results")
@@ -233,7 +228,7 @@ class SharedCallback:
                         failure.error = error
         with failure.lock:
             failure.calls += 1
-            if failure.calls > _MOST_CALLS:
+            if failure.calls > _MAX_CALLS:
                 raise _FailureError("a loop does not end after a failure")
         return tuple(
             np.zeros(s.dimensions, s.element_type.dtype) if isinstance(s, ArrayShape) else None
@@ -242,31 +237,26 @@ class SharedCallback:
 
 
 def shared_failure(callbacks: Sequence[Callable[..., Any]]) -> SharedFailure | None:
-    """What the callbacks of a program on several devices note their failures in, if it has any."""
+    """Return the failure that the callbacks of a program on several devices share, if any."""
     return next((c.failure for c in callbacks if isinstance(c, SharedCallback)), None)
 
 
-def failure_of(error: BaseException) -> BaseException | None:
-    """What a guarded function raised, if an error of jaxlib reports that; it is forgotten then."""
-    found = _MARK.search(str(error))
-    if found is None or int(found[1]) != os.getpid():
-        return None
-    with _LOCK:
-        return _FAILURES.pop(int(found[2]), None)
-
-
 def raise_failure(error: BaseException) -> None:
-    """Raises what a guarded function raised, if an error of jaxlib reports that."""
-    failed = failure_of(error)
-    if failed is not None:
-        raise failed from failed.__cause__
+    """Raise the exception of a guarded function if an error of jaxlib's reports it."""
+    match = _MARK.search(str(error))
+    if match is None or int(match[1]) != os.getpid():
+        return
+    with _LOCK:
+        failure = _FAILURES.pop(int(match[2]), None)
+    if failure is not None:
+        raise failure from failure.__cause__
 
 
-# Values.
+# Values
 
 
-def array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
-    """`value` as an array of exactly this type and these sizes, or what it is instead."""
+def _array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
+    """Return `value` as an array of exactly this type and these sizes; else a description."""
     if type(value) in (bool, int, float, complex):
         if shape.rank:
             return f"the Python number {brief(value)}"
@@ -275,8 +265,9 @@ def array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
         except ConstantError as error:
             reason = str(error).partition("\n")[0].partition(": ")[2]
             return f"the Python number {brief(value)}: {reason}"
+    array: Any
     if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
-        array: Any = np.asarray(value)
+        array = np.asarray(value)
     else:
         array = host_array(value)
     if array is None:
@@ -288,41 +279,34 @@ def array_of(value: Any, shape: ArrayShape) -> np.ndarray[Any, Any] | str:
 
 
 def _result_leaves(value: Any, shape: Shape) -> list[Any] | str:
-    """What a function gave as flat arrays, None for tokens; or what is wrong with it."""
-    flat: list[Any] = []
-    stack: list[tuple[Any, Shape, str]] = [(value, shape, "the result")]
-    while stack:
-        part, wanted, what = stack.pop()
-        if isinstance(wanted, TokenShape):
-            if part is not None:
-                return f"{what} must be None for a token, got {describe(part)}"
-            flat.append(None)
-        elif isinstance(wanted, TupleShape):
-            count = len(wanted.elements)
-            if not isinstance(part, (tuple, list)) or len(part) != count:
-                got = describe(part)
-                if isinstance(part, (tuple, list)):
-                    got = f"a {type(part).__name__} of {len(part)}"
-                return f"{what} must be a tuple of {count}, {wanted}, got {got}"
-            pairs = list(zip(part, wanted.elements, strict=True))
-            for index in range(count - 1, -1, -1):
-                stack.append((*pairs[index], f"element {index} of {what}"))
-        else:
-            array = array_of(part, wanted)
-            if isinstance(array, str):
-                return f"{what} must be {wanted}, got {array}"
-            flat.append(array)
-    return flat
+    """Return a function's result as flat arrays, None for tokens; or the rule that it breaks."""
+    try:
+        flat = flatten_value(value, shape)
+    except NestingError as error:
+        count = len(error.shape.elements)
+        return f"the result{error.path} must be a tuple of {count}, {error.shape}, got {error.got}"
+    arrays: list[Any] = []
+    for leaf, expected, path in flat:
+        if isinstance(expected, TokenShape):
+            if leaf is not None:
+                return f"the result{path} must be None for a token, got {describe(leaf)}"
+            arrays.append(None)
+            continue
+        array = _array_of(leaf, expected)
+        if isinstance(array, str):
+            return f"the result{path} must be {expected}, got {array}"
+        arrays.append(array)
+    return arrays
 
 
 def python_callback(
     called: PythonFunction, computation: str, place: str
 ) -> Callable[..., tuple[Any, ...]]:
-    """What is to be called for a call of a Python function; not guarded yet.
+    """Return the function to call for a Python function; not guarded yet.
 
     Args:
         called: the function, with the shapes of its arguments and its result.
-        computation: the name of the computation that calls it, for messages.
+        computation: the name of the calling computation, for messages.
         place: where the call was recorded, for messages.
     """
 
@@ -336,10 +320,11 @@ def python_callback(
             detail="" if cause is None else "".join(traceback.format_exception(cause)),
         )
 
+    pack_arguments = result_packer(TupleShape(called.operands))
+
     def call(*flat: Any) -> tuple[Any, ...]:
-        # Copied: the memory is XLA's, and has other values when the function has returned.
-        copies = iter([None if a is None else np.array(a) for a in flat])
-        arguments = [_as_tuples(unflatten(s, copies)) for s in called.operands]
+        # Copied: XLA reuses the memory when the function has returned.
+        arguments = pack_arguments([None if a is None else np.array(a) for a in flat])
         try:
             result = called.function(*arguments)
         except Exception as error:
@@ -349,32 +334,28 @@ def python_callback(
                 error,
             ) from error
         try:
-            found = _result_leaves(result, called.result)
-        except Exception as error:  # whatever an object's __dlpack__ or __array__ may raise
+            leaves = _result_leaves(result, called.result)
+        except Exception as error:  # raised by an object's __dlpack__ or __array__
             raise fail(
-                f"gave a result that can't be read: {type(error).__name__}: {_text_of(error)}",
+                f"returned a result that can't be read: {type(error).__name__}: {_text_of(error)}",
                 _RESULT_FIX,
                 error,
             ) from error
-        if isinstance(found, str):
-            raise fail(f"gave another result than was said: {found}", _RESULT_FIX)
-        return tuple(found)
+        if isinstance(leaves, str):
+            raise fail(f"returned another result than declared: {leaves}", _RESULT_FIX)
+        return tuple(leaves)
 
     return call
 
 
 _RESULT_FIX: Final = (
-    "give NumPy arrays of these very types and sizes, for instance by "
+    "return NumPy arrays of exactly these types and sizes, for instance by "
     "numpy.asarray(result, dtype).reshape(sizes)"
 )
 
 
-def _as_tuples(value: Any) -> Any:
-    return tuple(_as_tuples(v) for v in value) if isinstance(value, list) else value
-
-
 def _text_of(error: BaseException) -> str:
-    """The text of an exception, which may itself fail."""
+    """Return the text of an exception; converting it may fail."""
     try:
         return str(error)
     except Exception:
@@ -382,6 +363,6 @@ def _text_of(error: BaseException) -> str:
 
 
 def _line_of(error: BaseException) -> str:
-    """The line that an exception comes from; nothing where it is that of the call itself."""
+    """Return the line that raised an exception; empty if it is the line of the call itself."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""

@@ -1,4 +1,4 @@
-"""Functions of one's own for custom calls: registered by name for a platform."""
+"""Register functions for custom calls, by name and platform."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ __all__ = ["check_registered", "failing_calls", "is_reserved_target", "register_
 
 _APIS: Final = {"untyped": 0, "typed": 1}
 
-_KEPT: Final[dict[tuple[str, str], tuple[Any, int]]] = {}
-"""By platform and name what was registered, and its address: ctypes frees a function when nobody
-holds it."""
+_REGISTERED: Final[dict[tuple[str, str], tuple[Any, int]]] = {}
+"""The registered function and its address, by platform and name. The references prevent ctypes from
+freeing the functions."""
 
 
 def register_custom_call_target(
     name: str, function: Any, platform: str = "cpu", *, api: str = "untyped"
 ) -> None:
-    """Registers a C function by the name that `custom_call` calls it by, for this process.
+    """Register a C function under the target name of `custom_call`, for this process.
 
-    Handlers with several stages are registered with ``jax.ffi.register_ffi_target``.
+    Register handlers with several stages with ``jax.ffi.register_ffi_target``.
 
     Args:
         name: the target name.
-        function: a function out of a library that ctypes has loaded (``library.myfunc``), one
-            made by ``ctypes.CFUNCTYPE``, or a capsule, for instance of ``jax.ffi.pycapsule``.
+        function: a function of a library that ctypes has loaded (``library.myfunc``), one created
+            by ``ctypes.CFUNCTYPE``, or a capsule, for instance of ``jax.ffi.pycapsule``.
         platform: "cpu", "gpu" or "tpu".
-        api: "untyped" for the document's form ``void f(void* out, const void** in)`` and the
-            further ones of CustomCallApiVersion; "typed" for a handler of XLA's FFI.
+        api: "untyped" for the form in Operation Semantics, ``void f(void* out, const void** in)``,
+            and the other ones of CustomCallApiVersion; "typed" for a handler of XLA's FFI.
 
     Raises:
-        OperandError: an argument is of another type, or the name has another function already.
+        OperandError: an argument has the wrong type, or another function has the name already.
 
     Example:
         >>> import builder as xb, ctypes, lowering, numpy as np
@@ -56,48 +56,43 @@ def register_custom_call_target(
         >>> run(1.5, 2.25)
         Array(3.75, dtype=float32)
     """
-    op = "register_custom_call_target"
     if not isinstance(name, str) or not name or name.startswith("$") or "\0" in name:
-        raise OperandError(
-            f"{op}: name must be a string, not empty and not beginning with '$', got {brief(name)}",
-            op=op,
+        raise _error(
+            f"name must be a string, not empty and not beginning with '$', got {brief(name)}"
         )
     if not isinstance(platform, str) or platform not in ("cpu", "gpu", "tpu"):
-        raise OperandError(
-            f"{op}: platform must be 'cpu', 'gpu' or 'tpu', got {brief(platform)}", op=op
-        )
+        raise _error(f"platform must be 'cpu', 'gpu' or 'tpu', got {brief(platform)}")
     if not isinstance(api, str) or api not in _APIS:
-        raise OperandError(
-            f"{op}: api must be 'untyped' or 'typed', got {brief(api)}\n"
-            f"fix: 'untyped' for void f(void* out, const void** in), 'typed' for handlers of the "
-            f"FFI",
-            op=op,
+        raise _error(
+            f"api must be 'untyped' or 'typed', got {brief(api)}",
+            "'untyped' for void f(void* out, const void** in), 'typed' for handlers of the FFI",
         )
-    capsule, address = _capsule(op, function)
-    kept = _KEPT.get((platform, name))
-    if kept is not None and kept[1] == address:
+    capsule, address = _capsule(function)
+    registered = _REGISTERED.get((platform, name))
+    if registered is not None and registered[1] == address:
         return
-    if kept is not None or name in compilation.registered_targets(platform):
-        raise OperandError(
-            f"{op}: {brief(name)} has another function on {platform} already\n"
-            f"fix: use another name",
-            op=op,
+    if registered is not None or name in compilation.registered_targets(platform):
+        raise _error(
+            f"{brief(name)} has another function on {platform} already", "use another name"
         )
     try:
         jax.ffi.register_ffi_target(name, capsule, platform, api_version=_APIS[api])
-    except RuntimeError as error:  # of a typed one it is asked what it is
-        raise OperandError(
-            f"{op}: XLA takes no function for {brief(name)} that is not a handler of its FFI, of a "
-            f"version that it knows: {error}\n"
-            f"fix: make it with XLA_FFI_DEFINE_HANDLER_SYMBOL of xla/ffi/api/ffi.h, which lies in "
-            f"jax.ffi.include_dir()",
-            op=op,
+    except RuntimeError as error:  # XLA calls a typed handler to get its metadata
+        raise _error(
+            f"{brief(name)} must be a handler of XLA's FFI, of a supported version: {error}",
+            "create it with XLA_FFI_DEFINE_HANDLER_SYMBOL of xla/ffi/api/ffi.h, in the folder "
+            "jax.ffi.include_dir()",
         ) from None
-    _KEPT[platform, name] = function, address
+    _REGISTERED[platform, name] = function, address
 
 
-def _capsule(op: str, function: Any) -> tuple[Any, int]:
-    """A capsule with the address of a C function, and the address."""
+def _error(message: str, fix: str = "") -> OperandError:
+    op = "register_custom_call_target"
+    return OperandError(f"{op}: {message}" + (f"\nfix: {fix}" if fix else ""), op=op)
+
+
+def _capsule(function: Any) -> tuple[Any, int]:
+    """Return a capsule with the address of a C function, and the address."""
     if isinstance(function, CFuncPtr):
         address = ctypes.cast(function, ctypes.c_void_p).value
         if address:
@@ -105,12 +100,11 @@ def _capsule(op: str, function: Any) -> tuple[Any, int]:
             return capsule, address
     elif type(function).__name__ == "PyCapsule":
         return function, _address(function)
-    fix = "fix: load the library with ctypes.CDLL and give its function: library.myfunc"
+    fix = "load the library with ctypes.CDLL and give its function: library.myfunc"
     if callable(function) and not isinstance(function, CFuncPtr):
-        fix = "fix: xb.python_call calls a Python function; or make it a C function: CFUNCTYPE"
-    raise OperandError(
-        f"{op}: function must be a C function of ctypes or a capsule, got {brief(function)}\n{fix}",
-        op=op,
+        fix = "xb.python_call calls a Python function; or make it a C function: CFUNCTYPE"
+    raise _error(
+        f"function must be a C function of ctypes or a capsule, got {brief(function)}", fix
     )
 
 
@@ -124,7 +118,7 @@ def _address(capsule: Any) -> int:
     return address
 
 
-_READ_BY_XLA: Final = frozenset(
+_RESERVED: Final = frozenset(
     (
         *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
         *("annotate_device_placement", "MoveToHost", "MoveToDevice", "LayoutConstraint"),
@@ -135,12 +129,11 @@ _DIALECTS: Final = ("mhlo.", "chlo.", "stablehlo.", "xla.")
 
 
 def is_reserved_target(name: str) -> bool:
-    """Whether calls of a target are words for XLA itself, which calls no function for them."""
-    return name in _READ_BY_XLA or name.startswith(_DIALECTS)
+    """Whether XLA interprets calls of a target itself, and calls no function."""
+    return name in _RESERVED or name.startswith(_DIALECTS)
 
 
-# XLA's report about a custom call that nobody has registered, for typed and untyped ones; a TPU's
-# has one for all.
+# XLA's report for an unregistered custom call, typed or untyped; a TPU's compiler has one for both.
 _TYPED: Final = re.compile(r"No FFI handler registered for (.*?) on a platform", re.DOTALL)
 _UNTYPED: Final = re.compile(
     r"(?:No registered implementation for (?:untyped )?custom call to|Custom emitter for) (.*?) "
@@ -150,74 +143,81 @@ _UNTYPED: Final = re.compile(
 
 
 def unregistered(report: str) -> str | None:
-    """The target of a custom call that XLA's report says is not registered; None if it doesn't."""
-    found = _TYPED.search(report) or _UNTYPED.search(report)
-    return None if found is None else found[1]
+    """Return the unregistered target that XLA reports; None if the report has another cause."""
+    match = _TYPED.search(report) or _UNTYPED.search(report)
+    return None if match is None else match[1]
 
 
 def check_registered(report: str, computation: str, platform: str, module: ir.Operation) -> None:
-    """Raises CompileError if XLA's report is that a custom call's target is not registered.
+    """Raise CompileError if XLA reports that a custom call's target is not registered.
 
     Args:
-        report: what XLA reported when it compiled a module.
+        report: XLA's report for a module.
         computation: the computation's name, for messages.
         platform: "cpu", "gpu", "tpu".
-        module: the module's operation, in which the call is looked for.
+        module: the module's operation, which contains the call.
     """
-    typed, untyped = _TYPED.search(report), _UNTYPED.search(report)
-    found = typed or untyped
-    if found is None:
+    name = unregistered(report)
+    if name is None:
         return
-    name = found[1]
-    other = "untyped" if typed else "typed"
-    known = name in compilation.registered_targets(platform)
+    is_typed = _TYPED.search(report) is not None
+    others = [other for other, target in _REGISTERED if target == name and other != platform]
     reason = f"no function of that name is registered for {platform}"
-    if known:
+    if name in compilation.registered_targets(platform):
+        other = "untyped" if is_typed else "typed"
+        api = "API_VERSION_ORIGINAL" if is_typed else "API_VERSION_TYPED_FFI"
         reason = f"the function registered for {platform} under that name is {other}"
-    fix = (
-        f"jax.ffi.register_ffi_target({name!r}, capsule, platform={platform!r}) before compiling"
-        if typed
-        else f"lowering.register_custom_call_target({name!r}, function, {platform!r}) before "
-        f"compiling"
-    )
-    if known:
-        api = "API_VERSION_TYPED_FFI" if untyped else "API_VERSION_ORIGINAL"
-        fix = f"say api_version={api!r} in custom_call"
-    elsewhere = [where for where, kept in _KEPT if kept == name and where != platform]
-    if elsewhere and not known:
-        reason += f", but for {elsewhere[0]}"
-        fix = f"compile for {elsewhere[0]!r}, or register a function for {platform!r} too"
+        fix = f"give api_version={api!r} to custom_call"
+    elif others:
+        reason += f", but for {others[0]}"
+        fix = f"compile for {others[0]!r}, or register a function for {platform!r} too"
+    elif is_typed:
+        fix = (
+            f"jax.ffi.register_ffi_target({name!r}, capsule, platform={platform!r}) before "
+            f"compiling"
+        )
+    else:
+        fix = (
+            f"lowering.register_custom_call_target({name!r}, function, {platform!r}) before "
+            f"compiling"
+        )
+    place = next((_place(call) for call, target, _ in _custom_calls(module) if target == name), "")
     raise CompileError(
-        f"compile: {computation}: custom_call of {name!r}{_place(module, name)}: {reason}\n"
-        f"fix: {fix}",
+        f"compile: {computation}: custom_call of {name!r}{place}: {reason}\nfix: {fix}",
         op="custom_call",
         detail=report,
     )
 
 
-def _place(module: ir.Operation, name: str) -> str:
-    """Where the first call of a target was recorded, for messages."""
-    found: list[str] = []
+def _custom_calls(module: ir.Operation) -> list[tuple[ir.Operation, str, int]]:
+    """Return the custom calls of a module with their targets and API versions."""
+    calls: list[tuple[ir.Operation, str, int]] = []
 
-    def note(operation: ir.Operation) -> ir.WalkResult:
-        if (
-            operation.name == "stablehlo.custom_call"
-            and attribute_text(operation.attributes["call_target_name"]) == name
-        ):
-            found.append(recorded_at(operation.location))
-            return ir.WalkResult.INTERRUPT
+    def collect(operation: ir.Operation) -> ir.WalkResult:
+        if operation.name == "stablehlo.custom_call":
+            attributes = operation.attributes
+            version = 1
+            if "api_version" in attributes:
+                version = ir.IntegerAttr(attributes["api_version"]).value
+            target = attribute_text(attributes["call_target_name"]) or ""
+            calls.append((operation, target, version))
         return ir.WalkResult.ADVANCE
 
-    module.walk(note)
-    return found[0].rstrip(",") if found else ""
+    module.walk(collect)
+    return calls
+
+
+def _place(operation: ir.Operation) -> str:
+    """Return where a call was recorded, for messages."""
+    return recorded_at(operation.location).rstrip(",")
 
 
 def failing_calls(module: ir.Operation, code: bytes, platform: str) -> tuple[str, ...]:
-    """The calls of functions registered here that can report an error, for messages.
+    """Return the calls of registered functions that can report an error, for messages.
 
     Args:
         module: the module's operation.
-        code: its bytecode, which tells sooner whether there is a custom call.
+        code: its bytecode, which is searched for custom calls first.
         platform: "cpu", "gpu", "tpu".
 
     Returns:
@@ -225,19 +225,10 @@ def failing_calls(module: ir.Operation, code: bytes, platform: str) -> tuple[str
     """
     if b"custom_call\0" not in module_strings(code):
         return ()
-    found: dict[str, None] = {}
-
-    def note(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name == "stablehlo.custom_call":
-            attributes = operation.attributes
-            name = attribute_text(attributes["call_target_name"])
-            # The document's form, which is meant where nothing is said, reports nothing.
-            reports = (
-                "api_version" in attributes and ir.IntegerAttr(attributes["api_version"]).value > 1
-            )
-            if reports and (platform, name) in _KEPT:
-                found[f"{brief(name)}{recorded_at(operation.location).rstrip(',')}"] = None
-        return ir.WalkResult.ADVANCE
-
-    module.walk(note)
-    return tuple(found)
+    calls = [
+        f"{brief(name)}{_place(operation)}"
+        for operation, name, version in _custom_calls(module)
+        # The first version, which is the default, has no errors.
+        if version > 1 and (platform, name) in _REGISTERED
+    ]
+    return tuple(dict.fromkeys(calls))

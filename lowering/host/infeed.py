@@ -1,8 +1,8 @@
-"""Infeed and outfeed: values that a host sends to a running program, and takes from it.
+"""Infeed and outfeed: values that the host sends to a running program, and receives from it.
 
-Each device has a queue of values sent and a queue of values to be taken, first in, first out. On
-a CPU, where XLA gives a client no way to feed a program, the queues are here: `lowering.compile`
-has the program call Python for each infeed and outfeed.
+Each device has a queue of values sent and a queue of values to be received, first in, first out.
+XLA gives a client no access to the queues of its CPU backend. The queues are therefore in this
+module: `lowering.compile` replaces each infeed and outfeed by a call of Python.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from builder.types.shape import (
     shape_of,
 )
 from lowering.errors import ArgumentError, DeviceError, ExecutionError
-from lowering.mlir.flattening import unflatten
 from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.pjrt.host_arrays import read_array
+from lowering.pjrt.nesting import result_packer
 
 __all__ = [
     "clear_transfers",
@@ -43,15 +43,15 @@ __all__ = [
 
 timeout: float = 60.0
 """How many seconds a program waits for a value that it reads, and `transfer_from_outfeed` for one
-that is written, before they fail. To be set as ``lowering.infeed.timeout = 5.0``. One of several
-devices that run a program waits for 30 seconds at the most while another does not go on."""
+that is written, before they fail. Set it as ``lowering.infeed.timeout = 5.0``. If several devices
+run a program, a device waits for at most 30 seconds while the others make no progress."""
 
 Item = tuple[Shape, list[np.ndarray[Any, Any]]]
 """A value: its shape, and its arrays."""
 
 
 class _Queues:
-    """The values on their way to a device and from it."""
+    """The values that were sent to a device, and those that wait to be received from it."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -59,48 +59,44 @@ class _Queues:
         self.from_device: collections.deque[Item] = collections.deque()
 
 
-_QUEUES: Final[dict[jax.Device, _Queues]] = {}
+_QUEUES: Final[dict[jax.Device, _Queues]] = collections.defaultdict(_Queues)
 _LOCK: Final = threading.Lock()
 
 PLATFORMS: Final = ("cpu",)
-"""Where infeed and outfeed are known to work."""
+"""The platforms that support infeed and outfeed."""
 
 
 def _queues(device: jax.Device) -> _Queues:
     with _LOCK:
-        found = _QUEUES.get(device)
-        if found is None:
-            found = _QUEUES[device] = _Queues()
-        return found
+        return _QUEUES[device]
 
 
 def _queues_of(op: str, device: DeviceLike) -> tuple[jax.Device, _Queues]:
-    """The queues of the device that a user names."""
-    found = find_device(device)
-    if found.platform not in PLATFORMS:
+    """Return the device that a user named, and its queues."""
+    target = find_device(device)
+    if target.platform not in PLATFORMS:
         raise DeviceError(
-            f"{op}: jaxlib gives no way to the infeed and outfeed of {found}\n"
+            f"{op}: jaxlib gives no access to the infeed and outfeed of {target}\n"
             f"fix: pass values as arguments, or run the program on a CPU",
             op=op,
         )
-    return found, _queues(found)
+    return target, _queues(target)
 
 
 def transfer_to_infeed(value: Any, device: DeviceLike = None) -> None:
-    """Sends a value to a device's infeed, for an infeed of the programs that run there.
+    """Send a value to a device's infeed, to be read by an infeed of a program there.
 
-    Values wait until they are read, as many as there are. What is sent is copied: later writes do
-    not reach it.
+    Any number of values may wait to be read. The value is copied: later writes do not change it.
 
     Args:
         value: a NumPy array or scalar, a jax.Array, an object with ``__dlpack__``, or a tuple or
-            list of such, as nested as the infeed's shape. An empty tuple is not sent, as the
-            infeed of one reads nothing.
+            list of such values, nested as the infeed's shape. An empty tuple is not sent, as an
+            infeed of that shape reads nothing.
         device: the device; None for jax's default device.
 
     Raises:
-        ArgumentError: it is none of these.
-        DeviceError: there is no such device, or it is no CPU.
+        ArgumentError: the value is of another type.
+        DeviceError: the device does not exist, or is not a CPU.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -117,7 +113,7 @@ def transfer_to_infeed(value: Any, device: DeviceLike = None) -> None:
         shape = _collect(value, arrays)
     except RecursionError:
         raise ArgumentError(
-            "transfer_to_infeed: a tuple nested too deep, or one that holds itself",
+            "transfer_to_infeed: value is nested too deep, or contains itself",
             op="transfer_to_infeed",
         ) from None
     if not arrays:
@@ -128,12 +124,12 @@ def transfer_to_infeed(value: Any, device: DeviceLike = None) -> None:
 
 
 def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
-    """The shape of a value to be sent; copies of its arrays are appended."""
+    """Return the shape of a value to be sent, and append copies of its arrays."""
     if isinstance(value, (tuple, list)):
         return TupleShape([_collect(v, arrays) for v in value])
     array = read_array("transfer_to_infeed", value)
     if array is None:
-        fix = "numpy.asarray(value, dtype), which says the type"
+        fix = "numpy.asarray(value, dtype), which has an element type"
         if not isinstance(value, (bool, int, float, complex)):
             fix = "give a NumPy array, a jax.Array, a dlpack object, or a tuple of such"
         raise ArgumentError(
@@ -152,21 +148,21 @@ def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
 def transfer_from_outfeed(
     shape: ShapeLike, device: DeviceLike = None, *, timeout: float | None = None
 ) -> Any:
-    """The next value of a device's outfeed; waits until there is one.
+    """Return the next value of a device's outfeed, waiting for it if necessary.
 
     Args:
-        shape: its shape. A value of another shape stays where it is, to be asked for again.
+        shape: the value's shape. A value of another shape remains in the queue.
         device: the device; None for jax's default device.
         timeout: how many seconds to wait; None for ``lowering.infeed.timeout``.
 
     Returns:
-        A NumPy array, or a tuple of such nested as the shape is. An empty tuple is given at once,
-        as the outfeed of one writes nothing.
+        A NumPy array, or a tuple of arrays nested as the shape is. An empty tuple is returned at
+        once, as an outfeed of that shape writes nothing.
 
     Raises:
-        ArgumentError: no shape of arrays, or no time.
-        ExecutionError: the next value is of another shape, or there was none in time.
-        DeviceError: there is no such device, or it is no CPU.
+        ArgumentError: a shape that does not consist of arrays; an invalid timeout.
+        ExecutionError: the next value has another shape, or none was written in time.
+        DeviceError: the device does not exist, or is not a CPU.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -177,60 +173,57 @@ def transfer_from_outfeed(
         array([4, 5], dtype=int32)
     """
     op = "transfer_from_outfeed"
-    one, queues = _queues_of(op, device)
-    wanted = shape_of(shape)
-    parts = list(leaves(wanted))
+    target, queues = _queues_of(op, device)
+    expected = shape_of(shape)
+    parts = list(leaves(expected))
     for part in parts:
         if isinstance(part, TokenShape) or not part.is_static:
             raise ArgumentError(
-                f"{op}: a value is of arrays of static sizes, got {wanted}",
+                f"{op}: shape must consist of arrays of static sizes, got {expected}",
                 op=op,
-                shapes={"shape": wanted},
+                shapes={"shape": expected},
             )
     seconds = _seconds(op, timeout)
+    pack = result_packer(expected)
     if not parts:
-        return _as_tuples(unflatten(wanted, iter([])))
+        return pack([])
     with queues.changed:
         if not queues.changed.wait_for(lambda: queues.from_device, seconds):
             raise ExecutionError(
-                f"{op}: {wanted} was waited for on {one} for {seconds:g} seconds, and no program "
+                f"{op}: waited for {expected} on {target} for {seconds:g} seconds, and no program "
                 f"wrote anything\n"
                 f"fix: call the program before, or in another thread; or wait longer: timeout=",
                 op=op,
-                shapes={"shape": wanted},
+                shapes={"shape": expected},
             )
-        given, arrays = queues.from_device[0]
-        if not _is_same(parts, given):
+        actual, arrays = queues.from_device[0]
+        if not _is_same(parts, actual):
             raise ExecutionError(
-                f"{op}: the next value on {one} is of {given}, got {wanted}\n"
-                f"fix: ask for {given}; or throw away what is waiting: lowering.clear_transfers()",
+                f"{op}: the next value on {target} is of {actual}, got {expected}\n"
+                f"fix: receive {actual}; or discard what is waiting: lowering.clear_transfers()",
                 op=op,
-                shapes={"shape": wanted, "value": given},
+                shapes={"shape": expected, "value": actual},
             )
         queues.from_device.popleft()
-    return _as_tuples(unflatten(wanted, iter(arrays)))
+    return pack(arrays)
 
 
 def _seconds(op: str, value: Any) -> float:
     seconds = timeout if value is None else value
+    longest = threading.TIMEOUT_MAX
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise ArgumentError(f"{op}: timeout is a number of seconds, got {brief(seconds)}", op=op)
-    if not 0 <= seconds <= threading.TIMEOUT_MAX:
+    if not 0 <= seconds <= longest:
         raise ArgumentError(
-            f"{op}: timeout is a number of seconds, from 0 to {threading.TIMEOUT_MAX:.0f}, "
-            f"got {brief(seconds)}",
+            f"{op}: timeout is a number of seconds, from 0 to {longest:.0f}, got {brief(seconds)}",
             op=op,
         )
     return float(seconds)
 
 
-def _as_tuples(value: Any) -> Any:
-    return tuple(_as_tuples(v) for v in value) if isinstance(value, list) else value
-
-
-def _is_same(parts: Sequence[Any], given: Shape) -> bool:
-    """Whether a value has these arrays; how they are nested is not known to a program."""
-    others = list(leaves(given))
+def _is_same(parts: Sequence[Any], shape: Shape) -> bool:
+    """Whether a shape has these arrays; a program does not distinguish how they are nested."""
+    others = list(leaves(shape))
     return len(parts) == len(others) and all(
         isinstance(a, ArrayShape)
         and isinstance(b, ArrayShape)
@@ -241,16 +234,17 @@ def _is_same(parts: Sequence[Any], given: Shape) -> bool:
 
 
 def clear_transfers(device: DeviceLike = None) -> tuple[int, int]:
-    """Throws away what waits in a device's infeed and outfeed: after a run that failed.
+    """Discard the values in a device's infeed and outfeed, such as after a failed run.
 
     Args:
         device: the device; None for jax's default device.
 
     Returns:
-        How many values waited to be read by a program, and how many to be taken from one.
+        The number of values that were sent and not read, and of those that were written and not
+        received.
 
     Raises:
-        DeviceError: there is no such device, or it is no CPU.
+        DeviceError: the device does not exist, or is not a CPU.
 
     Example:
         >>> import lowering, numpy as np
@@ -266,7 +260,7 @@ def clear_transfers(device: DeviceLike = None) -> tuple[int, int]:
     return counts
 
 
-# The program's side.
+# Called by programs
 
 
 def read(
@@ -277,52 +271,52 @@ def read(
     *,
     most: float = math.inf,
 ) -> list[np.ndarray[Any, Any]]:
-    """The next value sent to a device, for an infeed of these arrays; waits until there is one.
+    """Return the next value sent to a device, waiting for it if necessary.
 
     Args:
-        device: where the program runs.
-        shapes: the arrays that it reads.
-        computation: its name, for messages.
+        device: the device that runs the program.
+        shapes: the arrays of the infeed.
+        computation: the program's name, for messages.
         place: where the infeed was recorded, for messages.
-        most: how many seconds it may wait, whatever `timeout` says.
+        most: the maximal number of seconds to wait, whatever `timeout`.
 
     Raises:
-        ExecutionError: there was none in time, or one of another shape, which is gone then.
+        ExecutionError: no value was sent in time, or one of another shape, which is discarded.
     """
     queues = _queues(device)
     seconds = _seconds("infeed", None)
     note, fix = "", "; to wait longer, set lowering.infeed.timeout"
     if most < seconds:
         seconds, note, fix = most, ", no longer as other devices may wait for it", ""
-    wanted = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+    expected = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     with queues.changed:
         deadline = time.monotonic() + seconds
         while not queues.to_device:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 raise ExecutionError(
-                    f"{computation}: infeed{place} of {wanted} waited on {device} for "
+                    f"{computation}: infeed{place} of {expected} waited on {device} for "
                     f"{seconds:.3g} seconds{note}, and nothing was sent\n"
                     f"fix: lowering.transfer_to_infeed(value, device) before the program is "
                     f"called, or in another thread{fix}",
                     op="infeed",
-                    shapes={"shape": wanted},
+                    shapes={"shape": expected},
                 )
             queues.changed.wait(remaining)
-        given, arrays = queues.to_device.popleft()
-    if not _is_same(shapes, given):
+        actual, arrays = queues.to_device.popleft()
+    if not _is_same(shapes, actual):
         raise ExecutionError(
-            f"{computation}: infeed{place} must read {wanted}, got a value of {given} on {device}\n"
-            f"fix: send values of the shapes, and in the order, in which the program reads them; "
-            f"this one is gone",
+            f"{computation}: infeed{place} must read {expected}, got a value of {actual} on "
+            f"{device}, which is discarded\n"
+            f"fix: send values of the shapes, and in the order, in which the program reads them",
             op="infeed",
-            shapes={"shape": wanted, "value": given},
+            shapes={"shape": expected, "value": actual},
         )
     return arrays
 
 
 def write(device: jax.Device, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-    """Puts what a program writes, of these arrays, into a device's outfeed."""
+    """Append the arrays that a program writes to a device's outfeed."""
     shapes = [intern_array(pt.from_dtype(a.dtype), a.shape) for a in arrays]
     shape: Shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     queues = _queues(device)

@@ -1,11 +1,12 @@
-"""C and C++ source made into shared libraries, which are kept in a folder of the user's.
+"""Compile C and C++ source to shared libraries, cached in a folder of the user's.
 
-What is kept is found again by a hash of all that goes into it: the source and the files that it
-includes, the flags, the compiler with its version, jaxlib's. An entry of the folder is two files: a
-list (.json) under the hash of what is known before compiling, which says what was included and
-which library came of it; and that library, under the hash of its own bytes. Both are written
-beside and renamed, the list last, so that processes may build at the same time, and one that dies
-leaves nothing half-written under a name. What does not agree with its hash is built again.
+The key of an entry is a hash of everything that determines the library: the source and the files
+that it includes, the flags, the compiler and its version, jaxlib's version. An entry consists of
+two files: a list (.json), named by the hash of the inputs that are known before compiling, with the
+included files and the name of the library; and the library, named by the hash of its bytes. Both
+are written under temporary names and renamed, the list last, so that processes may build at the
+same time, and one that is killed leaves no partial entry. A library whose hash does not match is
+built again.
 """
 
 from __future__ import annotations
@@ -33,26 +34,48 @@ import jaxlib.version
 from builder.errors import OperandError, brief
 from lowering.errors import CompileError
 
-__all__ = ["NativeSource", "SharedLibrary", "read_source", "shared_library"]
+__all__ = [
+    "NativeSource",
+    "SharedLibrary",
+    "compile_error",
+    "operand_error",
+    "read_source",
+    "shared_library",
+]
 
 _LANGUAGES: Final = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".cu": "c++"}
-"""By suffix what a file is written in."""
+"""The language of a file by its suffix."""
 
 _COMPILERS: Final = {
     "c++": ("CXX", ("g++", "c++", "clang++")),
     "c": ("CC", ("gcc", "cc", "clang")),
 }
-"""The variable of the environment that names the compiler, and which are tried where none does."""
+"""The environment variable that names the compiler, and the compilers that are tried without it."""
+
+_OP: Final = "ffi.build"
+
+
+def operand_error(message: str, fix: str = "") -> OperandError:
+    return OperandError(f"{_OP}: {message}" + (f"\nfix: {fix}" if fix else ""), op=_OP)
+
+
+def compile_error(message: str, fix: str = "", detail: str = "") -> CompileError:
+    text = f"{_OP}: {message}" + (f"\nfix: {fix}" if fix else "")
+    return CompileError(text, op=_OP, detail=detail)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 @dataclass(frozen=True, slots=True)
 class NativeSource:
-    """What is to be compiled.
+    """The source to compile.
 
     Attributes:
         text: the source.
         language: "c" or "c++".
-        file: the file that it was read from, whose folder its #include lines begin at; or None.
+        file: the file that it was read from, to whose folder #include lines are relative; or None.
     """
 
     text: str
@@ -62,7 +85,7 @@ class NativeSource:
 
 @dataclass(frozen=True, slots=True)
 class SharedLibrary:
-    """What a compiler made.
+    """A compiled library.
 
     Attributes:
         path: the file.
@@ -73,111 +96,99 @@ class SharedLibrary:
     identity: str
 
 
-def read_source(op: str, source: Any, language: Any) -> NativeSource:
-    """The source that a user gave as text, or as the path of a file.
+def read_source(source: Any, language: Any) -> NativeSource:
+    """Return the source that a user passed as text, or as the path of a file.
 
     Raises:
-        OperandError: neither a text nor a path, or no such language.
+        OperandError: neither a text nor a path, or an unsupported language.
         CompileError: the file can't be read.
     """
     if language is not None and (not isinstance(language, str) or language not in _COMPILERS):
-        raise OperandError(f"{op}: language must be 'c' or 'c++', got {brief(language)}", op=op)
+        raise operand_error(f"language must be 'c' or 'c++', got {brief(language)}")
     if isinstance(source, str):
         if "\n" in source or Path(source).suffix not in _LANGUAGES:
             if not source.strip():
-                raise OperandError(f"{op}: source must be C or C++, got an empty text", op=op)
+                raise operand_error("source must be C or C++, got an empty text")
             if "\0" in source:
-                raise OperandError(f"{op}: source must not hold the character NUL", op=op)
+                raise operand_error("source must not contain the character NUL")
             return NativeSource(source, language or "c++")
     elif not isinstance(source, os.PathLike):
-        raise OperandError(
-            f"{op}: source must be the text of C or C++, or a path, got {brief(source)}",
-            op=op,
-        )
+        raise operand_error(f"source must be the text of C or C++, or a path, got {brief(source)}")
     path: Any = os.fspath(source)
     file = Path(os.fsdecode(path))
     if file.suffix not in _LANGUAGES:
-        raise OperandError(
-            f"{op}: a file of C or C++ ends in {', '.join(_LANGUAGES)}, got {brief(str(file))}",
-            op=op,
-        )
+        suffixes = ", ".join(_LANGUAGES)
+        raise operand_error(f"a file of C or C++ ends in {suffixes}, got {brief(str(file))}")
     try:
         text = file.read_text()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise CompileError(f"{op}: {file} can't be read: {reason}", op=op) from None
+        raise compile_error(f"{file} can't be read: {_reason(error)}") from None
     return NativeSource(text, language or _LANGUAGES[file.suffix], file.absolute())
 
 
 def shared_library(
-    op: str, source: NativeSource, flags: Sequence[str], compiler: Any, folder: Any
+    source: NativeSource, flags: Sequence[str], compiler: Any, folder: Any
 ) -> SharedLibrary:
-    """The library that a source is compiled to: out of the folder, or made and put there.
+    """Return the library of a source, from the folder or compiled.
 
     Args:
-        op: what asks for it, for messages.
         source: the source.
-        flags: what the compiler is told besides; they stand behind those that are always said.
+        flags: flags for the compiler, appended to the default ones.
         compiler: its name or path; None for that of the environment.
         folder: a path; None for that of the user.
 
     Raises:
         CompileError: there is no compiler, it refuses the source, or the folder can't be used.
     """
-    command = _command(op, source.language, compiler)
-    words = [*command, *_FLAGS[source.language], *_headers(), *flags]
-    known = [
+    compiler_command = _compiler_command(source.language, compiler)
+    command = [*compiler_command, *_FLAGS[source.language]]
+    # -isystem, not -I: excludes jaxlib's headers from warnings and from -MMD.
+    command += ["-isystem", jax.ffi.include_dir(), *flags]
+    inputs = [
         source.text,
         str(source.file),
-        words,
-        _version(*_stamped(command)),
+        command,
+        _version(*_stamped(compiler_command)),
         jaxlib.version.__version__,
     ]
-    key = _hash(json.dumps(known).encode())
-    where = _folder(op, folder)
-    entry = where / f"{key}.json"
-    found = _kept(entry, key)
-    if found is not None:
-        return found
+    key = _hash(json.dumps(inputs).encode())
+    cache = _folder(folder)
+    entry = cache / f"{key}.json"
+    cached = _read_entry(entry, key)
+    if cached is not None:
+        return cached
     try:
-        _clear(where)
-        with tempfile.TemporaryDirectory(dir=where, prefix=_SCRATCH) as scratch:
-            made, included = _compiled(op, source, words, Path(scratch))
-            content = made.read_bytes()
-            library = where / f"{_hash(content)}.so"
-            made.replace(library)
-        files = {str(one): _hash(one.read_bytes()) for one in included}
-        beside = entry.with_name(f".{entry.name}.{secrets.token_hex(6)}.tmp")
-        beside.write_text(json.dumps({"included": files, "library": library.name}))
-        beside.replace(entry)
+        _remove_abandoned(cache)
+        with tempfile.TemporaryDirectory(dir=cache, prefix=_SCRATCH) as scratch:
+            compiled, included = _compile(source, command, Path(scratch))
+            content = compiled.read_bytes()
+            library = cache / f"{_hash(content)}.so"
+            compiled.replace(library)
+        files = {str(file): _hash(file.read_bytes()) for file in included}
+        temporary = entry.with_name(f".{entry.name}.{secrets.token_hex(6)}.tmp")
+        temporary.write_text(json.dumps({"included": files, "library": library.name}))
+        temporary.replace(entry)
     except OSError as error:
-        raise _unusable(op, where, error) from None
+        raise _unusable(cache, error) from None
     return SharedLibrary(library, _identity(key, files))
 
 
-# -isystem, not -I: jaxlib's own headers are no business of the source's warnings, nor of -MMD.
 _FLAGS: Final = {
     "c++": ("-std=c++17", "-O2", "-shared", "-fPIC", "-pthread"),
     "c": ("-O2", "-shared", "-fPIC", "-pthread"),
 }
 
-
-def _headers() -> tuple[str, str]:
-    folder: str = jax.ffi.include_dir()
-    return "-isystem", folder
-
-
 _SCRATCH: Final = ".building-"
-_ABANDONED: Final = 24 * 3600.0
-"""Seconds after which nobody builds there any more: the process was killed."""
+_ABANDONED_SECONDS: Final = 24 * 3600.0
+"""The age of a scratch folder at which its process was certainly killed."""
 
 
-def _clear(where: Path) -> None:
-    """Removes what killed processes have left."""
-    for one in where.glob(f"{_SCRATCH}*"):
+def _remove_abandoned(cache: Path) -> None:
+    """Remove the scratch folders of killed processes."""
+    for scratch in cache.glob(f"{_SCRATCH}*"):
         with contextlib.suppress(OSError):
-            if time.time() - one.stat().st_mtime > _ABANDONED:
-                shutil.rmtree(one)
+            if time.time() - scratch.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(scratch)
 
 
 def _hash(data: bytes) -> str:
@@ -191,59 +202,56 @@ def _identity(key: str, files: dict[str, str]) -> str:
 # The compiler
 
 
-def _command(op: str, language: str, compiler: Any) -> tuple[str, ...]:
-    """The compiler's path, and the words that the environment says behind its name."""
-    variable, usual = _COMPILERS[language]
+def _compiler_command(language: str, compiler: Any) -> tuple[str, ...]:
+    """Return the compiler's path, and the arguments that the environment variable has."""
+    variable, defaults = _COMPILERS[language]
     if compiler is not None:
         if not isinstance(compiler, (str, os.PathLike)) or not os.fspath(compiler):
-            raise OperandError(
-                f"{op}: compiler must be the name or the path of one, got {brief(compiler)}",
-                op=op,
+            raise operand_error(
+                f"compiler must be the name or the path of one, got {brief(compiler)}"
             )
-        tried, named = [[os.fspath(compiler)]], "compiler"
+        candidates, origin = [[os.fspath(compiler)]], "compiler"
     elif os.environ.get(variable, "").strip():
+        origin = variable
         try:
-            tried, named = [shlex.split(os.environ[variable])], variable
-        except ValueError:  # a quotation that does not end
-            tried, named = [[os.environ[variable]]], variable
+            candidates = [shlex.split(os.environ[variable])]
+        except ValueError:  # an unterminated quotation
+            candidates = [[os.environ[variable]]]
     else:
-        tried, named = [[one] for one in usual], ""
-    for name, *words in tried:
+        candidates, origin = [[name] for name in defaults], ""
+    for name, *arguments in candidates:
         path = shutil.which(name)
         if path is not None:
-            return path, *words
-    there = f"the one that {named} names is not: {brief(tried[0][0])}" if named else "none of "
-    if not named:
-        there += f"{', '.join(usual)} is found"
-    what = "C++" if language == "c++" else "C"
-    raise CompileError(
-        f"{op}: no compiler for {what} is here: {there}\n"
-        f"fix: install one (apt install g++, dnf install gcc-c++, xcode-select --install), or name "
+            return path, *arguments
+    reason = f"none of {', '.join(defaults)} is found"
+    if origin:
+        reason = f"the one that {origin} names is not: {brief(candidates[0][0])}"
+    raise compile_error(
+        f"no compiler for {language.upper()} is here: {reason}",
+        f"install one (apt install g++, dnf install gcc-c++, xcode-select --install), or name "
         f"it: compiler=..., or {variable} in the environment",
-        op=op,
     )
 
 
 def _stamped(command: tuple[str, ...]) -> tuple[tuple[str, ...], int, int]:
-    found = Path(command[0]).stat()
-    return command, found.st_mtime_ns, found.st_size
+    status = Path(command[0]).stat()
+    return command, status.st_mtime_ns, status.st_size
 
 
 @functools.lru_cache(maxsize=16)
-def _version(command: tuple[str, ...], _written: int, _size: int) -> str:
-    """What a compiler says of itself; asked once a process while its file is the same."""
+def _version(command: tuple[str, ...], _modified: int, _size: int) -> str:
+    """Return the version text of a compiler, cached while its file is the same."""
     try:
-        done = _run([*command, "--version"], None)
-    except OSError:  # no program: running it with the source will tell
+        return _run([*command, "--version"], None).stdout
+    except OSError:  # not a program: compiling raises the error
         return ""
-    return done.stdout
 
 
-def _run(words: Sequence[str], folder: Path | None) -> subprocess.CompletedProcess[str]:
+def _run(command: Sequence[str], folder: Path | None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        list(words),
+        list(command),
         cwd=folder,
-        # Its errors are looked for by an English word.
+        # `_first_errors` searches for English words.
         env={**os.environ, "LC_ALL": "C"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -254,97 +262,93 @@ def _run(words: Sequence[str], folder: Path | None) -> subprocess.CompletedProce
     )
 
 
-def _compiled(
-    op: str, source: NativeSource, words: Sequence[str], scratch: Path
+def _compile(
+    source: NativeSource, command: Sequence[str], scratch: Path
 ) -> tuple[Path, list[Path]]:
-    """The library, and the files that the source includes (those of the system left out)."""
-    text = source.file
-    if text is None:
-        text = Path("source.c" if source.language == "c" else "source.cc")
-        (scratch / text).write_text(source.text)
+    """Return the library, and the files that the source includes, without system headers."""
+    file = source.file
+    if file is None:
+        file = Path("source.c" if source.language == "c" else "source.cc")
+        (scratch / file).write_text(source.text)
     outputs = ["-o", "library.so", "-MMD", "-MF", "included.d"]
-    # Behind the source what is linked to: -lm, -lz.
-    linked = [word for word in words if word.startswith("-l")]
-    said = [word for word in words if not word.startswith("-l")]
+    # Libraries follow the source that uses them.
+    libraries = [word for word in command if word.startswith("-l")]
+    others = [word for word in command if not word.startswith("-l")]
     try:
-        done = _run([*said, *outputs, str(text), *linked], scratch)
+        done = _run([*others, *outputs, str(file), *libraries], scratch)
     except OSError as error:
-        raise CompileError(
-            f"{op}: {words[0]} can't be started: {error.strerror or error}\n"
-            f"fix: name another compiler: compiler=...",
-            op=op,
+        raise compile_error(
+            f"{command[0]} can't be started: {_reason(error)}",
+            "name another compiler: compiler=...",
         ) from None
-    made = scratch / "library.so"
-    if done.returncode != 0 or not made.is_file():
-        raise CompileError(
-            f"{op}: {Path(words[0]).name} can't compile the source:\n{_first_errors(done.stdout)}"
-            f"\nfix: mend these lines; the whole report is the error's `detail`",
-            op=op,
-            detail=f"{shlex.join(done.args)}\n{done.stdout}",
+    library = scratch / "library.so"
+    if done.returncode != 0 or not library.is_file():
+        raise compile_error(
+            f"{Path(command[0]).name} can't compile the source:\n{_first_errors(done.stdout)}",
+            "mend these lines; the full report is the error's `detail`",
+            f"{shlex.join(done.args)}\n{done.stdout}",
         )
     try:
-        listed = (scratch / "included.d").read_text()
-    except OSError:  # a compiler that does not know -MMD
-        listed = ""
-    names = listed.replace("\\\n", " ").partition(": ")[2]
+        dependencies = (scratch / "included.d").read_text()
+    except OSError:  # the compiler does not support -MMD
+        dependencies = ""
+    names = dependencies.replace("\\\n", " ").partition(": ")[2]
     files = [Path(name.replace("\\ ", " ")) for name in re.findall(r"(?:\\ |\S)+", names)]
-    absolute = [scratch / one for one in files]
-    return made, [one for one in absolute if one.is_file() and scratch not in one.parents]
+    absolute = [scratch / path for path in files]
+    return library, [path for path in absolute if path.is_file() and scratch not in path.parents]
 
 
-_MOST_LINES: Final = 6
+_MAX_LINES: Final = 6
 
 
 def _first_errors(report: str) -> str:
-    """The first errors in a compiler's report, with file and line; else its last lines."""
+    """Return the first errors in a compiler's report, with file and line; else its last lines."""
     lines = [line for line in report.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\berror\b|undefined reference", line)]
-    chosen = errors[:_MOST_LINES] or lines[-_MOST_LINES:] or ["it says no reason"]
-    more = len(errors) - len(chosen)
-    if more > 0:
-        chosen.append(f"... and {more} more")
-    return "\n".join(f"  {line[:300]}" for line in chosen)
+    shown = errors[:_MAX_LINES] or lines[-_MAX_LINES:] or ["without a report"]
+    if len(errors) > len(shown):
+        shown.append(f"... and {len(errors) - len(shown)} more")
+    return "\n".join(f"  {line[:300]}" for line in shown)
 
 
 # The folder
 
 
-def _folder(op: str, given: Any) -> Path:
-    """The folder of libraries; it is made if it isn't there, for this user alone."""
-    if given is None:
+def _folder(folder: Any) -> Path:
+    """Return the folder of libraries, created with access for this user only."""
+    if folder is None:
         base = os.environ.get("XDG_CACHE_HOME", "")
-        # The standard asks to leave out what is not absolute.
-        where = Path(base) if Path(base).is_absolute() else Path("~/.cache").expanduser()
-        where = where / "xlabuilder" / "ffi"
-    elif isinstance(given, (str, os.PathLike)) and os.fspath(given):
-        where = Path(os.fsdecode(given)).absolute()
+        # The XDG specification requires ignoring relative paths.
+        cache = Path(base) if Path(base).is_absolute() else Path("~/.cache").expanduser()
+        cache = cache / "xlabuilder" / "ffi"
+    elif isinstance(folder, (str, os.PathLike)) and os.fspath(folder):
+        cache = Path(os.fsdecode(folder)).absolute()
     else:
-        raise OperandError(f"{op}: folder must be the path of one, got {brief(given)}", op=op)
+        raise operand_error(f"folder must be the path of one, got {brief(folder)}")
     try:
-        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        raise _unusable(op, where, error) from None
-    return where
+        raise _unusable(cache, error) from None
+    return cache
 
 
-def _unusable(op: str, where: Path, error: OSError | ValueError) -> CompileError:
-    reason = getattr(error, "strerror", None) or str(error)
-    return CompileError(
-        f"{op}: libraries can't be kept in {where}: {reason[:1].lower() + reason[1:]}\n"
-        f"fix: name another folder: folder=..., or XDG_CACHE_HOME in the environment",
-        op=op,
+def _unusable(cache: Path, error: OSError | ValueError) -> CompileError:
+    reason = _reason(error)
+    return compile_error(
+        f"libraries can't be written to {cache}: {reason[:1].lower() + reason[1:]}",
+        "name another folder: folder=..., or XDG_CACHE_HOME in the environment",
     )
 
 
-def _kept(entry: Path, key: str) -> SharedLibrary | None:
-    """The library that an entry of the folder leads to; None if it has to be made."""
+def _read_entry(entry: Path, key: str) -> SharedLibrary | None:
+    """Return the library of an entry of the folder; None if it must be compiled."""
     try:
-        said = json.loads(entry.read_text())
-        files = said["included"]
-        library = entry.with_name(said["library"])
-        if any(_hash(Path(name).read_bytes()) != one for name, one in files.items()):
+        content = json.loads(entry.read_text())
+        files = content["included"]
+        library = entry.with_name(content["library"])
+        if any(_hash(Path(name).read_bytes()) != digest for name, digest in files.items()):
             return None
-        # A library that is cut off would end the process when it is loaded.
+        # Loading a truncated library would end the process.
         if f"{_hash(library.read_bytes())}.so" != library.name:
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

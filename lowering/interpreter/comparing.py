@@ -28,8 +28,8 @@ from lowering.interpreter.interpreter_support import lacks
 from lowering.interpreter.ulps import distances, in_units_of
 from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.devices import DeviceLike, device as find_device
+from lowering.pjrt.nesting import result_packer
 from lowering.running.compiling import compile
-from lowering.running.results import result_packer
 from lowering.stablehlo.module import StablehloModule
 
 __all__ = ["compare"]

@@ -20,9 +20,9 @@ from lowering.interpreter import helper
 from lowering.interpreter.instrumentation import with_probes, with_results
 from lowering.interpreter.interpreter_support import Interpretable, interpretable, recorded
 from lowering.pjrt.devices import device, sharding_of
+from lowering.pjrt.nesting import result_packer
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments
 from lowering.running.program import ProgramInfo
-from lowering.running.results import result_packer
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule, load
 
@@ -184,16 +184,16 @@ def flat_arguments(
     except DeviceError:  # jax was told to do without
         target = device()
     arguments = Arguments(ProgramInfo(program.name, program.program_shape), sharding_of(target))
-    given = arguments.in_order(tuple(args), dict(by_name)) if by_name else tuple(args)
+    given = arguments.by_position(tuple(args), dict(by_name)) if by_name else tuple(args)
     found = []
-    for value, leaf in zip(arguments.flattened(given), arguments.leaves, strict=True):
+    for value, leaf in zip(arguments.flatten(given), arguments.leaves, strict=True):
         if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
             if value.is_deleted():
-                raise arguments.refused(leaf, DELETED, DELETED_FIX)
+                raise arguments.refusal(leaf, DELETED, DELETED_FIX)
             value = np.asarray(value)  # on whatever device it is
         if not leaf.shape.is_static:
             raise _open(program.name, leaf.name, leaf.shape)
-        array = np.asarray(arguments.argument(value, leaf))
+        array = np.asarray(arguments.put(value, leaf))
         if isinstance(leaf.shape, ArrayShape):
             found.append(array)
     return found

@@ -1,1 +1,1 @@
-"""Devices: finding them, placing arrays on them, the layouts of arrays there."""
+"""Devices: find them, place arrays on them, and read the layouts of arrays there."""

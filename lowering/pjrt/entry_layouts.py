@@ -1,9 +1,9 @@
-"""The layouts in which arrays enter and leave a program: what is asked for, what a device can have.
+"""The layouts of a program's arguments and results: requested, supported, and chosen by XLA.
 
-`mhlo.layout_mode`, of an argument or a result of ``@main``, is XLA's word for them. XLA takes it as
-it comes: it dies of some texts, drops parts of others without a word, and compiles for a CPU
-programs that take tiled arrays, which no CPU has. So the texts are read here before XLA sees them,
-and what it says afterwards is compared with them.
+`mhlo.layout_mode`, of an argument or a result of ``@main``, requests a layout. XLA does not verify
+the attribute: it aborts on some texts, silently ignores parts of others, and compiles programs for
+a CPU that take tiled arrays, which a CPU does not support. So the texts are parsed here before XLA
+reads them, and compared with the layouts that XLA reports afterwards.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ LAYOUT_MODE: Final = "mhlo.layout_mode"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A layout that a module asks for.
+class LayoutRequest:
+    """A layout that a module requests.
 
     Attributes:
         place: for messages: "parameter x[0]", "the result[1]".
         position: the number of the argument or the result.
-        is_parameter: whether it is an argument's.
-        shape: the array, with the layout; None where the compiler is to choose one.
+        is_parameter: whether it is an argument.
+        shape: the array, with the layout; None where the compiler chooses one.
     """
 
     place: str
@@ -61,111 +61,122 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class EntryLayouts:
-    """All the layouts that a module asks for.
+    """All layouts that a module requests.
 
     Attributes:
         name: the computation's name.
-        device: where it is to run; of several devices, which are alike, the first.
-        parameters: the shapes of all arguments, tuples opened.
-        asked: in the order of the arguments, then of the results. Arrays without elements are not
-            among them.
+        device: the device to run on; of several devices of one kind the first.
+        parameters: the shapes of all arguments, tuples flattened.
+        requests: in the order of the arguments, then of the results; without those for arrays
+            without elements.
         code: the module's bytecode, for XLA.
     """
 
     name: str
     device: Any
     parameters: tuple[ArrayShape | TokenShape, ...]
-    asked: tuple[Asked, ...]
+    requests: tuple[LayoutRequest, ...]
     code: bytes
 
 
 def requested_layouts(
     module: ir.Operation, code: bytes, name: str, shape: ProgramShape, device: Any
 ) -> EntryLayouts | None:
-    """The layouts that a module asks for; None if it asks for none.
+    """Return the layouts that a module requests; None if it requests none.
 
     Args:
         module: a verified module.
         code: its bytecode.
         name: the computation's name.
-        shape: parameters and result, as the module has them.
-        device: where it is to run.
+        shape: the module's parameters and result.
+        device: the device to run on.
 
     Raises:
-        CompileError: a layout that can't be read, does not fit its array, or that arrays on the
-            device can't have.
+        CompileError: a layout is malformed, does not fit its array, or is not supported by the
+            device.
     """
-    # Looked for in the bytes: a program may have thousands of arguments.
+    # Searching the bytes is fast: a program may have thousands of arguments.
     if LAYOUT_MODE.encode() not in module_strings(code):
         return None
-    (function,) = [one for one in module.regions[0].blocks[0].operations if _is_main(one)]
-    asked = []
+    attributes = _main(module).attributes
+    requests = []
     empty: dict[str, list[int]] = {}
-    places = [
-        _places(f"parameter {parameter}", one)
-        for parameter, one in zip(shape.parameter_names, shape.parameters, strict=True)
+    parameters = [
+        place
+        for parameter, parameter_shape in zip(shape.parameter_names, shape.parameters, strict=True)
+        for place in _places(f"parameter {parameter}", parameter_shape)
     ]
-    parameters = [pair for found in places for pair in found]
-    for key, values in (
+    for key, places in (
         ("arg_attrs", parameters),
         ("res_attrs", _places("the result", shape.result)),
     ):
-        if key not in function.attributes:
+        if key not in attributes:
             continue
-        # What legalization has added behind them has no layouts.
-        modes = list(ir.ArrayAttr(function.attributes[key]))[: len(values)]
-        for position, ((place, leaf), entry) in enumerate(zip(values, modes, strict=True)):
-            given = ir.DictAttr(entry)
-            if LAYOUT_MODE not in given:
+        # The arguments and results that legalization appends have no layouts.
+        modes = list(ir.ArrayAttr(attributes[key]))[: len(places)]
+        for position, ((place, leaf), entry) in enumerate(zip(places, modes, strict=True)):
+            named = ir.DictAttr(entry)
+            if LAYOUT_MODE not in named:
                 continue
-            text = attribute_text(given[LAYOUT_MODE])
+            text = attribute_text(named[LAYOUT_MODE])
             if text == "default":
                 continue
-            wanted = None
+            requested = None
             if text != "auto":
-                wanted = _read(leaf, str(given[LAYOUT_MODE]), text, place, name, device)
+                requested = _read(leaf, str(named[LAYOUT_MODE]), text, place, name, device)
             if isinstance(leaf, ArrayShape) and leaf.element_count == 0:
                 empty.setdefault(key, []).append(position)
                 continue
-            asked.append(Asked(place, position, key == "arg_attrs", wanted))
+            requests.append(LayoutRequest(place, position, key == "arg_attrs", requested))
     if empty:
         code = _without(module, empty)
-    return EntryLayouts(name, device, tuple(leaf for _, leaf in parameters), tuple(asked), code)
+    return EntryLayouts(name, device, tuple(leaf for _, leaf in parameters), tuple(requests), code)
 
 
 def _without(module: ir.Operation, positions: Mapping[str, Sequence[int]]) -> bytes:
-    """The bytecode of a module that does not ask for the layouts of some arguments and results.
+    """Return the bytecode of a module without the requests for some arguments and results.
 
-    Any order of nothing is the same, but XLA divides by zero, and the process dies, where it copies
-    an array without elements from one order to another.
+    XLA divides by zero, which ends the process, when it changes the layout of an array without
+    elements.
     """
     copy = module.clone().operation
-    (function,) = [one for one in copy.regions[0].blocks[0].operations if _is_main(one)]
+    attributes = _main(copy).attributes
     with module.context:
-        for key, left_out in positions.items():
-            entries = list(ir.ArrayAttr(function.attributes[key]))
-            for position in left_out:
-                given = ir.DictAttr(entries[position])
-                pairs = [given[number] for number in range(len(given))]
-                kept = {one.name: one.attr for one in pairs if one.name != LAYOUT_MODE}
-                entries[position] = ir.DictAttr.get(kept)
-            function.attributes[key] = ir.ArrayAttr.get(entries)
+        for key, removed in positions.items():
+            entries = list(ir.ArrayAttr(attributes[key]))
+            for position in removed:
+                named = ir.DictAttr(entries[position])
+                pairs = [named[index] for index in range(len(named))]
+                entries[position] = ir.DictAttr.get(
+                    {pair.name: pair.attr for pair in pairs if pair.name != LAYOUT_MODE}
+                )
+            attributes[key] = ir.ArrayAttr.get(entries)
     return mlir.bytecode(copy)
 
 
-def _is_main(operation: Any) -> bool:
-    return bool(ir.StringAttr(operation.attributes["sym_name"]).value == "main")
+def _main(module: ir.Operation) -> Any:
+    """Return the operation of ``@main``."""
+    return next(
+        operation
+        for operation in module.regions[0].blocks[0].operations
+        if ir.StringAttr(operation.attributes["sym_name"]).value == "main"
+    )
 
 
-def _places(what: str, shape: Shape) -> list[tuple[str, ArrayShape | TokenShape]]:
-    paths = (f"{what}{path}" for path in leaf_paths(shape))
+def _places(place: str, shape: Shape) -> list[tuple[str, ArrayShape | TokenShape]]:
+    paths = (f"{place}{path}" for path in leaf_paths(shape))
     return list(zip(paths, leaves(shape), strict=True))
 
 
 def _read(
-    leaf: ArrayShape | TokenShape, shown: str, text: str | None, place: str, name: str, device: Any
+    leaf: ArrayShape | TokenShape,
+    attribute: str,
+    text: str | None,
+    place: str,
+    name: str,
+    device: Any,
 ) -> ArrayShape:
-    """The array with the layout that a text asks for, which arrays on `device` can have."""
+    """Return the array with the requested layout, if `device` supports it."""
 
     def refuse(reason: str, fix: str) -> CompileError:
         return CompileError(
@@ -174,19 +185,19 @@ def _read(
             shapes={place: leaf},
         )
 
-    leaf_text = f"{leaf} in layout {shown}"
+    leaf_text = f"{leaf} in layout {attribute}"
     if text is None or not isinstance(leaf, ArrayShape):
-        raise refuse(f"{LAYOUT_MODE} is the text of an array's layout", "drop the attribute")
+        raise refuse(f"{LAYOUT_MODE} must be the layout of an array", "drop the attribute")
     plain = leaf.with_layout(None)
     leaf_text = f"{plain} in layout {text}"
     try:
         layout = parse_layout(text)
-        wanted = plain.with_layout(layout)
-        check_supported_layout("compile", place, wanted)
+        requested = plain.with_layout(layout)
+        check_supported_layout("compile", place, requested)
     except (ShapeTextError, ShapeInferenceError) as error:
         reason = str(error).splitlines()[0]
-        for beginning in (f"compile: {place}: ", "layout text: ", "layout: "):
-            reason = reason.removeprefix(beginning)
+        for prefix in (f"compile: {place}: ", "layout text: ", "layout: "):
+            reason = reason.removeprefix(prefix)
         raise refuse(reason, "write a layout as XLA does: {1,0}, {0,1}") from None
     default = layout_from(
         array_layouts.layout_text(
@@ -194,7 +205,7 @@ def _read(
         )
     )
     order = plain.with_layout(layout.minor_to_major)
-    leaf_text, fix = str(wanted), f"ask for an order alone, {order}, or for no layout"
+    leaf_text, fix = str(requested), f"request only an order, {order}, or no layout"
     if layout.tiles and not default.tiles:
         raise refuse("arrays there have no tiles", fix)
     if any(COMBINE in tile.dimensions for tile in layout.tiles):
@@ -203,68 +214,66 @@ def _read(
         raise refuse("arrays there have no padding at their end", fix)
     if layout.memory_space:
         raise refuse("arrays are passed in the device's main memory, S(0)", fix)
-    return wanted
+    return requested
 
 
-# Kept, as is `is_same`: the same few layouts are compared for each argument of each call. Reading
-# and comparing them anew took 110 of its 170 microseconds.
+# Cached, like `is_same`: calls compare the same few layouts for each argument.
 layout_from: Final = lru_cache(maxsize=1024)(parse_layout)
 
 
 @lru_cache(maxsize=1024)
-def is_same(shape: ArrayShape, one: Layout, other: Layout) -> bool:
-    """Whether two layouts of an array lay it in the same way.
+def is_same(shape: ArrayShape, first: Layout, second: Layout) -> bool:
+    """Whether two layouts of an array place its elements equally.
 
-    XLA leaves out the size of elements where it is the usual one, and jaxlib 0.10 leaves it out of
-    the default layouts of elements of less than a byte, which all arrays of them have.
+    XLA omits the size of elements if it is the usual one. jaxlib 0.10 also omits it in the default
+    layouts of elements of less than a byte.
     """
-    usual = {0, shape.element_type.bits if shape.element_type.bits in (2, 4) else _whole(shape)}
-    sizes = {one.element_size_in_bits, other.element_size_in_bits}
-    return one.replace(element_size_in_bits=0) == other.replace(element_size_in_bits=0) and (
+    bits = shape.element_type.bits
+    usual = {0, bits if bits in (2, 4) else 8 * shape.element_type.byte_width}
+    sizes = {first.element_size_in_bits, second.element_size_in_bits}
+    return first.replace(element_size_in_bits=0) == second.replace(element_size_in_bits=0) and (
         len(sizes) == 1 or sizes <= usual
     )
 
 
-def _whole(shape: ArrayShape) -> int:
-    return 8 * shape.element_type.byte_width
-
-
 def parameter_layouts(layouts: EntryLayouts, loaded: Any) -> list[Any]:
-    """The layouts that a LoadedExecutable takes its arguments in.
+    """Return the layouts in which a LoadedExecutable takes its arguments.
 
     Raises:
-        CompileError: XLA has made others of them, or of the results, than were asked for.
+        CompileError: XLA chose another layout than a requested one.
     """
-    # None where jaxlib 0.10 does not tell: beside tokens.
-    taken, given = array_layouts.parameter_layouts(loaded), array_layouts.result_layouts(loaded)
-    for one in layouts.asked:
-        found = taken if one.is_parameter else given
-        if one.shape is None:
-            # What leaves is a jax.Array, which knows its layout.
-            if found is None and one.is_parameter:
-                raise _refused(layouts, one, "jaxlib does not tell which one XLA has chosen")
+    # None where jaxlib 0.10 does not report them: beside tokens.
+    parameters = array_layouts.parameter_layouts(loaded)
+    results = array_layouts.result_layouts(loaded)
+    for request in layouts.requests:
+        actual = parameters if request.is_parameter else results
+        if request.shape is None:
+            # A result is a jax.Array, which has its layout.
+            if actual is None and request.is_parameter:
+                raise _refused(layouts, request, "jaxlib does not report which one XLA has chosen")
             continue
-        wanted = one.shape.layout
-        assert wanted is not None  # only such are asked for
-        if found is None:
-            if wanted.element_size_in_bits:
-                raise _refused(layouts, one, "jaxlib does not tell which one XLA has made of it")
+        requested = request.shape.layout
+        assert requested is not None  # a request has a layout, or no shape
+        if actual is None:
+            if requested.element_size_in_bits:
+                raise _refused(layouts, request, "jaxlib does not report what XLA has made of it")
             continue
-        made = layout_from(array_layouts.layout_text(found[one.position]))
-        if not wanted.tiles:  # an order alone: in which tiles, the platform says
-            wanted = wanted.replace(tiles=made.tiles)
-        if not is_same(one.shape, wanted, made):
-            raise _refused(layouts, one, f"XLA makes {made} of it")
-    if taken is not None:
-        return taken
-    # What an array put there in the layout has.
+        layout = layout_from(array_layouts.layout_text(actual[request.position]))
+        if not requested.tiles:  # an order only; the platform determines the tiles
+            requested = requested.replace(tiles=layout.tiles)
+        if not is_same(request.shape, requested, layout):
+            raise _refused(layouts, request, f"XLA makes {layout} of it")
+    if parameters is not None:
+        return parameters
+    # The layouts of arrays that are copied to the device and laid out as requested.
     expected: list[Any] = [
         _layout_when_put(leaf, None, layouts.device) for leaf in layouts.parameters
     ]
-    for one in layouts.asked:
-        if one.is_parameter and one.shape is not None:
-            wanted = one.shape.layout
-            expected[one.position] = _layout_when_put(one.shape, wanted, layouts.device)
+    for request in layouts.requests:
+        if request.is_parameter and request.shape is not None:
+            expected[request.position] = _layout_when_put(
+                request.shape, request.shape.layout, layouts.device
+            )
     return expected
 
 
@@ -279,18 +288,18 @@ def _layout_when_put(leaf: ArrayShape | TokenShape, layout: Layout | None, devic
 
 
 def put_in_layout(array: jax.Array, layout: Layout) -> jax.Array:
-    """A copy of a jax.Array on its device, in another order and other tiles."""
+    """Return a copy of a jax.Array on its device, in another order and other tiles."""
     major_to_minor = tuple(reversed(layout.minor_to_major))
     tiles = tuple(tile.dimensions for tile in layout.tiles)
-    there: jax.Array = array_layouts.put_in_layout(array, major_to_minor, tiles, array.sharding)
-    return there
+    copy: jax.Array = array_layouts.put_in_layout(array, major_to_minor, tiles, array.sharding)
+    return copy
 
 
-def _refused(layouts: EntryLayouts, one: Asked, reason: str) -> CompileError:
-    what = "in a layout that XLA chooses" if one.shape is None else str(one.shape)
-    fix = "ask for an order of the dimensions alone, or for no layout"
+def _refused(layouts: EntryLayouts, request: LayoutRequest, reason: str) -> CompileError:
+    target = "in a layout that XLA chooses" if request.shape is None else str(request.shape)
     return CompileError(
-        f"compile: {one.place} of {layouts.name} can't be {what} on {layouts.device.platform}: "
-        f"{reason}\nfix: {fix}",
-        shapes={} if one.shape is None else {one.place: one.shape},
+        f"compile: {request.place} of {layouts.name} can't be {target} on "
+        f"{layouts.device.platform}: {reason}\n"
+        f"fix: request only an order of the dimensions, or no layout",
+        shapes={} if request.shape is None else {request.place: request.shape},
     )

@@ -1,7 +1,8 @@
-"""What XLA and jax report when memory runs out or a program fails, in words."""
+"""Translate the errors that XLA and jax raise when memory runs out or a program fails."""
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, Final
 
@@ -9,48 +10,45 @@ from builder.inspection.rendering import bytes_text
 from builder.types import primitive_type as pt
 from lowering.errors import ExecutionError
 
-__all__ = ["is_out_of_memory", "no_room", "requested_bytes_text", "without_status_code"]
+__all__ = ["is_out_of_memory", "requested_bytes_text", "transfer_error", "without_status_code"]
 
-_ASKED: Final = re.compile(r"(?:allocating|allocate) (\d+) ?bytes?", re.IGNORECASE)
+_REQUEST: Final = re.compile(r"(?:allocating|allocate) (\d+) ?bytes?", re.IGNORECASE)
 _CODES: Final = re.compile(r"^(?:[A-Z_]+: )+")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that there was not enough memory, on a device or on the host."""
+    """Whether an error reports that memory ran out, on a device or on the host."""
     return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 
 def requested_bytes_text(error: BaseException) -> str:
-    """How much memory was asked for at once, ": 3.0 GiB"; nothing where that isn't said."""
-    found = _ASKED.search(str(error))
-    return "" if found is None else f": {bytes_text(int(found[1]))} at once"
+    """Return the size of the failed allocation, ": 3.0 GiB at once"; empty if not reported."""
+    match = _REQUEST.search(str(error))
+    return "" if match is None else f": {bytes_text(int(match[1]))} at once"
 
 
 def without_status_code(error: BaseException) -> str:
-    """XLA's report without its codes: INVALID_ARGUMENT and the like."""
+    """Return XLA's report without its codes, such as INVALID_ARGUMENT."""
     return _CODES.sub("", str(error).strip())
 
 
-def no_room(
-    op: str, dtype: Any, sizes: tuple[int, ...], where: Any, error: BaseException
+def transfer_error(
+    dtype: Any, sizes: tuple[int, ...], sharding: Any, error: BaseException
 ) -> ExecutionError:
-    """The error for an array that a device has no memory for.
+    """Return the error for an array that does not fit a device's memory.
 
     Args:
-        op: what wanted to put it there.
-        dtype, sizes: of the array.
-        where: a jax sharding.
-        error: what was reported.
+        dtype, sizes: the type and the sizes of the array.
+        sharding: a jax sharding.
+        error: the error that was reported.
     """
-    size = dtype.itemsize
-    for one in sizes:
-        size *= one
-    devices = sorted(where.device_set, key=lambda one: int(one.id))
+    size = bytes_text(dtype.itemsize * math.prod(sizes))
+    devices = sorted(sharding.device_set, key=lambda device: int(device.id))
     shape = f"{pt.from_dtype(dtype)}[{','.join(map(str, sizes))}]"
     on = str(devices[0]) if len(devices) == 1 else f"{len(devices)} devices"
     return ExecutionError(
-        f"{op}: there is no memory for {shape} ({bytes_text(size)}) on {on}\n"
+        f"device_put: there is no memory for {shape} ({size}) on {on}\n"
         f"fix: delete arrays that are not needed any more (array.delete(), del array), or put less",
-        op=op,
+        op="device_put",
         detail=str(error),
     )

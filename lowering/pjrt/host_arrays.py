@@ -1,4 +1,4 @@
-"""Arrays of the host: the elements of what is given as one, and values in words for messages."""
+"""Arrays of the host: read array-like values as NumPy arrays, and describe values in messages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from lowering.errors import ArgumentError
 
-__all__ = ["describe", "host_array", "read_array"]
+__all__ = ["check_readable", "describe", "host_array", "read_array"]
 
 
 def host_array(value: Any) -> np.ndarray[Any, Any] | None:
-    """The elements of NumPy arrays and scalars and of dlpack objects as a NumPy array.
+    """Return NumPy arrays and scalars and dlpack objects as a NumPy array.
 
-    The array may share the memory of `value`. None when `value` is nothing of the kind, or can't
-    be read from the host.
+    The array may share the memory of `value`. None for other values, and for dlpack objects that
+    the host can't read.
     """
     if isinstance(value, np.generic):
         return np.asarray(value)
@@ -34,43 +34,48 @@ def host_array(value: Any) -> np.ndarray[Any, Any] | None:
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError):
-        pass  # a type that NumPy lacks (bfloat16), or memory of a device
+        pass  # a type that NumPy does not support (bfloat16), or memory of a device
     try:
-        # Without x64, jax would make 64-bit elements into 32-bit ones.
+        # Without x64, jax would convert 64-bit elements to 32 bits.
         with jax.enable_x64(True):
             return np.asarray(jax.dlpack.from_dlpack(value))
-    except Exception:  # whatever the exporter raises
+    except Exception:  # the exporter may raise anything
         return None
 
 
-def read_array(op: str, value: Any) -> np.ndarray[Any, Any] | None:
-    """As `host_array`, and of a jax.Array, which must be there and in reach."""
-    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
-        return host_array(value)
-    if value.is_deleted():
+def check_readable(op: str, array: jax.Array) -> None:
+    """Raise ArgumentError for a jax.Array that was deleted, or is on other processes' devices."""
+    if array.is_deleted():
         raise ArgumentError(
             f"{op}: expected an array, got a jax.Array that has been deleted", op=op
         )
-    if not value.is_fully_addressable:
+    if not array.is_fully_addressable:
         raise ArgumentError(
             f"{op}: expected an array of this process, got a jax.Array on devices of others", op=op
         )
+
+
+def read_array(op: str, value: Any) -> np.ndarray[Any, Any] | None:
+    """Return an array-like value or a jax.Array as a NumPy array; None for other values."""
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+        return host_array(value)
+    check_readable(op, value)
     return np.asarray(value)
 
 
 def describe(value: Any) -> str:
-    """A value given, shortly: the shape of an array, the type of anything else."""
+    """Describe a value for messages: the shape of an array, the type of anything else."""
     if isinstance(value, np.ma.MaskedArray):
         return "a masked array"
     if hasattr(value, "dtype") and isinstance(getattr(value, "shape", None), tuple):
         sizes = ",".join(str(s) for s in value.shape)
         try:
-            found = f"{pt.from_dtype(value.dtype)}[{sizes}]"
+            shape = f"{pt.from_dtype(value.dtype)}[{sizes}]"
         except ValueError:
             return f"an array {value.dtype}[{sizes}]"
-        # What has sizes need not have elements: a jax.ShapeDtypeStruct has none.
+        # An object with sizes may have no elements: a jax.ShapeDtypeStruct.
         has_elements = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
-        return found if has_elements else f"a {type(value).__name__} of {found}"
+        return shape if has_elements else f"a {type(value).__name__} of {shape}"
     if value is None:
         return "None"
     if isinstance(value, XlaOp):

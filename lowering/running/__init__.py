@@ -1,1 +1,1 @@
-"""Compiling for devices, and calling what was compiled."""
+"""Compile programs for devices, and run them."""

@@ -1,13 +1,12 @@
-"""The arguments of a compiled computation: what may be given, and what is said otherwise.
+"""Check the arguments of a compiled computation, and put them on its device.
 
-The runtime itself takes bytes as they come, and would read an array of another shape, type or
-layout without a word; with several devices it dies of some of them. So everything is checked here
-before it executes.
+The runtime reads the bytes of a buffer without checks: an array of another shape, element type or
+layout gives wrong results, and with several devices the process may crash. So every argument is
+checked here before the program is executed.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -20,55 +19,47 @@ from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.constant import scalar_array
 from builder.types.layout import Layout
-from builder.types.shape import (
-    ArrayShape,
-    Shape,
-    TokenShape,
-    TupleShape,
-    intern_array,
-    leaves,
-)
+from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, intern_array, leaves
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import array_layouts, jax_arrays
 from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.devices import Target
 from lowering.pjrt.entry_layouts import is_same, layout_from, put_in_layout
 from lowering.pjrt.host_arrays import describe, host_array
+from lowering.pjrt.nesting import NestingError, flatten_value
 from lowering.running import bounded_arrays as bounded
+from lowering.running.conversion_fixes import conversion_fix
 from lowering.running.program import ProgramInfo
 
 __all__ = ["DELETED", "DELETED_FIX", "Arguments", "Leaf", "passed_shape", "target_of"]
 
+DELETED: Final = "a jax.Array that has been deleted"
+DELETED_FIX: Final = "give one that was neither donated to another program nor deleted, or a copy"
+
 _JaxArray: Final = jax_arrays.array_type
 _layout_of: Final = array_layouts.layout_of
 _TOKEN_SHAPE: Final = pt.pred[0]
-"""What the runtime passes in place of a token: an array without elements."""
+"""The shape of the empty array that the runtime passes for a token."""
 
 
 class Leaf:
-    """One array argument: where it stands, and what may be given there.
+    """One array among the parameters, tuples flattened.
 
     Attributes:
-        target: where its arrays go.
-        shape: what is asked for there.
-        aval: what a jax.Array given there has to be, if it is to be used as it is.
-        is_plain: an array of fixed sizes; neither a token nor of bounded sizes.
-        layout: the memory layout that it has to have; None where there is but one.
-        wanted: that layout where the program asks for another than arrays have by default.
-        number, name: of the parameter that it is (a part of).
-        path: its place within the parameter's tuple: "[0][1]".
+        target: the shape, the device and the sharding of the buffers that are passed.
+        shape: the declared shape.
+        aval: the aval of a jax.Array that is passed without a copy; None for bounded sizes, where
+            every array is copied.
+        is_static_array: an array of fixed sizes; neither a token nor of bounded sizes.
+        layout: the memory layout that buffers must have; None where only one layout exists.
+        requested_layout: that layout, where the program requests another than the default one.
+        number, name: the number and name of the parameter.
+        path: the position within the parameter's tuple: "[0][1]".
     """
 
     __slots__ = (
-        "aval",
-        "is_plain",
-        "layout",
-        "name",
-        "number",
-        "path",
-        "shape",
-        "target",
-        "wanted",
+        *("aval", "is_static_array", "layout", "name", "number", "path"),
+        *("requested_layout", "shape", "target"),
     )
 
     def __init__(
@@ -76,30 +67,32 @@ class Leaf:
     ) -> None:
         self.shape: Final = shape
         self.target: Final = target
-        self.is_plain: Final = isinstance(shape, ArrayShape) and shape.is_static
-        # Nothing equals None: of a bounded size no array is used as it is.
+        self.is_static_array: Final = isinstance(shape, ArrayShape) and shape.is_static
         self.aval: Final = target.aval if shape.is_static else None
         self.layout: Any = target.default if len(target.dimensions) > 1 else None
-        self.wanted: Layout | None = None
+        self.requested_layout: Layout | None = None
         self.number: Final = number
         self.name: Final = name
         self.path: Final = path
 
-    def take_in(self, layout: Any) -> None:
-        """Has the arrays given be in a layout of the runtime's."""
-        shape = self.target.shape
-        wanted = layout_from(array_layouts.layout_text(layout))
-        if not is_same(shape, wanted, layout_from(array_layouts.layout_text(self.target.default))):
-            self.layout, self.wanted = layout, wanted
+    def request_layout(self, layout: Any) -> None:
+        """Require a layout of the runtime's for the arrays of this leaf."""
+        requested, default = _parsed(layout), _parsed(self.target.default)
+        if not is_same(self.target.shape, requested, default):
+            self.layout, self.requested_layout = layout, requested
+
+
+def _parsed(layout: Any) -> Layout:
+    return layout_from(array_layouts.layout_text(layout))
 
 
 def target_of(leaf: ArrayShape | TokenShape, sharding: SingleDeviceSharding) -> Target:
-    """Where the arrays go that are passed for a leaf, in their largest sizes."""
+    """Return the target of the buffers that are passed for a leaf, sizes at their bounds."""
     return Target(passed_shape(leaf), sharding)
 
 
 def passed_shape(leaf: ArrayShape | TokenShape) -> ArrayShape:
-    """The shape of the arrays that are passed for a leaf."""
+    """Return the shape of the buffers that are passed for a leaf."""
     return leaf.at_bounds().with_layout(None) if isinstance(leaf, ArrayShape) else _TOKEN_SHAPE
 
 
@@ -108,11 +101,11 @@ class Arguments:
 
     Attributes:
         name: the computation's name.
-        program_shape: parameters and result.
-        sharding: of the arrays on the device.
-        leaves: for each array argument what may be given there.
+        program_shape: the parameters and the result.
+        sharding: the sharding of arrays on the device.
+        leaves: the array arguments, tuples flattened.
         place: for messages, where there are several devices: " for replica 3"; else empty.
-        donated: the numbers of the leaves whose arrays a call uses up.
+        donated: the numbers of the leaves whose arrays a call consumes.
     """
 
     __slots__ = ("donated", "leaves", "name", "place", "program_shape", "sharding")
@@ -125,24 +118,31 @@ class Arguments:
         targets: Sequence[Target] | None = None,
     ) -> None:
         self.name: Final = info.name
-        self.program_shape: Final = info.shape
+        shape = info.shape
+        self.program_shape: Final = shape
         self.sharding: Final = sharding
         self.place: Final = place
         self.donated: Final = info.donated
-        found: list[Leaf] = []
-        for number, (parameter, parameter_name) in enumerate(
-            zip(info.shape.parameters, info.shape.parameter_names, strict=True)
-        ):
-            for leaf, path in zip(leaves(parameter), leaf_paths(parameter), strict=True):
-                target = target_of(leaf, sharding) if targets is None else targets[len(found)]
-                found.append(Leaf(leaf, target, number, parameter_name, path))
-        for leaf_taken, layout in zip(found, info.layouts or (), strict=False):
-            if isinstance(leaf_taken.shape, ArrayShape):
-                leaf_taken.take_in(layout)
-        self.leaves: Final = tuple(found)
+        flat = [
+            (leaf, number, name, path)
+            for number, (parameter, name) in enumerate(
+                zip(shape.parameters, shape.parameter_names, strict=True)
+            )
+            for leaf, path in zip(leaves(parameter), leaf_paths(parameter), strict=True)
+        ]
+        if targets is None:
+            targets = [target_of(leaf, sharding) for leaf, *_ in flat]
+        self.leaves: Final = tuple(
+            Leaf(leaf, target, number, name, path)
+            for (leaf, number, name, path), target in zip(flat, targets, strict=True)
+        )
+        # Legalization appends the sizes of bounded arrays, which have layouts but no leaves.
+        for parameter, layout in zip(self.leaves, info.layouts or (), strict=False):
+            if isinstance(parameter.shape, ArrayShape):
+                parameter.request_layout(layout)
 
-    def in_order(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Arguments by position and by name, all by position."""
+    def by_position(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return positional and named arguments, all by position."""
         names = self.program_shape.parameter_names
         if len(args) > len(names):
             raise self.wrong_count(len(args))
@@ -151,44 +151,41 @@ class Arguments:
                 known = f"the parameters are {', '.join(names)}" if names else "it has none"
                 raise self.error(f"there is no parameter {name!r}\nfix: {known}", name=name)
             number = names.index(name)
-            if number < len(args) or names.count(name) > 1:
-                reason = (
-                    f"is given by position ({number}) and by name\nfix: give it once"
-                    if number < len(args)
-                    else "is the name of several parameters\nfix: give all by position"
-                )
+            reason = ""
+            if number < len(args):
+                reason = f"is given by position ({number}) and by name\nfix: give it once"
+            elif names.count(name) > 1:
+                reason = "is the name of several parameters\nfix: give all by position"
+            if reason:
                 raise self.error(f"parameter {name!r} {reason}", number, name)
-        missing = [n for n in names[len(args) :] if n not in by_name]
+        missing = [name for name in names[len(args) :] if name not in by_name]
         if missing:
             number = names.index(missing[0])
-            shape = self.program_shape.parameters[number]
-            rest = "".join(f", {n}" for n in missing[1:])
             raise self.error(
-                f"argument {number} ({missing[0]}) {shape} is missing\n"
-                f"fix: give {missing[0]}{rest}, by position or by name",
+                f"argument {number} ({missing[0]}) {self.program_shape.parameters[number]} is "
+                f"missing\nfix: give {', '.join(missing)}, by position or by name",
                 number,
                 missing[0],
             )
-        return args + tuple(by_name[n] for n in names[len(args) :])
+        return args + tuple(by_name[name] for name in names[len(args) :])
 
-    def check_given_once(self, arrays: Sequence[Any]) -> None:
-        """Raises ArgumentError for an array that the call uses up, and is given again beside.
+    def check_donated_once(self, arrays: Sequence[Any]) -> None:
+        """Raise ArgumentError for a donated array that is also passed as another argument.
 
-        Its memory is what counts: jax.device_put may give another array of the same.
+        Arrays are compared by memory: jax.device_put may return a new array of the same buffer.
         """
         seen: dict[int, int] = {}
         for number, array in enumerate(arrays):
             if type(array) is not _JaxArray:
                 continue
-            other = seen.setdefault(jax_arrays.memory_of(array), number)
-            if other != number and not self.donated.isdisjoint((other, number)):
-                if other not in self.donated:
-                    other, number = number, other
-                taken, leaf = self.leaves[other], self.leaves[number]
-                raise self.refused(
-                    leaf,
-                    f"the array that is given as argument {taken.number} ({taken.name})"
-                    f"{taken.path} too, whose memory the program takes over",
+            first = seen.setdefault(jax_arrays.memory_of(array), number)
+            if first != number and not self.donated.isdisjoint((first, number)):
+                donated, second = (first, number) if first in self.donated else (number, first)
+                leaf = self.leaves[donated]
+                raise self.refusal(
+                    self.leaves[second],
+                    f"the array of argument {leaf.number} ({leaf.name}){leaf.path}, whose memory "
+                    f"the program takes over",
                     "give a copy of it: array.copy()",
                 )
 
@@ -204,268 +201,221 @@ class Arguments:
             shapes=dict(zip(shape.parameter_names, shape.parameters, strict=True)),
         )
 
-    def wrong_count(self, given: int) -> ArgumentError:
-        shape = self.program_shape
-        takes = [f"{n} {s}" for n, s in zip(shape.parameter_names, shape.parameters, strict=True)]
-        count, listed = len(takes), ", ".join(takes)
-        if given < count:
-            fix = f"give {', '.join(takes[given:])} as well"
-        else:
-            fix = f"leave out the last {given - count}" if count else "call it without arguments"
+    def refusal(
+        self, leaf: Leaf, got: str, fix: str = "", expected: object = None
+    ) -> ArgumentError:
+        """Return the error for the argument of a leaf, by default one of another shape."""
         return self.error(
-            f"takes {count} argument{'s' * (count != 1)}"
-            f"{f' ({listed})' if takes else ''}, got {given}\nfix: {fix}"
+            f"argument {leaf.number} ({leaf.name}){leaf.path}{self.place} must be "
+            f"{expected or leaf.shape}, got {got}" + (f"\nfix: {fix}" if fix else ""),
+            leaf.number,
+            leaf.name,
         )
 
-    def flattened(self, args: tuple[Any, ...]) -> list[Any]:
-        """The leaves of the arguments, tuples opened as the parameters are nested."""
+    def wrong_count(self, passed: int) -> ArgumentError:
+        shape = self.program_shape
+        takes = [f"{n} {s}" for n, s in zip(shape.parameter_names, shape.parameters, strict=True)]
+        count = len(takes)
+        fix = "call it without arguments"
+        if passed < count:
+            fix = f"give {', '.join(takes[passed:])} as well"
+        elif count:
+            fix = f"leave out the last {passed - count}"
+        listed = f" ({', '.join(takes)})" if takes else ""
+        return self.error(
+            f"takes {count} argument{'s' * (count != 1)}{listed}, got {passed}\nfix: {fix}"
+        )
+
+    def flatten(self, args: tuple[Any, ...]) -> list[Any]:
+        """Return the leaves of the arguments, nested as the parameters are."""
         if len(args) != len(self.program_shape.parameters):
             raise self.wrong_count(len(args))
         flat: list[Any] = []
         for number, argument in enumerate(args):
-            flat.extend(self.flattened_parameter(number, argument))
+            flat.extend(self.flatten_parameter(number, argument))
         return flat
 
-    def flattened_parameter(self, number: int, argument: Any) -> list[Any]:
-        """The leaves of one argument."""
-        shape = self.program_shape
-        flat: list[Any] = []
-        stack: list[tuple[Any, Shape, str]] = [(argument, shape.parameters[number], "")]
-        while stack:
-            value, wanted, path = stack.pop()
-            if not isinstance(wanted, TupleShape):
-                flat.append(value)
-                continue
-            if not isinstance(value, (tuple, list)) or len(value) != len(wanted.elements):
-                got = describe(value)
-                if isinstance(value, (tuple, list)):
-                    got = f"a {type(value).__name__} of {len(value)}"
-                name = shape.parameter_names[number]
-                raise self.error(
-                    f"argument {number} ({name}){path}{self.place} must be a tuple {wanted}, "
-                    f"got {got}\nfix: give a tuple or list of {len(wanted.elements)}",
-                    number,
-                    name,
-                )
-            pairs = list(zip(value, wanted.elements, strict=True))
-            for index in range(len(pairs) - 1, -1, -1):
-                stack.append((*pairs[index], f"{path}[{index}]"))
-        return flat
+    def flatten_parameter(self, number: int, argument: Any) -> list[Any]:
+        """Return the leaves of one argument."""
+        shape: Shape = self.program_shape.parameters[number]
+        if not isinstance(shape, TupleShape):
+            return [argument]
+        try:
+            return [value for value, _, _ in flatten_value(argument, shape)]
+        except NestingError as error:
+            name = self.program_shape.parameter_names[number]
+            raise self.error(
+                f"argument {number} ({name}){error.path}{self.place} must be a tuple "
+                f"{error.shape}, got {error.got}\n"
+                f"fix: give a tuple or list of {len(error.shape.elements)}",
+                number,
+                name,
+            ) from None
 
-    def on_device(self, values: Sequence[Any], given: int) -> list[Any]:
-        """What the runtime is given for all leaves, of values of which some are not on the device.
+    def put_all(self, values: Sequence[Any], passed: int) -> list[Any]:
+        """Return what the runtime is passed for all leaves.
 
         Args:
-            values: one for each leaf, if there are as many as there should be.
-            given: how many arguments they are of, for messages.
+            values: the value of each leaf.
+            passed: the number of arguments that the caller passed, for messages.
         """
         if len(values) != len(self.leaves):
-            raise self.wrong_count(given)
+            raise self.wrong_count(passed)
         return [
-            value if self.is_taken_as_it_is(value, leaf) else self.argument(value, leaf)
+            value if self.is_accepted(value, leaf) else self.put(value, leaf)
             for value, leaf in zip(values, self.leaves, strict=True)
         ]
 
-    def is_taken_as_it_is(self, value: Any, leaf: Leaf) -> bool:
-        """Whether `value` is an array that the runtime may be given for a leaf."""
+    def is_accepted(self, value: Any, leaf: Leaf) -> bool:
+        """Whether `value` is passed for a leaf without a copy or further checks."""
         return (
             type(value) is _JaxArray
             and value.aval == leaf.aval
-            # By identity first: comparing takes five times as long.
+            # Comparing shardings is slow, and they are nearly always one object.
             and ((where := value.sharding) is self.sharding or where == self.sharding)
             and (
                 leaf.layout is None or (not value.is_deleted() and _layout_of(value) == leaf.layout)
             )
         )
 
-    def argument(self, value: Any, leaf: Leaf) -> Any:
-        """`value` as the jax.Array that the runtime is given for a leaf; or as a `Filled`."""
+    def put(self, value: Any, leaf: Leaf) -> Any:
+        """Return `value` as a jax.Array that the runtime takes for a leaf, or as `Padded`."""
         target = leaf.target
         if (
             type(value) is np.ndarray
             and value.dtype == target.dtype
             and value.shape == target.dimensions
-            and leaf.wanted is None
-            and leaf.is_plain
+            and leaf.requested_layout is None
+            and leaf.is_static_array
             and value.dtype.isnative
         ):
             return target.put(value)
-        if not leaf.is_plain:
+        if not leaf.is_static_array:
             if isinstance(leaf.shape, ArrayShape):
-                return self._filled(value, leaf, leaf.shape)
+                return self._padded(value, leaf, leaf.shape)
             if value is not None:
-                raise self.refused(leaf, describe(value), "give None for a token")
+                raise self.refusal(leaf, describe(value), "give None for a token")
             return target.put(np.zeros((0,), np.bool_))
         if isinstance(value, jax.Array):
-            return self._checked(value, leaf)
+            return self._check_array(value, leaf)
         if type(value) in (bool, int, float, complex):
+            got = f"the Python number {brief(value)}"
             if target.dimensions:
-                raise self.refused(leaf, f"the Python number {brief(value)}", self._numpy_fix(leaf))
+                raise self.refusal(leaf, got, _numpy_fix(leaf))
             try:
                 return target.put(scalar_array(value, target.shape.element_type, self.name))
             except ConstantError as error:
                 reason = str(error).split(": ", 2)[-1]
-                raise self.refused(leaf, f"the Python number {brief(value)}: {reason}") from None
+                raise self.refusal(leaf, f"{got}: {reason}") from None
         array = host_array(value)
         if array is None:
-            fix = self._numpy_fix(leaf)
+            fix = _numpy_fix(leaf)
             if isinstance(value, np.ma.MaskedArray):
                 fix = "there are no masks in XLA; fill it: array.filled(value)"
             elif isinstance(value, XlaOp):
                 fix = "an op has no value before its computation is called; give an array"
-            raise self.refused(leaf, describe(value), fix)
-        if array.dtype != target.dtype or array.shape != target.dimensions:
-            raise self.refused(leaf, describe(array), _conversion(array, target))
-        return target.put(array) if leaf.wanted is None else self._laid_out(target.put(array), leaf)
+            raise self.refusal(leaf, describe(value), fix)
+        self._check_type(array, leaf)
+        put = target.put(array)
+        return put if leaf.requested_layout is None else self._in_layout(put, leaf)
 
-    def _filled(self, value: Any, leaf: Leaf, shape: ArrayShape) -> bounded.Filled:
-        """`value`, of any sizes up to the bounds, in the largest size, and its sizes."""
+    def _padded(self, value: Any, leaf: Leaf, shape: ArrayShape) -> bounded.Padded:
+        """Return `value`, of sizes up to the bounds, padded to the bounds, and its sizes."""
         array = value if isinstance(value, jax.Array) else host_array(value)
         if array is None or type(value) in (bool, int, float, complex):
-            raise self.refused(leaf, describe(value), self._numpy_fix(leaf))
-        wrong = bounded.too_large(shape, array.shape)
-        if wrong is not None:
-            raise self.refused(leaf, describe(array), wrong)
-        # From here on as for a parameter of these very sizes, then of the largest.
-        given = intern_array(shape.element_type, array.shape)
-        exact = Leaf(shape, target_of(given, self.sharding), leaf.number, leaf.name, leaf.path)
+            raise self.refusal(leaf, describe(value), _numpy_fix(leaf))
+        reason = bounded.too_large(shape, array.shape)
+        if reason is not None:
+            raise self.refusal(leaf, describe(array), reason)
+        # Check it as the argument of a parameter of exactly these sizes, then of the bounds.
+        passed = intern_array(shape.element_type, array.shape)
+        place = leaf.number, leaf.name, leaf.path
+        exact = Leaf(shape, target_of(passed, self.sharding), *place)
         if isinstance(array, jax.Array):
-            array = self._checked(array, exact)
-        elif array.dtype != exact.target.dtype:
-            raise self.refused(leaf, describe(array), _conversion(array, exact.target))
-        whole = Leaf(shape.at_bounds(), leaf.target, leaf.number, leaf.name, leaf.path)
-        whole.layout, whole.wanted = leaf.layout, leaf.wanted
+            array = self._check_array(array, exact)
+        else:
+            self._check_type(array, exact)
+        if array.shape != shape.dimensions:
+            array = bounded.pad(array, shape)
+        full = Leaf(shape.at_bounds(), leaf.target, *place)
+        full.layout, full.requested_layout = leaf.layout, leaf.requested_layout
         size = target_of(bounded.SIZE, self.sharding)
-        full = array if array.shape == shape.dimensions else bounded.fill_up(array, shape)
-        return bounded.Filled(
-            self.argument(full, whole),
+        return bounded.Padded(
+            self.put(array, full),
             [
                 size.put(np.array(n, np.int32))
-                for n, dynamic in zip(array.shape, shape.dynamic_dimensions, strict=True)
+                for n, dynamic in zip(passed.dimensions, shape.dynamic_dimensions, strict=True)
                 if dynamic
             ],
         )
 
-    def _laid_out(self, array: jax.Array, leaf: Leaf) -> jax.Array:
-        """An array of the device in the layout that the parameter is taken in: a copy, if need be.
+    def _in_layout(self, array: jax.Array, leaf: Leaf) -> jax.Array:
+        """Return an array of the device in the layout of a leaf, copied if necessary.
 
-        Refused is an array in tiles where arrays have none by default: what it holds is not known.
+        An array in tiles is refused where the default layout has none: XLA can't read it.
         """
         target = leaf.target
         text = array_layouts.layout_text(_layout_of(array))
-        default = layout_from(array_layouts.layout_text(target.default))
-        wanted = default if leaf.wanted is None else leaf.wanted
-        made = None
+        default = _parsed(target.default)
+        requested = leaf.requested_layout or default
         try:
-            given = layout_from(text)
+            layout = layout_from(text)
         except ShapeTextError:
-            given = None
-        if given is not None and is_same(target.shape, given, wanted):
-            return array
-        if given is not None and bool(given.tiles) <= bool(default.tiles):
-            made = put_in_layout(array, wanted)
-            text = array_layouts.layout_text(_layout_of(made))
-        if made is None or not is_same(target.shape, layout_from(text), wanted):
-            raise self.refused(
-                leaf,
-                f"one in layout {text}",
-                "give numpy.asarray(array), or lowering.device_put(array, device)",
-                wanted=f"in layout {wanted}",
-            )
-        return made
+            layout = None
+        if layout is not None:
+            if is_same(target.shape, layout, requested):
+                return array
+            if bool(layout.tiles) <= bool(default.tiles):
+                copy = put_in_layout(array, requested)
+                if is_same(target.shape, _parsed(_layout_of(copy)), requested):
+                    return copy
+        raise self.refusal(
+            leaf, f"one in layout {text}", _RETRANSFER, expected=f"in layout {requested}"
+        )
 
-    def _checked(self, value: Any, leaf: Leaf) -> jax.Array:
-        """A jax.Array that the quick test did not let through."""
-        if isinstance(value, jax.core.Tracer):
-            raise self.refused(
-                leaf,
-                "a tracer of jax",
-                "call it outside of jax.jit, jax.grad and other transformations",
-            )
+    def _check_type(self, array: Any, leaf: Leaf) -> None:
         target = leaf.target
-        if value.dtype != target.dtype or value.shape != target.dimensions:
-            raise self.refused(leaf, describe(value), _conversion(value, target))
+        if array.dtype != target.dtype or array.shape != target.dimensions:
+            raise self.refusal(leaf, describe(array), conversion_fix(array, target))
+
+    def _check_array(self, value: Any, leaf: Leaf) -> jax.Array:
+        """Check a jax.Array that `is_accepted` did not accept."""
+        if isinstance(value, jax.core.Tracer):
+            fix = "call it outside of jax.jit, jax.grad and other transformations"
+            raise self.refusal(leaf, "a tracer of jax", fix)
+        self._check_type(value, leaf)
         if value.is_deleted():
-            raise self.refused(leaf, DELETED, DELETED_FIX)
+            raise self.refusal(leaf, DELETED, DELETED_FIX)
         self.check_place(value, leaf)
         if leaf.layout is not None and _layout_of(value) != leaf.layout:
-            return self._laid_out(value, leaf)
+            return self._in_layout(value, leaf)
         checked: jax.Array = value
         return checked
 
     def check_place(self, value: jax.Array, leaf: Leaf) -> None:
-        """Raises ArgumentError for an array that is somewhere else than the program takes it."""
+        """Raise ArgumentError for an array on another device or in another kind of memory."""
         target = leaf.target
         where = value.devices()
         if where != {target.device}:
-            names = ", ".join(sorted(str(d) for d in where)[:4])
-            raise self.refused(
+            raise self.refusal(
                 leaf,
-                f"one on {names}",
+                f"one on {', '.join(sorted(str(d) for d in where)[:4])}",
                 "jax.device_put(array, device), where device is the executable's",
-                wanted=f"on {target.device}",
+                expected=f"on {target.device}",
             )
-        memory = value.sharding.memory_kind
-        if memory != self.sharding.memory_kind:
-            raise self.refused(
-                leaf,
-                f"one in memory of kind {memory!r}",
-                "give numpy.asarray(array), or lowering.device_put(array, device)",
-                wanted=f"in memory of kind {self.sharding.memory_kind!r}",
-            )
+        self.check_memory_kind(value, leaf, self.sharding.memory_kind, _RETRANSFER)
 
-    def _numpy_fix(self, leaf: Leaf) -> str:
-        return f"give a NumPy array: numpy.asarray(value, {pt.dtype_text(leaf.target.dtype)})"
-
-    def refused(self, leaf: Leaf, got: str, fix: str = "", wanted: str = "") -> ArgumentError:
-        return self.error(
-            f"argument {leaf.number} ({leaf.name}){leaf.path}{self.place} must be "
-            f"{wanted or leaf.shape}, got {got}" + (f"\nfix: {fix}" if fix else ""),
-            leaf.number,
-            leaf.name,
-        )
+    def check_memory_kind(
+        self, value: jax.Array, leaf: Leaf, expected: str | None, fix: str
+    ) -> None:
+        kind = value.sharding.memory_kind
+        if kind != expected:
+            got = f"one in memory of kind {kind!r}"
+            raise self.refusal(leaf, got, fix, expected=f"in memory of kind {expected!r}")
 
 
-DELETED: Final = "a jax.Array that has been deleted"
-DELETED_FIX: Final = "give one that was neither donated to another program nor deleted, or a copy"
+_RETRANSFER: Final = "give numpy.asarray(array), or lowering.device_put(array, device)"
 
 
-def _conversion(array: Any, target: Target) -> str:
-    """What turns an array into one that is taken; nothing where that would be a guess."""
-    wanted = f"numpy.asarray(values, {pt.dtype_text(target.dtype)}), of sizes {target.dimensions}"
-    try:
-        pt.from_dtype(array.dtype)
-    except ValueError:
-        return f"give an array of numbers: {wanted}"
-    verb, change = _rearrangement(array.shape, target.dimensions)
-    if change is None:
-        return f"give an array of the parameter's sizes: {target.dimensions}"
-    if array.dtype != target.dtype:
-        verb = f"convert and {verb}" if verb else "convert"
-        change += f".astype({pt.dtype_text(target.dtype)})"
-    return f"{verb} it: array{change}"
-
-
-def _rearrangement(given: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, str | None]:
-    """How an array of some sizes gets others: verb and code; the code is None if not known."""
-    if given == wanted:
-        return "", ""
-    if sorted(given) == sorted(wanted):
-        # A reshape would be taken too, with the elements in other places than the caller means.
-        remaining = list(enumerate(given))
-        order: list[int] = []
-        for size in wanted:
-            found = next(pair for pair in remaining if pair[1] == size)
-            remaining.remove(found)
-            order.append(found[0])
-        return "transpose", f".transpose({tuple(order)})"
-    borders, others = _borders(given), _borders(wanted)
-    if 0 not in given and max(borders) == max(others) and (borders <= others or others <= borders):
-        # Neighbouring dimensions are put together, or one is split: no element moves.
-        return "reshape", f".reshape({wanted})"
-    return "", None
-
-
-def _borders(sizes: tuple[int, ...]) -> set[int]:
-    """The numbers of elements in the first dimensions: equal ones stay where they are."""
-    return {math.prod(sizes[:end]) for end in range(len(sizes) + 1)}
+def _numpy_fix(leaf: Leaf) -> str:
+    return f"give a NumPy array: numpy.asarray(value, {pt.dtype_text(leaf.target.dtype)})"

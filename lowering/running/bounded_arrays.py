@@ -1,7 +1,7 @@
-"""Arrays of bounded sizes, as a program takes and gives them.
+"""Arrays of bounded sizes, as a program takes and returns them.
 
-A program takes and gives arrays of the largest sizes, and the sizes beside them: see
-`lowering.legalize.dynamic`. The caller gives and gets arrays of the sizes themselves.
+A program takes and returns arrays of the largest sizes, and the actual sizes beside them: see
+`lowering.legalize.dynamic`. The caller passes and gets arrays of the actual sizes.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, intern_array
 from lowering.pjrt.devices import Target
 
-__all__ = ["SIZE", "Filled", "cut_off", "fill_up", "passing_sizes", "too_large"]
+__all__ = ["SIZE", "Padded", "pad", "passing_sizes", "slicing_results", "too_large"]
 
 SIZE: Final = intern_array(pt.s32, ())
 """The shape of a size."""
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
-    """An argument in its largest size.
+class Padded:
+    """An argument padded to its largest sizes.
 
     Attributes:
-        array: the elements, and zeros behind them.
-        sizes: how many of them there are, for each bounded dimension.
+        array: the elements, padded with zeros.
+        sizes: the actual size of each bounded dimension.
     """
 
     array: jax.Array
@@ -37,73 +37,76 @@ class Filled:
 
 
 def too_large(shape: ArrayShape, sizes: Sequence[int]) -> str | None:
-    """What is wrong with the sizes of an array that is given for `shape`; None if nothing is."""
+    """Return the fix for an array of `sizes` that does not fit `shape`; None if it fits."""
     if len(sizes) != shape.rank:
         return f"give an array of {shape.rank} dimension{'s' * (shape.rank != 1)}"
     for dimension, (size, bound) in enumerate(zip(sizes, shape.dimensions, strict=True)):
-        if size > bound and shape.dynamic_dimensions[dimension]:
-            cut = ", ".join([":"] * dimension + [f":{bound}"])
-            return f"dimension {dimension} may be of size {bound} at most: array[{cut}]"
-        if size != bound and not shape.dynamic_dimensions[dimension]:
+        is_bounded = shape.dynamic_dimensions[dimension]
+        if size > bound and is_bounded:
+            index = ", ".join([":"] * dimension + [f":{bound}"])
+            return f"dimension {dimension} may be of size {bound} at most: array[{index}]"
+        if size != bound and not is_bounded:
             return f"dimension {dimension} must be of size {bound}"
     return None
 
 
-def fill_up(array: Any, shape: ArrayShape) -> np.ndarray[Any, Any]:
-    """A host or device array in the largest sizes of `shape`, with zeros behind its elements."""
+def pad(array: Any, shape: ArrayShape) -> np.ndarray[Any, Any]:
+    """Return a host or device array padded with zeros to the bounds of `shape`."""
     elements = np.asarray(array)
-    whole = np.zeros(shape.dimensions, elements.dtype)
-    whole[tuple(slice(size) for size in elements.shape)] = elements
-    return whole
+    padded = np.zeros(shape.dimensions, elements.dtype)
+    padded[tuple(slice(size) for size in elements.shape)] = elements
+    return padded
 
 
 def passing_sizes(
-    run: Callable[[list[Any]], list[Any]], places: Sequence[int]
+    run: Callable[[list[Any]], list[Any]], positions: Sequence[int]
 ) -> Callable[[list[Any]], list[Any]]:
-    """`run` for arguments of which those at `places` are `Filled`: their sizes go behind all."""
+    """Wrap `run`: the arguments at `positions` are `Padded`, and their sizes are appended."""
 
     def run_with_sizes(arguments: list[Any]) -> list[Any]:
         sizes: list[Any] = []
-        for place in places:
-            filled = arguments[place]
-            arguments[place] = filled.array
-            sizes += filled.sizes
+        for position in positions:
+            padded = arguments[position]
+            arguments[position] = padded.array
+            sizes += padded.sizes
         return run([*arguments, *sizes])
 
     return run_with_sizes
 
 
-def cut_off(
-    pack: Callable[[list[Any]], Any], places: Sequence[tuple[int, int]], targets: Sequence[Target]
+def slicing_results(
+    pack: Callable[[list[Any]], Any],
+    bounded_dimensions: Sequence[tuple[int, int]],
+    targets: Sequence[Target],
 ) -> Callable[[list[Any]], Any]:
-    """`pack` for results in their largest sizes, behind which the sizes stand.
+    """Wrap `pack`: the results have their largest sizes, and the actual sizes follow them.
 
     Args:
-        pack: puts the results of their own sizes together.
-        places: of each size the number of the result, and the dimension.
-        targets: for each result where its arrays go, in their largest sizes.
+        pack: packs the results, which have their actual sizes.
+        bounded_dimensions: the number of the result and the dimension of each size.
+        targets: the targets of the results, in their largest sizes.
     """
     count = len(targets)
 
-    def pack_cut(results: list[Any]) -> Any:
-        whole, sizes = results[:count], results[count:]
-        wanted: dict[int, list[int]] = {}
-        for (number, dimension), size in zip(places, sizes, strict=True):
-            found = wanted.setdefault(number, list(targets[number].dimensions))
-            # A program may have set a size out of bounds: nothing is there.
-            found[dimension] = min(max(int(size), 0), found[dimension])
-        for number, dimensions in wanted.items():
+    def pack_sliced(results: list[Any]) -> Any:
+        arrays, sizes = results[:count], results[count:]
+        actual: dict[int, list[int]] = {}
+        for (number, dimension), size in zip(bounded_dimensions, sizes, strict=True):
+            dimensions = actual.setdefault(number, list(targets[number].dimensions))
+            # A program may set a size out of bounds; there are no elements there.
+            dimensions[dimension] = min(max(int(size), 0), dimensions[dimension])
+        for number, dimensions in actual.items():
             if tuple(dimensions) != targets[number].dimensions:
-                whole[number] = _cut(whole[number], dimensions, targets[number])
-        return pack(whole)
+                arrays[number] = _slice(arrays[number], dimensions, targets[number])
+        return pack(arrays)
 
-    return pack_cut
+    return pack_sliced
 
 
-def _cut(array: jax.Array, sizes: list[int], target: Target) -> jax.Array:
-    """The first elements of an array in each dimension, on the same device."""
+def _slice(array: jax.Array, sizes: list[int], target: Target) -> jax.Array:
+    """Return the first elements of an array along each dimension, on the same device."""
     if is_host(target.device):
-        # The host's memory is the device's: nothing is compiled, and once copied.
+        # NumPy reads the memory of the device: one copy, and nothing is compiled.
         shape = intern_array(target.shape.element_type, tuple(sizes))
         return Target(shape, target.sharding).put(np.asarray(array)[tuple(map(slice, sizes))])
     with jax.enable_x64(True):

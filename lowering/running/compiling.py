@@ -1,4 +1,4 @@
-"""compile: from a module to an executable on devices."""
+"""compile: compile a module to an executable for devices."""
 
 from __future__ import annotations
 
@@ -71,49 +71,51 @@ def compile(
     donate: Parameters = (),
     options: Mapping[str, Any] | None = None,
 ) -> Executable | ReplicatedExecutable | PartitionedExecutable:
-    """Compiles a computation for a device, or for several.
+    """Compile a computation for a device, or for several.
 
-    The MLIR module is not kept: the executable holds what XLA made of it, and nothing else.
+    The executable has no reference to the MLIR module.
 
     Args:
         computation: an XlaComputation, or a StablehloModule that was lowered or loaded.
-        device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device. Of several
-            devices the first; the others are those that follow on the same platform.
+        device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device. For several
+            devices the first; the others follow it on the same platform.
         num_replicas: how many replicas run the program at the same time, each on its own
-            arguments; `XlaBuilder.replica_id` tells them apart.
-        num_partitions: how many partitions each replica has. Where a parameter, a result or an op
-            has a sharding, XLA cuts the program up into them, and whole arrays go in and out. Else
-            they run the program too, each on its own arguments; `XlaBuilder.partition_id` tells
-            them apart.
-        devices: all devices, in place of `device`: the partitions of replica 0, those of replica
-            1, and so on. Those of other processes may be among them, if they compute together; and
-            they are if nothing is said and all devices of all processes are needed.
-        results: how replicas, or partitions with arrays of their own, give their results: "list",
-            a list of them, or "sharded", arrays with a row for each device, cut up over them.
-        donate: the names or numbers of parameters whose memory the program takes over, of a tuple
-            all its arrays: XLA writes results of the same size there. Their jax.Arrays are used up
-            by a call; of other arguments a copy is, and an array that no result fits stays.
-        options: how to compile, by name. "optimization_level": 0, which compiles quickest, to 3,
-            which tries hardest; else XLA's choice. "default_precision": "default", "high" or
-            "highest", for dot products and convolutions that say no precision. And the flags of
-            XLA's compiler for the platform, such as "xla_cpu_enable_fast_math": a bool, a number
-            or a string; of names a list too. They count more than those of the environment.
+            arguments; `XlaBuilder.replica_id` distinguishes them.
+        num_partitions: the number of partitions of each replica. If a parameter, a result or an op
+            has a sharding, XLA partitions the program, and arguments and results are not
+            partitioned by the caller. Otherwise each partition runs the program on its own
+            arguments; `XlaBuilder.partition_id` distinguishes them.
+        devices: all devices, instead of `device`: the partitions of replica 0, those of replica 1,
+            and so on. They may include devices of other processes that compute together. By
+            default, the devices of all processes are used if exactly that many are needed.
+        results: how replicas, or partitions with their own arrays, return their results: "list",
+            a list of them, or "sharded", arrays with a row for each device, sharded over them.
+        donate: the names or numbers of parameters whose memory the program takes over, with all
+            arrays of a tuple: XLA writes results of the same size there. A call consumes their
+            jax.Arrays. Other arguments are copied first, and an array that no result fits is not
+            consumed.
+        options: compiler options by name. "optimization_level": from 0, which compiles quickest,
+            to 3, which optimizes most; XLA's choice by default. "default_precision": "default",
+            "high" or "highest", for dot products and convolutions without a precision. And the
+            flags of XLA's compiler for the platform, such as "xla_cpu_enable_fast_math": a bool, a
+            number or a string; a list for a flag of several names. They override those of the
+            environment.
 
     Returns:
         A callable Executable; for several replicas or partitions, or for sharded results, a
         ReplicatedExecutable; for partitions of a program with shardings a PartitionedExecutable,
-        which takes and gives whole arrays, cut up over the devices. For devices of
-        `lowering.topology`, which need not be there, an UnloadedExecutable.
+        whose arguments and results are arrays sharded over the devices. For devices of a
+        `lowering.topology` an UnloadedExecutable.
 
     Raises:
-        LoweringError: the computation can't be said in StableHLO.
-        CompileError: XLA can't compile it for this device, an operation across devices counts
-            on others than there are, arrays on the device can't have a layout that is asked for, or
-            a sharding does not fit the partitions or leaves shards of uneven size.
-        DeviceError: there is no such device, or there are not enough.
-        OperandError: neither a computation nor a module; a number that is less than 1; a parameter
-            to be donated that is not there, has no memory of fixed size, or is given away already;
-            an option that there is not, or not with such a value.
+        LoweringError: StableHLO can't express the computation.
+        CompileError: XLA can't compile it for this device; an operation across devices needs other
+            devices; arrays on the device can't have a requested layout; a sharding does not fit
+            the partitions or has shards of different sizes.
+        DeviceError: a device does not exist, or there are not enough.
+        OperandError: neither a computation nor a module; a number less than 1; a donated parameter
+            that does not exist, has no memory of fixed size, or is donated already; an option that
+            does not exist, or with a wrong value.
 
     Example:
         >>> import lowering
@@ -127,7 +129,7 @@ def compile(
         Array([-1., -2.], dtype=float32)
     """
     if isinstance(computation, XlaComputation):
-        from lowering.stablehlo.lower import lower  # which builds on modules, as this module does
+        from lowering.stablehlo.lower import lower  # imported when it is needed: it is large
 
         computation = lower(computation)
     if not isinstance(computation, StablehloModule):
@@ -151,20 +153,18 @@ def compile(
     checked = read_options(options)
     targets = find_devices(device, devices, num_replicas, num_partitions)
     target = next(filter(is_local, targets))
-    shape = computation.program_shape
-    _check_bounded(computation.name, shape, has_rows=results == "sharded" or len(targets) > 1)
-    module = with_donors(computation.module, computation.name, shape, donate)
+    name, shape = computation.name, computation.program_shape
+    _check_sizes(name, shape, has_rows=results == "sharded" or len(targets) > 1)
+    module = with_donors(computation.module, name, shape, donate)
     module = with_precision(module, checked.default_precision)
     if num_partitions > 1:
         module = with_shardings(module, shape.parameters)
-    partitioning = read_partitioning(
-        module.operation, computation.name, shape, num_replicas, num_partitions
-    )
-    # What is cut up comes out as arrays over all devices anyway.
+    partitioning = read_partitioning(module.operation, name, shape, num_replicas, num_partitions)
+    # The results of a partitioned program are arrays over all devices anyway.
     in_rows = results == "sharded" and partitioning is None
-    legal = legalize(
+    legalized = legalize(
         module,
-        computation.name,
+        name,
         target.platform,
         num_replicas,
         num_partitions,
@@ -173,95 +173,84 @@ def compile(
         in_rows=in_rows,
         partitioning=partitioning,
     )
-    check_compilable(legal.operation, computation.name, target.platform)
-    asked = requested_layouts(legal.operation, legal.code, computation.name, shape, target)
-    told = compilation.compile_options(
-        targets,
-        num_replicas=num_replicas,
-        num_partitions=num_partitions,
-        flags=checked.flags,
-        level=checked.optimization_level,
-        shardy=partitioning is not None and partitioning.is_shardy,
-        free_results=() if partitioning is None else partitioning.is_free,
-    )
-    began = time.perf_counter()
+    check_compilable(legalized.operation, name, target.platform)
+    layouts = requested_layouts(legalized.operation, legalized.code, name, shape, target)
+    start = time.perf_counter()
     try:
         loaded = compile_or_read(
             targets,
-            legal.code if asked is None else asked.code,
-            told,
-            legal.callbacks,
-            has_dumps=any(name.startswith("xla_dump_") for name, _ in checked.flags),
+            legalized.code if layouts is None else layouts.code,
+            compilation.compile_options(
+                targets,
+                num_replicas=num_replicas,
+                num_partitions=num_partitions,
+                flags=checked.flags,
+                level=checked.optimization_level,
+                shardy=partitioning is not None and partitioning.is_shardy,
+                free_results=() if partitioning is None else partitioning.is_free,
+            ),
+            legalized.callbacks,
+            has_dumps=any(flag.startswith("xla_dump_") for flag, _ in checked.flags),
         )
     except ValueError as error:
-        refused = refused_option(str(error), checked)
+        report = str(error)
+        refused = refused_option(report, checked)
         if refused is not None:
             raise refused from None
-        check_registered(str(error), computation.name, target.platform, legal.operation)
+        check_registered(report, name, target.platform, legalized.operation)
         raise CompileError(
-            f"compile: XLA can't compile {computation.name} for {target.platform}: "
-            f"{_plain_reason(str(error))}"
-            + (_SIZES_FIX if b"set_dimension_size\0" in legal.code else ""),
-            detail=str(error),
+            f"compile: XLA can't compile {name} for {target.platform}: {_first_reason(report)}"
+            + (_SIZES_FIX if b"set_dimension_size\0" in legalized.code else ""),
+            detail=report,
         ) from None
-    seconds = time.perf_counter() - began
     info = ProgramInfo(
-        name=computation.name,
+        name=name,
         shape=shape,
         num_replicas=num_replicas,
         num_partitions=num_partitions,
+        compile_seconds=time.perf_counter() - start,
         donated=donated_arguments(module),
-        layouts=None if asked is None else parameter_layouts(asked, loaded),
-        callbacks=tuple(legal.callbacks),
-        handlers=failing_calls(legal.operation, legal.code, target.platform),
+        layouts=None if layouts is None else parameter_layouts(layouts, loaded),
+        callbacks=tuple(legalized.callbacks),
+        handlers=failing_calls(legalized.operation, legalized.code, target.platform),
         in_rows=in_rows,
         partitioning=partitioning,
-        compile_seconds=seconds,
     )
-    made: Executable | ReplicatedExecutable | PartitionedExecutable = executable_of(
+    executable: Executable | ReplicatedExecutable | PartitionedExecutable = executable_of(
         loaded, info, targets
     )
-    return made
+    return executable
 
 
 _SIZES_FIX: Final = (
-    "\nfix: XLA may have no rule for the bounded sizes there; take them away before the operation "
-    "with xb.remove_dynamic_dimension, and set them behind it with xb.set_dimension_size"
+    "\nfix: XLA may have no rule for bounded sizes there; remove them before the operation "
+    "with xb.remove_dynamic_dimension, and set them after it with xb.set_dimension_size"
 )
 
 
-def _check_bounded(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
-    """Refuses unbounded sizes where a program is entered and left; bounded ones, if it has rows."""
+def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
+    """Refuse parameters and results of unbounded sizes, and with rows those of bounded sizes."""
     named = dict(zip(shape.parameter_names, shape.parameters, strict=True))
     places = [(f"parameter {n}", s) for n, s in named.items()]
-    for what, one in [*places, ("the result", shape.result)]:
-        if one.is_static:
+    for place, part in [*places, ("the result", shape.result)]:
+        if part.is_static:
             continue
+        dynamic = [s for s in leaves(part) if isinstance(s, ArrayShape) and not s.is_static]
         if has_rows:
-            raise CompileError(
-                f"compile: {what} of {name} must have fixed sizes on several devices, got {one}\n"
-                f"fix: pass the array in its largest size, and the size beside it as an s32[]",
-                shapes=named,
-            )
-        for leaf in leaves(one):
-            if not isinstance(leaf, ArrayShape) or leaf.is_static:
-                continue
-            if not leaf.is_bounded:
-                raise CompileError(
-                    f"compile: {what} of {name} must have sizes that are fixed or bounded, "
-                    f"got {one}\n"
-                    f"fix: give each size a bound: f32[<=n] instead of f32[?]",
-                    shapes=named,
-                )
-            if max(leaf.dimensions) > pt.s32.max:
-                raise CompileError(
-                    f"compile: {what} of {name} has a size that no s32 holds, got {one}",
-                    shapes=named,
-                )
+            rule = f"must have fixed sizes on several devices, got {part}"
+            fix = "\nfix: pass the array in its largest size, and the size beside it as an s32[]"
+        elif not all(leaf.is_bounded for leaf in dynamic):
+            rule = f"must have sizes that are fixed or bounded, got {part}"
+            fix = "\nfix: give each size a bound: f32[<=n] instead of f32[?]"
+        elif any(max(leaf.dimensions) > pt.s32.max for leaf in dynamic):
+            rule, fix = f"must have bounded sizes that fit an s32, got {part}", ""
+        else:
+            continue
+        raise CompileError(f"compile: {place} of {name} {rule}{fix}", shapes=named)
 
 
-def _plain_reason(report: str) -> str:
-    """The sentence in XLA's report that says why."""
+def _first_reason(report: str) -> str:
+    """Return the sentence of XLA's report that has the reason."""
     lines = [line.strip() for line in report.splitlines() if line.strip()]
     errors = [line for line in lines if "error:" in line]
     reason = errors[0].split("error:", 1)[1] if errors else (lines[0] if lines else "no reason")

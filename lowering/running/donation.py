@@ -1,12 +1,13 @@
 """Donation by name: `lowering.compile(..., donate=["state"])`.
 
-The arguments are marked in a copy of the module, as `XlaBuilder.add_buffer_donor` would have had
-them marked, so that a module from a file can be compiled with donation too. XLA gives their memory
-to results of the same size; where there is none for one, its array stays as it is.
+The arguments are marked in a copy of the module, in the same way as by
+`XlaBuilder.add_buffer_donor`, so that a module from a file can be compiled with donation too. XLA
+writes results of the same size to their memory. An array that no result fits is not deleted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -22,136 +23,129 @@ from lowering.mlir.types import attribute_text
 __all__ = ["Parameters", "parameter_numbers", "with_donors"]
 
 Parameters = str | int | Collection[str | int]
-"""Parameters by their names or numbers; one alone needs no list."""
+"""Parameters by their names or numbers; a single one needs no list."""
 
 
 def with_donors(module: ir.Module, name: str, shape: ProgramShape, donate: Parameters) -> Any:
-    """A copy of a module in which the arrays of some parameters are donated.
+    """Return a copy of a module in which the arrays of some parameters are donated.
 
     Args:
-        module: a verified module; is not changed.
+        module: a verified module; it is not changed.
         name: the computation's name, for messages.
-        shape: parameters and result as the computation has them.
-        donate: the parameters; of a tuple all arrays in it.
+        shape: the computation's parameters and result.
+        donate: the parameters; all arrays of a tuple are donated.
 
     Returns:
-        The module's operation with what an `ir.Module` has: body, context, operation. The module
-        itself if nothing is donated.
+        The operation of the copy, which has the attributes of an `ir.Module` that are used: body,
+        context, operation. The module itself if nothing is donated.
 
     Raises:
-        OperandError: there is no such parameter, or it has no memory that could be taken over.
+        OperandError: a parameter does not exist, or has no memory that can be donated.
     """
     names = shape.parameter_names
-    wanted = parameter_numbers("compile", "donate", name, names, donate)
-    if not wanted:
+    donated = parameter_numbers("compile", "donate", name, names, donate)
+    if not donated:
         return module
-    given_away = donated_arguments(module)
-    marked: list[int] = []
-    first = 0
-    for number, (whole, parameter) in enumerate(zip(shape.parameters, names, strict=True)):
-        parts = list(zip(leaves(whole), leaf_paths(whole), strict=True))
-        for position, (leaf, path) in enumerate(parts, first):
-            if number not in wanted:
+    donated_before = donated_arguments(module)
+    positions: list[int] = []
+    count = 0
+    for number, (parameter, parameter_name) in enumerate(zip(shape.parameters, names, strict=True)):
+        for leaf, path in zip(leaves(parameter), leaf_paths(parameter), strict=True):
+            position, count = count, count + 1
+            if number not in donated:
                 continue
+            place = f"parameter {number} ({parameter_name}){path}"
+            reason = ""
             if not isinstance(leaf, ArrayShape) or not leaf.is_static:
-                what = "bounded sizes" if isinstance(leaf, ArrayShape) else "no memory"
-                raise OperandError(
-                    f"compile: only arrays of fixed sizes are donated, got parameter "
-                    f"{number} ({parameter}){path} {leaf} of {name}, which has {what}\n"
-                    f"fix: leave {parameter!r} out of donate",
-                    op="compile",
-                    shapes={parameter: whole},
+                lack = "bounded sizes" if isinstance(leaf, ArrayShape) else "no memory"
+                reason = (
+                    f"only arrays of fixed sizes are donated, got {place} {leaf} of {name}, which "
+                    f"has {lack}"
                 )
-            if position in given_away:
+            elif position in donated_before:
+                reason = f"{place} of {name} is donated already, by the computation itself"
+            if reason:
                 raise OperandError(
-                    f"compile: parameter {number} ({parameter}){path} of {name} is donated "
-                    f"already, by the computation itself\n"
-                    f"fix: leave {parameter!r} out of donate",
+                    f"compile: {reason}\nfix: leave {parameter_name!r} out of donate",
                     op="compile",
-                    shapes={parameter: whole},
+                    shapes={parameter_name: parameter},
                 )
-            marked.append(position)
-        first += len(parts)
+            positions.append(position)
     copy = module.operation.clone()
-    _mark(copy, marked, first)
+    _mark(copy, positions, count)
     return copy
 
 
 def parameter_numbers(
-    op: str, role: str, name: str, names: Sequence[str], given: Any
+    op: str, role: str, name: str, names: Sequence[str], parameters: Any
 ) -> frozenset[int]:
-    """The numbers of the parameters that are named.
+    """Return the numbers of parameters that the user listed.
 
     Args:
-        op, role: for messages: which function, which of its arguments.
-        name: whose parameters they are, for messages.
+        op, role: the function and its argument, for messages.
+        name: the computation's name, for messages.
         names: the parameters' names, in order.
-        given: what the argument was given.
+        parameters: the value of the argument.
 
     Raises:
-        OperandError: no such parameter, one given twice, or neither a name nor a number.
+        OperandError: a parameter does not exist or is listed twice, or an entry is neither a name
+            nor a number.
     """
     known = f"the parameters are {', '.join(names)}" if names else f"{name} has none"
-    if isinstance(given, str) or hasattr(given, "__index__"):
-        given = [given]
-    if not isinstance(given, (list, tuple, set, frozenset)):
+    if isinstance(parameters, str) or hasattr(parameters, "__index__"):
+        parameters = [parameters]
+    if not isinstance(parameters, (list, tuple, set, frozenset)):
         example = f"{role}=[{names[0]!r}]" if names else "leave it out"
         raise OperandError(
-            f"{op}: {role} must be a list of parameters' names or numbers, got {brief(given)}\n"
-            f"fix: {example}",
+            f"{op}: {role} must be a list of parameters' names or numbers, "
+            f"got {brief(parameters)}\nfix: {example}",
             op=op,
         )
-    found: set[int] = set()
-    for one in given:
-        if isinstance(one, str):
-            count = names.count(one)
-            if count != 1:
-                reason = (
-                    f"there is no parameter {brief(one)} in {name}\nfix: {known}"
-                    if not count
-                    else f"{brief(one)} is the name of {count} parameters of {name}\n"
-                    f"fix: give the numbers of those that are meant"
-                )
-                raise OperandError(f"{op}: {role}: {reason}", op=op)
-            number = names.index(one)
+    numbers: set[int] = set()
+    for parameter in parameters:
+        reason = ""
+        number = -1
+        if isinstance(parameter, str):
+            count = names.count(parameter)
+            if count == 1:
+                number = names.index(parameter)
+            elif count:
+                reason = f"{brief(parameter)} is the name of {count} parameters of {name}"
+                known = "give the numbers of those that are meant"
+            else:
+                reason = f"there is no parameter {brief(parameter)} in {name}"
         else:
-            try:
-                number = -1 if isinstance(one, bool) else operator.index(one)
-            except TypeError:
-                number = -1
+            with contextlib.suppress(TypeError):
+                number = -1 if isinstance(parameter, bool) else operator.index(parameter)
             if not 0 <= number < len(names):
-                raise OperandError(
-                    f"{op}: {role}: a parameter's name or its number is expected, got "
-                    f"{brief(one)}\nfix: {known}, numbered from 0",
-                    op=op,
-                )
-        if number in found:
-            raise OperandError(
-                f"{op}: {role}: parameter {number} ({names[number]}) of {name} is given twice\n"
-                f"fix: give it once",
-                op=op,
-            )
-        found.add(number)
-    return frozenset(found)
+                reason = f"a parameter's name or its number is expected, got {brief(parameter)}"
+                known += ", numbered from 0"
+        if number in numbers:
+            reason = f"parameter {number} ({names[number]}) of {name} is listed twice"
+            known = "list it once"
+        if reason:
+            raise OperandError(f"{op}: {role}: {reason}\nfix: {known}", op=op)
+        numbers.add(number)
+    return frozenset(numbers)
 
 
 def _mark(module: Any, positions: Sequence[int], count: int) -> None:
-    """Marks arguments of ``@main``, of which there are `count`, as donors."""
-    for view in module.regions[0].blocks[0].operations:
-        operation = view.operation
-        if operation.name == "func.func" and (
-            attribute_text(operation.attributes["sym_name"]) == "main"
-        ):
-            break
+    """Mark some of the `count` arguments of ``@main`` as donors."""
+    main = next(
+        view.operation
+        for view in module.regions[0].blocks[0].operations
+        if view.operation.name == "func.func"
+        and attribute_text(view.operation.attributes["sym_name"]) == "main"
+    )
     with module.context:
-        said: list[dict[str, ir.Attribute]] = [{} for _ in range(count)]
-        if "arg_attrs" in operation.attributes:
-            for entries, given in zip(
-                said, ir.ArrayAttr(operation.attributes["arg_attrs"]), strict=True
+        arguments: list[dict[str, ir.Attribute]] = [{} for _ in range(count)]
+        if "arg_attrs" in main.attributes:
+            for entries, attributes in zip(
+                arguments, ir.ArrayAttr(main.attributes["arg_attrs"]), strict=True
             ):
-                listed = ir.DictAttr(given)
-                named = [listed[number] for number in range(len(listed))]
-                entries.update({entry.name: entry.attr for entry in named})
+                named = ir.DictAttr(attributes)
+                for index in range(len(named)):
+                    entries[named[index].name] = named[index].attr
         for position in positions:
-            said[position][DONOR] = ir.BoolAttr.get(True)
-        operation.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(e) for e in said])
+            arguments[position][DONOR] = ir.BoolAttr.get(True)
+        main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(e) for e in arguments])

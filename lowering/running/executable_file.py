@@ -1,11 +1,11 @@
-"""Files of executables: what XLA made of a program, to be run without compiling again.
+"""Files of executables: compiled programs that are loaded without compiling again.
 
-A file begins with eight bytes that no other kind begins with, the format's version, the length of
-the header and a checksum of all that follows: the header, which is JSON and says what the program
-is and what it was compiled with and for, and jaxlib's own bytes. Those are read by jaxlib alone,
-which dies of damaged ones; so nothing is given to it before the checksum and the header are right.
+A file begins with eight magic bytes, the format's version, the length of the header and a checksum
+of the rest: the header, in JSON, which describes the program and what it was compiled with and for,
+and jaxlib's own bytes. jaxlib crashes on damaged bytes, so they are passed to it only after the
+checksum and the header were verified.
 
-What is in a file is machine code. The checksum is against accidents, not against malice.
+A file contains machine code. The checksum protects against accidents, not against malice.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ __all__ = ["Content", "other_content", "packed", "save_executable", "unpacked"]
 
 _VERSION: Final = 1
 _PREFIX: Final = struct.Struct("<8sII")
-"""The magic bytes, the version, the length of the header. A checksum of all the rest follows."""
+"""The magic bytes, the version, the length of the header. The checksum follows."""
 
 _DIGEST: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is in a file.
+    """The content of a file.
 
     Attributes:
-        header: what is said of the program.
+        header: the description of the program.
         payload: jaxlib's bytes.
     """
 
@@ -53,26 +53,27 @@ class Content:
 def packed(
     info: ProgramInfo | None, devices: Sequence[Any], payload: bytes, key: str = ""
 ) -> list[bytes]:
-    """The content of a file, in pieces.
+    """Return the content of a file, in pieces.
 
     Args:
-        info: what is known of the program; None in the compilation cache, which is asked by those
-            who know it.
-        devices: those that it was compiled for.
+        info: the program's metadata; None in the compilation cache, whose readers have it.
+        devices: the devices that it was compiled for.
         payload: jaxlib's bytes.
-        key: its name in the compilation cache.
+        key: its key in the compilation cache.
     """
-    one = devices[0]
+    first = devices[0]
     header = {
         "jaxlib": versions.jaxlib_version(),
-        "platform": one.platform,
-        # A topology's compiler says another version than the runtime that it compiles for.
-        "platform_version": None if topologies.is_absent(one) else versions.platform_version(one),
-        "device_kind": one.device_kind,
-        "cpu_features": executables.cpu_features(payload) if one.platform == "cpu" else (),
+        "platform": first.platform,
+        # The compiler of a topology has another version than the runtime that it compiles for.
+        "platform_version": (
+            None if topologies.is_absent(first) else versions.platform_version(first)
+        ),
+        "device_kind": first.device_kind,
+        "cpu_features": executables.cpu_features(payload) if first.platform == "cpu" else (),
         "payload_bytes": len(payload),
         "key": key,
-        "program": None if info is None else _said_of(info),
+        "program": None if info is None else _program_header(info),
     }
     head = json.dumps(header).encode()
     prefix = _PREFIX.pack(EXECUTABLE_MAGIC, _VERSION, len(head))
@@ -80,16 +81,16 @@ def packed(
 
 
 def _digest(*pieces: bytes | memoryview) -> bytes:
-    # In two thirds of the time of SHA-256, where the machine has no instructions for that.
+    # Faster than SHA-256, unless the machine has instructions for that.
     check = hashlib.blake2b(digest_size=_DIGEST)
     for piece in pieces:
         check.update(piece)
     return check.digest()
 
 
-def _said_of(info: ProgramInfo) -> dict[str, Any]:
-    """What a header says of a program, for `_program`."""
-    shape, cut = info.shape, info.partitioning
+def _program_header(info: ProgramInfo) -> dict[str, Any]:
+    """Return the part of the header from which `load_executable` creates a ProgramInfo."""
+    shape, partitioning = info.shape, info.partitioning
     return {
         "name": info.name,
         "parameters": [str(s) for s in shape.parameters],
@@ -101,12 +102,12 @@ def _said_of(info: ProgramInfo) -> dict[str, Any]:
         "has_layouts": info.layouts is not None,
         "handlers": info.handlers,
         "in_rows": info.in_rows,
-        "partitioning": None if cut is None else dataclasses.asdict(cut),
+        "partitioning": None if partitioning is None else dataclasses.asdict(partitioning),
     }
 
 
 def unpacked(data: bytes) -> Content | str:
-    """What is in a file; or why it can't be read, and how to mend that."""
+    """Return the content of a file; or the reason why it can't be read, and the fix."""
     if not data.startswith(EXECUTABLE_MAGIC):
         return other_content(data)
     again = "fix: copy it again, or save the executable again"
@@ -134,18 +135,19 @@ def unpacked(data: bytes) -> Content | str:
 
 
 def other_content(data: bytes) -> str:
-    """What a file is that is no executable, and who reads it."""
+    """Describe a file that is not an executable, with the fix."""
     if data.startswith(mlir.BYTECODE_MAGIC):
         return (
-            "holds a module, which is not compiled yet\nfix: lowering.compile(lowering.load(path))"
+            "contains a module, which is not compiled yet\n"
+            "fix: lowering.compile(lowering.load(path))"
         )
     kind = other_kind(data) if data else ("empty", None)
-    what = "is no executable" + (f", but {kind[0]}" if kind is not None else "")
-    return f"{what}\nfix: give a file that executable.save(path) wrote"
+    but = f", but {kind[0]}" if kind is not None else ""
+    return f"is not an executable{but}\nfix: give a file that executable.save(path) wrote"
 
 
 def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence[Any]) -> None:
-    """Writes an executable to a file; see `CompiledProgram.save`."""
+    """Write an executable to a file; see `CompiledProgram.save`."""
     name = path_text(path, "save")
 
     def refuse(reason: str, fix: str, detail: str = "") -> ModuleFileError:
@@ -153,29 +155,31 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
             f"{name}: {info.name} {reason}\nfix: {fix}", path=name, op="save", detail=detail
         )
 
-    watching = [one for one in info.callbacks if isinstance(one, Disagreement)]
-    if watching and len(watching) == len(info.callbacks):
+    checks = [one for one in info.callbacks if isinstance(one, Disagreement)]
+    if checks and len(checks) == len(info.callbacks):
         raise refuse(
-            f"has a {watching[0].op} with an operation across devices inside, about which the "
-            f"devices have to agree: Python looks whether they do, which a file can't hold",
+            f"contains an operation across devices in {checks[0].op}; a Python function, which "
+            f"can't be saved to a file, checks that the devices agree about it",
             "take the operations across devices out of the branch or loop",
         )
     if info.callbacks:
         raise refuse(
-            "calls Python functions (or is fed by this process: infeed, outfeed), which a file "
-            "can't hold",
-            "let a registered function do it: xb.custom_call; or give and take the values as "
-            "arguments and results",
+            "calls Python functions (or uses this process's infeed or outfeed), which can't be "
+            "saved to a file",
+            "call a registered function instead: xb.custom_call; or pass the values as arguments "
+            "and results",
         )
-    whole = "save the module instead, and compile it there: lowering.lower(computation).save(path)"
+    save_module = "save the module, and compile it there: lowering.lower(computation).save(path)"
     if not all(map(is_local, devices)):
-        raise refuse("runs on devices of several processes, each of which has but its part", whole)
+        raise refuse("runs on devices of several processes, each with only a part", save_module)
     if info.layouts is not None and array_layouts.parameter_layouts(loaded) is None:
-        raise refuse("takes tokens besides arrays in layouts that jaxlib then does not tell", whole)
+        raise refuse(
+            "takes tokens besides arrays in layouts, which jaxlib then does not report", save_module
+        )
     try:
         payload = executables.serialized(loaded)
     except ValueError as error:
         raise refuse(
-            f"can't be written by {devices[0].platform}'s runtime", whole, str(error)
+            f"can't be written by {devices[0].platform}'s runtime", save_module, str(error)
         ) from None
     write_whole(name, packed(info, devices, payload))

@@ -1,4 +1,4 @@
-"""Which executable a compiled program becomes."""
+"""The kind of executable of a compiled program."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["executable_of"]
 
 
 def executable_of(loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> Any:
-    """What XLA made of a program, as what its caller gets.
+    """Return the executable of a compiled program.
 
     Args:
-        loaded: jaxlib's LoadedExecutable; of devices that are not there its Executable.
-        info: what is known of the program.
-        devices: those that it was compiled for.
+        loaded: jaxlib's LoadedExecutable; its Executable for the devices of a topology.
+        info: the program's metadata.
+        devices: the devices that it was compiled for.
     """
     if topologies.is_absent(devices[0]):
         return UnloadedExecutable(loaded, info, devices)

@@ -1,4 +1,4 @@
-"""load_executable: an executable from a file, for devices that can run it."""
+"""load_executable: load an executable from a file, for devices that can run it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from lowering.stablehlo.module import read_file
 __all__ = ["load_executable"]
 
 
-def _look(file: BinaryIO, _size: int, name: str, path: str) -> None:
-    """Refuses what is no executable by its first bytes, before all of it is read."""
+def _check_magic(file: BinaryIO, _size: int, name: str, path: str) -> None:
+    """Refuse other files by their first bytes, before the rest is read."""
     beginning = file.read(4096)
     file.seek(0)
     if not beginning.startswith(EXECUTABLE_MAGIC):
@@ -45,26 +45,26 @@ def load_executable(
     *,
     devices: Sequence[DeviceLike] | None = None,
 ) -> Any:
-    """Reads an executable that `save` wrote. Nothing is compiled.
+    """Load an executable that `save` wrote. Nothing is compiled.
 
-    It runs where it was compiled for: on devices of the same kind, under the same versions of
-    jaxlib and of the platform's software, on a CPU that has all features that it was compiled for.
-    Functions that it calls by custom calls are registered before it is loaded. Load only what you
-    would run: a file holds machine code.
+    It requires what it was compiled for: devices of the same kind, the same versions of jaxlib and
+    of the platform's software, and a CPU with all features that it was compiled for. Register the
+    functions of its custom calls before loading it. Load only files that you trust: they contain
+    machine code.
 
     Args:
         path: the file.
         device: the device, or the first of several; None for jax's default device, or the first of
             the platform that the file is for.
-        devices: all devices, in place of `device`, as for `lowering.compile`.
+        devices: all devices, instead of `device`, as for `lowering.compile`.
 
     Returns:
-        What was saved: an Executable, or a ReplicatedExecutable.
+        An executable of the kind that was saved.
 
     Raises:
-        ModuleFileError: the file can't be read, is damaged or something else, or does not go with
+        ModuleFileError: the file can't be read, is damaged or of another kind, or does not match
             the devices, jaxlib or the machine.
-        DeviceError: there are no such devices.
+        DeviceError: a device does not exist.
         CompileError: a function that it calls is not registered.
 
     Example:
@@ -79,7 +79,7 @@ def load_executable(
         >>> again(np.array([1, 2], np.float32))
         Array([2., 4.], dtype=float32)
     """
-    data, path = read_file(path, "load_executable", _look)
+    data, path = read_file(path, "load_executable", _check_magic)
     name = display_name(path)
     content = unpacked(data)
     if isinstance(content, str):
@@ -88,33 +88,33 @@ def load_executable(
         raise _refused(
             name,
             path,
-            "is an entry of the compilation cache, which does not say what arguments it takes\n"
+            "is an entry of the compilation cache, which has no description of the parameters\n"
             "fix: give a file that executable.save(path) wrote",
         )
     try:
         _check_types(content.header)
         info = _program(content.header["program"])
-        wrong = _other_versions(content.header)
+        mismatch = _version_mismatch(content.header)
         platform, kind = content.header["platform"], content.header["device_kind"]
     except (KeyError, TypeError, ValueError, AttributeError, XlaError) as error:
         raise _refused(
             name, path, "has a header that can't be read\nfix: save it again", repr(error)
         ) from None
-    if wrong is not None:
-        raise _refused(name, path, wrong)
+    if mismatch is not None:
+        raise _refused(name, path, mismatch)
     targets = _devices(name, path, platform, info, device, devices)
-    wrong = _other_devices(content.header, targets[0], platform, kind)
-    if wrong is not None:
-        raise _refused(name, path, wrong)
-    told = compilation.compile_options(
+    mismatch = _device_mismatch(content.header, targets[0], platform, kind)
+    if mismatch is not None:
+        raise _refused(name, path, mismatch)
+    options = compilation.compile_options(
         targets,
         num_replicas=info.num_replicas,
         num_partitions=info.num_partitions,
         shardy=info.partitioning is not None and info.partitioning.is_shardy,
     )
-    began = time.perf_counter()
+    start = time.perf_counter()
     try:
-        loaded = executables.deserialize(targets, content.payload, told)
+        loaded = executables.deserialize(targets, content.payload, options)
     except ValueError as error:
         missing = unregistered(str(error))
         if missing is not None:
@@ -137,30 +137,37 @@ def load_executable(
     info = dataclasses.replace(
         info,
         layouts=array_layouts.parameter_layouts(loaded) if has_layouts else None,
-        compile_seconds=time.perf_counter() - began,
+        compile_seconds=time.perf_counter() - start,
     )
     return executable_of(loaded, info, targets)
 
 
 def _check_types(header: Mapping[str, Any]) -> None:
-    """Raises KeyError or TypeError if something is not said of a program, or in another type."""
+    """Raise KeyError or TypeError if a field of the header is missing or has another type."""
     program = header["program"]
-    texts = [header[name] for name in ("jaxlib", "platform", "device_kind")]
-    texts += [header["platform_version"] or "", program["name"]]
-    texts += [*header["cpu_features"], *program["parameter_names"], *program["handlers"]]
+    strings = [header[name] for name in ("jaxlib", "platform", "device_kind")]
+    strings += [header["platform_version"] or "", program["name"]]
+    strings += [*header["cpu_features"], *program["parameter_names"], *program["handlers"]]
     numbers = [program["num_replicas"], program["num_partitions"], *program["donated"]]
-    if not all(isinstance(one, str) for one in texts):
-        raise TypeError("a text")
-    # Of these one or more; True is none.
-    if not all(type(one) is int and one >= 0 for one in numbers) or 0 in numbers[:2]:
-        raise TypeError("a number")
+    if not all(isinstance(string, str) for string in strings):
+        raise TypeError("expected a string")
+    # isinstance would accept True. The first two numbers are 1 or more.
+    if not all(type(number) is int and number >= 0 for number in numbers) or 0 in numbers[:2]:
+        raise TypeError("expected a number")
     if not all(isinstance(program[name], bool) for name in ("has_layouts", "in_rows")):
-        raise TypeError("true or false")
+        raise TypeError("expected true or false")
 
 
 def _program(program: Mapping[str, Any]) -> ProgramInfo:
-    """What the header says of the program."""
-    cut = program["partitioning"]
+    """Return the program's metadata from its header."""
+    partitioning = program["partitioning"]
+    if partitioning is not None:
+        partitioning = Partitioning(
+            is_shardy=partitioning["is_shardy"],
+            axes=tuple((name, size) for name, size in partitioning["axes"]),
+            device_order=tuple(partitioning["device_order"]),
+            is_free=tuple(partitioning["is_free"]),
+        )
     return ProgramInfo(
         name=program["name"],
         shape=ProgramShape(
@@ -173,30 +180,21 @@ def _program(program: Mapping[str, Any]) -> ProgramInfo:
         donated=frozenset(program["donated"]),
         handlers=tuple(program["handlers"]),
         in_rows=program["in_rows"],
-        partitioning=None if cut is None else _partitioning(cut),
+        partitioning=partitioning,
     )
 
 
-def _partitioning(cut: Mapping[str, Any]) -> Partitioning:
-    return Partitioning(
-        is_shardy=cut["is_shardy"],
-        axes=tuple((name, size) for name, size in cut["axes"]),
-        device_order=tuple(cut["device_order"]),
-        is_free=tuple(cut["is_free"]),
-    )
+_RECOMPILE: Final = "compile and save it again here"
 
 
-_AGAIN: Final = "compile and save it again here"
-
-
-def _other_versions(header: Mapping[str, Any]) -> str | None:
-    """Why this jaxlib does not load what a header is of; None if it does."""
+def _version_mismatch(header: Mapping[str, Any]) -> str | None:
+    """Return why this version of jaxlib can't load the program; None if it can."""
     here = versions.jaxlib_version()
     if header["jaxlib"] == here:
         return None
     return (
         f"was compiled with jaxlib {header['jaxlib']}, and here is jaxlib {here}\n"
-        f"fix: install jaxlib=={header['jaxlib']}, or {_AGAIN}"
+        f"fix: install jaxlib=={header['jaxlib']}, or {_RECOMPILE}"
     )
 
 
@@ -208,10 +206,10 @@ def _devices(
     device: DeviceLike,
     devices: Sequence[DeviceLike] | None,
 ) -> list[jax.Device]:
-    """The devices to load for."""
+    """Return the devices to load the program for."""
     if device is None and devices is None:
         try:
-            there = devices_of(platform)
+            available = devices_of(platform)
         except DeviceError as error:
             raise _refused(
                 name,
@@ -222,40 +220,46 @@ def _devices(
             ) from None
         configured: Any = jax.config
         chosen = configured.jax_default_device
-        device = chosen if chosen in there else there[0]
+        device = chosen if chosen in available else available[0]
     return devices_for(
         device, devices, info.num_replicas, info.num_partitions, op="load_executable"
     )
 
 
-def _other_devices(
-    header: Mapping[str, Any], one: jax.Device, platform: str, kind: str
+def _device_mismatch(
+    header: Mapping[str, Any], device: jax.Device, platform: str, kind: str
 ) -> str | None:
-    """Why a program does not run on a device; None if it does."""
-    if topologies.is_absent(one):
-        return f"can't be loaded for {one}, which is not there\nfix: give a device that is"
-    if one.platform != platform:
+    """Return why a program can't run on a device; None if it can."""
+    if topologies.is_absent(device):
         return (
-            f"was compiled for {platform}, and {one} is of platform {one.platform}\n"
-            f"fix: give a device of {platform}, or compile and save it for {one.platform}"
+            f"can't be loaded for {device}, which is a device of a topology\n"
+            f"fix: give a device of this machine"
         )
-    if one.device_kind != kind:
-        return f"was compiled for {kind!r}, and {one} is {one.device_kind!r}\nfix: {_AGAIN}"
-    version, here = header["platform_version"], versions.platform_version(one)
+    if device.platform != platform:
+        return (
+            f"was compiled for {platform}, and {device} is of platform {device.platform}\n"
+            f"fix: give a device of {platform}, or compile and save it for {device.platform}"
+        )
+    if device.device_kind != kind:
+        return (
+            f"was compiled for {kind!r}, and {device} is {device.device_kind!r}\nfix: {_RECOMPILE}"
+        )
+    version, here = header["platform_version"], versions.platform_version(device)
     if version is not None and version != here:
         return (
             f"was compiled with another version of {platform}'s software: "
             f"{' '.join(version.split())[:100]!r}, and here is {' '.join(here.split())[:100]!r}\n"
-            f"fix: install that version, or {_AGAIN}"
+            f"fix: install that version, or {_RECOMPILE}"
         )
     if platform == "cpu" and header["cpu_features"]:
         known = executables.host_cpu_features()
         missing = [f for f in header["cpu_features"] if known and f not in known]
         if missing:
+            more = ", ..." if len(missing) > 8 else ""
             return (
-                f"was compiled for a CPU that has {', '.join(missing[:8])}"
-                f"{', ...' if len(missing) > 8 else ''}, which this one has not\n"
-                f"fix: {_AGAIN}; or there for more CPUs, with XLA_FLAGS=--xla_cpu_max_isa=AVX2 "
-                f"in the environment"
+                f"was compiled for a CPU that has {', '.join(missing[:8])}{more}, which this one "
+                f"does not have\n"
+                f"fix: {_RECOMPILE}; or on that machine for more CPUs, with "
+                f"XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment"
             )
     return None

@@ -1,10 +1,10 @@
-"""Interrupts that come while XLA compiles.
+"""Interrupts that arrive while XLA compiles.
 
-jaxlib 0.10 lets Python answer signals meanwhile. What the handler raises (KeyboardInterrupt) ends
-the waiting but not the compiling, which goes on in a thread of XLA's; and a process that ends then
-takes XLA's client away from that thread, and may die of it (status 139). Nothing in Python can wait
-for the thread, and compiling in a thread of our own takes 0.5 ms more. jaxlib 0.12 lets Python
-answer when XLA comes back, and so it is done here for all versions.
+jaxlib 0.10 lets Python handle signals while it waits for the compiler. An exception of a handler
+(KeyboardInterrupt) ends the waiting, but the compiler continues in a thread of XLA. If the process
+ends then, XLA's client is destroyed below that thread, which may crash (status 139). Python can't
+wait for the thread, and compiling in another Python thread is slower. jaxlib 0.12 handles signals
+when XLA returns, and this module does so for all versions.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ["answered_afterwards"]
+__all__ = ["deferred_interrupts"]
 
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
-"""The signals that ask a process to end."""
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+"""The signals that request the end of a process."""
 
 
 @contextmanager
-def answered_afterwards() -> Iterator[None]:
-    """Has Python's handlers of Ctrl-C and SIGTERM called when the block has ended.
+def deferred_interrupts() -> Iterator[None]:
+    """Call Python's handlers of Ctrl-C and SIGTERM after the block.
 
-    A second signal is answered at once, for those who can't wait. It takes 10 to 40 us.
+    A second signal is handled at once.
     """
-    # Signals are answered by the main thread alone.
+    # Only the main thread handles signals.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     handlers: dict[int, Any] = {}
-    came: list[tuple[int, FrameType | None]] = []
+    pending: list[tuple[int, FrameType | None]] = []
     has_ended = False
 
-    def note(number: int, frame: FrameType | None) -> None:
-        if not came and not has_ended:
-            came.append((number, frame))
+    def defer(number: int, frame: FrameType | None) -> None:
+        if not pending and not has_ended:
+            pending.append((number, frame))
             return
-        first = came.copy()
-        came.clear()
+        first = pending.copy()
+        pending.clear()
         handlers[number](number, frame)
-        came.extend(first)  # nothing was raised
+        pending.extend(first)  # the handler did not raise
 
     try:
-        for asked in _ENDING:
-            handler = signal.getsignal(asked)
-            # What is no function is the system's: the process ends at once, or nothing happens.
+        for number in _SIGNALS:
+            handler = signal.getsignal(number)
+            # Other handlers are the system's: they end the process at once, or do nothing.
             if callable(handler):
-                handlers[asked] = handler
-                signal.signal(asked, note)
+                handlers[number] = handler
+                signal.signal(number, defer)
         yield
     finally:
         has_ended = True
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for number, frame in came:
-            handlers[number](number, frame)
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+        for signum, frame in pending:
+            handlers[signum](signum, frame)

@@ -1,4 +1,4 @@
-"""lowering.jit: Python functions of XlaOps, compiled for the arguments that they are called with.
+"""lowering.jit: Python functions of XlaOps, compiled for the arguments of their calls.
 
 A function is recorded once for each structure, each set of shapes and each set of static values of
 its arguments, and compiled once for each device.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MethodType
-from typing import Any, Final, overload
+from typing import Any, Final, NamedTuple, overload
 
 import jax
 import numpy as np
@@ -21,7 +21,7 @@ from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.subcomputations import append_captures, record_callable
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.ops.control_flow import call
+from builder.ops.control_flow import call as record_call
 from builder.types.shape import Shape
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import execution, jax_arrays
@@ -31,32 +31,56 @@ from lowering.pjrt.placement import device_put
 from lowering.running.compiling import compile
 from lowering.running.donation import Parameters
 from lowering.running.executable import Executable
-from lowering.running.jit_cache import MOST_KEPT, Entry, JitCacheInfo, Kept, Recording
-from lowering.running.leaf_arguments import complaint, descriptions, given_shape, shape_of
+from lowering.running.jit_cache import MOST_KEPT, Entry, JitCache, JitCacheInfo, Recording
+from lowering.running.leaf_arguments import declared_shape, descriptions, mismatch, shape_of
 from lowering.running.options import read_options
 from lowering.running.signature import Signature
-from lowering.running.trees import TreeError, flatten, leaf_names, leaf_path, opened
+from lowering.running.trees import (
+    TreeError,
+    flatten,
+    flatten_dataclasses,
+    leaf_names,
+    leaf_path,
+)
 from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
 
 __all__ = ["JittedFunction", "jit"]
 
 _JaxArray: Final = jax_arrays.array_type
-_CHANGED_BY_JAX: Final = frozenset(map(np.dtype, ("f8", "i8", "u8", "c16")))
-"""Of these types jaxlib makes others, of 32 bits, where jax's x64 flag is off."""
+_TRUNCATED_BY_JAX: Final = frozenset(map(np.dtype, ("f8", "i8", "u8", "c16")))
+"""jaxlib converts NumPy arrays of these types to 32 bits, where jax's x64 flag is off."""
+
+
+class _Call(NamedTuple):
+    """The arguments of a call.
+
+    Attributes:
+        nested: the arguments that are not static, dataclasses opened.
+        leaves: their leaves.
+        tree: their structure.
+        static: the static arguments.
+        static_key: a hashable key of these.
+    """
+
+    nested: Any
+    leaves: list[Any]
+    tree: Any
+    static: tuple[Any, ...]
+    static_key: tuple[Any, ...]
 
 
 class JittedFunction:
-    """A function of XlaOps that is called with arrays. `lowering.jit` makes them.
+    """A function of XlaOps that is called with arrays. `lowering.jit` creates it.
 
-    Called with arrays, in any trees of jax.tree_util, it runs on a device what the function
-    records for them, and gives arrays in the tree that the function gave. Called with XlaOps while
-    a computation is being recorded, it records a call of what the function records for them (NumPy
-    arrays beside them become constants there).
+    A call with arrays, in any trees of jax.tree_util, executes on a device what the function
+    records for them, and returns arrays in the tree that the function returns. A call with XlaOps,
+    while a computation is being recorded, records a call of what the function records for them;
+    NumPy arrays beside the XlaOps become constants.
 
     Attributes:
         function: the Python function.
-        name: its name, and that of the computations.
+        name: the name of the function and of its computations.
     """
 
     def __init__(
@@ -72,19 +96,18 @@ class JittedFunction:
         self.function = function
         self.name = name
         self._signature = Signature(name, function, donate, static)
-        self._count = self._signature.count
         self._device = device
         self._options = options
-        self._kept = Kept(name)
+        self._cache = JitCache(name)
         self._call = self._caller()
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, /, *args: Any, **by_name: Any) -> Any:
-        """The function's result for these arguments; see the class.
+        """Return the function's result for these arguments.
 
         Raises:
-            ArgumentError: the function does not take them, or they are no arrays, or lie on
-                different devices.
+            ArgumentError: the function does not take the arguments, or they are not arrays, or are
+                on different devices.
             XlaError: what the function records can't be recorded, lowered or compiled.
         """
         try:
@@ -92,97 +115,101 @@ class JittedFunction:
         except XlaError:
             raise
         except (RuntimeError, TypeError, ValueError, SystemError) as error:
-            # Of the program, or of arguments that can't be taken apart; or else the function's own.
-            self._explain(error, args, by_name)
+            # Raised by the program, by flattening the arguments, or by the function itself.
+            self._raise_translated(error, args, by_name)
             raise
 
-    def _answer(
-        self, static: tuple[Any, ...], key: tuple[Any, ...], /, *args: Any, **by_name: Any
+    def _call_uncached(
+        self, static: tuple[Any, ...], static_key: tuple[Any, ...], /, *args: Any, **by_name: Any
     ) -> tuple[Any, Any]:
-        """A call that jaxlib does not know yet; the result, and what lets it know the next.
+        """Call the function with arguments that jaxlib does not recognize.
 
         Args:
-            static, key: as `Signature.bound` gives them, if there are static arguments; then it has
-                bound the others too.
+            static, static_key: the static arguments and their key from `Signature.bind`, which has
+                then bound the other arguments too; else empty.
             args, by_name: the other arguments.
+
+        Returns:
+            The result, and the data with which jaxlib can execute the next such call; or None.
         """
-        if by_name or (len(args) != self._count and not self._signature.has_static):
-            args, static, key = self._signature.bound(args, by_name)
+        signature = self._signature
+        if by_name or (len(args) != signature.count and not signature.has_static):
+            args, static, static_key = signature.bind(args, by_name)
         nested: Any = args
         try:
             leaves, tree = flatten(args)
         except (TypeError, ValueError, RecursionError, SystemError):
-            nested, leaves, tree = self._opened(args)  # raises, and says why
-        arrays = _kept_arrays(leaves)
+            nested, leaves, tree = self._flatten(args)  # raises an ArgumentError with the reason
+        arrays = _copy_numpy(leaves)
         if arrays is leaves:
-            return self._found(nested, leaves, tree, static, key)
-        if arrays is None:  # there are dataclasses, or something that is no plain array
-            nested, leaves, tree = self._opened(args)
-            arrays = _kept_arrays(leaves)
+            return self._call_flat(_Call(nested, leaves, tree, static, static_key))
+        if arrays is None:  # there are dataclasses, or values that are not arrays
+            nested, leaves, tree = self._flatten(args)
+            arrays = _copy_numpy(leaves)
             if arrays is None:
-                return self._found(nested, leaves, tree, static, key)[0], None
-        call = self._kept.callers.get((key, tree)) or self._flat_caller(static, key, tree)
-        return call(*arrays), None
+                return self._call_flat(_Call(nested, leaves, tree, static, static_key))[0], None
+        caller = self._cache.callers.get((static_key, tree)) or self._flat_caller(
+            static, static_key, tree
+        )
+        return caller(*arrays), None
 
-    def _found(
-        self,
-        nested: Any,
-        leaves: list[Any],
-        tree: Any,
-        static: tuple[Any, ...],
-        key: tuple[Any, ...],
-    ) -> tuple[Any, Any]:
-        """`_answer` to arguments that were taken apart."""
+    def _call_flat(self, call: _Call) -> tuple[Any, Any]:
+        """Call the function as `_call_uncached` does, with flattened arguments."""
         try:
-            entry = self._kept.quick[tree, key, descriptions(leaves)]
+            entry = self._cache.quick[call.tree, call.static_key, descriptions(call.leaves)]
         except (KeyError, TypeError, ValueError, RecursionError, SystemError):
-            return self._run_new(nested, leaves, tree, static, key)
+            return self._record_and_run(call)
         executable = entry.executable
-        if executable is None or not (
+        # The last executable runs on the right device if that device was requested, is the default
+        # one, or can be checked against an argument that is committed to a device.
+        if executable is not None and (
             self._device is not None
             or executable.device is find_device(None)
-            or any(type(leaf) is _JaxArray and leaf.committed for leaf in leaves)
+            or any(type(leaf) is _JaxArray and leaf.committed for leaf in call.leaves)
         ):
-            return self._run(entry, nested, leaves)
-        # It runs there, if all arguments lie there: on the device that was asked for, on the
-        # default one, or where at least one is committed to, which then decides.
-        try:
-            return _executed(entry, executable, leaves)
-        except ArgumentError:
-            return self._run(entry, nested, leaves)
+            try:
+                return _run_executable(entry, executable, call.leaves)
+            except ArgumentError:  # an argument is on another device
+                pass
+        return self._run(entry, call)
 
-    def _explain(self, error: Exception, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> None:
-        """Raises an error in words, if it is known what jaxlib means by its own."""
-        bound, _, key = self._signature.bound(args, by_name)
-        _, leaves, tree = self._opened(bound)
+    def _raise_translated(
+        self, error: Exception, args: tuple[Any, ...], by_name: Mapping[str, Any]
+    ) -> None:
+        """Raise the error that an error of jaxlib's means, if it is known."""
+        bound, _, static_key = self._signature.bind(args, by_name)
+        _, leaves, tree = self._flatten(bound)
         try:
-            entry = self._kept.quick.get((tree, key, descriptions(leaves)))
-        except (TypeError, ValueError):  # facts of the user's classes that can't be compared
+            entry = self._cache.quick.get((tree, static_key, descriptions(leaves)))
+        except (TypeError, ValueError):  # metadata of the user's classes can't be compared
             return
-        if not isinstance(error, (RuntimeError, ValueError)):
-            return
-        if entry is not None and entry.executable is not None:
-            entry.executable.explain(error, leaves)
+        if (
+            isinstance(error, (RuntimeError, ValueError))
+            and entry is not None
+            and entry.executable is not None
+        ):
+            entry.executable.raise_translated(error, leaves)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<JittedFunction {self.name!r}, {self._kept.info().kept} computations>"
+        return f"<JittedFunction {self.name!r}, {self._cache.info().kept} computations>"
 
     def computation(self, /, *args: Any, **by_name: Any) -> XlaComputation:
-        """What the function records for these arguments.
+        """Return what the function records for these arguments.
 
         Args:
-            args, by_name: as for a call; a shape, such as ``xb.f32[2, 3]``, or a
-                jax.ShapeDtypeStruct may stand for any array.
+            args, by_name: the arguments of a call; a shape, such as ``xb.f32[2, 3]``, or a
+                jax.ShapeDtypeStruct may replace any array.
 
         Returns:
-            A computation with a parameter for each array in the arguments, named after its place,
-            and a tuple of the arrays in the result, or the array if it is one alone.
+            A computation with a parameter for each array in the arguments, named by its path. Its
+            result is a tuple of the arrays in the function's result, or the array if there is
+            exactly one.
 
         Raises:
-            ArgumentError, XlaError: as a call.
+            ArgumentError, XlaError: as for a call.
 
         Example:
             >>> import builder as xb, lowering
@@ -190,203 +217,199 @@ class JittedFunction:
             >>> step.computation({"w": xb.f32[3]}, xb.f32[3]).program_shape
             (state['w']: f32[3], x: f32[3]) -> f32[3]
         """
-        return self._recording_of(args, by_name)[1].computation
+        return self._recording_of(args, by_name)[2].computation
 
     def lower(self, /, *args: Any, **by_name: Any) -> StablehloModule:
-        """The StableHLO of `computation`, to be looked at, saved or compiled otherwise.
+        """Return the StableHLO module of `computation`.
 
         Raises:
-            ArgumentError, XlaError: as a call.
+            ArgumentError, XlaError: as for a call.
         """
         return lower(self.computation(*args, **by_name))
 
     def compile(self, /, *args: Any, **by_name: Any) -> Executable:
-        """The executable of `computation`, which a call with such arguments finds compiled.
+        """Return the executable of `computation`; later calls with such arguments use it.
 
         Raises:
-            ArgumentError, XlaError: as a call.
+            ArgumentError, XlaError: as for a call.
         """
-        entry, _, leaves, names = self._recording_of_leaves(args, by_name)
-        return self._executable(entry, self._device_for(leaves, names))
+        call, entry, _ = self._recording_of(args, by_name)
+        return self._executable(entry, self._device_for(call))
 
     def cache_info(self) -> JitCacheInfo:
-        """How often the function was recorded and compiled, and how much of it is kept."""
-        return self._kept.info()
+        """Return how often the function was recorded and compiled, and the size of its cache."""
+        return self._cache.info()
 
     def cache_clear(self) -> None:
-        """Forgets what was recorded and compiled; it is made again when it is called for."""
-        self._kept.clear()
+        """Remove all recordings and executables from the cache."""
+        self._cache.clear()
         self._call = self._caller()
 
-    def _executable(self, entry: Entry, on: jax.Device) -> Executable:
-        """The executable of what was recorded, for a device."""
-        return self._kept.executable(
-            entry, on, lambda recording: compile(recording.computation, on, options=self._options)
-        )
+    # Callers
 
     def _caller(self) -> Callable[..., Any]:
-        """What is called: a function of jaxlib's, which asks `_answer` for what it doesn't know."""
+        """Return the function that `__call__` calls."""
         if self._signature.has_static:
             return self._call_with_static
-        return self._asking((), ())
+        return self._tree_caller((), ())
 
-    def _asking(self, static: tuple[Any, ...], key: tuple[Any, ...]) -> Callable[..., Any]:
-        answer = functools.partial(self._answer, static, key)
-        return execution.tree_caller(self.name, MOST_KEPT, answer)
+    def _tree_caller(self, static: tuple[Any, ...], key: tuple[Any, ...]) -> Callable[..., Any]:
+        """Return a function of jaxlib's, which calls Python for arguments that are new to it."""
+        on_miss = functools.partial(self._call_uncached, static, key)
+        return execution.tree_caller(self.name, MOST_KEPT, on_miss)
 
     def _call_with_static(self, /, *args: Any, **by_name: Any) -> Any:
-        """A call with static arguments: there is a function of jaxlib's for each set of them.
+        """Call the function of jaxlib's for the static arguments.
 
-        jaxlib would compare them by ==, that is 1 with True. A call takes 18 us so, and 36
-        where its entry is looked for in Python.
+        There is one for each set of them: jaxlib would compare them by ==, which equates 1 and
+        True.
         """
-        dynamic, static, key = self._signature.bound(args, by_name)
-        call = self._kept.callers.get(key)
-        if call is None:
-            call = self._kept.caller(key, lambda: self._asking(static, key))
-        return call(*dynamic)
+        dynamic, static, key = self._signature.bind(args, by_name)
+        caller = self._cache.callers.get(key)
+        if caller is None:
+            caller = self._cache.caller(key, lambda: self._tree_caller(static, key))
+        return caller(*dynamic)
 
     def _flat_caller(
         self, static: tuple[Any, ...], key: tuple[Any, ...], tree: Any
     ) -> Callable[..., Any]:
-        """A function of jaxlib's of the arrays in arguments of one structure.
+        """Return a function of jaxlib's of the arrays in arguments of one structure.
 
-        It has the calls that jaxlib can't take apart itself, as there are dataclasses, and those
-        with NumPy arrays. These it takes to the device on the way to executing: a call with two
-        takes 32 us, and 35 where its entry is looked for; jax.jit takes 19. But it may use their
-        memory while the program runs, and makes 32 bits of 64 where jax's x64 flag is off. So it is
-        given copies, and none of 64 bits: `_kept_arrays`.
+        It takes the calls that jaxlib can't flatten, because of dataclasses, and those with NumPy
+        arrays. jaxlib transfers NumPy arrays fastest on the way to executing. But it may read their
+        memory while the program runs, and converts 64-bit elements to 32 bits where jax's x64 flag
+        is off. So it gets copies, and no 64-bit elements: `_copy_numpy`.
         """
 
-        def answer(*arrays: Any) -> tuple[Any, Any]:
-            nested, leaves, same = self._opened(tree.unflatten(arrays))
-            return self._found(nested, leaves, same, static, key)
+        def on_miss(*arrays: Any) -> tuple[Any, Any]:
+            return self._call_flat(_Call(*self._flatten(tree.unflatten(arrays)), static, key))
 
-        return self._kept.caller(
-            (key, tree), lambda: execution.tree_caller(self.name, MOST_KEPT, answer)
+        return self._cache.caller(
+            (key, tree), lambda: execution.tree_caller(self.name, MOST_KEPT, on_miss)
         )
 
     # Running
 
-    def _run_new(
-        self,
-        nested: Any,
-        leaves: list[Any],
-        tree: Any,
-        static: tuple[Any, ...],
-        key: tuple[Any, ...],
-    ) -> tuple[Any, Any]:
-        """`_found`, where nothing is."""
-        nested, leaves, tree = self._opened(nested)  # raises if it can't be compared
-        if any(type(leaf) is XlaOp for leaf in leaves):
-            return self._apply(nested, leaves, tree, static, key), None
-        shapes = self._shapes(nested, leaves)
-        entry = self._kept.entry((tree, key, shapes))
-        self._kept.recording(entry, lambda: self._record(nested, tree, shapes, static))
-        answer = self._run(entry, nested, leaves)
-        found = tree, key, descriptions(leaves)
-        if None not in found[2]:
-            self._kept.find_quickly(found, (tree, key, shapes), entry)
-        return answer
+    def _record_and_run(self, call: _Call) -> tuple[Any, Any]:
+        """Call the function as `_call_flat` does, with arguments that `quick` does not have."""
+        # Raises if the arguments can't be compared.
+        call = _Call(*self._flatten(call.nested), call.static, call.static_key)
+        if any(type(leaf) is XlaOp for leaf in call.leaves):
+            return self._record_call(call), None
+        shapes = self._shapes(call)
+        key = call.tree, call.static_key, shapes
+        entry = self._cache.entry(key)
+        self._cache.recording(entry, lambda: self._record(call, shapes))
+        result = self._run(entry, call)
+        described = descriptions(call.leaves)
+        if None not in described:
+            self._cache.add_quick((call.tree, call.static_key, described), key, entry)
+        return result
 
-    def _run(self, entry: Entry, nested: tuple[Any, ...], leaves: list[Any]) -> tuple[Any, Any]:
-        """Runs what an entry holds on the device that the arguments lie on."""
-
-        def names() -> list[str]:
-            return leaf_names(nested, self._signature.names)
-
-        on = self._device_for(leaves, names)
-        executable = self._executable(entry, on)
+    def _run(self, entry: Entry, call: _Call) -> tuple[Any, Any]:
+        """Execute the recording of an entry on the device of the arguments."""
+        device = self._device_for(call)
+        executable = self._executable(entry, device)
         entry.executable = executable
-        # What is not committed to a device goes where it is needed, as in jax.
-        there = {on}
-        given = [
-            device_put(leaf, on)
+        # Uncommitted arrays are copied to the device, as in jax.
+        devices = {device}
+        leaves = [
+            device_put(leaf, device)
             if type(leaf) is _JaxArray
             and not leaf.committed
             and not leaf.is_deleted()
-            and leaf.sharding.device_set != there
+            and leaf.sharding.device_set != devices
             else leaf
-            for leaf in leaves
+            for leaf in call.leaves
         ]
-        result, data = _executed(entry, executable, given)
-        as_they_are = all(a is b for a, b in zip(given, leaves, strict=True))
-        return result, data if as_they_are else None
+        result, data = _run_executable(entry, executable, leaves)
+        is_same = all(a is b for a, b in zip(leaves, call.leaves, strict=True))
+        return result, data if is_same else None
 
-    def _device_for(self, leaves: Sequence[Any], names: Callable[[], list[str]]) -> jax.Device:
-        """The device that the arguments are committed to; the default one if they are to none."""
+    def _executable(self, entry: Entry, device: jax.Device) -> Executable:
+        return self._cache.executable(
+            entry,
+            device,
+            lambda recording: compile(recording.computation, device, options=self._options),
+        )
+
+    def _device_for(self, call: _Call) -> jax.Device:
+        """Return the device that the arguments are committed to; else the default one."""
         if self._device is not None:
             return find_device(self._device)
-        decided: tuple[jax.Device, int] | None = None
-        for number, leaf in enumerate(leaves):
+        committed: dict[jax.Device, int] = {}
+        for number, leaf in enumerate(call.leaves):
             if type(leaf) is not _JaxArray or not leaf.committed:
                 continue
-            where = leaf.sharding.device_set
-            if len(where) > 1:
-                raise self._refused(
-                    names()[number],
+            devices = leaf.sharding.device_set
+            if len(devices) > 1:
+                raise self._refusal(
+                    call,
                     number,
-                    f"on one device, got one on {len(where)}",
+                    f"on one device, got one on {len(devices)}",
                     "lowering.compile(function.computation(...), num_partitions=...) runs on "
                     "several",
                 )
-            (on,) = where
-            if decided is None:
-                decided = on, number
-            elif on is not decided[0]:
-                all_names = names()
-                raise ArgumentError(
-                    f"{self.name}: the arguments lie on different devices, got\n"
-                    f"  {all_names[decided[1]]} on {decided[0]}\n  {all_names[number]} on {on}\n"
-                    f"fix: lowering.device_put(array, device) copies one to the other's",
-                    computation=self.name,
-                    argument=number,
-                    name=all_names[number],
-                )
-        return find_device(None) if decided is None else decided[0]
+            committed.setdefault(next(iter(devices)), number)
+        if len(committed) > 1:
+            names = self._names(call)
+            (first, first_number), (second, number), *_ = committed.items()
+            raise ArgumentError(
+                f"{self.name}: the arguments must be on one device, got\n"
+                f"  {names[first_number]} on {first}\n  {names[number]} on {second}\n"
+                f"fix: lowering.device_put(array, device) copies one to the other's",
+                computation=self.name,
+                argument=number,
+                name=names[number],
+            )
+        return next(iter(committed), None) or find_device(None)
 
     # Arguments
 
-    def _opened(self, args: tuple[Any, ...]) -> tuple[Any, list[Any], Any]:
-        try:
-            return opened(args)
-        except TreeError as error:
-            raise ArgumentError(f"{self.name}: {self._blamed(args)}{error}") from error.__cause__
+    def _names(self, call: _Call) -> list[str]:
+        return leaf_names(call.nested, self._signature.names)
 
-    def _blamed(self, args: tuple[Any, ...]) -> str:
-        """The argument that can't be opened, for messages."""
+    def _flatten(self, args: tuple[Any, ...]) -> tuple[Any, list[Any], Any]:
+        try:
+            return flatten_dataclasses(args)
+        except TreeError as error:
+            raise ArgumentError(f"{self.name}: {self._invalid_tree(args)}{error}") from (
+                error.__cause__
+            )
+
+    def _invalid_tree(self, args: tuple[Any, ...]) -> str:
+        """Return the argument that can't be flattened, for messages."""
         for name, value in zip(self._signature.names, args, strict=True):
             try:
-                opened(value)
+                flatten_dataclasses(value)
             except TreeError:
                 return f"argument {name}: "
         return ""
 
-    def _shapes(
-        self, nested: tuple[Any, ...], leaves: Sequence[Any], *, may_be_shapes: bool = False
-    ) -> tuple[Shape, ...]:
-        """The shapes of arguments.
+    def _shapes(self, call: _Call, *, allow_shapes: bool = False) -> tuple[Shape, ...]:
+        """Return the shapes of arguments.
 
         Raises:
-            ArgumentError: one is no array, nor, where it may be, a shape.
+            ArgumentError: a leaf is not an array, nor, if `allow_shapes`, a shape.
         """
-        found: list[Shape] = []
-        for number, leaf in enumerate(leaves):
+        shapes: list[Shape] = []
+        for number, leaf in enumerate(call.leaves):
             shape: Shape | None = shape_of(leaf)
-            if shape is None and may_be_shapes:
-                shape = given_shape(leaf)
+            if shape is None and allow_shapes:
+                shape = declared_shape(leaf)
             if shape is None:
-                name = leaf_names(nested, self._signature.names)[number]
-                raise self._refused(name, number, *self._complaint(leaf, name))
-            found.append(shape)
-        return tuple(found)
+                raise self._refusal(call, number, *self._mismatch(call, number))
+            shapes.append(shape)
+        return tuple(shapes)
 
-    def _complaint(self, leaf: Any, name: str) -> tuple[str, str]:
-        return complaint(leaf, name, is_whole=name in self._signature.names)
+    def _mismatch(self, call: _Call, number: int) -> tuple[str, str]:
+        name = self._names(call)[number]
+        return mismatch(call.leaves[number], name, is_argument=name in self._signature.names)
 
-    def _refused(self, name: str, number: int, what: str, fix: str) -> ArgumentError:
+    def _refusal(self, call: _Call, number: int, rule: str, fix: str) -> ArgumentError:
+        name = self._names(call)[number]
         return ArgumentError(
-            f"{self.name}: argument {name} must be {what}\nfix: {fix}",
+            f"{self.name}: argument {name} must be {rule}\nfix: {fix}",
             computation=self.name,
             argument=number,
             name=name,
@@ -396,70 +419,72 @@ class JittedFunction:
 
     def _recording_of(
         self, args: tuple[Any, ...], by_name: dict[str, Any]
-    ) -> tuple[Entry, Recording]:
-        entry, recording, _, _ = self._recording_of_leaves(args, by_name)
-        return entry, recording
-
-    def _recording_of_leaves(
-        self, args: tuple[Any, ...], by_name: dict[str, Any]
-    ) -> tuple[Entry, Recording, list[Any], Callable[[], list[str]]]:
-        dynamic, static, key = self._signature.bound(args, by_name)
-        nested, leaves, tree = self._opened(dynamic)
-        shapes = self._shapes(nested, leaves, may_be_shapes=True)
-        entry = self._kept.entry((tree, key, shapes))
-        recording = self._kept.recording(entry, lambda: self._record(nested, tree, shapes, static))
-        return entry, recording, leaves, lambda: leaf_names(nested, self._signature.names)
+    ) -> tuple[_Call, Entry, Recording]:
+        """Return the recording for arguments of which some may be shapes."""
+        dynamic, static, key = self._signature.bind(args, by_name)
+        call = _Call(*self._flatten(dynamic), static, key)
+        shapes = self._shapes(call, allow_shapes=True)
+        entry = self._cache.entry((call.tree, key, shapes))
+        return call, entry, self._cache.recording(entry, lambda: self._record(call, shapes))
 
     def _record(
-        self, nested: tuple[Any, ...], tree: Any, shapes: tuple[Shape, ...], static: Sequence[Any]
-    ) -> tuple[Recording, bool]:
-        """Records the function for arguments of these shapes, for a program of its own."""
-        recorded, results, is_tuple = self._recorded_with(nested, tree, shapes, static, None)
-        return Recording(recorded.build(), results, is_tuple), True
-
-    def _recorded_with(
         self,
-        nested: tuple[Any, ...],
-        tree: Any,
+        call: _Call,
         shapes: tuple[Shape, ...],
-        static: Sequence[Any],
-        enclosing: XlaBuilder | None,
-    ) -> tuple[Any, Any, bool]:
-        names = leaf_names(nested, self._signature.names)
-        structure: list[Any] = []
+        enclosing: XlaBuilder | None = None,
+        captured: list[XlaOp] | None = None,
+    ) -> tuple[Recording, bool]:
+        """Record the function for arguments of these shapes.
+
+        Args:
+            call: the arguments.
+            shapes: the shapes of their leaves.
+            enclosing: the builder that records a call of the function; None for a program.
+            captured: the values of `enclosing` that the function uses are appended.
+
+        Returns:
+            The recording, and whether other calls may use it.
+        """
+        structures: list[Any] = []
 
         def flat(*parameters: XlaOp) -> Any:
-            result = self._signature.apply(self.function, tree.unflatten(parameters), static)
-            ops, results = self._checked_result(result)
-            structure.append(results)
+            result = self._signature.apply(
+                self.function, call.tree.unflatten(parameters), call.static
+            )
+            ops, structure = self._check_result(result)
+            structures.append(structure)
             return ops[0] if len(ops) == 1 else ops
 
         flat.__name__ = self.name
         recorded = record_callable(
-            "jit", "function", flat, shapes, enclosing=enclosing, names=names
+            "jit", "function", flat, shapes, enclosing=enclosing, names=self._names(call)
         )
-        numbers = self._numbers_donated(nested)
-        for number in numbers:
+        for number in self._donated_leaves(call):
             for index in leaf_indices(shapes[number]):
                 recorded.builder.add_buffer_donor(number, index)
-        (results,) = structure
-        return recorded, results, results.num_leaves != 1
+        is_reusable = True
+        if enclosing is not None and captured is not None:
+            # The next call may capture other values.
+            is_reusable = not recorded.builder.captured and enclosing.current_metadata is None
+            captured.extend(append_captures(recorded))
+        (results,) = structures
+        return Recording(recorded.build(), results, results.num_leaves != 1), is_reusable
 
-    def _numbers_donated(self, nested: tuple[Any, ...]) -> list[int]:
-        """The leaves of the arguments that are to be donated."""
-        found: list[int] = []
+    def _donated_leaves(self, call: _Call) -> list[int]:
+        """Return the numbers of the leaves of donated arguments."""
+        numbers: list[int] = []
         first = 0
-        for number, argument in enumerate(nested):
+        for position, argument in enumerate(call.nested):
             count = len(flatten(argument)[0])
-            if number in self._signature.donated:
-                found += range(first, first + count)
+            if position in self._signature.donated:
+                numbers += range(first, first + count)
             first += count
-        return found
+        return numbers
 
-    def _checked_result(self, result: Any) -> tuple[list[XlaOp], Any]:
-        """The ops in what the function gave, and the structure of it."""
+    def _check_result(self, result: Any) -> tuple[list[XlaOp], Any]:
+        """Return the ops in the function's result, and its structure."""
         try:
-            nested, ops, structure = opened(result)
+            nested, ops, structure = flatten_dataclasses(result)
         except TreeError as error:
             raise OperandError(
                 f"jit: the result of {self.name}: {error}", op="jit"
@@ -473,91 +498,77 @@ class JittedFunction:
         for number, op in enumerate(ops):
             if type(op) is XlaOp:
                 continue
-            path = leaf_path(nested, number)
-            place = f"the result{path} of {self.name}" if path else f"the result of {self.name}"
             fix = "return XlaOps, in dicts, lists, tuples or dataclasses"
             if isinstance(op, (bool, int, float, complex, np.generic, np.ndarray)):
-                typed = isinstance(op, (bool, np.generic, np.ndarray))
-                kind = "value" if typed else "value, element_type"
-                fix = f"return x.builder.constant({kind}), where x is an argument"
+                is_typed = isinstance(op, (bool, np.generic, np.ndarray))
+                arguments = "value" if is_typed else "value, element_type"
+                fix = f"return x.builder.constant({arguments}), where x is an argument"
             raise OperandError(
-                f"jit: {place} must be an XlaOp, got {brief(op)}\nfix: {fix}", op="jit"
+                f"jit: the result{leaf_path(nested, number)} of {self.name} must be an XlaOp, "
+                f"got {brief(op)}\nfix: {fix}",
+                op="jit",
             )
         return ops, structure
 
-    # Calls of it in other computations
+    # Calls in other computations
 
-    def _apply(
-        self,
-        nested: tuple[Any, ...],
-        leaves: Sequence[Any],
-        tree: Any,
-        static: Sequence[Any],
-        key: tuple[Any, ...],
-    ) -> Any:
-        """Records a call in the computation that the XlaOps among the arguments belong to."""
+    def _record_call(self, call: _Call) -> Any:
+        """Record a call in the computation of the XlaOps among the arguments."""
+        leaves = call.leaves
         builder = resolve_builder("jit", *[leaf for leaf in leaves if type(leaf) is XlaOp])
         with rollback_on_error(builder):
             operands = [
-                leaf if type(leaf) is XlaOp else self._constant(builder, leaf, nested, number)
+                leaf if type(leaf) is XlaOp else self._constant(builder, call, number)
                 for number, leaf in enumerate(leaves)
             ]
             shapes = tuple([operand.shape for operand in operands])
             captured: list[XlaOp] = []
-
-            def make() -> tuple[Recording, bool]:
-                recorded, results, is_tuple = self._recorded_with(
-                    nested, tree, shapes, static, builder
-                )
-                # Of values from around it the next call may use others.
-                is_for_all = not recorded.builder.captured and builder.current_metadata is None
-                captured.extend(append_captures(recorded))
-                return Recording(recorded.build(), results, is_tuple), is_for_all
-
-            recording = self._kept.recording(self._kept.entry((tree, key, shapes)), make)
-            result = call(recording.computation, *operands, *captured)
+            recording = self._cache.recording(
+                self._cache.entry((call.tree, call.static_key, shapes)),
+                lambda: self._record(call, shapes, builder, captured),
+            )
+            result = record_call(recording.computation, *operands, *captured)
             count = recording.results.num_leaves
             return recording.nested(
                 [result[i] for i in range(count)] if recording.is_tuple else result
             )
 
-    def _constant(
-        self, builder: XlaBuilder, leaf: Any, nested: tuple[Any, ...], number: int
-    ) -> XlaOp:
-        """An array among XlaOps, as a constant."""
-        name = leaf_names(nested, self._signature.names)[number]
+    def _constant(self, builder: XlaBuilder, call: _Call, number: int) -> XlaOp:
+        """Return the constant of an array among XlaOps."""
+        leaf = call.leaves[number]
         if isinstance(leaf, (np.ndarray, np.generic)):
             try:
                 return builder.constant(leaf)
             except ConstantError as error:
                 reason, _, fix = str(error).partition("\nfix: ")
-                wanted = f"one of numbers beside XlaOps: {reason}"
+                rule = f"one of numbers beside XlaOps: {reason}"
                 fix = fix or "give a NumPy array of numbers"
         elif isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
-            wanted = f"an XlaOp or a NumPy array beside XlaOps, got the jax.Array {describe(leaf)}"
+            rule = f"an XlaOp or a NumPy array beside XlaOps, got the jax.Array {describe(leaf)}"
             fix = "numpy.asarray(array) is taken as a constant"
         else:
-            wanted, fix = self._complaint(leaf, name)
-        raise self._refused(name, number, wanted, fix)
+            rule, fix = self._mismatch(call, number)
+        raise self._refusal(call, number, rule, fix)
 
 
-def _executed(entry: Entry, executable: Executable, leaves: Sequence[Any]) -> tuple[Any, Any]:
-    """The result of a program; and what tells jaxlib how, if it can do it alone the next time."""
+def _run_executable(entry: Entry, executable: Executable, leaves: Sequence[Any]) -> tuple[Any, Any]:
+    """Return the result, and the data with which jaxlib can execute such calls alone, or None."""
     recording = entry.recording
-    assert recording is not None  # it is recorded first
-    result, right = executable.run_and_tell(leaves)
+    assert recording is not None  # recorded first
+    result, is_direct = executable.run_flat(leaves)
     data = None
-    if right:
+    if is_direct:
         from_host = not all(type(leaf) is _JaxArray for leaf in leaves)
         data = executable.call_data(recording.results, from_host=from_host)
     return recording.nested(result), data
 
 
-def _kept_arrays(leaves: list[Any]) -> list[Any] | None:
-    """Arrays, those of NumPy copied: the caller may write to them while the program runs.
+def _copy_numpy(leaves: list[Any]) -> list[Any] | None:
+    """Copy NumPy arrays: the caller may write to them while the program runs.
 
-    `leaves` itself if there are none of NumPy; None if there is something else among them, or what
-    jaxlib would convert.
+    Returns:
+        The arrays; `leaves` itself if none is of NumPy; None if there is another value among them,
+        or an array that jaxlib would convert.
     """
     arrays = []
     is_same = True
@@ -566,9 +577,9 @@ def _kept_arrays(leaves: list[Any]) -> list[Any] | None:
             arrays.append(leaf)
             continue
         is_same = False
-        if type(leaf) is np.ndarray and leaf.dtype not in _CHANGED_BY_JAX and leaf.dtype.isnative:
+        if type(leaf) is np.ndarray and leaf.dtype not in _TRUNCATED_BY_JAX and leaf.dtype.isnative:
             arrays.append(leaf.copy())
-        elif isinstance(leaf, np.generic) and leaf.dtype not in _CHANGED_BY_JAX:
+        elif isinstance(leaf, np.generic) and leaf.dtype not in _TRUNCATED_BY_JAX:
             arrays.append(np.asarray(leaf))
         else:
             return None
@@ -608,37 +619,38 @@ def jit(
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> JittedFunction | Callable[[Callable[..., Any]], JittedFunction]:
-    """Makes a function of XlaOps one of arrays, compiled for the shapes it is called with.
+    """Compile a function of XlaOps for the arrays that it is called with.
 
-    The function is recorded and compiled when it is first called with arguments of other shapes,
-    element types or nesting, or with other static values; calls after that run what was compiled.
-    Calls are bound by the function's signature: it is the same whether an argument is given by
-    position, by name, or by its default.
+    The function is recorded and compiled when it is first called with arguments of new shapes,
+    element types or nesting, or with new static values; later calls run the compiled program. Calls
+    are bound by the function's signature: passing an argument by position, by name or by default
+    makes no difference.
 
     Arguments and results may be nested in dicts, lists, tuples, named tuples, None, dataclasses,
-    and in classes registered with jax.tree_util. A dataclass that is not registered is rebuilt
-    field by field, without its ``__init__`` and ``__post_init__`` being run. The arrays are what an
+    and classes registered with jax.tree_util. An unregistered dataclass is rebuilt field by field,
+    without running its ``__init__`` and ``__post_init__``. The arrays are those that an
     `Executable` takes; NumPy arrays are copied to the device.
 
-    It runs on the device that the jax.Arrays among its arguments are committed to, as jax.jit does;
-    on the default one if they are to none.
+    A call runs on the device that the jax.Arrays among its arguments are committed to, as in
+    jax.jit; on the default device if there are none.
 
     Args:
-        function: takes XlaOps where it is called with arrays, and gives XlaOps.
-        donate: names or numbers of arguments whose memory results may be written to; all the arrays
-            in them. Their jax.Arrays are used up, NumPy arrays are not. See `lowering.compile`.
-        device: where to run; None for the arguments' device.
-        static: names or numbers of arguments that the function gets as they are: hashable values,
-            for each of which it is compiled anew.
-        options: for the compiler; see `lowering.compile`.
-        name: of the computations; the function's own if it is not given.
+        function: takes and returns XlaOps.
+        donate: names or numbers of arguments whose memory may be reused for results, with all the
+            arrays in them. A call consumes their jax.Arrays, but not NumPy arrays. See
+            `lowering.compile`.
+        device: the device to run on; None for the arguments' device.
+        static: names or numbers of arguments that are passed to the function unchanged: hashable
+            values, for each of which it is compiled again.
+        options: compiler options; see `lowering.compile`.
+        name: the name of the computations; None for the function's own name.
 
     Returns:
         A `JittedFunction`. Without a function, a decorator.
 
     Raises:
-        OperandError: no function; `donate` or `static` name an argument that it does not have; the
-            name is no identifier; there is no such option.
+        OperandError: not a function; `donate` or `static` name an argument that does not exist; the
+            name is not an identifier; an option does not exist.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -672,14 +684,15 @@ def jit(
         inner = function
         while isinstance(inner, functools.partial):
             inner = inner.func
-        own = getattr(inner, "__name__", "")
-        name = own if isinstance(own, str) and own.isidentifier() else "jitted"
+        name = getattr(inner, "__name__", "")
+        if not isinstance(name, str) or not name.isidentifier():
+            name = "jitted"
     elif not isinstance(name, str) or not name.isidentifier():
         raise OperandError(
             f"jit: name must be an identifier, such as 'train_step', got {brief(name)}",
             op="jit",
         )
-    read_options(options)  # raises if there is something wrong with them
+    read_options(options)  # raises OperandError
     return JittedFunction(
         function, name, donate=donate, device=device, static=static, options=options
     )

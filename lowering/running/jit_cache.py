@@ -1,10 +1,10 @@
-"""What a jitted function keeps: what it recorded for its arguments, and what XLA made of it.
+"""The cache of a jitted function: its recordings for arguments, and their executables.
 
-It is found in three steps. jaxlib knows calls with jax.Arrays, and with copies of NumPy's, as it
-does for jax.jit, and executes their programs by itself (`execution.tree_caller`); for each set of
-static values there is such a function. Others are found by the structure of their arguments and
-descriptions of the arrays. Where nothing is found, the arguments are looked at one by one, which
-takes several times as long and says what is wrong with them, for their shapes.
+A call is looked up in up to three steps. jaxlib recognizes calls with jax.Arrays, and with copies
+of NumPy arrays, as it does for jax.jit, and executes their programs without Python
+(`execution.tree_caller`); there is one such function for each set of static values. Other calls are
+found by the structure of their arguments and descriptions of the arrays. The slowest look-up
+determines the shape of each argument, and reports invalid ones.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from builder.errors import BuilderError
 from builder.graph.computation import XlaComputation
 from lowering.running.executable import Executable
 
-__all__ = ["MOST_KEPT", "Entry", "JitCacheInfo", "Kept", "Recording"]
+__all__ = ["MOST_KEPT", "Entry", "JitCache", "JitCacheInfo", "Recording"]
 
 MOST_KEPT: Final = 1024
-"""How many computations a function keeps; of more the one that was looked for longest ago goes."""
+"""The size of the cache of one function; the least recently used computation is removed."""
 
 
 class JitCacheInfo(NamedTuple):
-    """What a jitted function has done and kept since it was made or its cache was cleared.
+    """Statistics of a jitted function since it was created or its cache was cleared.
 
     Attributes:
         recorded: how often the function was recorded.
-        compiled: how often XLA compiled what was recorded.
-        kept: how many computations are kept.
-        most_kept: how many are kept at most.
+        compiled: how often XLA compiled a recording.
+        kept: the number of computations in the cache.
+        most_kept: the size of the cache.
     """
 
     recorded: int
@@ -46,10 +46,10 @@ class Recording(NamedTuple):
     """A function recorded for some arguments.
 
     Attributes:
-        computation: one parameter for each leaf of the arguments; gives the leaves of the result,
-            as a tuple unless it is one alone.
+        computation: has one parameter for each leaf of the arguments, and returns the leaves of the
+            result, as a tuple unless there is exactly one.
         results: the structure of the result.
-        is_tuple: whether the computation gives a tuple of them.
+        is_tuple: whether the computation returns a tuple of leaves.
     """
 
     computation: XlaComputation
@@ -57,18 +57,18 @@ class Recording(NamedTuple):
     is_tuple: bool
 
     def nested(self, result: Any) -> Any:
-        """What the computation gave, nested as the function's result."""
+        """Return the computation's result, nested as the function's result."""
         return self.results.unflatten(result if self.is_tuple else (result,))
 
 
 class Entry:
-    """What is kept for some arguments.
+    """The cached recording and executables for some arguments.
 
     Attributes:
-        lock: held by the thread that records or compiles it.
-        recording: once it was recorded.
-        executables: by device.
-        executable: the one called last.
+        lock: acquired by the thread that records or compiles.
+        recording: None before the function was recorded.
+        executables: the executables by device.
+        executable: the one that was called last.
     """
 
     __slots__ = ("executable", "executables", "lock", "recording")
@@ -80,41 +80,41 @@ class Entry:
         self.executable: Executable | None = None
 
 
-class _Busy(threading.local):
+class _InProgress(threading.local):
     """The entries that this thread is recording or compiling."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
 
-_BUSY: Final = _Busy()
+_IN_PROGRESS: Final = _InProgress()
 
 
 @contextmanager
-def _alone(entry: Entry) -> Iterator[None]:
-    """Keeps other threads from making the same at the same time.
+def _locked(entry: Entry) -> Iterator[None]:
+    """Prevent several threads from recording or compiling an entry at the same time.
 
-    A thread that holds one of these locks does not wait for another, but makes the thing a second
-    time if need be: two functions that call each other would wait for ever.
+    A thread that has acquired one of these locks does not wait for another, so that two functions
+    that call each other can't deadlock; it may record or compile a second time instead.
     """
-    taken = entry.lock.acquire(blocking=not _BUSY.entries)
-    _BUSY.entries.append(entry)
+    acquired = entry.lock.acquire(blocking=not _IN_PROGRESS.entries)
+    _IN_PROGRESS.entries.append(entry)
     try:
         yield
     finally:
-        _BUSY.entries.pop()
-        if taken:
+        _IN_PROGRESS.entries.pop()
+        if acquired:
             entry.lock.release()
 
 
-class Kept:
-    """What one function keeps.
+class JitCache:
+    """The cache of one function.
 
     Attributes:
-        name: the function's, for messages.
-        quick: entries by what a call looks for first.
-        callers: functions of jaxlib's, which know executables: by the key of static values, or by
-            that and the structure of the arguments.
+        name: the function's name, for messages.
+        quick: entries by the key that a call looks up first.
+        callers: functions of jaxlib's, by the key of static values, or by that key and the
+            structure of the arguments.
     """
 
     __slots__ = ("_compiled", "_entries", "_lock", "_recorded", "callers", "name", "quick")
@@ -139,26 +139,27 @@ class Kept:
             self.callers.clear()
             self._recorded = self._compiled = 0
 
-    def find_quickly(self, found: Any, key: Any, entry: Entry) -> None:
-        """Has the entry of `key` found by `found` from now on."""
+    def add_quick(self, quick_key: Any, key: Any, entry: Entry) -> None:
+        """Add the entry of `key` to `quick`."""
         with self._lock:
-            # As many as there are entries, but for what jax and NumPy tell apart, and XLA not.
+            # jax and NumPy distinguish more arrays than XLA, so that there may be more of these
+            # keys than entries.
             if len(self.quick) >= 4 * MOST_KEPT:
                 self.quick.clear()
             if self._entries.get(key) is entry:
-                self.quick[found] = entry
+                self.quick[quick_key] = entry
 
     def caller(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-        """The function of jaxlib's for a key; made if there is none."""
+        """Return the function of jaxlib's for a key, created by `make` at first."""
         with self._lock:
-            if len(self.callers) >= 4 * MOST_KEPT:  # of calls that were refused, or of XlaOps
+            if len(self.callers) >= 4 * MOST_KEPT:  # refused calls and calls with XlaOps add some
                 self.callers.clear()
             if key not in self.callers:
                 self.callers[key] = make()
             return self.callers[key]
 
     def entry(self, key: Any) -> Entry:
-        """The entry for a key, which becomes the youngest."""
+        """Return the entry for a key, which becomes the most recently used one."""
         with self._lock:
             entry = self._entries.pop(key, None) or Entry()
             self._entries[key] = entry
@@ -169,43 +170,42 @@ class Kept:
             return entry
 
     def recording(self, entry: Entry, make: Callable[[], tuple[Recording, bool]]) -> Recording:
-        """What an entry holds; recorded if nothing is there.
+        """Return the recording of an entry.
 
         Args:
-            entry: is given what is recorded.
-            make: records, and says whether it may be kept.
+            entry: the entry, to which a new recording is added.
+            make: records the function, and returns whether the recording may be reused.
         """
         if entry.recording is not None:
             return entry.recording
-        if any(busy is entry for busy in _BUSY.entries):
+        if any(other is entry for other in _IN_PROGRESS.entries):
             raise BuilderError(
-                f"jit: {self.name} calls itself with arguments of the same shapes, and would "
-                f"without end\n"
-                f"fix: let a static argument say how often, or write a loop: xb.while_",
+                f"jit: {self.name} calls itself with arguments of the same shapes, without end\n"
+                f"fix: pass the depth as a static argument, or write a loop: xb.while_",
                 op="jit",
             )
-        with _alone(entry):
+        with _locked(entry):
             if entry.recording is None:
-                made, is_for_all = make()
+                recording, is_reusable = make()
                 with self._lock:
                     self._recorded += 1
-                if not is_for_all:
-                    return made
-                entry.recording = made
+                if not is_reusable:
+                    return recording
+                entry.recording = recording
             return entry.recording
 
     def executable(
-        self, entry: Entry, on: jax.Device, make: Callable[[Recording], Executable]
+        self, entry: Entry, device: jax.Device, make: Callable[[Recording], Executable]
     ) -> Executable:
-        """The executable for a device; compiled if there is none yet."""
-        found = entry.executables.get(on)
-        if found is None:
-            with _alone(entry):
-                found = entry.executables.get(on)
-                if found is None:
-                    assert entry.recording is not None  # it is recorded first
-                    found = make(entry.recording)
+        """Return the executable of an entry for a device, compiled by `make` at first."""
+        executable = entry.executables.get(device)
+        if executable is None:
+            with _locked(entry):
+                executable = entry.executables.get(device)
+                if executable is None:
+                    assert entry.recording is not None  # recorded first
+                    executable = make(entry.recording)
                     with self._lock:
                         self._compiled += 1
-                    entry.executables[on] = found
-        return found
+                    entry.executables[device] = executable
+        return executable

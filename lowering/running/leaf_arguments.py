@@ -1,4 +1,4 @@
-"""The arrays in the arguments of a jitted function: their shapes, and what is no array."""
+"""The arrays in the arguments of a jitted function: their shapes, and errors for other values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, inter
 from lowering.jaxlib_api import jax_arrays
 from lowering.pjrt.host_arrays import describe, host_array
 
-__all__ = ["complaint", "descriptions", "given_shape", "shape_of"]
+__all__ = ["declared_shape", "descriptions", "mismatch", "shape_of"]
 
 _JaxArray: Final = jax_arrays.array_type
 _SHAPES: Final = (ArrayShape, TupleShape, TokenShape)
@@ -22,9 +22,9 @@ _NUMBERS: Final = {bool: "bool_", int: "int32", float: "float32", complex: "comp
 
 
 def descriptions(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """What tells arrays from others of another shape or type; None for what is no plain array."""
-    # Not by their shapes and dtypes: jax has one object for equal avals, which is compared by its
-    # address, and to ask for the two takes four times as long.
+    """Return keys that distinguish arrays by shape and type; None for other values."""
+    # The aval of a jax.Array is faster than its shape and dtype: jax has one object for equal
+    # avals, so that a dict compares it by identity.
     return tuple(
         [
             leaf.aval
@@ -40,7 +40,7 @@ def descriptions(leaves: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def shape_of(leaf: Any) -> ArrayShape | None:
-    """The shape of an array that an executable takes; None if it is none."""
+    """Return the shape of an array that an executable takes; None for other values."""
     if type(leaf) is _JaxArray or type(leaf) is np.ndarray:
         return _array_shape(leaf)
     if type(leaf) in _NUMBERS or isinstance(leaf, jax.Array):
@@ -49,8 +49,8 @@ def shape_of(leaf: Any) -> ArrayShape | None:
     return None if array is None else _array_shape(array)
 
 
-def given_shape(leaf: Any) -> Shape | None:
-    """What stands for an array as its shape; None if it is no shape."""
+def declared_shape(leaf: Any) -> Shape | None:
+    """Return the shape that a shape object declares; None for other values."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return _array_shape(leaf)
     return leaf if isinstance(leaf, _SHAPES) else None
@@ -63,42 +63,42 @@ def _array_shape(array: Any) -> ArrayShape | None:
         return None
 
 
-def complaint(leaf: Any, name: str, *, is_whole: bool) -> tuple[str, str]:
-    """What has to be given in place of a leaf that is no array, and how to mend it.
+def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
+    """Return the rule that a leaf breaks, with what was got, and the fix.
 
     Args:
-        leaf: what was given.
-        name: its place in the arguments.
-        is_whole: whether it is an argument, and not a part of one.
+        leaf: not an array.
+        name: its path in the arguments.
+        is_argument: whether it is an argument, and not a part of one.
     """
-    kept_out = ""
-    if is_whole:
-        kept_out = f"; or, if it does not change from call to call, static=[{name!r}]"
+    alternative = ""
+    if is_argument:
+        alternative = f"; or, if it does not change from call to call, static=[{name!r}]"
     elif name.rpartition(".")[2].isidentifier():
-        kept_out = (
+        alternative = (
             "; or register its class: jax.tree_util.register_dataclass(..., meta_fields=[...]) "
             "takes what is no array"
         )
     if type(leaf) in _NUMBERS:
         got = f"the Python number {brief(leaf)}, which has no element type"
-        return f"an array, got {got}", f"give one that has: {_with_type(leaf)}{kept_out}"
+        return f"an array, got {got}", f"give one that has: {_with_type(leaf)}{alternative}"
     if isinstance(leaf, jax.core.Tracer):
-        where = "call it outside of jax.jit, jax.grad and other transformations"
-        return "an array, got a tracer of jax", where
+        fix = "call it outside of jax.jit, jax.grad and other transformations"
+        return "an array, got a tracer of jax", fix
     if isinstance(leaf, np.ma.MaskedArray):
         fix = "there are no masks in XLA; fill it: array.filled(value)"
         return "an array, got a masked array", fix
-    if given_shape(leaf) is not None:
+    if declared_shape(leaf) is not None:
         fix = "give an array; computation, lower and compile take shapes"
         return f"an array, got the shape {leaf}", fix
-    fix = f"give a NumPy array or a jax.Array{kept_out}"
+    fix = f"give a NumPy array or a jax.Array{alternative}"
     if isinstance(leaf, jax.Array):
         fix = "give the numbers in it: jax.random.key_data(key)"
     return f"an array of numbers, got {describe(leaf)}", fix
 
 
 def _with_type(number: Any) -> str:
-    """The number as one of NumPy, as it is written in Python."""
+    """Return the code of a NumPy scalar of this value."""
     kind = _NUMBERS[type(number)]
     if isinstance(number, int) and not -(2**31) <= number < 2**31:
         kind = "int64" if -(2**63) <= number < 2**63 else "float64"

@@ -1,9 +1,9 @@
-"""What `lowering.compile` is told about how to compile: options by name, checked.
+"""Check the options of `lowering.compile`.
 
-There are two options of this library, which are the same for every platform, and XLA's own flags,
-which begin with `xla_`. XLA does not publish a list of its flags: jaxlib tells of most of them with
-their default values, from which the type of a value is read here; others, such as those that a
-TPU's compiler has, are known to XLA alone, and what it says of them is put in words.
+Two options are of this library, and the same for every platform. The others are XLA's flags, which
+begin with `xla_`. XLA does not publish a list of its flags. jaxlib lists most of them with their
+default values, from which the type of a value is derived here. Others, such as those of a TPU's
+compiler, are checked by XLA itself; its errors are translated here.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Flag: TypeAlias = "bool | int | float | str"
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """Options that were checked.
+    """Checked options.
 
     Attributes:
-        flags: XLA's flags and their values, in the order of their names.
+        flags: XLA's flags and their values, sorted by name.
         optimization_level: 0 to 3; None for XLA's choice.
         default_precision: "DEFAULT", "HIGH" or "HIGHEST".
     """
@@ -45,14 +45,13 @@ class CompileOptions:
 _LEVEL: Final = "optimization_level"
 _PRECISION: Final = "default_precision"
 _PRECISIONS: Final = ("default", "high", "highest")
-_NONE: Final = CompileOptions()
 
 
 def read_options(options: Mapping[str, Any] | None) -> CompileOptions:
-    """The options that `lowering.compile` was given, checked as far as jaxlib tells of them.
+    """Check the options of `lowering.compile`, as far as jaxlib lists them.
 
     Raises:
-        OperandError: there is no such option, or it can't have such a value.
+        OperandError: an option does not exist, or has a wrong value.
 
     Example:
         >>> from lowering.running.options import read_options
@@ -61,7 +60,7 @@ def read_options(options: Mapping[str, Any] | None) -> CompileOptions:
 default_precision='DEFAULT')
     """
     if options is None:
-        return _NONE
+        return CompileOptions()
     if not isinstance(options, Mapping):
         raise _error(
             f"options must be a mapping of names to values, got {brief(options)}",
@@ -88,16 +87,16 @@ default_precision='DEFAULT')
 
 _NOT_PER_PROGRAM: Final = {
     "xla_force_host_platform_device_count": (
-        "counts when jax makes its devices, and not for one program",
+        "is read when jax creates its devices, and has no effect on one program",
         'before jax is first used: jax.config.update("jax_num_cpu_devices", number)',
     ),
     "xla_cpu_max_isa": (
-        "counts when XLA looks at the CPU, and not for one program",
+        "is read when XLA detects the CPU, and has no effect on one program",
         "set XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment",
     ),
-    "xla_flags_reset": ("means something for the environment alone", "leave it out"),
+    "xla_flags_reset": ("has an effect in the environment only", "leave it out"),
 }
-"""What XLA takes for a program without a word, and without an effect."""
+"""Flags that XLA accepts for a single program and ignores."""
 
 
 def _error(message: str, fix: str = "") -> OperandError:
@@ -105,19 +104,18 @@ def _error(message: str, fix: str = "") -> OperandError:
 
 
 def _unknown(name: str, value: Any) -> OperandError:
-    """The error of an option that there is not, with those that are called nearly so."""
+    """Return the error for an unknown option, with options of similar names."""
     known = (_LEVEL, _PRECISION, *compilation.known_flags())
-    near = get_close_matches(name.replace("-", "_").lower().strip("_"), known, n=3, cutoff=0.65)
-    # "--xla_..." is how flags stand in the environment.
+    # In the environment, flags are written "--xla_...=value".
     plain = name.lstrip("-").partition("=")[0]
-    if plain in known:
-        near = [plain]
-    fix = f"did you mean {' or '.join(near)}?" if near else ""
-    if not near:
-        fix = (
-            f"the options are {_LEVEL}, {_PRECISION} and XLA's flags of the platform's compiler, "
-            f"which begin with xla_"
-        )
+    near = [plain] if plain in known else []
+    near = near or get_close_matches(plain.replace("-", "_").lower().strip("_"), known, 3, 0.65)
+    fix = (
+        f"the options are {_LEVEL}, {_PRECISION} and XLA's flags of the platform's compiler, "
+        f"which begin with xla_"
+    )
+    if near:
+        fix = f"did you mean {' or '.join(near)}?"
     text = brief(name).strip("'\"") or "''"
     return _error(f"there is no option {text}, got {text}={brief(value)}", fix)
 
@@ -133,7 +131,7 @@ def _read_level(value: Any) -> int:
 
 
 def _read_precision(value: Any) -> str:
-    # By its name: xb.Precision.HIGHEST is taken too.
+    # xb.Precision.HIGHEST is accepted too.
     text = getattr(value, "name", value)
     if not isinstance(text, str) or text.lower() not in _PRECISIONS:
         raise _error(
@@ -144,7 +142,7 @@ def _read_precision(value: Any) -> str:
 
 
 def _integer(value: Any) -> int | None:
-    """`value` as an int, if it is a whole number of Python's or NumPy's; True and False are not."""
+    """Return an integer of Python's or NumPy's as an int; None for others and for bools."""
     if isinstance(value, (bool, np.bool_, float, str)):
         return None
     try:
@@ -154,11 +152,11 @@ def _integer(value: Any) -> int | None:
 
 
 def _read_flag(name: str, value: Any) -> Flag:
-    """The value of one of XLA's flags, as jaxlib takes it."""
+    """Return the value of one of XLA's flags, as jaxlib takes it."""
     default = compilation.known_flags().get(name, "")
     if default == "{":
         raise _error(
-            f"option {name} holds several fields, and can't be set for one program, "
+            f"option {name} has several fields, and can't be set for one program, "
             f"got {brief(value)}",
             f"set it in the environment: XLA_FLAGS=--{name}=...",
         )
@@ -170,7 +168,7 @@ def _read_flag(name: str, value: Any) -> Flag:
         value = ",".join(value)
     if isinstance(value, str):
         if "\0" in value:
-            raise _error(f"option {name} must be a text without zero bytes, got {brief(value)}")
+            raise _error(f"option {name} must be a string without zero bytes, got {brief(value)}")
         if default and default[0] in "-0123456789":
             raise _error(f"option {name} must be a number, got {brief(value)}")
         return value
@@ -194,13 +192,12 @@ def _read_flag(name: str, value: Any) -> Flag:
     return float(number) if "." in default else number
 
 
-_NO_SUCH: Final = re.compile(r"No such compile option: '([^']*)'")
-_NO_VALUE: Final = re.compile(
+_UNKNOWN_OPTION: Final = re.compile(r"No such compile option: '([^']*)'")
+_INVALID_VALUE: Final = re.compile(
     r"While setting option (\w+), '(.*)' is not a valid (\w+) value", re.DOTALL
 )
-# What a TPU's compiler says of its own flags.
-_NO_FLAG_VALUE: Final = re.compile(r"Failed to parse '.*?' into flag (\w+)", re.DOTALL)
-_KINDS: Final = {
+_INVALID_TPU_VALUE: Final = re.compile(r"Failed to parse '.*?' into flag (\w+)", re.DOTALL)
+_TYPES: Final = {
     "bool": "True or False",
     "float": "a number with a point, such as 1.0",
     "double": "a number with a point, such as 1.0",
@@ -210,29 +207,28 @@ _KINDS: Final = {
     "uint64": "a whole number of 64 bits without a sign",
     "string": "a string",
     "enum": "one of the names that XLA has for it",
-    "message": "set in the environment (XLA_FLAGS): it holds several fields",
+    "message": "set in the environment (XLA_FLAGS): it has several fields",
 }
 
 
 def refused_option(report: str, options: CompileOptions) -> OperandError | None:
-    """The error of an option that XLA refused when it compiled; None if `report` is of another."""
-    given = dict(options.flags)
-    unknown = _NO_SUCH.search(report)
+    """Return the error for an option that XLA refused; None if `report` has another cause."""
+    flags = dict(options.flags)
+    unknown = _UNKNOWN_OPTION.search(report)
     if unknown is not None:
-        return _unknown(unknown[1], given.get(unknown[1]))
-    wrong = _NO_VALUE.search(report)
-    if wrong is None:
-        of_tpu = _NO_FLAG_VALUE.search(report)
-        if of_tpu is None or of_tpu[1] not in given:
-            return None
-        name = of_tpu[1]
-        return _error(
-            f"option {name} can't be {brief(given[name])}", "give a bool, a number or a name"
-        )
-    kind = _KINDS.get(wrong[3], f"of type {wrong[3]}")
-    default = compilation.known_flags().get(wrong[1], "")
-    fix = f"such as {default!r}" if wrong[3] == "enum" and default else ""
-    return _error(f"option {wrong[1]} must be {kind}, got {brief(given.get(wrong[1]))}", fix)
+        return _unknown(unknown[1], flags.get(unknown[1]))
+    invalid = _INVALID_VALUE.search(report)
+    if invalid is not None:
+        name, type_name = invalid[1], invalid[3]
+        default = compilation.known_flags().get(name, "")
+        rule = _TYPES.get(type_name, f"of type {type_name}")
+        fix = f"such as {default!r}" if type_name == "enum" and default else ""
+        return _error(f"option {name} must be {rule}, got {brief(flags.get(name))}", fix)
+    of_tpu = _INVALID_TPU_VALUE.search(report)
+    if of_tpu is None or of_tpu[1] not in flags:
+        return None
+    name = of_tpu[1]
+    return _error(f"option {name} can't be {brief(flags[name])}", "give a bool, a number or a name")
 
 
 # Precision
@@ -245,39 +241,39 @@ _PRODUCTS: Final = {
     "chlo.ragged_dot": "chlo",
     "mhlo.ragged_dot": "mhlo",
 }
-"""Operations that have a precision, and the dialect whose attribute says it."""
+"""The operations with a precision, and the dialect of the attribute."""
 
-
-_NAMES: Final = re.compile(r"\b(?:DEFAULT|HIGHEST|HIGH)\b")
+_PRECISION_NAMES: Final = re.compile(r"\b(?:DEFAULT|HIGHEST|HIGH)\b")
 
 
 def with_precision(module: ir.Module, precision: str) -> ir.Module:
-    """A copy of a module in which products are of this precision where none is said.
+    """Return a copy of a module in which products without a precision have this one.
 
-    DEFAULT says none: XLA does not tell it from nothing, and jax writes it everywhere. Products
-    that name an algorithm have no precision.
+    DEFAULT counts as no precision: XLA treats both alike, and jax always writes it. Products with
+    an algorithm have no precision.
 
     Args:
-        module: is not changed.
+        module: it is not changed.
         precision: "DEFAULT", "HIGH" or "HIGHEST".
     """
     if precision == "DEFAULT":
         return module
     copy = ir.Module.parse(mlir.bytecode(module), mlir.new_context())
 
-    def look(operation: ir.Operation) -> ir.WalkResult:
+    def set_precision(operation: ir.Operation) -> ir.WalkResult:
         dialect = _PRODUCTS.get(operation.name)
         attributes = operation.attributes
         if dialect is None or "algorithm" in attributes:
             return ir.WalkResult.ADVANCE
-        said = ["DEFAULT"] * 2
+        names = ["DEFAULT"] * 2
         if "precision_config" in attributes:
-            said = _NAMES.findall(str(attributes["precision_config"])) or said
-        new = [precision if one == "DEFAULT" else one for one in said]
-        entries = ", ".join(f"#{dialect}<precision {one}>" for one in new)
+            names = _PRECISION_NAMES.findall(str(attributes["precision_config"])) or names
+        entries = ", ".join(
+            f"#{dialect}<precision {precision if name == 'DEFAULT' else name}>" for name in names
+        )
         attributes["precision_config"] = ir.Attribute.parse(f"[{entries}]", copy.context)
         return ir.WalkResult.ADVANCE
 
-    copy.operation.walk(look)
+    copy.operation.walk(set_precision)
     copy.operation.verify()
     return copy

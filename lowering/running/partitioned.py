@@ -1,15 +1,14 @@
-"""PartitionedExecutable: a program that XLA has cut up over several devices.
+"""PartitionedExecutable: a program that XLA has partitioned over several devices.
 
-The caller sees one program, whose arguments and results are whole arrays that lie in shards on the
-devices. Everything is checked before it executes: with several devices jaxlib dies of an array in
-another sharding, or over the same devices in another order.
+The caller sees one program; its arguments and results are arrays sharded over the devices.
+Everything is checked before the program is executed: with several devices jaxlib crashes on an
+array with another sharding, or over the same devices in another order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import compress, filterfalse
-from typing import Any, Final
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,53 +16,47 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from builder.sharding.tiling import Tiling, parse_tiling
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
-from lowering.errors import CompileError, ExecutionError
-from lowering.host.callbacks import raise_failure, shared_failure
+from lowering.errors import CompileError
 from lowering.jaxlib_api import array_layouts, execution, jax_arrays
-from lowering.legalize.agreement import Disagreement
 from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.devices import is_local, sharding_of
+from lowering.pjrt.nesting import result_packer
 from lowering.running.arguments import Arguments, Leaf, passed_shape
-from lowering.running.failures import must_wait, raise_execution_error
-from lowering.running.launch_order import LAUNCH
+from lowering.running.launching import AcceptedArrays, Execute, Launcher
 from lowering.running.program import CompiledProgram, ProgramInfo
-from lowering.running.results import result_packer
 from lowering.running.shards import ShardedTarget, is_equivalent, named_shardings
 from lowering.sharding.partitioning import Partitioning, partition_counts
 
 __all__ = ["PartitionedExecutable"]
 
-_aval_of: Final = jax_arrays.aval_of
-_is_deleted: Final = jax_arrays.is_deleted
-_layout_of: Final = array_layouts.layout_of
-_sharding_of: Final = jax_arrays.sharding_getter()
-
 
 class PartitionedExecutable(CompiledProgram):
-    """A computation cut up over several devices, which `lowering.compile` makes when it is asked
-    for several partitions and something in the computation has a sharding.
+    """A computation partitioned over several devices. `lowering.compile` creates it for several
+    partitions of a computation with shardings.
 
     Call it with one argument for each parameter, in order or by the parameters' names. Arguments
-    are whole arrays, of the parameters' own shapes:
+    are unpartitioned values, of the parameters' own shapes:
 
-    - a NumPy array or scalar, or an object with ``__dlpack__``, which is cut up and copied to the
+    - a NumPy array or scalar, or an object with ``__dlpack__``, which is split and copied to the
       devices; a Python number for a scalar parameter;
-    - a jax.Array that is cut up as the program takes it, which is used as it is. One that lies
-      elsewhere is refused: ``jax.device_put(array, executable.parameter_shardings["x"])`` moves it;
+    - a jax.Array with the sharding of the parameter, which is used without a copy. One with
+      another sharding is refused:
+      ``jax.device_put(array, executable.parameter_shardings["x"])`` copies it;
     - a tuple or list, nested as the parameter is, for a tuple parameter; None for a token.
 
-    A parameter without a sharding is taken whole on every device. The results are jax.Arrays with
-    a NamedSharding, nested as the computation's root is: ``numpy.asarray(result)`` is the whole
-    array. Results without a sharding are cut up as XLA finds best; `result_shardings` says how.
+    A parameter without a sharding is replicated on every device. The results are jax.Arrays with a
+    NamedSharding, nested as the computation's root is: ``numpy.asarray(result)`` is the full array.
+    XLA chooses the sharding of results that have none; `result_shardings` has all of them.
 
     Where several processes compute together, all of them call their executables in the same order,
-    with jax.Arrays over all devices, or with equal NumPy arrays, of which each puts its own shards.
+    with jax.Arrays over all devices, or with equal NumPy arrays, of which each process transfers
+    its own shards.
 
     Attributes:
         name: the computation's name.
-        program_shape: parameters and result, of the whole arrays.
+        program_shape: the parameters and the result, before partitioning.
         devices: the jax.Devices: that of partition 0, that of partition 1, and so on.
-        parameter_shardings: by name how each parameter is taken: a jax NamedSharding, nested as the
+        parameter_shardings: the jax NamedSharding of each parameter by name, nested as the
             parameter is; None for a token.
         result_shardings: the same for the result.
 
@@ -83,33 +76,20 @@ class PartitionedExecutable(CompiledProgram):
     """
 
     __slots__ = (
-        "_arguments",
-        "_avals",
-        "_disagreements",
-        "_failure",
-        "_flat",
-        "_has_layout",
-        "_layouts",
-        "_pack",
-        "_parts",
-        "_run",
-        "_shardings",
-        "_types",
-        "_waits",
-        "parameter_shardings",
-        "result_shardings",
+        *("_accepted", "_arguments", "_is_flat", "_launcher", "_pack"),
+        *("parameter_shardings", "result_shardings"),
     )
 
     def __init__(self, loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> None:
         super().__init__(loaded, info, devices)
-        parameters, results = info.shape.parameters, info.shape.result
-        entered = [leaf for parameter in parameters for leaf in leaves(parameter)]
-        left = list(leaves(results))
-        taken, given = _tilings(loaded, info, len(entered), len(left))
-        shapes = list(map(passed_shape, (*entered, *left)))
-        _check(info, shapes, [*taken, *given])
+        parameters, result = info.shape.parameters, info.shape.result
+        flat = [leaf for parameter in parameters for leaf in leaves(parameter)]
+        count = len(flat)
+        shapes = list(map(passed_shape, (*flat, *leaves(result))))
+        tilings = _tilings(loaded, info, count, len(shapes) - count)
+        _check_tilings(info, shapes, tilings)
         shardings = named_shardings(
-            [*taken, *given],
+            tilings,
             [shape.rank for shape in shapes],
             self.devices,
             info.partitioning or Partitioning(is_shardy=False),
@@ -118,100 +98,53 @@ class PartitionedExecutable(CompiledProgram):
             ShardedTarget(shape, sharding, self.devices)
             for shape, sharding in zip(shapes, shardings, strict=True)
         ]
-        named = iter(shardings)
+        remaining = iter(shardings)
         self.parameter_shardings = {
-            name: _nested(parameter, named)
+            name: _nested(parameter, remaining)
             for name, parameter in zip(info.shape.parameter_names, parameters, strict=True)
         }
-        self.result_shardings = _nested(results, named)
-        self._arguments = _ShardedArguments(info, targets[: len(entered)])
+        self.result_shardings = _nested(result, remaining)
+        self._arguments = _ShardedArguments(info, targets[:count])
         expected = self._arguments.leaves
-        self._types = [jax_arrays.array_type] * len(expected)
-        self._avals = [leaf.aval for leaf in expected]
-        self._shardings: list[Any] = shardings[: len(expected)]
-        self._has_layout = [leaf.layout is not None for leaf in expected]
-        self._layouts = [leaf.layout for leaf in expected if leaf.layout is not None]
-        self._flat = not any(isinstance(p, TupleShape) for p in parameters)
-        self._pack = result_packer(results)
-        count = len(entered)
-        self._waits = must_wait(info, loaded, next(filter(is_local, self.devices)))
-        self._failure = shared_failure(info.callbacks)
-        self._disagreements = [c for c in info.callbacks if isinstance(c, Disagreement)]
-        self._run: Callable[[list[Any]], list[Any]] | None = None
-        if all(target.in_order for target in targets) and not self._waits:
-            handlers = [
-                execution.result_handler(target.aval, target.sharding) for target in targets[count:]
-            ]
-            self._run = execution.runner(loaded, handlers)
-        self._parts = _PartByPart(
-            loaded, info.donated, targets[:count], targets[count:], self.devices
+        self._accepted = AcceptedArrays(
+            [leaf.aval for leaf in expected],
+            list(shardings[:count]),
+            [leaf.layout for leaf in expected],
         )
+        self._is_flat = not any(isinstance(p, TupleShape) for p in parameters)
+        self._pack = result_packer(result)
+        local = list(filter(is_local, self.devices))
+        self._launcher = launcher = Launcher(loaded, info, local)
+        if all(target.in_order for target in targets) and not launcher.waits:
+            launcher.execute = _execute_sharded(loaded, targets[count:])
+        else:
+            launcher.execute = _execute_by_shards(
+                loaded, info.donated, targets[:count], targets[count:], self.devices
+            )
 
     def __call__(self, /, *args: Any, **by_name: Any) -> Any:
-        """Executes the computation; see the class for what arguments may be.
+        """Execute the computation; the class describes the arguments.
 
         Raises:
-            ArgumentError: the arguments are not those that the computation takes.
-            ExecutionError: the devices go different ways around an operation across them; a Python
-                function or a registered one failed; there was not enough memory.
+            ArgumentError: the arguments do not match the parameters.
+            ExecutionError: the devices take different branches around an operation across them; a
+                Python function or a registered one failed; there was not enough memory.
         """
-        return self._go(self._take(args, by_name))
+        return self._run(self._prepare(args, by_name))
 
-    def _take(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Any:
+    def _prepare(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Any:
         if by_name:
-            args = self._arguments.in_order(args, by_name)
-        arrays: Any = args if self._flat else self._arguments.flattened(args)
-        # Arrays that are right are looked at all together, one property after the other: 0.4 us an
-        # argument, against 0.6 us in a loop. What is equal is one object, as a rule, which lists
-        # are compared by first. A deleted array that is asked for its layout ends the process in
-        # jaxlib 0.10.
-        if not (
-            [*map(type, arrays)] == self._types
-            and [*map(_aval_of, arrays)] == self._avals
-            and (shardings := [*map(_sharding_of, arrays)]) == self._shardings
-            and not any(map(_is_deleted, arrays))
-            and (
-                not self._layouts
-                or [*map(_layout_of, filterfalse(_is_deleted, compress(arrays, self._has_layout)))]
-                == self._layouts
-            )
-        ):
-            arrays = self._arguments.on_device(arrays, len(args))
-            # What was found to be right is taken quickly when it comes again: jax describes one
-            # array in several ways, and NamedShardings over meshes of other axes can be the same.
-            shardings = [*map(_sharding_of, arrays)]
-            self._avals = [*map(_aval_of, arrays)]
-        self._shardings = shardings
+            args = self._arguments.by_position(args, by_name)
+        arrays: Any = args if self._is_flat else self._arguments.flatten(args)
+        if not self._accepted.accept(arrays):
+            arrays = self._arguments.put_all(arrays, len(args))
+            self._accepted.expect(arrays)
         return arrays
 
-    def _go(self, arrays: Any) -> Any:
+    def _run(self, prepared: Any) -> Any:
         if self._arguments.donated:
-            self._arguments.check_given_once(arrays)
-        try:
-            if self._failure is None:
-                results = self._launch(arrays)
-            else:
-                results = self._failure.carried(lambda: self._launch(arrays))
-        except RuntimeError as error:
-            for one in self._disagreements:
-                if one.noticed:
-                    one.noticed = False
-                    raise ExecutionError(one.message, op=one.op, detail=str(error)) from None
-            raise_failure(error)
-            raise_execution_error(error, self._info, self._loaded, f"{len(self.devices)} devices")
-            raise
-        return self._pack(results)
-
-    def _launch(self, arrays: list[Any]) -> list[Any]:
-        """Executes the program; waits for its end if it can fail."""
-        if self._run is not None:
-            with LAUNCH:
-                return self._run(arrays)
-        with LAUNCH:
-            results, wait = self._parts(arrays)
-        if self._waits:
-            wait()
-        return results
+            self._arguments.check_donated_once(prepared)
+        return self._pack(self._launcher(prepared))
 
     def __repr__(self) -> str:
         return (
@@ -221,123 +154,120 @@ class PartitionedExecutable(CompiledProgram):
 
 
 class _ShardedArguments(Arguments):
-    """The arguments of a program that is cut up: whole arrays, in shards."""
+    """The arguments of a partitioned program."""
 
     __slots__ = ()
 
     def __init__(self, info: ProgramInfo, targets: Sequence[ShardedTarget]) -> None:
-        device = targets[0].device if targets else None
-        where: Any = None if device is None else sharding_of(device)
-        super().__init__(info, where, targets=targets)
+        sharding: Any = sharding_of(targets[0].device) if targets else None
+        super().__init__(info, sharding, targets=targets)
 
-    # What is given is the same as of other arguments; here it has no say.
-    def is_taken_as_it_is(self, value: Any, leaf: Leaf) -> bool:  # noqa: ARG002
-        return False  # that was asked already, of all of them together
+    def is_accepted(self, value: Any, leaf: Leaf) -> bool:  # noqa: ARG002
+        return False  # `AcceptedArrays` has compared all of them
 
     def check_place(self, value: jax.Array, leaf: Leaf) -> None:
         sharding = leaf.target.sharding
-        given = value.sharding
-        if given.memory_kind != sharding.memory_kind:
-            raise self.refused(
-                leaf,
-                f"one in memory of kind {given.memory_kind!r}",
-                self._moved(leaf),
-                wanted=f"in memory of kind {sharding.memory_kind!r}",
-            )
-        if not is_equivalent(given, sharding, value.ndim):
-            raise self.refused(
-                leaf,
-                f"one {_where(given)}",
-                self._moved(leaf),
-                wanted=_where(sharding),
-            )
-
-    def _moved(self, leaf: Leaf) -> str:
-        return (
+        fix = (
             f"jax.device_put(array, executable.parameter_shardings[{leaf.name!r}]{leaf.path}), "
             f"or a NumPy array"
         )
+        self.check_memory_kind(value, leaf, sharding.memory_kind, fix)
+        if not is_equivalent(value.sharding, sharding, value.ndim):
+            got = f"one {_placement(value.sharding)}"
+            raise self.refusal(leaf, got, fix, expected=_placement(sharding))
 
 
-def _where(sharding: Any) -> str:
-    """How an array lies, for messages."""
-    devices = sorted(sharding.device_set, key=lambda one: int(one.id))
+def _placement(sharding: Any) -> str:
+    """Describe a sharding, for messages."""
+    devices = sorted(sharding.device_set, key=lambda device: int(device.id))
     if len(devices) == 1:
         return f"whole on {devices[0]}"
     if not isinstance(sharding, NamedSharding):
         return f"in {sharding}"
-    there = [str(one.id) for one in sharding.mesh.devices.flat]
-    on = ", ".join(there[:16]) + (", ..." if len(there) > 16 else "")
+    ids = [str(device.id) for device in sharding.mesh.devices.flat]
+    on = ", ".join(ids[:16]) + (", ..." if len(ids) > 16 else "")
     if sharding.is_fully_replicated:
         return f"whole on each of devices {on}"
     axes = ", ".join(f"{name}={size}" for name, size in sharding.mesh.shape.items())
-    return f"cut up as {sharding.spec} over a mesh {axes} of devices {on}"
+    return f"sharded as {sharding.spec} over a mesh {axes} of devices {on}"
 
 
-class _PartByPart:
-    """Executes a program with arrays taken apart and put together, and can be waited for.
+def _execute_sharded(loaded: Any, results: Sequence[ShardedTarget]) -> Execute:
+    """Return a function that executes a program whose shards are in the order of the devices."""
+    handlers = [execution.result_handler(target.aval, target.sharding) for target in results]
+    run = execution.runner(loaded, handlers)
 
-    Arrays may be dealt out in another order than the devices have; jaxlib takes and gives their
-    shards in the order of the devices.
+    def execute(arrays: Any) -> tuple[list[Any], Callable[[], None]]:
+        return run(arrays), _no_wait
+
+    return execute
+
+
+def _no_wait() -> None:
+    pass
+
+
+def _execute_by_shards(
+    loaded: Any,
+    donated: frozenset[int],
+    parameters: Sequence[ShardedTarget],
+    results: Sequence[ShardedTarget],
+    devices: Sequence[jax.Device],
+) -> Execute:
+    """Return a function that executes a program shard by shard, and can wait for its end.
+
+    jaxlib takes and returns shards in the order of the devices; the shardings of the arrays may
+    have another order.
     """
+    run = execution.sharded_runner(loaded, wait=True)
+    local = list(filter(is_local, devices))
+    spec: Any = PartitionSpec
+    unsharded = NamedSharding(Mesh(np.array(devices), ("device",)), spec())
 
-    def __init__(
-        self,
-        loaded: Any,
-        donated: frozenset[int],
-        taken: Sequence[ShardedTarget],
-        given: Sequence[ShardedTarget],
-        devices: Sequence[jax.Device],
-    ) -> None:
-        self._execute = execution.sharded_runner(loaded, wait=True)
-        self._local = [device for device in devices if is_local(device)]
-        spec: Any = PartitionSpec
-        self._whole = NamedSharding(Mesh(np.array(devices), ("device",)), spec())
-        self._taken = taken
-        self._given = given
-        self._donated = donated
+    def in_device_order(array: jax.Array) -> list[jax.Array]:
+        shards = {shard.device: shard.data for shard in array.addressable_shards}
+        return [shards[device] for device in local]
 
-    def __call__(self, arrays: Sequence[jax.Array]) -> tuple[list[Any], Callable[[], None]]:
+    def assembled(in_order: Sequence[jax.Array], target: ShardedTarget) -> jax.Array:
+        shards = dict(zip(local, in_order, strict=True))
+        array: jax.Array = jax_arrays.assemble(
+            target.aval, target.sharding, [shards[device] for device in target.local_devices]
+        )
+        return array
+
+    def execute(arrays: Sequence[jax.Array]) -> tuple[list[Any], Callable[[], None]]:
         passed = [
-            jax_arrays.assemble(target.shard, self._whole, self._shards(array))
-            for array, target in zip(arrays, self._taken, strict=True)
+            jax_arrays.assemble(target.shard, unsharded, in_device_order(array))
+            for array, target in zip(arrays, parameters, strict=True)
         ]
-        results, wait = self._execute(passed)
-        for number in self._donated:
+        shards, wait = run(passed)
+        for number in donated:
             arrays[number].delete()
-        return [
-            self._assembled(dict(zip(self._local, shards, strict=True)), target)
-            for shards, target in zip(results, self._given, strict=True)
-        ], wait
+        return [assembled(*pair) for pair in zip(shards, results, strict=True)], wait
 
-    def _shards(self, array: jax.Array) -> list[jax.Array]:
-        found = {shard.device: shard.data for shard in array.addressable_shards}
-        return [found[device] for device in self._local]
-
-    def _assembled(self, shards: dict[Any, jax.Array], target: ShardedTarget) -> jax.Array:
-        there = [shards[device] for device in target.local_devices]
-        made: jax.Array = jax_arrays.assemble(target.aval, target.sharding, there)
-        return made
+    return execute
 
 
 def _tilings(
-    loaded: Any, info: ProgramInfo, entered: int, left: int
-) -> tuple[list[Tiling], list[Tiling]]:
-    """How XLA takes arguments and gives results."""
-    taken = [*map(parse_tiling, array_layouts.parameter_tilings(loaded) or [])]
-    given = [*map(parse_tiling, array_layouts.result_tilings(loaded) or [])]
-    if not left:
-        given = []  # of which XLA says how the empty tuple is cut up
-    if len(taken) != entered or len(given) != left:
+    loaded: Any, info: ProgramInfo, parameter_count: int, result_count: int
+) -> list[Tiling]:
+    """Return the tilings that XLA chose for the arguments and the results."""
+    parameters = array_layouts.parameter_tilings(loaded) or []
+    # For a program without results, XLA reports the tiling of the empty tuple.
+    results = (array_layouts.result_tilings(loaded) or []) if result_count else []
+    if len(parameters) != parameter_count or len(results) != result_count:
         raise CompileError(
-            f"compile: jaxlib does not tell how XLA has cut up {info.name}: it has {entered} "
-            f"arguments and {left} results, and of {len(taken)} and {len(given)} it tells"
+            f"compile: jaxlib does not report the shardings of {info.name}: it has "
+            f"{parameter_count} arguments and {result_count} results, got shardings for "
+            f"{len(parameters)} and {len(results)}"
         )
-    return taken, given
+    return [parse_tiling(text) for text in (*parameters, *results)]
 
 
-def _check(info: ProgramInfo, shapes: Sequence[ArrayShape], tilings: Sequence[Tiling]) -> None:
-    """Raises CompileError for what can't be a jax.Array."""
+def _check_tilings(
+    info: ProgramInfo, shapes: Sequence[ArrayShape], tilings: Sequence[Tiling]
+) -> None:
+    """Raise CompileError for a tiling that no jax.Array can have."""
     places = [
         f"parameter {name}{path}"
         for name, parameter in zip(info.shape.parameter_names, info.shape.parameters, strict=True)
@@ -345,26 +275,26 @@ def _check(info: ProgramInfo, shapes: Sequence[ArrayShape], tilings: Sequence[Ti
     ]
     places += [f"the result{path}" for path in leaf_paths(info.shape.result)]
     for place, shape, tiling in zip(places, shapes, tilings, strict=True):
-        reason = ""
-        fix = "say how it is cut up: with a sharding of its own"
+        fix = "give it a sharding of its own"
         counts = partition_counts(tiling)
         if counts is None:
             if tiling.kind == "manual":
                 fix = "put the parts together: xb.spmd_shard_to_full_shape(x, full_shape, tiling)"
-            reason = "which no array that enters or leaves a program can have"
+            reason = "which an argument or result can't have"
         elif any(size % n for size, n in zip(shape.dimensions, counts, strict=False)):
             reason = "whose shards are not all of one size"
-        if reason:
-            raise CompileError(
-                f"compile: {place} of {info.name}, {shape}, has got the sharding {tiling.text}, "
-                f"{reason}\nfix: {fix}",
-                shapes={place: shape},
-            )
+        else:
+            continue
+        raise CompileError(
+            f"compile: {place} of {info.name}, {shape}, has the sharding {tiling.text}, "
+            f"{reason}\nfix: {fix}",
+            shapes={place: shape},
+        )
 
 
 def _nested(shape: Shape, shardings: Any) -> Any:
-    """The next shardings, nested as a parameter or the result is."""
+    """Return the next shardings, nested as a parameter or the result is."""
     if isinstance(shape, TupleShape):
-        return tuple(_nested(one, shardings) for one in shape.elements)
-    found = next(shardings)
-    return None if isinstance(shape, TokenShape) else found
+        return tuple(_nested(element, shardings) for element in shape.elements)
+    sharding = next(shardings)
+    return None if isinstance(shape, TokenShape) else sharding

@@ -1,4 +1,4 @@
-"""How long the parts of one call take, and what a program takes on a device."""
+"""The time that the parts of a call take, and the memory that a program needs on a device."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ __all__ = ["Memory", "Profile", "profiled"]
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The bytes that a program takes on each device that it runs on.
+    """The bytes that a program needs on each device that it runs on.
 
     Attributes:
-        arguments: of its arguments.
-        results: of its results.
-        aliased: of the results that lie in the memory of arguments, which count there too.
-        temporary: of what it needs besides while it runs.
-        code: of the program itself, with the constants in it, as far as XLA counts them.
+        arguments: the size of the arguments.
+        results: the size of the results.
+        aliased: the size of results that are written to the memory of arguments; they are counted
+            in `arguments` and `results` too.
+        temporary: the size of temporary buffers.
+        code: the size of the program itself and its constants, as far as XLA counts them.
     """
 
     arguments: int
@@ -33,21 +34,21 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """What has to be there for a run: all, but what is aliased once."""
+        """The memory that a run needs: the sum, with aliased memory counted once."""
         return self.arguments + self.results - self.aliased + self.temporary + self.code
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The seconds that the parts of one call took, each waited for before the next began.
+    """The seconds that the parts of one call took; each part ended before the next began.
 
     Attributes:
-        compile: XLA's compilation, when the program was compiled; what reading it took, if it came
-            from the compilation cache; 0 for a program that was loaded from a file.
-        transfer: looking at the arguments, and copying them to the devices.
-        run: the program, from its start until all results are there.
+        compile: XLA's compilation when the program was compiled, or reading it from the
+            compilation cache; 0 for a program that was loaded from a file.
+        transfer: checking the arguments, and copying them to the devices.
+        run: the program, until all results are ready.
         fetch: copying the results to NumPy arrays; on CPU jax does not copy all of them.
-        result: what the call gave.
+        result: the result of the call.
     """
 
     compile: float
@@ -59,41 +60,41 @@ class Profile:
 
 def profiled(
     compile_seconds: float,
-    take: Callable[[tuple[Any, ...], Mapping[str, Any]], Any],
-    go: Callable[[Any], Any],
+    prepare: Callable[[tuple[Any, ...], Mapping[str, Any]], Any],
+    run: Callable[[Any], Any],
     args: tuple[Any, ...],
     by_name: Mapping[str, Any],
 ) -> Profile:
-    """A call in its parts.
+    """Time the parts of a call.
 
     Args:
-        compile_seconds: what compiling took.
-        take: makes of the arguments what `go` is given, on the devices.
-        go: executes the program, and gives the result.
+        compile_seconds: the time that compiling took.
+        prepare: puts the arguments on the devices, for `run`.
+        run: executes the program, and returns the result.
         args, by_name: the arguments.
     """
     wait: Any = jax.block_until_ready
-    began = time.perf_counter()
-    taken = take(args, by_name)
+    start = time.perf_counter()
+    prepared = prepare(args, by_name)
     try:
-        wait(taken)
+        wait(prepared)
     except RuntimeError:
-        go(taken)  # says in words what is wrong: an array was deleted
+        run(prepared)  # raises an ArgumentError if an array was deleted
         raise
     transferred = time.perf_counter()
-    result = wait(go(taken))
-    ran = time.perf_counter()
+    result = wait(run(prepared))
+    executed = time.perf_counter()
     for array in jax.tree.leaves(result):
         if array.is_fully_addressable:
             np.asarray(array)
-        else:  # over several processes: what is here
+        else:  # over several processes: the shards of this one
             for shard in array.addressable_shards:
                 np.asarray(shard.data)
     fetched = time.perf_counter()
     return Profile(
         compile=compile_seconds,
-        transfer=transferred - began,
-        run=ran - transferred,
-        fetch=fetched - ran,
+        transfer=transferred - start,
+        run=executed - transferred,
+        fetch=fetched - executed,
         result=result,
     )

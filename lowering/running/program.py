@@ -1,4 +1,4 @@
-"""A program that XLA has compiled: what executables of all kinds know of it, and tell."""
+"""Compiled programs: the metadata and the methods that all kinds of executables share."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ __all__ = ["CompiledProgram", "ProgramInfo"]
 
 @dataclass(frozen=True, slots=True)
 class ProgramInfo:
-    """What has to be known of a program to execute it, besides what XLA made of it.
+    """The metadata needed to execute a program, besides XLA's executable.
 
     Attributes:
         name: the computation's name.
-        shape: parameters and result.
-        num_replicas, num_partitions: for how many of each it was compiled.
-        donated: the numbers of the arrays among the arguments that a call uses up, tuples opened.
-        layouts: for each array among the arguments the runtime's layout that it is taken in; None
-            where the program asks for none.
+        shape: the parameters and the result.
+        num_replicas, num_partitions: the numbers that it was compiled for.
+        donated: the numbers of the array arguments, tuples flattened, that a call consumes.
+        layouts: the runtime's layout of each array argument; None where the program requests none.
         callbacks: the Python functions that it calls.
-        handlers: the functions registered by the user that it calls and that can report an error,
-            for messages: "'scale', recorded at file.py:3".
-        in_rows: whether its results have a leading dimension of size 1 on each device, a row of an
-            array over all of them.
-        partitioning: how XLA was told to cut it up; None where each device has its own arrays.
-        compile_seconds: how long XLA took for it, or reading it from the cache.
+        handlers: the registered functions that it calls and that can report an error, for
+            messages: "'scale', recorded at file.py:3".
+        in_rows: whether each device returns a leading dimension of size 1: a row of an array
+            sharded over all devices.
+        partitioning: how XLA partitions the program; None where each device has arrays of its own.
+        compile_seconds: the time that compiling it, or reading it from the cache, took.
     """
 
     name: str
@@ -54,11 +53,11 @@ class ProgramInfo:
 
 
 class CompiledProgram:
-    """What executables of all kinds have in common. `lowering.compile` makes them.
+    """The base class of executables. `lowering.compile` creates them.
 
     Attributes:
         name: the computation's name.
-        program_shape: parameters and result.
+        program_shape: the parameters and the result.
         devices: the jax.Devices that it runs on: the partitions of replica 0, those of replica 1,
             and so on.
     """
@@ -73,16 +72,13 @@ class CompiledProgram:
         self._info = info
 
     def hlo_text(self, *, large_constants: bool = True) -> str:
-        """HLO text of what XLA made of the computation: fused, in layouts, scheduled.
+        """Return the HLO text of the optimized program: fused, with layouts, scheduled.
 
         `lowering.from_hlo` reads it.
 
         Args:
             large_constants: whether constants of more than ten elements are written in full; if
-                not, `{...}` stands for them, which is shorter, and can't be read again.
-
-        Returns:
-            Text; of the CPU's, GPU's or TPU's HLO, whichever was compiled for.
+                not, they are written as `{...}`, and the text can't be parsed again.
 
         Example:
             >>> import builder as xb, lowering
@@ -96,13 +92,13 @@ class CompiledProgram:
         return executables.optimized_hlo_text(self._loaded, large_constants=large_constants)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the executable to a file, whole or not at all.
+        """Write the executable to a file, atomically.
 
-        `lowering.load_executable` reads it, and it runs without being compiled: under the same
-        versions of jaxlib and of the platform's software, on the same kind of device; a CPU's on
-        CPUs that have all that this one has, or that XLA was to use of it: with
-        XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment no more than AVX2. What runs anywhere is
-        the module: `StablehloModule.save`.
+        `lowering.load_executable` reads it without compiling. It requires the same versions of
+        jaxlib and of the platform's software and the same kind of device. An executable for CPU
+        requires all CPU features that XLA was allowed to use: those of this CPU, or fewer with
+        XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment. `StablehloModule.save` writes a file
+        for all platforms.
 
         Args:
             path: the file.
@@ -125,13 +121,13 @@ class CompiledProgram:
         save_executable(path, self._loaded, self._info, self.devices)
 
     def memory(self) -> Memory:
-        """What the program takes on each device, in bytes, as XLA has planned it.
+        """Return the memory that the program needs on each device, in bytes.
 
         Returns:
             A Memory: arguments, results, aliased, temporary, code; and the total.
 
         Raises:
-            ExecutionError: the platform does not tell.
+            ExecutionError: the platform does not report it.
 
         Example:
             >>> import builder as xb, lowering
@@ -142,20 +138,20 @@ class CompiledProgram:
             >>> memory.arguments, memory.results
             (128, 64)
         """
-        return Memory(**self._told("memory", executables.compiled_memory))
+        return Memory(**self._reported("memory", executables.compiled_memory))
 
     def cost(self) -> dict[str, float]:
-        """What XLA reckons that a run costs, on each device.
+        """Return XLA's estimate of the cost of a run, on each device.
 
         Returns:
-            Numbers by XLA's names: "flops", the operations of numbers ("transcendentals" such as
-            sin are counted apart); "bytes accessed", the bytes read and written, with "bytes
+            Numbers by XLA's names: "flops", the arithmetic operations ("transcendentals" such as
+            sin are counted separately); "bytes accessed", the bytes read and written, with "bytes
             accessed0{}" for operand 0 and "bytes accessedout{}" for results; and others that
-            the platform has. What a loop does is counted once where XLA doesn't know how often
-            it runs. What is 0 may be left out.
+            depend on the platform. The body of a loop is counted once if XLA can't determine the
+            number of iterations. Entries that are 0 may be missing.
 
         Raises:
-            ExecutionError: the platform does not tell.
+            ExecutionError: the platform does not report it.
 
         Example:
             >>> import builder as xb, lowering
@@ -166,29 +162,29 @@ class CompiledProgram:
             >>> cost["flops"], cost["bytes accessed"]
             (16.0, 192.0)
         """
-        found: dict[str, float] = self._told("cost", executables.compiled_cost)
-        return found
+        cost: dict[str, float] = self._reported("cost", executables.compiled_cost)
+        return cost
 
-    def _told(self, what: str, ask: Callable[[Any], Any]) -> Any:
+    def _reported(self, quantity: str, query: Callable[[Any], Any]) -> Any:
         try:
-            return ask(self._loaded)
+            return query(self._loaded)
         except (RuntimeError, AttributeError) as error:
             raise ExecutionError(
-                f"{self.name}: {self.devices[0].platform} does not tell the program's {what}",
+                f"{self.name}: {self.devices[0].platform} does not report a program's {quantity}",
                 detail=str(error),
             ) from None
 
     def profile(self, /, *args: Any, **by_name: Any) -> Profile:
-        """Executes the computation, waits for it, and says what took how long.
+        """Execute the computation, wait for it, and time the parts of the call.
 
         Args:
-            args, by_name: the arguments, as for a call.
+            args, by_name: the arguments of a call.
 
         Returns:
             A Profile: seconds for compile, transfer, run and fetch; and the result.
 
         Raises:
-            ArgumentError: the arguments are not those that the computation takes.
+            ArgumentError: the arguments do not match the parameters.
             ExecutionError: as for a call.
 
         Example:
@@ -201,10 +197,10 @@ class CompiledProgram:
             >>> profile.result, profile.run > 0
             (Array([2., 2.], dtype=float32), True)
         """
-        return profiled(self._info.compile_seconds, self._take, self._go, args, by_name)
+        return profiled(self._info.compile_seconds, self._prepare, self._run, args, by_name)
 
     def __copy__(self) -> Self:
-        return self  # nothing in it changes
+        return self  # executables are immutable
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
@@ -217,12 +213,10 @@ class CompiledProgram:
             op="pickle",
         )
 
-    def _take(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Any:
-        """What `_go` is given: the arguments, looked at, on the devices."""
-        return args, by_name
+    def _prepare(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> Any:
+        """Check the arguments, and put them on the devices for `_run`."""
+        raise NotImplementedError
 
-    def _go(self, taken: Any) -> Any:
-        """Executes the program, and gives the result."""
-        args, by_name = taken
-        call: Any = self
-        return call(*args, **by_name)
+    def _run(self, prepared: Any) -> Any:
+        """Execute the program, and return the result."""
+        raise NotImplementedError

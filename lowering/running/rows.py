@@ -1,9 +1,8 @@
-"""Rows: an array that is cut up along its first dimension, a row for each device.
+"""Rows: an array sharded along its first dimension, one row for each device.
 
-On its device a row is an array with a leading dimension of size 1, f32[1,4], where a program takes
-f32[4]. Both are the same bytes in the same order, and the runtime looks at no more; except where
-arrays lie in tiles, as on a TPU, or a program asks for a layout: there the dimension is taken off
-on the device.
+A program takes f32[4] where a device holds a row f32[1,4]. Both have the same bytes in the same
+order, and the runtime reads nothing else. Where arrays lie in tiles, as on a TPU, or the program
+requests a layout, the leading dimension is removed on the device.
 """
 
 from __future__ import annotations
@@ -18,38 +17,38 @@ from lowering.pjrt.devices import Target
 from lowering.pjrt.entry_layouts import layout_from
 from lowering.running.arguments import Leaf
 
-__all__ = ["Rows", "row_of", "rows_on"]
+__all__ = ["Rows", "row_of", "rows_aval"]
 
 
 class Rows:
-    """The rows that may be given for one array argument.
+    """The rows that are passed for one array argument.
 
     Attributes:
-        dimensions: the sizes of a jax.Array that may be used as it is; None where none can be.
-        dtype: of its elements.
-        layout: the memory layout that its rows have to have; None where there is but one.
+        dimensions: the sizes of a jax.Array that is passed without a copy; None if all are copied.
+        dtype: the dtype of its elements.
+        layout: the memory layout that rows must have; None where only one exists.
     """
 
     __slots__ = ("dimensions", "dtype", "layout")
 
     def __init__(self, leaf: Leaf, count: int) -> None:
         target = leaf.target
-        row = intern_array(target.shape.element_type, (1, *target.dimensions))
-        there = Target(row, target.sharding)
-        texts = map(array_layouts.layout_text, (target.default, there.default))
-        in_tiles = any(layout_from(text).tiles for text in texts)
-        is_same = leaf.is_plain and leaf.wanted is None and not in_tiles
+        shape = intern_array(target.shape.element_type, (1, *target.dimensions))
+        row = Target(shape, target.sharding)
+        layouts = map(array_layouts.layout_text, (target.default, row.default))
+        in_tiles = any(layout_from(text).tiles for text in layouts)
+        is_same = leaf.is_static_array and leaf.requested_layout is None and not in_tiles
         self.dimensions: Final = (count, *target.dimensions) if is_same else None
         self.dtype: Final = target.dtype
-        self.layout: Final = there.default if target.dimensions else None
+        self.layout: Final = row.default if target.dimensions else None
 
 
-def rows_on(target: Target, count: int) -> Any:
-    """jax's description of an array with so many rows of the kind that go to `target`."""
+def rows_aval(target: Target, count: int) -> Any:
+    """Return the aval of an array with `count` rows of the shape of `target`."""
     return jax.core.ShapedArray((count, *target.dimensions), target.dtype)
 
 
 def row_of(shard: jax.Array) -> jax.Array:
-    """A row without its leading dimension, on the same device: a copy there."""
+    """Return a copy of a row without its leading dimension, on the same device."""
     with jax.enable_x64(True):
         return jax.lax.squeeze(shard, [0])

@@ -1,9 +1,9 @@
-"""Arrays that are cut up over devices: what XLA says of them as jax says it, and how they are made.
+"""Sharded arrays: XLA's tilings as jax shardings, and how sharded arrays are created.
 
-XLA says which part of an array each partition has: a tiling. jax names the axes of a mesh of
-devices, and cuts each dimension along some of them. A tiling can be said so over a mesh that has
-the devices in the order of the partitions, unless it deals the parts out in another order; then
-the mesh has them in the order of the parts, and arrays are passed part by part.
+XLA describes by a tiling which part of an array each partition has. jax names the axes of a mesh of
+devices, and splits each dimension along some of them. Most tilings are expressible over a mesh of
+the devices in the order of the partitions. For a tiling with another order of the parts, the mesh
+has the devices in the order of the parts, and arrays are passed shard by shard.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _SPEC: Final[Any] = PartitionSpec
 
 
 class ShardedTarget(Target):
-    """Where the arrays of one shape go that are cut up over devices.
+    """The sharding of the arrays of one shape, over several devices.
 
     Attributes:
-        shard: jax's description of a shard.
-        in_order: whether the devices of the sharding are in the order of the partitions.
-        local_devices: those of the sharding that are of this process, in its order.
+        shard: the aval of a shard.
+        in_order: whether the sharding has the devices in the order of the partitions.
+        local_devices: the devices of this process, in the order of the sharding.
     """
 
-    __slots__ = ("_places", "in_order", "local_devices", "shard")
+    __slots__ = ("_indices", "in_order", "local_devices", "shard")
 
     def __init__(
         self, shape: ArrayShape, sharding: NamedSharding, devices: Sequence[jax.Device]
@@ -46,43 +46,46 @@ class ShardedTarget(Target):
         super().__init__(shape, sharding)
         dimensions = shape.dimensions
         self.shard: Final = jax.core.ShapedArray(sharding.shard_shape(dimensions), self.dtype)
-        self.in_order: Final = devices_of(sharding) == tuple(devices)
-        places = sharding.addressable_devices_indices_map(dimensions)
-        self.local_devices: Final = tuple(filter(is_local, devices_of(sharding)))
-        # The dots keep an array of no dimensions an array.
-        self._places: list[tuple[jax.Device, Any]] = [
-            (one, (*(places[one] or ()), ...)) for one in self.local_devices
+        self.in_order: Final = _devices_of(sharding) == tuple(devices)
+        indices = sharding.addressable_devices_indices_map(dimensions)
+        self.local_devices: Final = tuple(filter(is_local, _devices_of(sharding)))
+        # The ellipsis makes the shard of an array of rank 0 an array.
+        self._indices: list[tuple[jax.Device, Any]] = [
+            (device, (*(indices[device] or ()), ...)) for device in self.local_devices
         ]
 
     def _first_device(self) -> jax.Device:
-        return next(filter(is_local, devices_of(self.sharding)))
+        return next(filter(is_local, _devices_of(self.sharding)))
 
-    def _described(self) -> Any:
-        # As jax describes its own arrays, so that both are equal.
+    def _aval(self) -> Any:
+        # Equal to the avals of jax's own arrays.
         spec = _SPEC(*[None] * len(self.dimensions))
         mesh: Any = self.sharding
         where = NamedSharding(mesh.mesh.abstract_mesh, spec)
         return jax.core.ShapedArray(self.dimensions, self.dtype, sharding=where)
 
     def _put(self, array: np.ndarray[Any, Any]) -> jax.Array:
-        # One by one: given one part for several devices, jaxlib's function for all of them fails.
+        # One by one: jaxlib's function for several devices fails if they share a shard.
         shards = [
-            jax_arrays.put(in_order(array[place]), self.shard, sharding_of(device), device)
-            for device, place in self._places
+            jax_arrays.put(in_order(array[index]), self.shard, sharding_of(device), device)
+            for device, index in self._indices
         ]
-        made: jax.Array = jax_arrays.assemble(self.aval, self.sharding, shards)
-        return made
+        put: jax.Array = jax_arrays.assemble(self.aval, self.sharding, shards)
+        return put
 
 
-def devices_of(sharding: Any) -> tuple[jax.Device, ...]:
-    """The devices of a NamedSharding, in the order of its mesh."""
+def _devices_of(sharding: Any) -> tuple[jax.Device, ...]:
+    """Return the devices of a NamedSharding, in the order of its mesh."""
     return tuple(sharding.mesh.devices.flat)
 
 
 @lru_cache(maxsize=1024)
-def is_equivalent(given: Sharding, wanted: Sharding, rank: int) -> bool:
-    """Whether arrays of so many dimensions lie in the same way, devices in the same order."""
-    return given.is_equivalent_to(wanted, rank)
+def is_equivalent(sharding: Sharding, expected: Sharding, rank: int) -> bool:
+    """Whether two shardings place arrays of this rank equally, devices in the same order."""
+    return sharding.is_equivalent_to(expected, rank)
+
+
+_Axes = tuple[tuple[str, int], ...]
 
 
 def named_shardings(
@@ -91,123 +94,122 @@ def named_shardings(
     devices: Sequence[jax.Device],
     partitioning: Partitioning,
 ) -> list[NamedSharding]:
-    """Tilings as jax says them.
+    """Return tilings as jax shardings.
 
-    A program whose module has a mesh gets this mesh. Of others it is made of the tilings: one
-    for all of them where that can be, with axes "d0", "d1", and so on.
+    If the module has a mesh, the shardings use this mesh. Otherwise a mesh is derived from the
+    tilings, one for all of them where that is possible, with axes "d0", "d1", and so on.
 
     Args:
-        tilings: each whole, or cut into tiles of all partitions.
-        ranks: the number of dimensions of each array.
-        devices: those of the partitions, in order.
-        partitioning: as the module has it.
+        tilings: replicated, or split into tiles over all partitions.
+        ranks: the rank of each array.
+        devices: the devices of the partitions, in order.
+        partitioning: the module's mesh and device order.
     """
     count = len(devices)
-    places = [_places(tiling, rank, count) for tiling, rank in zip(tilings, ranks, strict=True)]
+    all_parts = [_parts(tiling, rank, count) for tiling, rank in zip(tilings, ranks, strict=True)]
     order = list(partitioning.device_order) or list(range(count))
-    axes = partitioning.axes or _common_axes(places, count)
-    named = _mesh(devices, order, axes)
-    made = []
-    for tiling, place in zip(tilings, places, strict=True):
-        spec = _spec(place[order], axes)
+    axes = partitioning.axes or _common_axes(all_parts, count)
+    mesh = _mesh(devices, order, axes)
+    shardings = []
+    for tiling, parts in zip(tilings, all_parts, strict=True):
+        spec = _spec(parts[order], axes)
         if spec is not None:
-            made.append(NamedSharding(named, spec))
+            shardings.append(NamedSharding(mesh, spec))
             continue
-        own = _common_axes([place], count)
-        spec = _spec(place, own)
+        own_axes = _common_axes([parts], count)
+        spec = _spec(parts, own_axes)
         if spec is not None:
-            made.append(NamedSharding(_mesh(devices, range(count), own), spec))
+            shardings.append(NamedSharding(_mesh(devices, range(count), own_axes), spec))
         else:
-            made.append(_part_by_part(tiling, devices))
-    return made
-
-
-_Axes = tuple[tuple[str, int], ...]
+            shardings.append(_in_order_of_parts(tiling, devices))
+    return shardings
 
 
 def _mesh(devices: Sequence[jax.Device], order: Iterable[int], axes: _Axes) -> Mesh:
-    there = np.array([devices[number] for number in order], dtype=object)
-    sizes = [size for _, size in axes]
-    return Mesh(there.reshape(sizes), tuple(name for name, _ in axes))
+    ordered = np.array([devices[number] for number in order], dtype=object)
+    return Mesh(ordered.reshape([size for _, size in axes]), tuple(name for name, _ in axes))
 
 
-def _places(tiling: Tiling, rank: int, count: int) -> np.ndarray[Any, Any]:
-    """For each partition which part it has along each dimension, and which copy of it."""
-    places = np.zeros((count, rank + 1), np.int64)
-    counts = partition_counts(tiling)
-    if tiling.kind != "tiled" or counts is None:
-        places[:, rank] = range(count)
-        return places
-    sizes = (*counts, count // math.prod(counts))
-    places[list(tiling.devices)] = np.indices(sizes).reshape(rank + 1, count).T
-    return places
-
-
-def _common_axes(places: Sequence[np.ndarray[Any, Any]], count: int) -> _Axes:
-    """Axes along which all arrays can be cut; of the first that is cut, where there are none."""
-    borders = [_borders(place) for place in places]
-    strides = sorted({1, count}.union(*borders))
-    if any(high % low for low, high in pairwise(strides)):
-        strides = sorted({1, count}.union(*[one for one in borders if one][:1]))
-    pairs = list(pairwise(strides))
-    sizes = [high // low for low, high in reversed(pairs)]
+def _numbered_axes(sizes: Iterable[int]) -> _Axes:
     return tuple((f"d{number}", size) for number, size in enumerate(sizes))
 
 
-def _borders(place: np.ndarray[Any, Any]) -> set[int]:
-    """The distances between partitions at which they have another part; none if there is no rule.
+def _parts(tiling: Tiling, rank: int, count: int) -> np.ndarray[Any, Any]:
+    """Return for each partition the number of its part along each dimension, and of the copy."""
+    parts = np.zeros((count, rank + 1), np.int64)
+    counts = partition_counts(tiling)
+    if tiling.kind != "tiled" or counts is None:
+        parts[:, rank] = range(count)
+        return parts
+    sizes = (*counts, count // math.prod(counts))
+    parts[list(tiling.devices)] = np.indices(sizes).reshape(rank + 1, count).T
+    return parts
 
-    Of eight partitions of which the first four have one half of an array: 4 and 8.
+
+def _common_axes(all_parts: Sequence[np.ndarray[Any, Any]], count: int) -> _Axes:
+    """Return axes along which all arrays can be split; else those of the first split array."""
+    all_strides = [_strides(parts) for parts in all_parts]
+    strides = sorted({1, count}.union(*all_strides))
+    if any(high % low for low, high in pairwise(strides)):
+        strides = sorted({1, count}.union(*[one for one in all_strides if one][:1]))
+    return _numbered_axes(high // low for low, high in reversed(list(pairwise(strides))))
+
+
+def _strides(parts: np.ndarray[Any, Any]) -> set[int]:
+    """Return the distances between partitions at which the part changes; empty if irregular.
+
+    Of eight partitions whose first four have one half of an array: 4 and 8.
     """
-    count, rank = len(place), place.shape[1] - 1
-    found: set[int] = set()
+    count, rank = len(parts), parts.shape[1] - 1
+    strides: set[int] = set()
     stride = 1
     while stride < count:
-        step = place[stride] - place[0]
+        step = parts[stride] - parts[0]
         size = 1
         while size * stride < count and np.array_equal(
-            place[size * stride], place[0] + size * step
+            parts[size * stride], parts[0] + size * step
         ):
             size += 1
         if np.count_nonzero(step) != 1 or count % (size * stride):
             return set()
         if not step[rank]:
-            found |= {stride, size * stride}
+            strides |= {stride, size * stride}
         stride *= size
-    return found
+    return strides
 
 
-def _spec(place: np.ndarray[Any, Any], axes: _Axes) -> Any:
-    """Along which axes each dimension is cut; None if it can't be said.
+def _spec(parts: np.ndarray[Any, Any], axes: _Axes) -> Any:
+    """Return the PartitionSpec of an array; None if no spec over these axes describes it.
 
     Args:
-        place: the parts of the partitions, in the order of the mesh.
-        axes: of the mesh.
+        parts: the parts of the partitions, in the order of the mesh.
+        axes: the axes of the mesh.
     """
-    count, rank = len(place), place.shape[1] - 1
-    cut: list[list[tuple[int, str]]] = [[] for _ in range(rank)]
+    count, rank = len(parts), parts.shape[1] - 1
+    split: list[list[tuple[int, str]]] = [[] for _ in range(rank)]
     rebuilt = np.zeros((count, rank), np.int64)
     stride = count
     for name, size in axes:
         stride //= size
         if size == 1:
             continue
-        step = place[stride, :rank] - place[0, :rank]
+        step = parts[stride, :rank] - parts[0, :rank]
         moved = np.flatnonzero(step)
         if len(moved) > 1:
             return None
         rebuilt += np.outer(np.arange(count) // stride % size, step)
         for dimension in moved:
-            cut[dimension].append((int(step[dimension]), name))
-    if not np.array_equal(rebuilt, place[:, :rank]):
+            split[dimension].append((int(step[dimension]), name))
+    if not np.array_equal(rebuilt, parts[:, :rank]):
         return None
     sizes = dict(axes)
     entries: list[str | tuple[str, ...] | None] = []
-    for one in cut:
-        # The axis that is said first is the one along which the parts are farthest apart.
-        names = [name for _, name in sorted(one, reverse=True)]
-        widths = [width for width, _ in sorted(one, reverse=True)]
-        if widths != [math.prod(sizes[n] for n in names[i + 1 :]) for i in range(len(names))]:
+    for steps in split:
+        # The major axis comes first: the one whose parts are farthest apart.
+        steps.sort(reverse=True)
+        names = [name for _, name in steps]
+        expected = [math.prod(sizes[n] for n in names[i + 1 :]) for i in range(len(names))]
+        if [width for width, _ in steps] != expected:
             return None
         entries.append(names[0] if len(names) == 1 else tuple(names) or None)
     while entries and entries[-1] is None:
@@ -215,10 +217,9 @@ def _spec(place: np.ndarray[Any, Any], axes: _Axes) -> Any:
     return _SPEC(*entries)
 
 
-def _part_by_part(tiling: Tiling, devices: Sequence[jax.Device]) -> NamedSharding:
-    """Over a mesh of the array's own, with the devices in the order of its parts."""
+def _in_order_of_parts(tiling: Tiling, devices: Sequence[jax.Device]) -> NamedSharding:
+    """Return a sharding over a mesh that has the devices in the order of the array's parts."""
     counts = partition_counts(tiling) or ()
-    sizes = (*counts, len(devices) // math.prod(counts))
-    axes = tuple((f"d{number}", size) for number, size in enumerate(sizes))
-    entries = [f"d{number}" if size > 1 else None for number, size in enumerate(counts)]
+    axes = _numbered_axes((*counts, len(devices) // math.prod(counts)))
+    entries = [name if size > 1 else None for name, size in axes[: len(counts)]]
     return NamedSharding(_mesh(devices, tiling.devices, axes), _SPEC(*entries))

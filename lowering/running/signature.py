@@ -1,4 +1,4 @@
-"""The arguments of a Python function: bound to its parameters, static ones set apart."""
+"""Bind the arguments of a Python function to its parameters, and separate static ones."""
 
 from __future__ import annotations
 
@@ -12,33 +12,24 @@ from lowering.running.donation import Parameters, parameter_numbers
 
 __all__ = ["Signature"]
 
-_SEVERAL: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Signature:
-    """The parameters of a function that `lowering.jit` is given.
+    """The parameters of a function for `lowering.jit`.
 
     Attributes:
-        name: the function's, for messages.
-        names: of the parameters that are not static, in order.
-        donated: which of these are to be donated.
-        has_static: whether there are static ones.
-        count: how many arguments a call has that gives all by position; -1 where there are static
-            ones, or some that can't be given so. Such calls need no binding.
+        name: the function's name, for messages.
+        names: the names of the parameters that are not static, in order.
+        donated: the positions of the donated parameters in `names`.
+        has_static: whether there are static parameters.
+        count: the number of arguments of a call that needs no binding, because all are passed by
+            position; -1 where there are static parameters, or keyword-only or variadic ones.
     """
 
     __slots__ = (
-        "_by_position",
-        "_defaults",
-        "_kinds",
-        "_names",
-        "_signature",
-        "_static",
-        "count",
-        "donated",
-        "has_static",
-        "name",
-        "names",
+        *("_defaults", "_kinds", "_names", "_positional", "_signature", "_static"),
+        *("count", "donated", "has_static", "name", "names"),
     )
 
     def __init__(
@@ -47,59 +38,54 @@ class Signature:
         try:
             self._signature: Final = inspect.signature(function)
         except (TypeError, ValueError) as error:
-            raise OperandError(
-                f"jit: {name} does not say which arguments it takes: {error}\n"
-                f"fix: write a function around it: def {name}(x): ...",
-                op="jit",
+            raise _error(
+                f"{name} has no signature: {error}",
+                f"write a function around it: def {name}(x): ...",
             ) from None
         parameters = self._signature.parameters
         self.name: Final = name
         self._kinds: Final = tuple(p.kind for p in parameters.values())
-        all_names = tuple(parameters)
-        static_numbers = parameter_numbers("jit", "static", name, all_names, static)
-        donated = parameter_numbers("jit", "donate", name, all_names, donate)
-        for number in static_numbers:
-            if self._kinds[number] in _SEVERAL:
-                raise OperandError(
-                    f"jit: static: {all_names[number]!r} of {name} takes any number of arguments\n"
-                    f"fix: give those that are static parameters of their own",
-                    op="jit",
+        self._names: Final = tuple(parameters)
+        self._static: Final = parameter_numbers("jit", "static", name, self._names, static)
+        donated = parameter_numbers("jit", "donate", name, self._names, donate)
+        for number in self._static:
+            parameter = f"{self._names[number]!r} of {name}"
+            if self._kinds[number] in _VARIADIC:
+                raise _error(
+                    f"static: {parameter} takes any number of arguments",
+                    "give those that are static parameters of their own",
                 )
             if number in donated:
-                raise OperandError(
-                    f"jit: {all_names[number]!r} of {name} is static and donated, got it in both\n"
-                    f"fix: donate arrays; what is static has no memory on a device",
-                    op="jit",
+                raise _error(
+                    f"{parameter} is static and donated, got it in both",
+                    "donate arrays; a static value has no memory on a device",
                 )
-        self._static: Final = static_numbers
-        self.has_static: Final = bool(static_numbers)
-        dynamic = [n for n in range(len(all_names)) if n not in static_numbers]
-        self.names: Final = tuple(all_names[n] for n in dynamic)
+        self.has_static: Final = bool(self._static)
+        dynamic = [n for n in range(len(self._names)) if n not in self._static]
+        self.names: Final = tuple(self._names[n] for n in dynamic)
         self.donated: Final = frozenset(dynamic.index(n) for n in donated)
-        # How many may be given by position; -1 where only inspect can say what is meant.
+        # The number of parameters that accept positions; -1 where only inspect can bind a call.
         either, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
         is_simple = set(self._kinds) <= {either, by_name}
-        self._by_position: Final = self._kinds.count(either) if is_simple else -1
-        self._names: Final = all_names
+        self._positional: Final = self._kinds.count(either) if is_simple else -1
         self._defaults: Final = {
             p.name: p.default for p in parameters.values() if p.default is not p.empty
         }
-        is_plain = self._by_position == len(all_names) and not static_numbers
-        self.count: Final = len(all_names) if is_plain else -1
+        needs_no_binding = self._positional == len(self._names) and not self._static
+        self.count: Final = len(self._names) if needs_no_binding else -1
 
-    def bound(
+    def bind(
         self, args: tuple[Any, ...], by_name: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
-        """The arguments of a call, in the order of the parameters, defaults filled in.
+        """Bind the arguments of a call to the parameters, and apply defaults.
 
         Returns:
-            Those that are not static; the static ones; and a key that tells the static ones from
-            others.
+            The arguments that are not static, the static ones, and a hashable key of the latter.
 
         Raises:
-            ArgumentError: the function does not take them; a static one can't be hashed.
+            ArgumentError: the function does not take the arguments; a static one is not hashable.
         """
-        values = self._simply_bound(args, by_name)
+        values = self._bind_simple(args, by_name)
         if values is None:
             try:
                 bound = self._signature.bind(*args, **by_name)
@@ -120,24 +106,23 @@ class Signature:
                 dynamic.append(value)
                 continue
             static.append(value)
-            key = _key(value)
+            keys.append(_key(value))
             try:
-                hash(key)
+                hash(keys[-1])
             except TypeError:
                 raise ArgumentError(
-                    f"{self.name}: the static argument {name} must be hashable, as computations "
-                    f"are kept by it, got {type(value).__name__}: {brief(value)}\n"
+                    f"{self.name}: the static argument {name} must be hashable, as it is a key of "
+                    f"the cache, got {type(value).__name__}: {brief(value)}\n"
                     f"fix: give a tuple for a list, or leave {name!r} out of static",
                     computation=self.name,
                     argument=number,
                     name=name,
                 ) from None
-            keys.append(key)
         return tuple(dynamic), tuple(static), tuple(keys)
 
-    def _simply_bound(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> list[Any] | None:
-        """What inspect would bind, in 1 us and not in 8; None if it has to say itself."""
-        if len(args) > self._by_position:
+    def _bind_simple(self, args: tuple[Any, ...], by_name: Mapping[str, Any]) -> list[Any] | None:
+        """Bind as inspect does, but much faster; return None for calls that inspect must bind."""
+        if len(args) > self._positional:
             return None
         values = list(args)
         used = 0
@@ -154,13 +139,11 @@ class Signature:
     def apply(
         self, function: Callable[..., Any], dynamic: Sequence[Any], static: Sequence[Any]
     ) -> Any:
-        """The function called with what `bound` gave, or with others in place of it."""
+        """Call the function with arguments in the order that `bind` returns."""
         parts = {True: iter(static), False: iter(dynamic)}
         args: list[Any] = []
         by_name: dict[str, Any] = {}
-        for number, (name, kind) in enumerate(
-            zip(self._signature.parameters, self._kinds, strict=True)
-        ):
+        for number, (name, kind) in enumerate(zip(self._names, self._kinds, strict=True)):
             value = next(parts[number in self._static])
             if kind is inspect.Parameter.VAR_POSITIONAL:
                 args.extend(value)
@@ -173,10 +156,14 @@ class Signature:
         return function(*args, **by_name)
 
 
+def _error(message: str, fix: str) -> OperandError:
+    return OperandError(f"jit: {message}\nfix: {fix}", op="jit")
+
+
 def _key(value: Any) -> Any:
-    """What tells a static value from others: 1, 1.0 and True are equal, and not the same."""
+    """Return a key that distinguishes static values: 1, 1.0 and True are equal, but differ."""
     if type(value) is float:
-        return float, value.hex()  # 0.0 and -0.0; a NaN is itself
+        return float, value.hex()  # distinguishes 0.0 and -0.0, and equates NaNs
     if type(value) is tuple:
-        return tuple, tuple([_key(one) for one in value])
+        return tuple, tuple([_key(element) for element in value])
     return type(value), value

@@ -1,7 +1,7 @@
-"""Devices that are not there: programs are compiled for them, looked at and saved, not called.
+"""Topologies: devices of other machines, which programs can be compiled for but not run on.
 
-The compilers of TPUs and GPUs come with jax's plugins, and need no device. So what a program will
-take on a TPU, and what XLA makes of it there, is seen on any machine.
+The compilers of TPUs and GPUs come with jax's plugins, and need no device. So the memory that a
+program needs on a TPU, and its optimized HLO, can be determined on any machine.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["Topology", "UnloadedExecutable", "topology"]
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Devices of one kind that need not be there, as `lowering.topology` gives them.
+    """Devices of one kind that need not be on this machine. `lowering.topology` creates it.
 
     Attributes:
         platform: "tpu" or "gpu".
-        name: as it was asked for: "v5e:2x2".
-        device_kind: what jax calls such a device: "TPU v5 lite".
-        devices: jax.Devices, for `lowering.compile` and nothing else.
+        name: the name of the topology: "v5e:2x2".
+        device_kind: jax's name for such a device: "TPU v5 lite".
+        devices: jax.Devices, for `lowering.compile` only.
     """
 
     platform: str
@@ -40,34 +40,36 @@ class Topology:
     devices: tuple[jax.Device, ...]
 
 
+_CUDA: Final = ("cuda", 'pip install "xlabuilder[cuda13]"')
 _PLUGINS: Final = {
     "tpu": ("tpu", 'pip install "xlabuilder[tpu]", or libtpu alone'),
-    "gpu": ("cuda", 'pip install "xlabuilder[cuda13]"'),
-    "cuda": ("cuda", 'pip install "xlabuilder[cuda13]"'),
+    "gpu": _CUDA,
+    "cuda": _CUDA,
     "rocm": ("rocm", 'pip install "xlabuilder[rocm7-local]"'),
 }
-"""By platform jax's name of its plugin, and what brings it."""
+"""jax's name of the plugin of each platform, and how to install it."""
 
 
 def topology(
     platform: str, name: str, *, target_config: str | os.PathLike[str] | None = None
 ) -> Topology:
-    """Devices to compile for that need not be there.
+    """Return devices to compile for that need not be on this machine.
 
     A TPU's compiler (libtpu) needs no TPU. A GPU's compiler (jax's CUDA plugin) needs either a GPU
-    of that kind here, or a description of one. A CPU is always there, and jaxlib compiles for the
-    one that it runs on alone.
+    of that kind on this machine, or a description of one. jaxlib compiles for no other CPU than the
+    machine's own.
 
     Args:
         platform: "tpu"; "gpu" or "cuda"; "rocm".
-        name: of a TPU the generation and how its chips are arranged, such as "v5e:2x2" or
-            "v4:2x2x1". Of GPUs how many slices, machines in each, and GPUs in each: "1x1x8".
-        target_config: of a GPU the file in which XLA describes it, a GpuTargetConfigProto as text
-            (XLA's sources hold those of many GPUs); None for the GPU that is here.
+        name: for TPUs the generation and the arrangement of chips, such as "v5e:2x2" or
+            "v4:2x2x1". For GPUs the numbers of slices, of machines in each, and of GPUs in each:
+            "1x1x8".
+        target_config: for a GPU the file in which XLA describes it, a GpuTargetConfigProto as text
+            (XLA's sources have those of many GPUs); None for the GPU of this machine.
 
     Raises:
-        DeviceError: the plugin is not installed, or knows no such devices.
-        OperandError: an argument of another type.
+        DeviceError: the plugin is not installed, or does not support such devices.
+        OperandError: an argument has the wrong type.
 
     Example:
         >>> import lowering
@@ -77,123 +79,112 @@ def topology(
         ...     print(str(error).splitlines()[0])
         topology: jaxlib compiles for no other CPU than the one that it runs on, got 'cpu'
     """
-    for what, value in (("platform", platform), ("name", name)):
+    for argument, value in (("platform", platform), ("name", name)):
         if not isinstance(value, str):
             raise OperandError(
-                f"topology: {what} must be a string, got {brief(value)}", op="topology"
+                f"topology: {argument} must be a string, got {brief(value)}", op="topology"
             )
-    wanted = platform.strip().lower()
-    if wanted == "cpu":
+    key = platform.strip().lower()
+    if key == "cpu":
         raise _error(
             f"jaxlib compiles for no other CPU than the one that it runs on, got {brief(platform)}",
             'compile for "cpu"; with XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment the code '
             'runs on all CPUs that have that; jax.config.update("jax_num_cpu_devices", n) makes '
             "n devices of this one",
         )
-    if wanted not in _PLUGINS:
+    if key not in _PLUGINS:
         raise _error(
             f"there is no compiler for platform {brief(platform)}",
             f"use one of {', '.join(_PLUGINS)}",
         )
     if not name.strip():
-        raise _error(f"a topology has a name, got {brief(name)}", _NAMES[wanted == "tpu"])
+        raise _error(f"name must not be empty, got {brief(name)}", _NAMES[key == "tpu"])
     settings: dict[str, str] = {}
-    if wanted != "tpu":
+    if key != "tpu":
         settings["topology"] = name
         if target_config is not None:
-            settings["target_config"] = _description(target_config)
+            settings["target_config"] = _read_target_config(target_config)
     elif target_config is not None:
-        raise _error("a TPU has no target_config", "leave it out: its name says all")
-    found = _devices(wanted, name, settings)
-    return Topology(found[0].platform, name, found[0].device_kind, found)
+        raise _error("a TPU has no target_config", "leave it out")
+    devices = _devices(key, name, settings)
+    return Topology(devices[0].platform, name, devices[0].device_kind, devices)
 
 
 _NAMES: Final = {
     True: 'name it by generation and arrangement of chips, such as "v5e:2x2"',
     False: 'name it by slices, machines in each and GPUs in each, such as "1x1x8"',
 }
-"""What a name is like; of a TPU, of a GPU."""
+"""The fix for the name of a TPU topology, and of a GPU topology."""
+
+_TARGET_CONFIG_FIX: Final = "name a file that contains a GpuTargetConfigProto as text"
 
 
 def _error(message: str, fix: str, detail: str = "") -> DeviceError:
     return DeviceError(f"topology: {message}\nfix: {fix}", op="topology", detail=detail)
 
 
-def _description(path: Any) -> str:
-    """What stands in the file that describes a GPU."""
+def _read_target_config(path: Any) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError, TypeError, ValueError) as error:
-        raise _error(
-            f"target_config: {brief(path)} can't be read: {error}",
-            "name a file that holds a GpuTargetConfigProto as text",
-            str(error),
-        ) from None
+        reason = f"target_config: {brief(path)} can't be read: {error}"
+        raise _error(reason, _TARGET_CONFIG_FIX, str(error)) from None
 
 
 def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax.Device, ...]:
-    plugin, brings = _PLUGINS[platform]
+    plugin, install = _PLUGINS[platform]
     try:
-        found = topologies.topology_devices(plugin, name, settings)
+        return tuple(topologies.topology_devices(plugin, name, settings))
     except NotImplementedError as error:
-        raise _error(
-            f"the compiler for {platform} is not installed, or can't compile for what is not there",
-            brings,
-            str(error),
-        ) from None
+        report = str(error)
+        reason = f"the compiler for {platform} is not installed, or can't compile for a topology"
+        fix = install
     except ValueError as error:
         report = str(error)
         first = re.sub(r"^(?:[A-Z_]+: )+", "", report.strip().partition("\n")[0])[:300]
+        reason = f"the compiler for {platform} does not support {brief(name)}: {first}"
+        fix = _NAMES[platform == "tpu"]
         if "JAX TPU support not installed" in report:
-            raise _error(f"the compiler for {platform} is not installed", brings, report) from None
-        if platform == "tpu" and "lockfile" in report:
-            raise _error(
-                "another process on this machine is using the compiler for tpu, and it lets in one "
-                "at a time",
+            reason, fix = f"the compiler for {platform} is not installed", install
+        elif platform == "tpu" and "lockfile" in report:
+            reason = (
+                "another process on this machine is using the compiler for tpu, which only one "
+                "process can use at a time"
+            )
+            fix = (
                 "wait for its end; or, where none of them uses a TPU, put "
-                "ALLOW_MULTIPLE_LIBTPU_LOAD=1 into the environment of each",
-                report,
-            ) from None
-        if platform != "tpu" and "target_config" not in settings:
-            raise _error(
-                f"there is no GPU here that {brief(name)} could be made of: {first}",
-                'give target_config="h100_sxm.txtpb", the file in which XLA describes the GPU',
-                report,
-            ) from None
-        if "GpuTargetConfigProto" in report:
-            raise _error(
-                "target_config is no description of a GPU",
-                "name a file that holds a GpuTargetConfigProto as text",
-                report,
-            ) from None
-        raise _error(
-            f"the compiler for {platform} knows no {brief(name)}: {first}",
-            _NAMES[platform == "tpu"],
-            report,
-        ) from None
-    return tuple(found)
+                "ALLOW_MULTIPLE_LIBTPU_LOAD=1 into the environment of each"
+            )
+        elif platform != "tpu" and "target_config" not in settings:
+            reason = f"this machine has no GPU for {brief(name)}: {first}"
+            fix = 'give target_config="h100_sxm.txtpb", the file in which XLA describes the GPU'
+        elif "GpuTargetConfigProto" in report:
+            reason, fix = "target_config does not describe a GPU", _TARGET_CONFIG_FIX
+    raise _error(reason, fix, report)
 
 
 class UnloadedExecutable(CompiledProgram):
-    """A computation compiled for devices that are not there, which `lowering.topology` gave.
+    """A computation compiled for the devices of a `lowering.topology`.
 
-    It tells what other executables tell of what XLA made (`hlo_text`, `memory`, ...) and is saved
-    to a file, for machines that have such devices. It can't be called.
+    It has the methods of other executables that describe the compiled program (`hlo_text`,
+    `memory`, ...), and can be saved to a file for machines with such devices. It can't be called.
 
     Attributes:
         name: the computation's name.
-        program_shape: parameters and result.
-        devices: those that it was compiled for.
+        program_shape: the parameters and the result.
+        devices: the devices that it was compiled for.
     """
 
     __slots__ = ()
 
     def __call__(self, /, *_args: Any, **_by_name: Any) -> NoReturn:
-        """Raises DeviceError: there is no device to run it on."""
-        one = self.devices[0]
+        """Raise DeviceError: there is no device to run it on."""
+        self._prepare((), {})
+
+    def _prepare(self, _args: tuple[Any, ...], _by_name: Mapping[str, Any]) -> NoReturn:
         raise DeviceError(
-            f"{self.name}: is compiled for {one.device_kind!r}, which is not there, and can't be "
-            f"called\n"
+            f"{self.name}: is compiled for {self.devices[0].device_kind!r}, which is not on this "
+            f"machine, and can't be called\n"
             f"fix: save it, and load it where there is one (lowering.load_executable); or compile "
             f"it for a device that is here: {jax.local_devices()[0].platform!r}",
             op=self.name,

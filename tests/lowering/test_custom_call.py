@@ -590,7 +590,7 @@ def wordless(x: np.ndarray) -> np.ndarray:
 
 
 def test_what_can_hardly_be_told() -> None:
-    assert "gave a result that can't be read: SystemError: no dlpack" in str(
+    assert "returned a result that can't be read: SystemError: no dlpack" in str(
         fails(lambda x: Unreadable(), "f32[2]")
     )
     assert "raised WordlessError at " in str(fails(wordless, "f32[2]"))
@@ -611,15 +611,17 @@ def test_what_can_hardly_be_told() -> None:
         (lambda x: np.array(x, object), "f32[2]", "got an array object[2]"),
         (lambda x: x, "(f32[2], s32[])", "must be a tuple of 2, (f32[2], s32[]), got f32[2]"),
         (lambda x: (x,), "(f32[2], s32[])", "a tuple of 2, (f32[2], s32[]), got a tuple of 1"),
-        (lambda x: (x, x), "(f32[2], s32[])", "element 1 of the result must be s32[], got f32[2]"),
+        (lambda x: (x, x), "(f32[2], s32[])", "the result[1] must be s32[], got f32[2]"),
         (lambda x: (x, 0), "(f32[2], token[])", "must be None for a token, got an int"),
         (lambda x: None, "()", "the result must be a tuple of 0, (), got None"),
     ],
 )
 def test_a_wrong_result(function: Any, shape: str, message: str) -> None:
     error = fails(function, shape)
-    assert f"gave another result than was said: {message}" in str(error) or message in str(error)
-    assert "fix: give NumPy arrays of these very types and sizes" in str(error)
+    assert f"returned another result than declared: {message}" in str(error) or message in str(
+        error
+    )
+    assert "fix: return NumPy arrays of exactly these types and sizes" in str(error)
 
 
 def test_one_of_several_replicas_fails() -> None:
@@ -641,7 +643,7 @@ def test_one_of_several_replicas_fails() -> None:
         program()
     assert isinstance(caught.value.__cause__, ValueError)
     fail[0] = False
-    with pytest.raises(lowering.ExecutionError, match="gave another result than was said"):
+    with pytest.raises(lowering.ExecutionError, match="returned another result than declared"):
         program()
 
 
@@ -658,7 +660,7 @@ def test_a_loop_that_only_the_right_values_end(monkeypatch: pytest.MonkeyPatch) 
     """Zeros, given after a failure on one of several devices, do not end it: at some time it is
     ended."""
 
-    monkeypatch.setattr(host_calls, "_MOST_CALLS", 1000)
+    monkeypatch.setattr(host_calls, "_MAX_CALLS", 1000)
 
     def function(number: np.ndarray) -> np.ndarray:
         raise ValueError("never")
@@ -716,10 +718,10 @@ def test_faults_in_a_loop(where: dict[str, int]) -> None:
         (lambda n, v: (), "must be a tuple of 2, (s32[], f32[2]), got a tuple of 0"),
         (lambda n, v: None, "must be a tuple of 2, (s32[], f32[2]), got None"),
         (lambda n, v: (n, v, v), "must be a tuple of 2, (s32[], f32[2]), got a tuple of 3"),
-        (lambda n, v: (n, v[:1]), "element 1 of the result must be f32[2], got f32[1]"),
-        (lambda n, v: (n, v[None]), "element 1 of the result must be f32[2], got f32[1,2]"),
-        (lambda n, v: (n, v.astype(int)), "element 1 of the result must be f32[2], got s64[2]"),
-        (lambda n, v: (n + 0.5, v), "element 0 of the result must be s32[], got f64[]"),
+        (lambda n, v: (n, v[:1]), "the result[1] must be f32[2], got f32[1]"),
+        (lambda n, v: (n, v[None]), "the result[1] must be f32[2], got f32[1,2]"),
+        (lambda n, v: (n, v.astype(int)), "the result[1] must be f32[2], got s64[2]"),
+        (lambda n, v: (n + 0.5, v), "the result[0] must be s32[], got f64[]"),
     ):
         fault[0] = wrong
         with pytest.raises(lowering.ExecutionError) as caught:

@@ -218,7 +218,7 @@ def test_results_are_cut_on_other_devices_too(
     x = sample(t, (4, 3))
     target = Target(t[4, 3], sharding_of(lowering.device("cpu")))
     array = target.put(x)
-    cut = bounded.cut_off(lambda results: results, [(0, 0), (0, 1)], [target])
+    cut = bounded.slicing_results(lambda results: results, [(0, 0), (0, 1)], [target])
     (host,) = cut([array, np.int32(2), np.int32(7)])
     monkeypatch.setattr(bounded, "is_host", lambda device: False)
     (other,) = cut([array, np.int32(2), np.int32(7)])
@@ -369,7 +369,8 @@ def test_bounds_that_no_size_reaches() -> None:
     with pytest.raises(CompileError) as caught:
         lowering.compile(built(lambda x: x, "s8[<=2147483648]"), "cpu")
     assert str(caught.value).startswith(
-        "compile: parameter p0 of dynamic has a size that no s32 holds, got s8[<=2147483648]"
+        "compile: parameter p0 of dynamic must have bounded sizes that fit an s32, "
+        "got s8[<=2147483648]"
     )
 
 

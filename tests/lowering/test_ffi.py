@@ -202,13 +202,13 @@ def test_names_that_are_said(folder: Path) -> None:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """As many entries as sources were compiled from here on."""
     made: list[int] = []
-    real = native_code._compiled
+    real = native_code._compile
 
     def compiled(*arguments: Any) -> Any:
         made.append(1)
         return real(*arguments)
 
-    monkeypatch.setattr(native_code, "_compiled", compiled)
+    monkeypatch.setattr(native_code, "_compile", compiled)
     return made
 
 
@@ -255,11 +255,11 @@ def test_included_files_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_several_build_at_once(tmp_path: Path) -> None:
     """As processes do: nothing of a library is shared but the folder."""
-    source = native_code.read_source("test", PLAIN, None)
+    source = native_code.read_source(PLAIN, None)
     found: list[Any] = []
 
     def build() -> None:
-        found.append(native_code.shared_library("test", source, ("-DNUMBER=3",), None, tmp_path))
+        found.append(native_code.shared_library(source, ("-DNUMBER=3",), None, tmp_path))
 
     abandoned, other = tmp_path / ".building-killed", tmp_path / ".building-now"
     for one in (abandoned, other):
@@ -301,7 +301,7 @@ UNTYPED = 'extern "C" void f(void* out, const void** in) {}'
     [
         (3, {}, "source must be the text of C or C++, or a path, got 3"),
         (" ", {}, "source must be C or C++, got an empty text"),
-        ("int x;\0", {}, "source must not hold the character NUL"),
+        ("int x;\0", {}, "source must not contain the character NUL"),
         (Path("x.py"), {}, "a file of C or C++ ends in .c, .cc, .cpp, .cxx, .cu, got 'x.py'"),
         ("int x;", {"language": "rust"}, "language must be 'c' or 'c++', got 'rust'"),
         ("int x;", {"platform": "tpu"}, "platform must be 'cpu' or 'gpu', got 'tpu'\nfix: a TPU"),
@@ -315,13 +315,13 @@ UNTYPED = 'extern "C" void f(void* out, const void** in) {}'
         ("int x;", {"targets": []}, "targets must be names of functions, or a mapping from "),
         ("int x;", {"targets": {"a": 3}}, "targets must be names of functions, or a mapping from "),
         ("int x;", {}, "no handler is found in the source\nfix: define a handler with XLA_FFI"),
-        (UNTYPED, {}, "no handler is found in the source\nfix: say api='untyped' for the"),
-        (UNTYPED, {"targets": "f"}, "the function f is untyped, as it stands in the source\nfix: "),
+        (UNTYPED, {}, "no handler is found in the source\nfix: give api='untyped' for the"),
+        (UNTYPED, {"targets": "f"}, "the function f is untyped in the source\nfix: "),
         (UNTYPED, {"api": "untyped", "targets": "g"}, "the library has no function 'g'\nfix: one "),
         (
             UNTYPED[11:],
             {"api": "untyped"},
-            'the source defines f, and the library offers none of that name\nfix: write extern "C"',
+            'the source defines f, which the library does not export\nfix: write extern "C"',
         ),
     ],
 )
@@ -356,7 +356,9 @@ def test_what_does_not_compile(folder: Path, tmp_path: Path) -> None:
     assert "fix: install one (apt install g++" in no_compiler
     (tmp_path / "file").write_text("")
     message = str(refused("int x;", folder=tmp_path / "file" / "folder"))
-    assert f"libraries can't be kept in {tmp_path}/file/folder: not a directory\nfix: " in message
+    assert (
+        f"libraries can't be written to {tmp_path}/file/folder: not a directory\nfix: " in message
+    )
 
 
 def test_the_compiler_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -501,7 +501,7 @@ def test_what_devices_wait_is_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three times 28 seconds of one are too long for another that waits for it meanwhile."""
     now = 0.0
     monkeypatch.setattr(host_calls, "time", SimpleNamespace(monotonic=lambda: now))
-    waits, devices = host_calls.Waits(), "abc"
+    waits, devices = host_calls.WaitTimes(), "abc"
     assert waits.left("a") == 30
     now = 28.0
     waits.add("a", 28.0, devices)
@@ -527,7 +527,7 @@ def test_what_devices_wait_is_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_device_waits_no_longer_than_others_may_wait_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(host_calls, "_MOST_TOGETHER", 0.03125)
+    monkeypatch.setattr(host_calls, "_MAX_WAIT", 0.03125)
     b = xb.XlaBuilder("together")
     total = xb.all_reduce(b.infeed(s32) + b.infeed(s32), xb.add)
     program = lowering.compile(b.build(total), "cpu", num_replicas=2)
@@ -597,7 +597,7 @@ def endless() -> list[Any]:
         (None, "expected arrays, got NoneType"),
         (np.array(["a"]), "dtype"),
         (np.ma.masked_array([1], [True]), "expected arrays, got MaskedArray"),
-        (endless(), "a tuple nested too deep, or one that holds itself"),
+        (endless(), "value is nested too deep, or contains itself"),
     ],
 )
 def test_not_sent(value: Any, message: str) -> None:
@@ -618,7 +618,7 @@ def test_nothing_is_written(short_timeout: None) -> None:
         with pytest.raises(lowering.ExecutionError) as caught:
             lowering.transfer_from_outfeed("(s32[2], f32[])", timeout=seconds)
         message = str(caught.value)
-        assert message.startswith("transfer_from_outfeed: (s32[2], f32[]) was waited for on ")
+        assert message.startswith("transfer_from_outfeed: waited for (s32[2], f32[]) on ")
         assert f"for {0.02 if seconds is None else seconds:g} seconds, and no program" in message
         assert "fix: call the program before, or in another thread" in message
 
@@ -628,7 +628,7 @@ def test_another_value_than_is_asked_for() -> None:
     xb.outfeed(b.parameter(xb.s32[2]))
     lowering.compile(b.build())(np.array([1, 2], np.int32))
     for shape in (s32, xb.f32[2], "(s32[2], s32[2])"):
-        with pytest.raises(lowering.ExecutionError, match=r"is of s32\[2\], got .*\nfix: ask for"):
+        with pytest.raises(lowering.ExecutionError, match=r"is of s32\[2\], got .*\nfix: receive"):
             lowering.transfer_from_outfeed(shape)
     assert lowering.transfer_from_outfeed(xb.s32[2]).tolist() == [1, 2]
 
@@ -636,9 +636,9 @@ def test_another_value_than_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("shape", "error", "message"),
     [
-        ("token[]", lowering.ArgumentError, "is of arrays of static sizes, got token"),
-        ("(s32[<=2])", lowering.ArgumentError, "is of arrays of static sizes, got"),
-        ("s32[?]", lowering.ArgumentError, "is of arrays of static sizes, got"),
+        ("token[]", lowering.ArgumentError, "must consist of arrays of static sizes, got token"),
+        ("(s32[<=2])", lowering.ArgumentError, "must consist of arrays of static sizes, got"),
+        ("s32[?]", lowering.ArgumentError, "must consist of arrays of static sizes, got"),
         ("s32[", xb.ShapeTextError, "shape text"),
         (3, xb.OperandError, "expected a shape"),
     ],

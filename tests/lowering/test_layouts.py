@@ -317,7 +317,7 @@ def test_several_devices(where: dict[str, int]) -> None:
 # What can't be had
 
 
-NO_ORDER = "ask for an order alone, {order}, or for no layout"
+NO_ORDER = "request only an order, {order}, or no layout"
 REFUSED = {
     "tiles": ("f32[3,5]{1,0:T(2,2)}", "arrays there have no tiles"),
     "tiles in tiles": ("f32[3,5]{0,1:T(8,128)(2,1)}", "arrays there have no tiles"),
@@ -347,7 +347,7 @@ def test_what_a_cpu_can_not_have(name: str, place: str) -> None:
         lowering.compile(module, "cpu")
     message, _, fix = str(caught.value).partition("\nfix: ")
     assert message.startswith(f"compile: {place} of negated can't be {shape} on cpu: {reason}")
-    assert fix.startswith("ask for an order")
+    assert fix.startswith("request only an order")
     assert caught.value.shapes[place].with_layout(None) is shape.with_layout(None)
 
 
@@ -409,7 +409,7 @@ FOREIGN = {
     '"{0,1}x"': "",
     '"auto "': "expected '{'",
     '""': "expected '{'",
-    "1 : i32": "mhlo.layout_mode is the text of an array's layout",
+    "1 : i32": "mhlo.layout_mode must be the layout of an array",
 }
 
 

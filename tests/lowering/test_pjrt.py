@@ -69,9 +69,9 @@ def test_devices_by_name():
         ("abacus", "there is no platform 'abacus' here\nfix: use one of "),
         ("cpu:4096", "there is no device 'cpu:4096', cpu has "),
         ("cpu:" + "9" * 5000, "there is no device 'cpu:999"),
-        ("cpu:one", "a device is named 'cpu' or 'gpu:1', got 'cpu:one'\nfix: use one of "),
-        ("cpu:-1", "a device is named 'cpu' or 'gpu:1', got 'cpu:-1'\nfix: use one of "),
-        ("", "a device is named 'cpu' or 'gpu:1', got ''\nfix: use one of "),
+        ("cpu:one", "expected a name such as 'cpu' or 'gpu:1', got 'cpu:one'\nfix: use one of "),
+        ("cpu:-1", "expected a name such as 'cpu' or 'gpu:1', got 'cpu:-1'\nfix: use one of "),
+        ("", "expected a name such as 'cpu' or 'gpu:1', got ''\nfix: use one of "),
         (3, "expected a jax.Device or a name such as 'cpu' or 'gpu:1', got 3"),
     ],
 )

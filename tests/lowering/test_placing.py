@@ -121,9 +121,9 @@ def test_nothing_is_read_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("value", "to", "message"),
     [
-        (np.ones((3, 4)), lambda: spec("x"), "an array of the sizes (3, 4) can't be cut as Named"),
-        (np.ones(4), lambda: spec("x", "y"), "an array of the sizes (4,) can't be cut as Named"),
-        (np.ones(()), lambda: spec("x"), "an array of the sizes () can't be cut as Named"),
+        (np.ones((3, 4)), lambda: spec("x"), "an array of the sizes (3, 4) can't be sharded by"),
+        (np.ones(4), lambda: spec("x", "y"), "an array of the sizes (4,) can't be sharded by"),
+        (np.ones(()), lambda: spec("x"), "an array of the sizes () can't be sharded by"),
         (
             [1],
             lambda: spec("x"),

@@ -55,7 +55,7 @@ def test_extras_have_jax_s_names() -> None:
     project = tomllib.loads(Path(ROOT, "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     (jax_range,) = (one.removeprefix("jax") for one in project["dependencies"] if "jax>" in one)
-    for name, _, _ in platforms._BRINGS.values():
+    for name, _, _ in platforms._PLUGINS.values():
         assert extras[name] == [f"jax[{name}]{jax_range}"]
     assert extras["cuda12"] == [f"jax[cuda12]{jax_range}"]
 
@@ -63,7 +63,7 @@ def test_extras_have_jax_s_names() -> None:
 def test_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     assert message(monkeypatch, "gpu", chosen="cpu").splitlines() == [
-        "device: there is no platform 'gpu' here: jax is told to use cpu alone",
+        "device: there is no platform 'gpu' here: only cpu is enabled in jax",
         "fix: JAX_PLATFORMS=cuda,cpu, or use one of cpu:0",
     ]
     monkeypatch.delenv("JAX_PLATFORMS")
@@ -75,7 +75,7 @@ def test_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     assert message(monkeypatch, "abacus").endswith("'abacus' here\nfix: use one of cpu:0")
     alone = message(monkeypatch, None, chosen="tpu", known="", report="No libtpu. (set JAX_PL")
     assert alone == (
-        "device: jax can't start on the platforms that it is told to use, tpu: No libtpu. (set "
+        "device: jax can't start on the platforms that are enabled, tpu: No libtpu. (set "
         'JAX_PL\nfix: pip install "xlabuilder[tpu]", or take JAX_PLATFORMS out of the environment'
     )
 

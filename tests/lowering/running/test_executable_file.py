@@ -175,13 +175,16 @@ class TestRefusedFiles:
         path = tmp_path / "file"
         module = lowering.lower(twice)
         for content, words in (
-            (b"", "is no executable, but empty"),
-            (b"hello", "is no executable\nfix: give a file that executable.save"),
-            (b"PK\x03\x04" + bytes(40), "is no executable, but a zip archive"),
-            (module.bytecode, r"holds a module.*\nfix: lowering.compile\(lowering.load\(path\)\)"),
-            (module.artifact(), "holds a module, which is not compiled yet"),
-            (module.text.encode(), "is no executable"),
-            (saved.replace(b"\n", b"\r\n"), "is no executable"),
+            (b"", "is not an executable, but empty"),
+            (b"hello", "is not an executable\nfix: give a file that executable.save"),
+            (b"PK\x03\x04" + bytes(40), "is not an executable, but a zip archive"),
+            (
+                module.bytecode,
+                r"contains a module.*\nfix: lowering.compile\(lowering.load\(path\)\)",
+            ),
+            (module.artifact(), "contains a module, which is not compiled yet"),
+            (module.text.encode(), "is not an executable"),
+            (saved.replace(b"\n", b"\r\n"), "is not an executable"),
             (MAGIC, "is truncated: it has 8 bytes"),
             (MAGIC + b"\2" + saved[9:], "is of format 2, and this version .* reads format 1"),
         ):
@@ -196,9 +199,9 @@ class TestRefusedFiles:
         for place in [*range(48), *random.integers(48, len(saved), 60)]:
             content = bytearray(saved)
             content[place] ^= 1 << int(random.integers(8))
-            refused(path, content, "is no executable|is of format|is truncated or damaged")
+            refused(path, content, "is not an executable|is of format|is truncated or damaged")
         for length in [*range(0, 60, 7), *random.integers(60, len(saved), 20)]:
-            refused(path, saved[:length], "is no executable|is truncated")
+            refused(path, saved[:length], "is not an executable|is truncated")
         refused(path, saved + b"\0", "is truncated or damaged: its checksum does not fit")
 
     def test_elsewhere(self, tmp_path: Path, saved: bytes, monkeypatch: Any) -> None:
@@ -209,7 +212,10 @@ class TestRefusedFiles:
             ({"platform": "tpu"}, "was compiled for tpu, and there is no such platform here"),
             ({"device_kind": "abacus"}, "was compiled for 'abacus', and cpu:0 is 'cpu'"),
             ({"platform_version": "cuda 1"}, "another version of cpu's software: 'cuda 1', and"),
-            ({"cpu_features": ["avx9", "sse2"]}, "for a CPU that has avx9, which this one has not"),
+            (
+                {"cpu_features": ["avx9", "sse2"]},
+                "for a CPU that has avx9, which this one does not have",
+            ),
             ({"payload_bytes": 3}, "has a header that can't be read"),
             ({"program": {}}, "has a header that can't be read"),
             ({"program": None}, "is an entry of the compilation cache"),
@@ -236,7 +242,9 @@ class TestRefusedFiles:
         assert np.array_equal(lowering.load_executable(path)(X), X + X)
         # A CPU that lacks something.
         monkeypatch.setattr(executables, "host_cpu_features", lambda: ("sse2",))
-        refused(path, saved, "was compiled for a CPU that has .*, which this one has not\nfix:")
+        refused(
+            path, saved, "was compiled for a CPU that has .*, which this one does not have\nfix:"
+        )
 
     def test_features_are_found_behind_constants(self, saved: bytes) -> None:
         features = executables.cpu_features(saved)
@@ -285,7 +293,9 @@ class TestNotSaved:
             return xb.conditional(chosen, x, lambda y: xb.all_reduce(y, xb.add), x, lambda y: y)
 
         executable = lowering.compile(perhaps, "cpu", num_replicas=2)
-        with pytest.raises(ModuleFileError, match=r"has a (if|case) with an operation across dev"):
+        with pytest.raises(
+            ModuleFileError, match=r"contains an operation across devices in (if|case);"
+        ):
             executable.save(tmp_path / "file")
 
     def test_devices_of_others(self, tmp_path: Path, monkeypatch: Any) -> None:

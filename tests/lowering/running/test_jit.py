@@ -143,7 +143,7 @@ class TestTraining:
         assert not x.is_deleted()
         message = refused(lambda: step([state[0], state[0]], x))
         assert "argument 1 (state[1])" in message
-        assert "as argument 0 (state[0]) too" in message
+        assert "the array of argument 0 (state[0]), whose" in message
         assert not state[0].is_deleted()
         # The computation says it, wherever it is compiled.
         computation = step.computation(state, x)
@@ -215,10 +215,10 @@ class TestTrees:
     def test_wrong_ones(self, added: lowering.JittedFunction) -> None:
         ring: list[Any] = []
         ring.append(ring)
-        assert "argument y: it holds itself, or is" in refused(lambda: added(X, ring))
+        assert "argument y: it contains itself, or is" in refused(lambda: added(X, ring))
         looped = Plain(X, None)
         looped.b = looped
-        assert "argument x: it holds itself" in refused(lambda: added(looped, X))
+        assert "argument x: it contains itself" in refused(lambda: added(looped, X))
         assert "argument x: jax.tree_util can't" in refused(lambda: added({1: X, "a": X}, X))
 
 
@@ -292,13 +292,13 @@ class TestArguments:
 
         jitted = lowering.jit(moved, static=["times"], device="cpu:1")
         looked: list[int] = []
-        found = lowering.JittedFunction._found
+        found = lowering.JittedFunction._call_flat
 
         def counted(self: Any, *given: Any) -> Any:
             looked.append(1)
             return found(self, *given)
 
-        monkeypatch.setattr(lowering.JittedFunction, "_found", counted)
+        monkeypatch.setattr(lowering.JittedFunction, "_call_flat", counted)
 
         def there(array: Any) -> Any:
             return lowering.device_put(array, "cpu:1")
@@ -467,7 +467,7 @@ class TestRecording:
             (lambda: lowering.jit(lambda x: x, static=1.5), "must be a list of parameters' names"),
             (lambda: lowering.jit(lambda x: x, name="a b"), "name must be an identifier"),
             (lambda: lowering.jit(lambda x: x, options={"speed": 9}), "there is no option speed"),
-            (lambda: lowering.jit(type), "does not say which arguments"),
+            (lambda: lowering.jit(type), "has no signature"),
         ],
     )
     def test_no_functions(self, make: Callable[[], Any], words: str) -> None:
@@ -610,7 +610,7 @@ class TestDevices:
                 np.testing.assert_array_equal(result, X + X)
         assert jitted.cache_info()[:3] == (1, 2, 1)
         message = refused(lambda: jitted(here, there))
-        assert f"different devices, got\n  x on {first}\n  y on {second}\nfix: " in message
+        assert f"must be on one device, got\n  x on {first}\n  y on {second}\nfix: " in message
         with jax.default_device(second):
             assert jitted(X, X).devices() == {second}
             assert jitted(free, free).devices() == {second}

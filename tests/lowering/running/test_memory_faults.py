@@ -46,7 +46,7 @@ def test_a_program_that_needs_too_much(make: Any, needs: str, replicas: int) -> 
             large(1.5 if replicas == 1 else np.float32(1.5))
         message = str(caught.value)
         assert message.startswith(f"{make.__name__}: out of memory on ")
-        assert f": 90.95 TiB at once; the program takes {needs} on each device\nfix: " in message
+        assert f": 90.95 TiB at once; the program needs {needs} on each device\nfix: " in message
         assert "RESOURCE_EXHAUSTED" in caught.value.detail
         found = small(1.5 if replicas == 1 else np.float32(1.5))
         for one in found if replicas > 1 else [found]:

@@ -206,13 +206,16 @@ WRONG: list[tuple[Any, str]] = [
     ({"xla_backend_optimization_level": "3"}, "must be a number, got '3'"),
     ({"xla_backend_optimization_level": 10**400}, r"must be a number of 64 bits, got \(an int of"),
     ({"xla_dump_to": 3}, "option xla_dump_to must be a string, got 3"),
-    ({"xla_dump_to": "a\0b"}, "must be a text without zero bytes"),
+    ({"xla_dump_to": "a\0b"}, "must be a string without zero bytes"),
     ({"xla_gpu_shape_checks": 1}, "must be a name such as 'RUNTIME', got 1"),
     ({"xla_gpu_autotune_gemm_rtol": float("nan")}, "a number or a string, got nan"),
     ({"xla_tpu_unknown_here": [1]}, r"True or False, a number or a string, got \[1\]"),
-    ({"xla_gpu_analytical_latency_estimator_options": "x"}, "holds several fields"),
-    ({"xla_cpu_max_isa": "AVX2"}, "counts when XLA looks at the CPU, and not for one program, got"),
-    ({"xla_force_host_platform_device_count": 3}, "counts when jax makes its devices"),
+    ({"xla_gpu_analytical_latency_estimator_options": "x"}, "has several fields"),
+    (
+        {"xla_cpu_max_isa": "AVX2"},
+        "is read when XLA detects the CPU, and has no effect on one program, got",
+    ),
+    ({"xla_force_host_platform_device_count": 3}, "is read when jax creates its devices"),
 ]
 
 

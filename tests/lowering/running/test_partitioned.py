@@ -126,7 +126,7 @@ func.func @main(%x: tensor<4x8xf64> {{{sharding}, tf.aliasing_output = 0 : i32}}
     shards = {one.device.id: one.index for one in result.addressable_shards}
     assert shards[7] == (slice(2, 4), slice(0, 2))
     given = lowering.device_put(x, devices()[0])
-    with pytest.raises(ArgumentError, match="must be cut up"):
+    with pytest.raises(ArgumentError, match="must be sharded"):
         run(given, 1)
     np.testing.assert_array_equal(np.asarray(run(result, 1)[0]), 4 * x)
     assert result.is_deleted()
@@ -214,7 +214,7 @@ func.func @main(%x: tensor<8x3xf64>, %t: !stablehlo.token, %n: tensor<i64>)
         (lambda x: jax.device_put(x, devices()[3]), "got one whole on"),
         (
             lambda x: jax.device_put(x, with_axes().result_shardings[0]),
-            r"must be cut up as P\('data',?\).*got one cut up as P\('data', 'model'\)",
+            r"must be sharded as P\('data',?\).*got one sharded as P\('data', 'model'\)",
         ),
         (
             lambda x: jax.device_put(x, NamedSharding(Mesh(np.array(devices()), ("d",)), P())),
@@ -222,7 +222,7 @@ func.func @main(%x: tensor<8x3xf64>, %t: !stablehlo.token, %n: tensor<i64>)
         ),
         (
             lambda x: jax.device_put(x, NamedSharding(Mesh(np.array(devices()[:2]), "d"), P("d"))),
-            "got one cut up as .* of devices 0, 1",
+            "got one sharded as .* of devices 0, 1",
         ),
         (lambda x: deleted(jax.device_put(x, with_axes().parameter_shardings["x"])), "deleted"),
     ],
@@ -259,13 +259,13 @@ def test_an_array_given_twice_is_not_donated() -> None:
     run = compiled(b.build(x + y))
     one = run(np.ones(8, np.float32), np.ones(8, np.float32))
     for _ in range(2):
-        with pytest.raises(ArgumentError, match=r"given as argument 0 \(x\) too"):
+        with pytest.raises(ArgumentError, match=r"the array of argument 0 \(x\), whose"):
             run(one, one)
     # Another array of the same memory.
     mesh = jax.sharding.Mesh(np.array(run.devices), ("other",))
     spec = jax.sharding.PartitionSpec("other")
     same = jax.device_put(one, jax.sharding.NamedSharding(mesh, spec))
-    with pytest.raises(ArgumentError, match=r"given as argument 0 \(x\) too"):
+    with pytest.raises(ArgumentError, match=r"the array of argument 0 \(x\), whose"):
         run(one, same)
     two = jax.device_put(np.ones(8, np.float32), run.parameter_shardings["y"])
     np.testing.assert_array_equal(run(one, two), np.full(8, 3.0))

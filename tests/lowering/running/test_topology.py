@@ -29,8 +29,8 @@ def product(x: xb.XlaOp) -> xb.XlaOp:
     [
         (("cpu", "2"), {}, "jaxlib compiles for no other CPU than .*\nfix: .*xla_cpu_max_isa"),
         (("abacus", "2"), {}, "there is no compiler for platform 'abacus'\nfix: use one of tpu, g"),
-        (("tpu", " "), {}, "a topology has a name, got ' '\nfix: .* such as \"v5e:2x2\""),
-        (("gpu", ""), {}, "a topology has a name, got ''\nfix: .* such as \"1x1x8\""),
+        (("tpu", " "), {}, "name must not be empty, got ' '\nfix: .* such as \"v5e:2x2\""),
+        (("gpu", ""), {}, "name must not be empty, got ''\nfix: .* such as \"1x1x8\""),
         (("tpu", "v5e:2x2"), {"target_config": "x"}, "a TPU has no target_config"),
         (("gpu", "1x1x8"), {"target_config": "/none/h100"}, "target_config: '/none/h100' can't b"),
         (("gpu", "1x1x8"), {"target_config": 3}, "target_config: 3 can't be read"),
@@ -53,13 +53,21 @@ def test_not_strings() -> None:
     [
         ("tpu", NotImplementedError("x"), 'not installed, or .*\nfix: pip install "xlabuilder.tpu'),
         ("tpu", ValueError("JAX TPU support not installed;"), "for tpu is not installed\nfix: "),
-        ("tpu", ValueError("INVALID_ARGUMENT: no such TPU"), "knows no 'name': no such TPU\nfix: "),
+        (
+            "tpu",
+            ValueError("INVALID_ARGUMENT: no such TPU"),
+            "does not support 'name': no such TPU\nfix: ",
+        ),
         (
             "tpu",
             ValueError("run rm /tmp/x_lockfile"),
             "another process .*\nfix: wait for .*MULTIPLE",
         ),
-        ("gpu", ValueError("FAILED: No visible GPU"), "no GPU here .*: No.*\nfix: give target_"),
+        (
+            "gpu",
+            ValueError("FAILED: No visible GPU"),
+            "this machine has no GPU for .*: No.*\nfix: give target_",
+        ),
     ],
 )
 def test_what_plugins_say(
@@ -84,7 +92,9 @@ def test_a_program_that_can_not_be_called() -> None:
     absent = UnloadedExecutable(there._loaded, there._info, there.devices)
     assert absent.hlo_text() == there.hlo_text()
     assert repr(absent) == f"<UnloadedExecutable 'product' {there.program_shape} for 1 'cpu'>"
-    with pytest.raises(DeviceError, match="product: is compiled for 'cpu', which is not there, "):
+    with pytest.raises(
+        DeviceError, match="product: is compiled for 'cpu', which is not on this machine, "
+    ):
         absent(np.eye(128, dtype=np.float32))
 
 
@@ -120,7 +130,9 @@ class TestTpu:
         assert "operand_precision={highest,highest}" in texts[1]
         assert executable.memory().arguments == executable.memory().results == 128 * 128 * 4
         assert executable.cost()["flops"] >= 2 * 128**3
-        with pytest.raises(DeviceError, match="which is not there, and can't be called\nfix: save"):
+        with pytest.raises(
+            DeviceError, match="which is not on this machine, and can't be called\nfix: save"
+        ):
             executable.profile(np.eye(128, dtype=np.float32))
         path = tmp_path / "product"
         executable.save(path)
@@ -151,7 +163,7 @@ class TestTpu:
             lowering.device_put(np.ones(3), one)
 
     def test_names_that_there_are_not(self) -> None:
-        with pytest.raises(DeviceError, match="the compiler for tpu knows no 'v99:2x2': "):
+        with pytest.raises(DeviceError, match="the compiler for tpu does not support 'v99:2x2': "):
             lowering.topology("tpu", "v99:2x2")
 
     def test_an_order_alone_is_asked_for_in_the_tiles_that_the_device_has(self) -> None:

@@ -1,0 +1,90 @@
+"""Nested values: arguments and results as Python tuples, flattened and packed by shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, Final
+
+from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
+from lowering.pjrt.host_arrays import describe
+
+__all__ = ["NestingError", "flatten_value", "result_packer"]
+
+
+class NestingError(Exception):
+    """A value is not nested as its shape.
+
+    Attributes:
+        path: the position of the mismatch: "[0][1]".
+        shape: the tuple shape there.
+        got: the value there, described for messages.
+    """
+
+    def __init__(self, path: str, shape: TupleShape, value: Any) -> None:
+        self.path = path
+        self.shape = shape
+        self.got = describe(value)
+        if isinstance(value, (tuple, list)):
+            self.got = f"a {type(value).__name__} of {len(value)}"
+
+
+def flatten_value(value: Any, shape: Shape) -> list[tuple[Any, ArrayShape | TokenShape, str]]:
+    """Flatten nested tuples and lists as `shape` is nested.
+
+    Returns:
+        The value, the shape and the path ("[0][1]") of each leaf.
+
+    Raises:
+        NestingError: a tuple or list is missing, or has a different length.
+    """
+    flat: list[tuple[Any, ArrayShape | TokenShape, str]] = []
+    stack: list[tuple[Any, Shape, str]] = [(value, shape, "")]
+    while stack:
+        part, expected, path = stack.pop()
+        if not isinstance(expected, TupleShape):
+            flat.append((part, expected, path))
+            continue
+        if not isinstance(part, (tuple, list)) or len(part) != len(expected.elements):
+            raise NestingError(path, expected, part)
+        for index in range(len(part) - 1, -1, -1):
+            stack.append((part[index], expected.elements[index], f"{path}[{index}]"))
+    return flat
+
+
+_TAKE: Final = -1
+_HIDE: Final = -2
+
+
+def result_packer(shape: Shape) -> Callable[[list[Any]], Any]:
+    """Return a function that packs flat results into tuples nested as `shape`, tokens as None."""
+    if isinstance(shape, ArrayShape):
+        return itemgetter(0)
+    if isinstance(shape, TupleShape) and all(isinstance(e, ArrayShape) for e in shape.elements):
+        return tuple
+    # Postfix order: an array, a token, or a tuple of the last `count` values.
+    steps: list[int] = []
+    stack: list[Shape | int] = [shape]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, int):
+            steps.append(top)
+        elif isinstance(top, TupleShape):
+            stack.append(len(top.elements))
+            stack.extend(reversed(top.elements))
+        else:
+            steps.append(_TAKE if isinstance(top, ArrayShape) else _HIDE)
+
+    def pack(results: list[Any]) -> Any:
+        remaining = iter(results)
+        done: list[Any] = []
+        for step in steps:
+            if step < 0:
+                result = next(remaining)
+                done.append(result if step == _TAKE else None)
+            else:
+                start = len(done) - step
+                done[start:] = [tuple(done[start:])]
+        return done[0]
+
+    return pack

@@ -1,0 +1,54 @@
+"""The code that converts a rejected array into the argument that a parameter takes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from builder.types import primitive_type as pt
+from lowering.pjrt.devices import Target
+
+__all__ = ["conversion_fix"]
+
+
+def conversion_fix(array: Any, target: Target) -> str:
+    """Return the fix for an array of the wrong dtype or sizes; the sizes if none is certain."""
+    dtype = pt.dtype_text(target.dtype)
+    try:
+        pt.from_dtype(array.dtype)
+    except ValueError:
+        return (
+            f"give an array of numbers: numpy.asarray(values, {dtype}), "
+            f"of sizes {target.dimensions}"
+        )
+    verb, code = _rearrangement(array.shape, target.dimensions)
+    if code is None:
+        return f"give an array of the parameter's sizes: {target.dimensions}"
+    if array.dtype != target.dtype:
+        verb = f"convert and {verb}" if verb else "convert"
+        code += f".astype({dtype})"
+    return f"{verb} it: array{code}"
+
+
+def _rearrangement(sizes: tuple[int, ...], expected: tuple[int, ...]) -> tuple[str, str | None]:
+    """Return the verb and the code that change the sizes of an array; None for ambiguous code."""
+    if sizes == expected:
+        return "", ""
+    if sorted(sizes) == sorted(expected):
+        # A reshape would be accepted too, but most likely move elements to the wrong places.
+        remaining = list(enumerate(sizes))
+        order: list[int] = []
+        for size in expected:
+            dimension = next(pair for pair in remaining if pair[1] == size)
+            remaining.remove(dimension)
+            order.append(dimension[0])
+        return "transpose", f".transpose({tuple(order)})"
+    left, right = _prefix_products(sizes), _prefix_products(expected)
+    if 0 not in sizes and max(left) == max(right) and (left <= right or right <= left):
+        # Adjacent dimensions are merged, or one is split: no element moves.
+        return "reshape", f".reshape({expected})"
+    return "", None
+
+
+def _prefix_products(sizes: tuple[int, ...]) -> set[int]:
+    return {math.prod(sizes[:end]) for end in range(len(sizes) + 1)}

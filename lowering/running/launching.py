@@ -1,0 +1,124 @@
+"""Launch the programs of several devices, and raise their failures."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from itertools import compress, filterfalse
+from typing import Any, Final
+
+import jax
+
+from lowering.errors import ExecutionError
+from lowering.host.callbacks import raise_failure, shared_failure
+from lowering.jaxlib_api import array_layouts, jax_arrays
+from lowering.legalize.agreement import Disagreement
+from lowering.running.failures import must_wait, raise_execution_error
+from lowering.running.program import ProgramInfo
+
+__all__ = ["AcceptedArrays", "Execute", "Launcher"]
+
+Execute = Callable[[Any], tuple[list[Any], Callable[[], None]]]
+"""Executes a program: from arrays to results, and a function that waits for the end."""
+
+_LAUNCH: Final = threading.Lock()
+"""Programs reach all devices in one order: two that wait for each other would never end."""
+
+_aval_of: Final = jax_arrays.aval_of
+_is_deleted: Final = jax_arrays.is_deleted
+_layout_of: Final = array_layouts.layout_of
+_sharding_of: Final = jax_arrays.sharding_getter()
+
+
+class Launcher:
+    """Launches one program of several devices.
+
+    Attributes:
+        waits: whether a call waits for the end of the program.
+        execute: executes the program; to be set before the first call.
+    """
+
+    __slots__ = ("_devices", "_disagreements", "_failure", "_info", "_loaded", "execute", "waits")
+
+    def __init__(self, loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> None:
+        self._loaded: Final = loaded
+        self._info: Final = info
+        self._devices: Final = devices
+        self._failure: Final = shared_failure(info.callbacks)
+        self._disagreements: Final = [c for c in info.callbacks if isinstance(c, Disagreement)]
+        self.waits: Final = must_wait(info, loaded, devices[0])
+        self.execute: Execute
+
+    def __call__(self, arrays: Any) -> list[Any]:
+        """Return the results.
+
+        Raises:
+            ExecutionError: the program failed.
+        """
+        try:
+            if self._failure is None:
+                return self._launch(arrays)
+            return self._failure.raised_by(lambda: self._launch(arrays))
+        except RuntimeError as error:
+            for disagreement in self._disagreements:
+                if disagreement.noticed:
+                    disagreement.noticed = False
+                    raise ExecutionError(
+                        disagreement.message, op=disagreement.op, detail=str(error)
+                    ) from None
+            raise_failure(error)
+            devices = self._devices
+            where = f"{devices[0]} to {devices[-1]}" if len(devices) > 1 else str(devices[0])
+            raise_execution_error(error, self._info, self._loaded, where)
+            raise
+
+    def _launch(self, arrays: Any) -> list[Any]:
+        with _LAUNCH:
+            results, wait = self.execute(arrays)
+        if self.waits:
+            wait()
+        return results
+
+
+class AcceptedArrays:
+    """The jax.Arrays that are passed without a copy.
+
+    One property of all arrays is compared at a time, which is faster than one array at a time.
+    Equal avals and shardings are nearly always one object, and lists compare identity first.
+
+    Attributes:
+        avals, shardings: the expected avals and shardings; an equal one that was seen replaces the
+            expected one.
+    """
+
+    __slots__ = ("_has_layout", "_layouts", "_types", "avals", "shardings")
+
+    def __init__(self, avals: list[Any], shardings: list[Any], layouts: Sequence[Any]) -> None:
+        """`layouts`: the memory layout that each array must have; None where only one exists."""
+        self.avals = avals
+        self.shardings = shardings
+        self._types: Final = [jax_arrays.array_type] * len(avals)
+        self._has_layout: Final = [layout is not None for layout in layouts]
+        self._layouts: Final = [layout for layout in layouts if layout is not None]
+
+    def accept(self, arrays: Sequence[Any]) -> bool:
+        """Whether all arrays are as expected."""
+        if (
+            [*map(type, arrays)] != self._types
+            or [*map(_aval_of, arrays)] != self.avals
+            or (shardings := [*map(_sharding_of, arrays)]) != self.shardings
+            or any(map(_is_deleted, arrays))
+        ):
+            return False
+        self.shardings = shardings
+        # Reading the layout of a deleted array crashes jaxlib 0.10.
+        chosen = filterfalse(_is_deleted, compress(arrays, self._has_layout))
+        return not self._layouts or [*map(_layout_of, chosen)] == self._layouts
+
+    def expect(self, arrays: Sequence[jax.Array]) -> None:
+        """Accept arrays like these quickly.
+
+        jax describes an array in several ways, and NamedShardings of different meshes can be equal.
+        """
+        self.avals = [*map(_aval_of, arrays)]
+        self.shardings = [*map(_sharding_of, arrays)]

@@ -1,4 +1,4 @@
-"""From a computation to StableHLO, to files and to devices.
+"""Lower computations to StableHLO, save them to files, and run them on devices.
 
 >>> import builder as xb
 >>> import lowering
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
         load_bytes as load_bytes,
     )
 else:
-    # jax takes most of a second to import, which `xlabuilder --help` does not need. Submodules such
-    # as `ffi` are found without being listed.
+    # Importing jax is slow, and `xlabuilder --help` does not need it. `lazy_name` imports submodules
+    # such as `ffi` without an entry here.
     _LAZY = {
         "ArgumentError": "lowering.errors",
         "Comparison": "lowering.interpreter",

@@ -1,7 +1,7 @@
 """The errors that `lowering` raises, below `builder.XlaError`.
 
-Their messages say what was wrong, what was got and how to mend it, in a line or two. What MLIR or
-XLA reported in its own words is kept in `detail`, for whoever wants to dig.
+A message has the rule that was broken, the values that were got, and the fix, in a line or two.
+`detail` has the original report of MLIR or XLA.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = [
 
 
 class _DetailedError(XlaError):
-    """An error that keeps what the library underneath reported.
+    """An error with the report of the library underneath.
 
     Attributes:
-        detail: the report, possibly long; empty where there was none.
+        detail: the report, possibly long; empty if there was none.
     """
 
     _op: ClassVar[str | None] = None
-    """What `op` is unless it is said: the function of `lowering` that raises such errors."""
+    """The default of `op`: the function of `lowering` that raises such errors."""
 
     def __init__(
         self,
@@ -47,22 +47,22 @@ class _DetailedError(XlaError):
 
 
 class LoweringError(_DetailedError, ValueError):
-    """A computation, or a part of it, can't be said in StableHLO, or the other way round.
+    """StableHLO can't express a computation, or a computation can't express StableHLO.
 
-    `op` is the opcode at fault, or "lower" where it is not a single op.
+    `op` is the opcode of the unsupported op, or "lower" if it is not a single op.
     """
 
     _op = "lower"
 
 
 class ModuleFileError(_DetailedError, ValueError):
-    """A module can't be read from a file or from bytes, or not be written to a file.
+    """A module or an executable can't be read from a file or bytes, or can't be written to a file.
 
-    An executable, likewise. `op` is "load", "save" or "load_executable".
+    `op` is "load", "save" or "load_executable".
 
     Attributes:
         path: the file, or None for bytes and text in memory.
-        line, column: where in the text the fault is, counted from 1; None where that isn't known.
+        line, column: the position of the error in the text, counted from 1; None if unknown.
     """
 
     _op = "load"
@@ -84,12 +84,12 @@ class ModuleFileError(_DetailedError, ValueError):
 
 
 class VersionError(_DetailedError, ValueError):
-    """No portable artifact can be written for the StableHLO version asked for.
+    """A portable artifact can't be written for the requested StableHLO version.
 
     `op` is "artifact" or "save".
 
     Attributes:
-        version: what was asked for.
+        version: the requested version.
     """
 
     _op = "artifact"
@@ -102,16 +102,16 @@ class VersionError(_DetailedError, ValueError):
 
 
 class ArgumentError(_DetailedError, TypeError, ValueError):
-    """A compiled computation is called with arguments that it does not take.
+    """The arguments of a compiled computation do not match its parameters.
 
-    A TypeError and a ValueError, since Python has the one for a wrong number of arguments and the
-    other for a wrong value. `op` is the name of the computation called, `shapes` are those of its
-    parameters, by name.
+    It is a TypeError and a ValueError, as Python raises the first for a wrong number of arguments
+    and the second for a wrong value. `op` is the name of the computation, and `shapes` has the
+    shapes of its parameters by name.
 
     Attributes:
-        computation: name of the computation.
-        argument: number of the argument at fault, or None.
-        name: name of its parameter, or None.
+        computation: the name of the computation.
+        argument: the number of the wrong argument, or None.
+        name: the name of its parameter, or None.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class CompileError(_DetailedError, RuntimeError):
 
 
 class DeviceError(_DetailedError, RuntimeError):
-    """There is no such device, or this process can't use it."""
+    """A device does not exist, or this process can't use it."""
 
     _op = "device"
 
@@ -146,7 +146,7 @@ class DeviceError(_DetailedError, RuntimeError):
 class ExecutionError(_DetailedError, RuntimeError):
     """A program failed while it ran.
 
-    `op` is the operation at fault.
+    `op` is the operation that failed.
     """
 
     _op = "execute"
@@ -156,6 +156,6 @@ _FILE_AND_LINE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')
 
 
 def recorded_at(location: object) -> str:
-    """Where an operation with this MLIR location was recorded, for messages; or nothing."""
-    found = _FILE_AND_LINE.search(str(location))
-    return f", recorded at {found[1]}:{found[2]}," if found else ""
+    """Return where an operation with this MLIR location was recorded, for messages; or ""."""
+    match = _FILE_AND_LINE.search(str(location))
+    return f", recorded at {match[1]}:{match[2]}," if match else ""

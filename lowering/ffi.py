@@ -11,6 +11,7 @@ import ctypes
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +39,7 @@ _LOADED: Final[dict[str, ctypes.CDLL]] = {}
 """The loaded libraries by identity; each is loaded once."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FfiFunction:
     """A function of a library, which computations call.
 
@@ -61,16 +63,11 @@ class FfiFunction:
         Array(2.5, dtype=float32)
     """
 
-    __slots__ = ("_library", "api", "name", "platform", "target")
-
-    def __init__(
-        self, name: str, target: str, platform: str, api: str, library: ctypes.CDLL
-    ) -> None:
-        self.name = name
-        self.target = target
-        self.platform = platform
-        self.api = api
-        self._library = library
+    name: str
+    target: str
+    platform: str
+    api: str
+    _library: ctypes.CDLL
 
     def __call__(
         self,
@@ -95,16 +92,14 @@ class FfiFunction:
         Raises:
             OperandError, ShapeInferenceError: as for `xb.custom_call`.
         """
-        more: dict[str, Any] = {"attributes": attributes}
-        if self.api == "untyped":
-            if attributes:
-                raise OperandError(
-                    f"{self.name}: an untyped function takes no attributes, got "
-                    f"{', '.join(attributes)}\n"
-                    f"fix: pass them as operands, or make it a handler of XLA's FFI",
-                    op=self.name,
-                )
-            more = {}
+        if self.api == "untyped" and attributes:
+            raise OperandError(
+                f"{self.name}: an untyped function takes no attributes, got "
+                f"{', '.join(attributes)}\n"
+                f"fix: pass them as operands, or make it a handler of XLA's FFI",
+                op=self.name,
+            )
+        more: dict[str, Any] = {"attributes": attributes} if self.api == "typed" else {}
         if isinstance(operands, xb.XlaBuilder):
             return operands.custom_call(self.target, shape, **more)
         return xb.custom_call(self.target, operands, shape, **more)

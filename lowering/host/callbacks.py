@@ -47,7 +47,7 @@ PYTHON_CALL: Final = "xlabuilder.python_call"
 """The target of custom calls that represent calls of Python functions."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PythonFunction:
     """A Python function that a module calls.
 
@@ -62,9 +62,6 @@ class PythonFunction:
     name: str
     operands: tuple[Shape, ...]
     result: Shape
-
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -118,8 +115,6 @@ class WaitTimes:
     called its last function. A run on one device is not bounded.
     """
 
-    __slots__ = ("ended", "lock", "waited")
-
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.ended: dict[Any, float] = {}
@@ -163,8 +158,6 @@ class SharedFailure:
         waits: how long the devices have waited for values that they read.
     """
 
-    __slots__ = ("calls", "error", "lock", "running", "waits")
-
     def __init__(self) -> None:
         self.error: BaseException | None = None
         self.calls = 0
@@ -196,6 +189,7 @@ _MAX_CALLS: Final = 100_000
 """So many calls after a failure are those of a loop that ends with the right values only."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class SharedCallback:
     """A function for XLA to call on several devices; it does not raise.
 
@@ -205,17 +199,9 @@ class SharedCallback:
         failure: the failure that all functions of the program share.
     """
 
-    __slots__ = ("failure", "function", "results")
-
-    def __init__(
-        self,
-        function: Callable[..., tuple[Any, ...]],
-        results: Sequence[ArrayShape | TokenShape],
-        failure: SharedFailure,
-    ) -> None:
-        self.function: Final = function
-        self.results: Final = results
-        self.failure: Final = failure
+    function: Callable[..., tuple[Any, ...]]
+    results: Sequence[ArrayShape | TokenShape]
+    failure: SharedFailure
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         failure = self.failure

@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import math
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -290,19 +289,15 @@ def read(
         seconds, note, fix = most, ", no longer as other devices may wait for it", ""
     expected = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     with queues.changed:
-        deadline = time.monotonic() + seconds
-        while not queues.to_device:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                raise ExecutionError(
-                    f"{computation}: infeed{place} of {expected} waited on {device} for "
-                    f"{seconds:.3g} seconds{note}, and nothing was sent\n"
-                    f"fix: lowering.transfer_to_infeed(value, device) before the program is "
-                    f"called, or in another thread{fix}",
-                    op="infeed",
-                    shapes={"shape": expected},
-                )
-            queues.changed.wait(remaining)
+        if not queues.changed.wait_for(lambda: queues.to_device, seconds):
+            raise ExecutionError(
+                f"{computation}: infeed{place} of {expected} waited on {device} for "
+                f"{seconds:.3g} seconds{note}, and nothing was sent\n"
+                f"fix: lowering.transfer_to_infeed(value, device) before the program is called, or "
+                f"in another thread{fix}",
+                op="infeed",
+                shapes={"shape": expected},
+            )
         actual, arrays = queues.to_device.popleft()
     if not _is_same(shapes, actual):
         raise ExecutionError(

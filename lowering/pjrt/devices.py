@@ -59,10 +59,13 @@ def is_local(one: jax.Device) -> bool:
     return bool(one.process_index == jax.process_index()) or topologies.is_absent(one)
 
 
+def _unavailable(message: str) -> DeviceError:
+    return DeviceError(f"{message}\nfix: use one of {_available()}")
+
+
 def _foreign_device(op: str, one: jax.Device) -> DeviceError:
-    return DeviceError(
-        f"{op}: {one} belongs to process {one.process_index}, this is process "
-        f"{jax.process_index()}\nfix: use one of {_available()}"
+    return _unavailable(
+        f"{op}: {one} belongs to process {one.process_index}, this is process {jax.process_index()}"
     )
 
 
@@ -105,10 +108,8 @@ def device(which: DeviceLike = None) -> jax.Device:
             return devices()[0]
     if isinstance(which, jax.Device):
         if topologies.is_absent(which):
-            raise DeviceError(
-                f"device: {which} belongs to a topology, and not to this machine\n"
-                f"fix: lowering.compile compiles for it; for arrays use one of {_available()}"
-            )
+            reason = "belongs to a topology, which only lowering.compile takes"
+            raise _unavailable(f"device: {which} {reason}")
         if which.process_index != jax.process_index():
             raise _foreign_device("device", which)
         return which
@@ -118,19 +119,14 @@ def device(which: DeviceLike = None) -> jax.Device:
         )
     platform, colon, number = which.strip().lower().partition(":")
     if not platform or (colon and not (number.isascii() and number.isdecimal())):
-        raise DeviceError(
-            f"device: expected a name such as 'cpu' or 'gpu:1', got {brief(which)}\n"
-            f"fix: use one of {_available()}"
-        )
-    found = devices(platform)
+        raise _unavailable(f"device: expected a name such as 'cpu' or 'gpu:1', got {brief(which)}")
+    available = devices(platform)
     # Python refuses to parse more than 4300 digits; there are fewer devices.
     position = int(number[-9:]) if colon else 0
-    if position >= len(found) or len(number) > 9:
-        raise DeviceError(
-            f"device: there is no device {brief(which)}, {platform} has {len(found)}\n"
-            f"fix: use one of {_available()}"
-        )
-    return found[position]
+    if position >= len(available) or len(number) > 9:
+        count = len(available)
+        raise _unavailable(f"device: there is no device {brief(which)}, {platform} has {count}")
+    return available[position]
 
 
 def devices_for(

@@ -21,12 +21,12 @@ from builder.errors import ShapeInferenceError, ShapeTextError
 from builder.layout.program_layouts import check_supported_layout
 from builder.types.layout import COMBINE, Layout
 from builder.types.layout_text import parse_layout
-from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, leaves
+from builder.types.shape import ArrayShape, ProgramShape, TokenShape
 from lowering.errors import CompileError
 from lowering.jaxlib_api import array_layouts, mlir
-from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.types import attribute_text
 from lowering.pjrt.devices import Target, sharding_of
+from lowering.pjrt.nesting import named_leaves
 from lowering.reading.bytecode_tables import module_strings
 
 __all__ = [
@@ -104,11 +104,11 @@ def requested_layouts(
     parameters = [
         place
         for parameter, parameter_shape in zip(shape.parameter_names, shape.parameters, strict=True)
-        for place in _places(f"parameter {parameter}", parameter_shape)
+        for place in named_leaves(f"parameter {parameter}", parameter_shape)
     ]
     for key, places in (
         ("arg_attrs", parameters),
-        ("res_attrs", _places("the result", shape.result)),
+        ("res_attrs", named_leaves("the result", shape.result)),
     ):
         if key not in attributes:
             continue
@@ -161,11 +161,6 @@ def _main(module: ir.Operation) -> Any:
         for operation in module.regions[0].blocks[0].operations
         if ir.StringAttr(operation.attributes["sym_name"]).value == "main"
     )
-
-
-def _places(place: str, shape: Shape) -> list[tuple[str, ArrayShape | TokenShape]]:
-    paths = (f"{place}{path}" for path in leaf_paths(shape))
-    return list(zip(paths, leaves(shape), strict=True))
 
 
 def _read(

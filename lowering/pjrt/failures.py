@@ -27,9 +27,9 @@ def requested_bytes_text(error: BaseException) -> str:
     return "" if match is None else f": {bytes_text(int(match[1]))} at once"
 
 
-def without_status_code(error: BaseException) -> str:
+def without_status_code(report: str) -> str:
     """Return XLA's report without its codes, such as INVALID_ARGUMENT."""
-    return _CODES.sub("", str(error).strip())
+    return _CODES.sub("", report.strip())
 
 
 def transfer_error(

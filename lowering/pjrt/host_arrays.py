@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -11,7 +11,10 @@ from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from lowering.errors import ArgumentError
 
-__all__ = ["check_readable", "describe", "host_array", "read_array"]
+__all__ = ["TRUNCATED_BY_JAX", "check_readable", "describe", "host_array", "read_array"]
+
+TRUNCATED_BY_JAX: Final = frozenset(map(np.dtype, ("f8", "i8", "u8", "c16")))
+"""jaxlib converts NumPy arrays of these types to 32 bits, where jax's x64 flag is off."""
 
 
 def host_array(value: Any) -> np.ndarray[Any, Any] | None:

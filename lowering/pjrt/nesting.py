@@ -6,10 +6,17 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Final
 
-from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape
+from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
+from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.host_arrays import describe
 
-__all__ = ["NestingError", "flatten_value", "result_packer"]
+__all__ = ["NestingError", "flatten_value", "named_leaves", "result_packer"]
+
+
+def named_leaves(name: str, shape: Shape) -> list[tuple[str, ArrayShape | TokenShape]]:
+    """Return the leaves of a shape with their paths: "x[0]", "x[1]" for a tuple named "x"."""
+    paths = (f"{name}{path}" for path in leaf_paths(shape))
+    return list(zip(paths, leaves(shape), strict=True))
 
 
 class NestingError(Exception):

@@ -53,38 +53,34 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
         (4, 2)
     """
     if isinstance(to, (PartitionSpec, Mesh)):
-        raise ArgumentError(
-            f"device_put: to must be a device or a sharding, got {brief(to)}\n"
-            f"fix: jax.sharding.NamedSharding(mesh, spec)",
-            op="device_put",
+        raise _error(
+            f"to must be a device or a sharding, got {brief(to)}",
+            "jax.sharding.NamedSharding(mesh, spec)",
         )
     sharding = _check_complete(to) if isinstance(to, Sharding) else sharding_of(device(to))
     if isinstance(value, jax.core.Tracer):
-        raise ArgumentError(
-            "device_put: expected an array, got a tracer of jax\n"
-            "fix: call it outside of jax.jit, jax.grad and other transformations",
-            op="device_put",
+        raise _error(
+            "expected an array, got a tracer of jax",
+            "call it outside of jax.jit, jax.grad and other transformations",
         )
     array: Any = value
     if not isinstance(value, jax.Array):
         array = host_array(value)
         if array is None:
-            masked = isinstance(value, np.ma.MaskedArray)
-            raise ArgumentError(
-                f"device_put: expected a NumPy array, a jax.Array or a dlpack object, "
-                f"got {type(value).__name__}\n"
-                f"fix: {'array.filled(value)' if masked else 'numpy.asarray(value, dtype)'}",
-                op="device_put",
+            is_masked = isinstance(value, np.ma.MaskedArray)
+            raise _error(
+                f"expected a NumPy array, a jax.Array or a dlpack object, "
+                f"got {type(value).__name__}",
+                "array.filled(value)" if is_masked else "numpy.asarray(value, dtype)",
             )
     else:
         check_readable("device_put", value)
     try:
         element_type = pt.from_dtype(array.dtype)
     except ValueError as error:
-        fix = ""
-        if isinstance(value, jax.Array):
-            fix = "\nfix: for random keys, jax.random.key_data(value)"
-        raise ArgumentError(f"device_put: {error}{fix}", op="device_put") from None
+        is_key = isinstance(value, jax.Array)
+        fix = "for random keys, jax.random.key_data(value)" if is_key else ""
+        raise _error(str(error), fix) from None
     parts = _parts(sharding, array.shape)
     if isinstance(array, jax.Array):
         return _copy(array, sharding)
@@ -97,6 +93,11 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
     return jax.make_array_from_single_device_arrays(array.shape, sharding, arrays)
 
 
+def _error(message: str, fix: str = "", detail: str = "") -> ArgumentError:
+    text = f"device_put: {message}" + (f"\nfix: {fix}" if fix else "")
+    return ArgumentError(text, op="device_put", detail=detail)
+
+
 def _check_complete(sharding: Sharding) -> Sharding:
     """Refuse a sharding that does not determine the devices and the part of each."""
     spec: Any = getattr(sharding, "spec", ())
@@ -106,10 +107,9 @@ def _check_complete(sharding: Sharding) -> Sharding:
         devices = set()
     if not devices or PartitionSpec.UNCONSTRAINED in spec:
         reason = "leaves a dimension open" if devices else "is of a mesh without devices"
-        raise ArgumentError(
-            f"device_put: the sharding {reason}: {brief(sharding)}\n"
-            f"fix: give a NamedSharding of a jax.sharding.Mesh that names each dimension's axes",
-            op="device_put",
+        raise _error(
+            f"the sharding {reason}: {brief(sharding)}",
+            "give a NamedSharding of a jax.sharding.Mesh that names each dimension's axes",
         )
     return sharding
 
@@ -120,10 +120,9 @@ def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
     first: Any = next(iter(sharding.device_set))
     default = first.default_memory().kind
     if kind is not None and kind != default:
-        raise ArgumentError(
-            f"device_put: to must be in the devices' own memory ({default}), got memory of kind "
-            f"{brief(kind)}\nfix: jax.device_put(lowering.device_put(value), sharding)",
-            op="device_put",
+        raise _error(
+            f"to must be in the devices' own memory ({default}), got memory of kind {brief(kind)}",
+            "jax.device_put(lowering.device_put(value), sharding)",
         )
     try:
         sharding.shard_shape(sizes)
@@ -133,11 +132,10 @@ def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
         reason = report.partition("\n")[0][:300]
         if isinstance(error, IndexError):
             reason = "it names more dimensions than the array has"
-        raise ArgumentError(
-            f"device_put: an array of the sizes {sizes} can't be sharded by "
-            f"{brief(sharding)}: {reason}\nfix: pad the array, or do not shard that dimension",
-            op="device_put",
-            detail=report,
+        raise _error(
+            f"an array of the sizes {sizes} can't be sharded by {brief(sharding)}: {reason}",
+            "pad the array, or do not shard that dimension",
+            report,
         ) from None
     return parts
 

@@ -36,7 +36,7 @@ from builder.errors import OperandError, brief
 from builder.support.caller import caller_frame
 from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import compilation, executables, mlir, topologies, versions
-from lowering.running.executable_file import packed, unpacked
+from lowering.running.executable_file import UnusableError, packed, unpacked
 from lowering.running.interrupts import deferred_interrupts
 from lowering.stablehlo.module import path_text, write_whole
 
@@ -74,8 +74,10 @@ class _Cache:
         except OSError as error:
             self.warn(error.strerror or str(error))
             return None
+        except UnusableError:
+            return None
         # The checksum does not cover the name of the file.
-        if isinstance(content, str) or content.header.get("key") != key:
+        if content.header.get("key") != key:
             return None
         try:
             loaded = executables.deserialize(devices, content.payload, options)
@@ -190,24 +192,24 @@ def use_compilation_cache(
         except TypeError:
             number = -1
         if number < 0:
-            raise OperandError(
-                f"use_compilation_cache: max_bytes must be a whole number, 0 or more, or None, "
-                f"got {brief(max_bytes)}\nfix: max_bytes=1 << 30 for 1 GiB",
-                op="use_compilation_cache",
+            raise _error(
+                f"max_bytes must be a whole number, 0 or more, or None, got {brief(max_bytes)}",
+                "max_bytes=1 << 30 for 1 GiB",
             )
         max_bytes = number
     cache = None
     if folder is not None:
         text = path_text(folder, "use_compilation_cache")
         if not text or "\0" in text:
-            raise OperandError(
-                f"use_compilation_cache: a folder has a name, got {brief(text)}\n"
-                f"fix: None for no cache",
-                op="use_compilation_cache",
-            )
+            raise _error(f"folder must be the path of one, got {brief(text)}", "None for no cache")
         cache = _Cache(Path(text).absolute(), max_bytes)
     with _LOCK:
         _IN_USE[:] = [cache]
+
+
+def _error(message: str, fix: str) -> OperandError:
+    op = "use_compilation_cache"
+    return OperandError(f"{op}: {message}\nfix: {fix}", op=op)
 
 
 def _cache() -> _Cache | None:

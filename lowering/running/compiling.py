@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, overload
@@ -21,6 +20,7 @@ from lowering.legalize.precompile_checks import check_compilable
 from lowering.mlir.donations import donated_arguments
 from lowering.pjrt.devices import DeviceLike, devices_for as find_devices, is_local
 from lowering.pjrt.entry_layouts import parameter_layouts, requested_layouts
+from lowering.pjrt.failures import without_status_code
 from lowering.running.compilation_cache import compile_or_read
 from lowering.running.donation import Parameters, with_donors
 from lowering.running.executable import Executable
@@ -129,7 +129,8 @@ def compile(
         Array([-1., -2.], dtype=float32)
     """
     if isinstance(computation, XlaComputation):
-        from lowering.stablehlo.lower import lower  # imported when it is needed: it is large
+        # Importing it is slow, and a loaded module does not need it.
+        from lowering.stablehlo.lower import lower
 
         computation = lower(computation)
     if not isinstance(computation, StablehloModule):
@@ -254,5 +255,4 @@ def _first_reason(report: str) -> str:
     lines = [line.strip() for line in report.splitlines() if line.strip()]
     errors = [line for line in lines if "error:" in line]
     reason = errors[0].split("error:", 1)[1] if errors else (lines[0] if lines else "no reason")
-    reason = re.sub(r"^(?:[A-Z_]+: )+", "", reason.strip())
-    return reason[:300]
+    return without_status_code(reason)[:300]

@@ -15,10 +15,10 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief
-from builder.types.shape import ArrayShape, ProgramShape, leaves
+from builder.types.shape import ArrayShape, ProgramShape
 from lowering.mlir.donations import DONOR, donated_arguments
-from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.types import attribute_text
+from lowering.pjrt.nesting import named_leaves
 
 __all__ = ["Parameters", "parameter_numbers", "with_donors"]
 
@@ -50,11 +50,10 @@ def with_donors(module: ir.Module, name: str, shape: ProgramShape, donate: Param
     positions: list[int] = []
     count = 0
     for number, (parameter, parameter_name) in enumerate(zip(shape.parameters, names, strict=True)):
-        for leaf, path in zip(leaves(parameter), leaf_paths(parameter), strict=True):
+        for place, leaf in named_leaves(f"parameter {number} ({parameter_name})", parameter):
             position, count = count, count + 1
             if number not in donated:
                 continue
-            place = f"parameter {number} ({parameter_name}){path}"
             reason = ""
             if not isinstance(leaf, ArrayShape) or not leaf.is_static:
                 lack = "bounded sizes" if isinstance(leaf, ArrayShape) else "no memory"
@@ -91,7 +90,7 @@ def parameter_numbers(
         OperandError: a parameter does not exist or is listed twice, or an entry is neither a name
             nor a number.
     """
-    known = f"the parameters are {', '.join(names)}" if names else f"{name} has none"
+    listed = f"the parameters are {', '.join(names)}" if names else f"{name} has none"
     if isinstance(parameters, str) or hasattr(parameters, "__index__"):
         parameters = [parameters]
     if not isinstance(parameters, (list, tuple, set, frozenset)):
@@ -103,7 +102,7 @@ def parameter_numbers(
         )
     numbers: set[int] = set()
     for parameter in parameters:
-        reason = ""
+        reason, fix = "", listed
         number = -1
         if isinstance(parameter, str):
             count = names.count(parameter)
@@ -111,7 +110,7 @@ def parameter_numbers(
                 number = names.index(parameter)
             elif count:
                 reason = f"{brief(parameter)} is the name of {count} parameters of {name}"
-                known = "give the numbers of those that are meant"
+                fix = "give the numbers of those that are meant"
             else:
                 reason = f"there is no parameter {brief(parameter)} in {name}"
         else:
@@ -119,12 +118,12 @@ def parameter_numbers(
                 number = -1 if isinstance(parameter, bool) else operator.index(parameter)
             if not 0 <= number < len(names):
                 reason = f"a parameter's name or its number is expected, got {brief(parameter)}"
-                known += ", numbered from 0"
+                fix += ", numbered from 0"
         if number in numbers:
             reason = f"parameter {number} ({names[number]}) of {name} is listed twice"
-            known = "list it once"
+            fix = "list it once"
         if reason:
-            raise OperandError(f"{op}: {role}: {reason}\nfix: {known}", op=op)
+            raise OperandError(f"{op}: {role}: {reason}\nfix: {fix}", op=op)
         numbers.add(number)
     return frozenset(numbers)
 

@@ -28,13 +28,25 @@ from lowering.stablehlo.module import path_text, write_whole
 if TYPE_CHECKING:
     from lowering.running.program import ProgramInfo
 
-__all__ = ["Content", "other_content", "packed", "save_executable", "unpacked"]
+__all__ = ["Content", "UnusableError", "check_magic", "packed", "save_executable", "unpacked"]
 
 _VERSION: Final = 1
 _PREFIX: Final = struct.Struct("<8sII")
 """The magic bytes, the version, the length of the header. The checksum follows."""
 
 _DIGEST: Final = 32
+
+
+class UnusableError(Exception):
+    """A file is not an executable, or can't be loaded; the message has the reason and the fix.
+
+    Attributes:
+        detail: the report of the library underneath.
+    """
+
+    def __init__(self, reason: str, fix: str, detail: str = "") -> None:
+        super().__init__(f"{reason}\nfix: {fix}")
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,44 +118,52 @@ def _program_header(info: ProgramInfo) -> dict[str, Any]:
     }
 
 
-def unpacked(data: bytes) -> Content | str:
-    """Return the content of a file; or the reason why it can't be read, and the fix."""
-    if not data.startswith(EXECUTABLE_MAGIC):
-        return other_content(data)
-    again = "fix: copy it again, or save the executable again"
+def unpacked(data: bytes) -> Content:
+    """Return the content of a file.
+
+    Raises:
+        UnusableError: it is not an executable, is damaged, or has another format.
+    """
+    check_magic(data)
+    fix = "copy it again, or save the executable again"
     begin = _PREFIX.size + _DIGEST
     if len(data) < begin:
-        return f"is truncated: it has {len(data)} bytes\n{again}"
+        raise UnusableError(f"is truncated: it has {len(data)} bytes", fix)
     _, version, length = _PREFIX.unpack_from(data)
     if version != _VERSION:
-        return (
-            f"is of format {version}, and this version of the library reads format {_VERSION}\n"
-            f"fix: load it with the version that saved it, or save it again"
+        raise UnusableError(
+            f"is of format {version}, and this version of the library reads format {_VERSION}",
+            "load it with the version that saved it, or save it again",
         )
     view = memoryview(data)
     rest = view[begin:]
     if _digest(view[: _PREFIX.size], rest) != view[_PREFIX.size : begin]:
-        return f"is truncated or damaged: its checksum does not fit its {len(data)} bytes\n{again}"
+        raise UnusableError(
+            f"is truncated or damaged: its checksum does not fit its {len(data)} bytes", fix
+        )
     try:
         header = json.loads(bytes(rest[:length]))
         payload = bytes(rest[length:])
         if not isinstance(header, dict) or len(payload) != header["payload_bytes"]:
             raise ValueError
     except (ValueError, KeyError, TypeError):
-        return f"has a header that can't be read\n{again}"
+        raise UnusableError("has a header that can't be read", fix) from None
     return Content(header, payload)
 
 
-def other_content(data: bytes) -> str:
-    """Describe a file that is not an executable, with the fix."""
+def check_magic(data: bytes) -> None:
+    """Raise UnusableError for a file that does not begin as an executable."""
+    if data.startswith(EXECUTABLE_MAGIC):
+        return
     if data.startswith(mlir.BYTECODE_MAGIC):
-        return (
-            "contains a module, which is not compiled yet\n"
-            "fix: lowering.compile(lowering.load(path))"
+        raise UnusableError(
+            "contains a module, which is not compiled yet", "lowering.compile(lowering.load(path))"
         )
     kind = other_kind(data) if data else ("empty", None)
     but = f", but {kind[0]}" if kind is not None else ""
-    return f"is not an executable{but}\nfix: give a file that executable.save(path) wrote"
+    raise UnusableError(
+        f"is not an executable{but}", "give a file that executable.save(path) wrote"
+    )
 
 
 def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence[Any]) -> None:

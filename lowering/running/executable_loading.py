@@ -15,28 +15,26 @@ from builder.types.shape import ProgramShape, parse_shape
 from lowering.errors import CompileError, DeviceError, ModuleFileError
 from lowering.host.custom_calls import unregistered
 from lowering.jaxlib_api import array_layouts, compilation, executables, topologies, versions
-from lowering.pjrt.devices import DeviceLike, devices as devices_of, devices_for
-from lowering.reading.foreign_formats import EXECUTABLE_MAGIC
+from lowering.pjrt.devices import (
+    DeviceLike,
+    device as default_device,
+    devices as devices_of,
+    devices_for,
+)
 from lowering.reading.module_reader import display_name
-from lowering.running.executable_file import other_content, unpacked
+from lowering.running.executable_file import Content, UnusableError, check_magic, unpacked
 from lowering.running.executable_kinds import executable_of
 from lowering.running.program import ProgramInfo
 from lowering.sharding.partitioning import Partitioning
-from lowering.stablehlo.module import read_file
+from lowering.stablehlo.module import path_text, read_file
 
 __all__ = ["load_executable"]
 
 
-def _check_magic(file: BinaryIO, _size: int, name: str, path: str) -> None:
+def _check_start(file: BinaryIO, _size: int, _name: str, _path: str) -> None:
     """Refuse other files by their first bytes, before the rest is read."""
-    beginning = file.read(4096)
+    check_magic(file.read(4096))
     file.seek(0)
-    if not beginning.startswith(EXECUTABLE_MAGIC):
-        raise _refused(name, path, other_content(beginning))
-
-
-def _refused(name: str, path: str, reason: str, detail: str = "") -> ModuleFileError:
-    return ModuleFileError(f"{name}: {reason}", path=path, op="load_executable", detail=detail)
 
 
 def load_executable(
@@ -79,33 +77,39 @@ def load_executable(
         >>> again(np.array([1, 2], np.float32))
         Array([2., 4.], dtype=float32)
     """
-    data, path = read_file(path, "load_executable", _check_magic)
-    name = display_name(path)
-    content = unpacked(data)
-    if isinstance(content, str):
-        raise _refused(name, path, content)
-    if content.header.get("program", "") is None:
-        raise _refused(
-            name,
-            path,
-            "is an entry of the compilation cache, which has no description of the parameters\n"
-            "fix: give a file that executable.save(path) wrote",
+    text = path_text(path, "load_executable")
+    try:
+        data, _ = read_file(text, "load_executable", _check_start)
+        return _load(unpacked(data), device, devices)
+    except UnusableError as error:
+        raise ModuleFileError(
+            f"{display_name(text)}: {error}", path=text, op="load_executable", detail=error.detail
+        ) from None
+
+
+def _load(content: Content, device: DeviceLike, devices: Sequence[DeviceLike] | None) -> Any:
+    """Return the executable of a file.
+
+    Raises:
+        UnusableError: it does not match the devices, jaxlib or the machine.
+    """
+    header = content.header
+    if header.get("program", "") is None:
+        raise UnusableError(
+            "is an entry of the compilation cache, which has no description of the parameters",
+            "give a file that executable.save(path) wrote",
         )
     try:
-        _check_types(content.header)
-        info = _program(content.header["program"])
-        mismatch = _version_mismatch(content.header)
-        platform, kind = content.header["platform"], content.header["device_kind"]
+        _check_types(header)
+        info = _program(header["program"])
     except (KeyError, TypeError, ValueError, AttributeError, XlaError) as error:
-        raise _refused(
-            name, path, "has a header that can't be read\nfix: save it again", repr(error)
+        raise UnusableError(
+            "has a header that can't be read", "save it again", repr(error)
         ) from None
-    if mismatch is not None:
-        raise _refused(name, path, mismatch)
-    targets = _devices(name, path, platform, info, device, devices)
-    mismatch = _device_mismatch(content.header, targets[0], platform, kind)
-    if mismatch is not None:
-        raise _refused(name, path, mismatch)
+    platform = header["platform"]
+    _check_version(header)
+    targets = _devices(platform, info, device, devices)
+    _check_device(header, targets[0])
     options = compilation.compile_options(
         targets,
         num_replicas=info.num_replicas,
@@ -116,7 +120,8 @@ def load_executable(
     try:
         loaded = executables.deserialize(targets, content.payload, options)
     except ValueError as error:
-        missing = unregistered(str(error))
+        report = str(error)
+        missing = unregistered(report)
         if missing is not None:
             raise CompileError(
                 f"load_executable: {info.name} calls the custom call {missing!r}, and no function "
@@ -124,16 +129,11 @@ def load_executable(
                 f"fix: register it before loading, as before compiling: "
                 f"lowering.register_custom_call_target, or jax.ffi.register_ffi_target",
                 op="custom_call",
-                detail=str(error),
+                detail=report,
             ) from None
-        reason = str(error).partition("\n")[0][:300]
-        raise _refused(
-            name,
-            path,
-            f"is refused by {platform}'s runtime: {reason}\nfix: compile and save it again here",
-            str(error),
-        ) from None
-    has_layouts = content.header["program"]["has_layouts"]
+        reason = f"is refused by {platform}'s runtime: {report.splitlines()[0][:300]}"
+        raise UnusableError(reason, _RECOMPILE, report) from None
+    has_layouts = header["program"]["has_layouts"]
     info = dataclasses.replace(
         info,
         layouts=array_layouts.parameter_layouts(loaded) if has_layouts else None,
@@ -187,79 +187,67 @@ def _program(program: Mapping[str, Any]) -> ProgramInfo:
 _RECOMPILE: Final = "compile and save it again here"
 
 
-def _version_mismatch(header: Mapping[str, Any]) -> str | None:
-    """Return why this version of jaxlib can't load the program; None if it can."""
-    here = versions.jaxlib_version()
-    if header["jaxlib"] == here:
-        return None
-    return (
-        f"was compiled with jaxlib {header['jaxlib']}, and here is jaxlib {here}\n"
-        f"fix: install jaxlib=={header['jaxlib']}, or {_RECOMPILE}"
-    )
+def _check_version(header: Mapping[str, Any]) -> None:
+    """Raise UnusableError if another version of jaxlib compiled the program."""
+    version, installed = header["jaxlib"], versions.jaxlib_version()
+    if version != installed:
+        raise UnusableError(
+            f"was compiled with jaxlib {version}, and here is jaxlib {installed}",
+            f"install jaxlib=={version}, or {_RECOMPILE}",
+        )
 
 
 def _devices(
-    name: str,
-    path: str,
-    platform: str,
-    info: ProgramInfo,
-    device: DeviceLike,
-    devices: Sequence[DeviceLike] | None,
+    platform: str, info: ProgramInfo, device: DeviceLike, devices: Sequence[DeviceLike] | None
 ) -> list[jax.Device]:
     """Return the devices to load the program for."""
     if device is None and devices is None:
         try:
             available = devices_of(platform)
         except DeviceError as error:
-            raise _refused(
-                name,
-                path,
-                f"was compiled for {platform}, and there is no such platform here"
-                + str(error).partition("\n")[2].join(("\n", "")),
+            raise UnusableError(
+                f"was compiled for {platform}, and there is no such platform here",
+                str(error).partition("\nfix: ")[2],
                 error.detail,
             ) from None
-        configured: Any = jax.config
-        chosen = configured.jax_default_device
-        device = chosen if chosen in available else available[0]
+        default = default_device()
+        device = default if default in available else available[0]
     return devices_for(
         device, devices, info.num_replicas, info.num_partitions, op="load_executable"
     )
 
 
-def _device_mismatch(
-    header: Mapping[str, Any], device: jax.Device, platform: str, kind: str
-) -> str | None:
-    """Return why a program can't run on a device; None if it can."""
+def _check_device(header: Mapping[str, Any], device: jax.Device) -> None:
+    """Raise UnusableError if a device can't run the program."""
+    platform, kind = header["platform"], header["device_kind"]
     if topologies.is_absent(device):
-        return (
-            f"can't be loaded for {device}, which is a device of a topology\n"
-            f"fix: give a device of this machine"
+        raise UnusableError(
+            f"can't be loaded for {device}, which is a device of a topology",
+            "give a device of this machine",
         )
     if device.platform != platform:
-        return (
-            f"was compiled for {platform}, and {device} is of platform {device.platform}\n"
-            f"fix: give a device of {platform}, or compile and save it for {device.platform}"
+        raise UnusableError(
+            f"was compiled for {platform}, and {device} is of platform {device.platform}",
+            f"give a device of {platform}, or compile and save it for {device.platform}",
         )
     if device.device_kind != kind:
-        return (
-            f"was compiled for {kind!r}, and {device} is {device.device_kind!r}\nfix: {_RECOMPILE}"
+        raise UnusableError(
+            f"was compiled for {kind!r}, and {device} is {device.device_kind!r}", _RECOMPILE
         )
     version, here = header["platform_version"], versions.platform_version(device)
     if version is not None and version != here:
-        return (
+        raise UnusableError(
             f"was compiled with another version of {platform}'s software: "
-            f"{' '.join(version.split())[:100]!r}, and here is {' '.join(here.split())[:100]!r}\n"
-            f"fix: install that version, or {_RECOMPILE}"
+            f"{' '.join(version.split())[:100]!r}, and here is {' '.join(here.split())[:100]!r}",
+            f"install that version, or {_RECOMPILE}",
         )
-    if platform == "cpu" and header["cpu_features"]:
-        known = executables.host_cpu_features()
-        missing = [f for f in header["cpu_features"] if known and f not in known]
-        if missing:
-            more = ", ..." if len(missing) > 8 else ""
-            return (
-                f"was compiled for a CPU that has {', '.join(missing[:8])}{more}, which this one "
-                f"does not have\n"
-                f"fix: {_RECOMPILE}; or on that machine for more CPUs, with "
-                f"XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment"
-            )
-    return None
+    available = executables.host_cpu_features() if platform == "cpu" else ()
+    missing = [f for f in header["cpu_features"] if available and f not in available]
+    if missing:
+        more = ", ..." if len(missing) > 8 else ""
+        raise UnusableError(
+            f"was compiled for a CPU that has {', '.join(missing[:8])}{more}, which this one does "
+            f"not have",
+            f"{_RECOMPILE}; or on that machine for more CPUs, with "
+            f"XLA_FLAGS=--xla_cpu_max_isa=AVX2 in the environment",
+        )

@@ -112,7 +112,7 @@ def raise_execution_error(
             f"(donate=[...]), or delete arrays (array.delete())",
             detail=str(error),
         ) from None
-    report = without_status_code(error)
+    report = without_status_code(str(error))
     # XLA refuses deleted and donated arguments before it calls a handler.
     if info.handlers and not re.search("deleted|donated", report):
         fix = ""

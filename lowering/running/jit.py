@@ -26,7 +26,7 @@ from builder.types.shape import Shape
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import execution, jax_arrays
 from lowering.pjrt.devices import DeviceLike, device as find_device
-from lowering.pjrt.host_arrays import describe
+from lowering.pjrt.host_arrays import TRUNCATED_BY_JAX, describe
 from lowering.pjrt.placement import device_put
 from lowering.running.compiling import compile
 from lowering.running.donation import Parameters
@@ -48,8 +48,6 @@ from lowering.stablehlo.module import StablehloModule
 __all__ = ["JittedFunction", "jit"]
 
 _JaxArray: Final = jax_arrays.array_type
-_TRUNCATED_BY_JAX: Final = frozenset(map(np.dtype, ("f8", "i8", "u8", "c16")))
-"""jaxlib converts NumPy arrays of these types to 32 bits, where jax's x64 flag is off."""
 
 
 class _Call(NamedTuple):
@@ -486,15 +484,10 @@ class JittedFunction:
         try:
             nested, ops, structure = flatten_dataclasses(result)
         except TreeError as error:
-            raise OperandError(
-                f"jit: the result of {self.name}: {error}", op="jit"
-            ) from error.__cause__
+            raise _error(f"the result of {self.name}: {error}") from error.__cause__
         if result is None:
-            raise OperandError(
-                f"jit: {self.name} must return XlaOps, got None\n"
-                f"fix: return the result; an empty tuple where there is none",
-                op="jit",
-            )
+            fix = "return the result; an empty tuple if there is no result"
+            raise _error(f"{self.name} must return XlaOps, got None\nfix: {fix}")
         for number, op in enumerate(ops):
             if type(op) is XlaOp:
                 continue
@@ -503,11 +496,8 @@ class JittedFunction:
                 is_typed = isinstance(op, (bool, np.generic, np.ndarray))
                 arguments = "value" if is_typed else "value, element_type"
                 fix = f"return x.builder.constant({arguments}), where x is an argument"
-            raise OperandError(
-                f"jit: the result{leaf_path(nested, number)} of {self.name} must be an XlaOp, "
-                f"got {brief(op)}\nfix: {fix}",
-                op="jit",
-            )
+            place = f"the result{leaf_path(nested, number)} of {self.name}"
+            raise _error(f"{place} must be an XlaOp, got {brief(op)}\nfix: {fix}")
         return ops, structure
 
     # Calls in other computations
@@ -551,6 +541,10 @@ class JittedFunction:
         raise self._refusal(call, number, rule, fix)
 
 
+def _error(message: str) -> OperandError:
+    return OperandError(f"jit: {message}", op="jit")
+
+
 def _run_executable(entry: Entry, executable: Executable, leaves: Sequence[Any]) -> tuple[Any, Any]:
     """Return the result, and the data with which jaxlib can execute such calls alone, or None."""
     recording = entry.recording
@@ -577,9 +571,9 @@ def _copy_numpy(leaves: list[Any]) -> list[Any] | None:
             arrays.append(leaf)
             continue
         is_same = False
-        if type(leaf) is np.ndarray and leaf.dtype not in _TRUNCATED_BY_JAX and leaf.dtype.isnative:
+        if type(leaf) is np.ndarray and leaf.dtype not in TRUNCATED_BY_JAX and leaf.dtype.isnative:
             arrays.append(leaf.copy())
-        elif isinstance(leaf, np.generic) and leaf.dtype not in _TRUNCATED_BY_JAX:
+        elif isinstance(leaf, np.generic) and leaf.dtype not in TRUNCATED_BY_JAX:
             arrays.append(np.asarray(leaf))
         else:
             return None
@@ -679,7 +673,7 @@ def jit(
         fix = "jit takes a function of XlaOps"
         if isinstance(function, (XlaComputation, StablehloModule)):
             fix = "lowering.compile(computation) compiles it"
-        raise OperandError(f"jit: expected a function, got {brief(function)}\nfix: {fix}", op="jit")
+        raise _error(f"expected a function, got {brief(function)}\nfix: {fix}")
     if name is None:
         inner = function
         while isinstance(inner, functools.partial):
@@ -688,10 +682,7 @@ def jit(
         if not isinstance(name, str) or not name.isidentifier():
             name = "jitted"
     elif not isinstance(name, str) or not name.isidentifier():
-        raise OperandError(
-            f"jit: name must be an identifier, such as 'train_step', got {brief(name)}",
-            op="jit",
-        )
+        raise _error(f"name must be an identifier, such as 'train_step', got {brief(name)}")
     read_options(options)  # raises OperandError
     return JittedFunction(
         function, name, donate=donate, device=device, static=static, options=options

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -61,6 +62,7 @@ class Recording(NamedTuple):
         return self.results.unflatten(result if self.is_tuple else (result,))
 
 
+@dataclass(slots=True, eq=False)
 class Entry:
     """The cached recording and executables for some arguments.
 
@@ -71,13 +73,10 @@ class Entry:
         executable: the one that was called last.
     """
 
-    __slots__ = ("executable", "executables", "lock", "recording")
-
-    def __init__(self) -> None:
-        self.lock: Final = threading.Lock()
-        self.recording: Recording | None = None
-        self.executables: Final[dict[jax.Device, Executable]] = {}
-        self.executable: Executable | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    recording: Recording | None = None
+    executables: dict[jax.Device, Executable] = field(default_factory=dict)
+    executable: Executable | None = None
 
 
 class _InProgress(threading.local):

@@ -78,8 +78,7 @@ default_precision='DEFAULT')
         elif not re.fullmatch(r"xla_[a-z0-9_]+", name):
             raise _unknown(name, value)
         elif name in _NOT_PER_PROGRAM:
-            reason, fix = _NOT_PER_PROGRAM[name]
-            raise _error(f"option {name} {reason}, got {brief(value)}", fix)
+            raise _wrong(name, *_NOT_PER_PROGRAM[name], value)
         else:
             flags[name] = _read_flag(name, value)
     return CompileOptions(tuple(sorted(flags.items())), level, precision)
@@ -103,6 +102,10 @@ def _error(message: str, fix: str = "") -> OperandError:
     return OperandError(f"compile: {message}" + (f"\nfix: {fix}" if fix else ""), op="compile")
 
 
+def _wrong(name: str, rule: str, fix: str, value: Any) -> OperandError:
+    return _error(f"option {name} {rule}, got {brief(value)}", fix)
+
+
 def _unknown(name: str, value: Any) -> OperandError:
     """Return the error for an unknown option, with options of similar names."""
     known = (_LEVEL, _PRECISION, *compilation.known_flags())
@@ -123,10 +126,8 @@ def _unknown(name: str, value: Any) -> OperandError:
 def _read_level(value: Any) -> int:
     level = _integer(value)
     if level is None or not 0 <= level <= 3:
-        raise _error(
-            f"option {_LEVEL} must be a whole number from 0 to 3, got {brief(value)}",
-            "0 compiles quickest, 3 tries hardest; leave it out for XLA's own choice",
-        )
+        fix = "0 compiles quickest, 3 optimizes most; leave it out for XLA's own choice"
+        raise _wrong(_LEVEL, "must be a whole number from 0 to 3", fix, value)
     return level
 
 
@@ -134,10 +135,8 @@ def _read_precision(value: Any) -> str:
     # xb.Precision.HIGHEST is accepted too.
     text = getattr(value, "name", value)
     if not isinstance(text, str) or text.lower() not in _PRECISIONS:
-        raise _error(
-            f"option {_PRECISION} must be one of {', '.join(map(repr, _PRECISIONS))}, "
-            f"got {brief(value)}"
-        )
+        rule = f"must be one of {', '.join(map(repr, _PRECISIONS))}"
+        raise _wrong(_PRECISION, rule, "", value)
     return text.upper()
 
 
@@ -154,42 +153,40 @@ def _integer(value: Any) -> int | None:
 def _read_flag(name: str, value: Any) -> Flag:
     """Return the value of one of XLA's flags, as jaxlib takes it."""
     default = compilation.known_flags().get(name, "")
-    if default == "{":
-        raise _error(
-            f"option {name} has several fields, and can't be set for one program, "
-            f"got {brief(value)}",
-            f"set it in the environment: XLA_FLAGS=--{name}=...",
-        )
-    if default in ("true", "false"):
-        if not isinstance(value, (bool, np.bool_)):
-            raise _error(f"option {name} must be True or False, got {brief(value)}")
-        return bool(value)
+    has_default = default != ""
+    is_bool = isinstance(value, (bool, np.bool_))
     if isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value):
         value = ",".join(value)
-    if isinstance(value, str):
-        if "\0" in value:
-            raise _error(f"option {name} must be a string without zero bytes, got {brief(value)}")
-        if default and default[0] in "-0123456789":
-            raise _error(f"option {name} must be a number, got {brief(value)}")
-        return value
-    if default[:1] == '"':
-        raise _error(f"option {name} must be a string, got {brief(value)}")
-    if default[:1].isalpha():
-        raise _error(f"option {name} must be a name such as {default!r}, got {brief(value)}")
-    if isinstance(value, (bool, np.bool_)):
-        if default:
-            raise _error(f"option {name} must be a number, got {brief(value)}")
-        return bool(value)
-    number = _integer(value)
-    if number is None:
-        if not isinstance(value, (float, np.floating)) or not math.isfinite(value):
-            raise _error(
-                f"option {name} must be True or False, a number or a string, got {brief(value)}"
-            )
-        return float(value)
-    if not -(1 << 63) <= number < 1 << 63:
-        raise _error(f"option {name} must be a number of 64 bits, got {brief(number)}")
-    return float(number) if "." in default else number
+    rule = fix = ""
+    read: Flag | None = None
+    if default == "{":
+        rule = "has several fields, and can't be set for one program"
+        fix = f"set it in the environment: XLA_FLAGS=--{name}=..."
+    elif default in ("true", "false"):
+        rule = "must be True or False"
+        read = bool(value) if is_bool else None
+    elif isinstance(value, str):
+        rule = "must be a string without zero bytes" if "\0" in value else "must be a number"
+        is_number = has_default and default[0] in "-0123456789"
+        read = None if "\0" in value or is_number else value
+    elif default[:1] == '"':
+        rule = "must be a string"
+    elif default[:1].isalpha():
+        rule = f"must be a name such as {default!r}"
+    elif is_bool:
+        rule = "must be a number"
+        read = None if has_default else bool(value)
+    elif (number := _integer(value)) is not None:
+        rule = "must be a number of 64 bits"
+        if -(1 << 63) <= number < 1 << 63:
+            read = float(number) if "." in default else number
+    else:
+        rule = "must be True or False, a number or a string"
+        if isinstance(value, (float, np.floating)) and math.isfinite(value):
+            read = float(value)
+    if read is None:
+        raise _wrong(name, rule, fix, value)
+    return read
 
 
 _UNKNOWN_OPTION: Final = re.compile(r"No such compile option: '([^']*)'")
@@ -223,7 +220,7 @@ def refused_option(report: str, options: CompileOptions) -> OperandError | None:
         default = compilation.known_flags().get(name, "")
         rule = _TYPES.get(type_name, f"of type {type_name}")
         fix = f"such as {default!r}" if type_name == "enum" and default else ""
-        return _error(f"option {name} must be {rule}, got {brief(flags.get(name))}", fix)
+        return _wrong(name, f"must be {rule}", fix, flags.get(name))
     of_tpu = _INVALID_TPU_VALUE.search(report)
     if of_tpu is None or of_tpu[1] not in flags:
         return None

@@ -18,9 +18,8 @@ from builder.sharding.tiling import Tiling, parse_tiling
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import CompileError
 from lowering.jaxlib_api import array_layouts, execution, jax_arrays
-from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.devices import is_local, sharding_of
-from lowering.pjrt.nesting import result_packer
+from lowering.pjrt.nesting import named_leaves, result_packer
 from lowering.running.arguments import Arguments, Leaf, passed_shape
 from lowering.running.launching import AcceptedArrays, Execute, Launcher
 from lowering.running.program import CompiledProgram, ProgramInfo
@@ -49,8 +48,8 @@ class PartitionedExecutable(CompiledProgram):
     XLA chooses the sharding of results that have none; `result_shardings` has all of them.
 
     Where several processes compute together, all of them call their executables in the same order,
-    with jax.Arrays over all devices, or with equal NumPy arrays, of which each process transfers
-    its own shards.
+    with jax.Arrays over all devices, or with equal NumPy arrays; each process transfers its
+    own shards of the latter.
 
     Attributes:
         name: the computation's name.
@@ -181,13 +180,13 @@ def _placement(sharding: Any) -> str:
     """Describe a sharding, for messages."""
     devices = sorted(sharding.device_set, key=lambda device: int(device.id))
     if len(devices) == 1:
-        return f"whole on {devices[0]}"
+        return f"on {devices[0]}"
     if not isinstance(sharding, NamedSharding):
         return f"in {sharding}"
     ids = [str(device.id) for device in sharding.mesh.devices.flat]
     on = ", ".join(ids[:16]) + (", ..." if len(ids) > 16 else "")
     if sharding.is_fully_replicated:
-        return f"whole on each of devices {on}"
+        return f"replicated on devices {on}"
     axes = ", ".join(f"{name}={size}" for name, size in sharding.mesh.shape.items())
     return f"sharded as {sharding.spec} over a mesh {axes} of devices {on}"
 
@@ -268,12 +267,12 @@ def _check_tilings(
     info: ProgramInfo, shapes: Sequence[ArrayShape], tilings: Sequence[Tiling]
 ) -> None:
     """Raise CompileError for a tiling that no jax.Array can have."""
-    places = [
-        f"parameter {name}{path}"
+    named = [
+        (f"parameter {name}", parameter)
         for name, parameter in zip(info.shape.parameter_names, info.shape.parameters, strict=True)
-        for path in leaf_paths(parameter)
     ]
-    places += [f"the result{path}" for path in leaf_paths(info.shape.result)]
+    named.append(("the result", info.shape.result))
+    places = [place for name, shape in named for place, _ in named_leaves(name, shape)]
     for place, shape, tiling in zip(places, shapes, tilings, strict=True):
         fix = "give it a sharding of its own"
         counts = partition_counts(tiling)

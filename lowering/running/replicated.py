@@ -81,7 +81,8 @@ class ReplicatedExecutable(CompiledProgram):
     """
 
     __slots__ = (
-        *("_accepted", "_arguments", "_in_rows", "_launcher", "_numbers", "_pack", "_rows"),
+        *("_accepted", "_arguments", "_common", "_in_rows", "_launcher", "_numbers", "_pack"),
+        "_rows",
         *("_unsharded", "local_devices", "num_partitions", "num_replicas", "sharding"),
     )
 
@@ -95,12 +96,14 @@ class ReplicatedExecutable(CompiledProgram):
             Arguments(info, sharding_of(self.devices[number]), self._place(number))
             for number in self._numbers
         )
+        # For messages about an argument of all devices.
+        self._common = Arguments(info, self._arguments[0].sharding)
         mesh = Mesh(np.array(self.devices), ("device",))
         spec: Any = PartitionSpec
         self.sharding = NamedSharding(mesh, spec("device"))
         # jaxlib executes lists as unsharded arrays; that their elements differ is invisible to it.
         self._unsharded = NamedSharding(mesh, spec())
-        expected = self._arguments[0].leaves
+        expected = self._common.leaves
         local = len(self._numbers)
         places = [arguments.sharding for arguments in self._arguments]
         self._accepted = tuple(
@@ -153,16 +156,15 @@ class ReplicatedExecutable(CompiledProgram):
     def _prepare(
         self, args: tuple[Any, ...], by_name: Mapping[str, Any]
     ) -> tuple[list[Any], list[list[jax.Array]]]:
-        first = self._arguments[0]
         if by_name:
-            args = first.by_position(args, by_name)
+            args = self._common.by_position(args, by_name)
         if len(args) != len(self.program_shape.parameters):
-            raise first.wrong_count(len(args))
+            raise self._common.wrong_count(len(args))
         return self._passed(args)
 
     def _run(self, prepared: tuple[list[Any], list[list[jax.Array]]]) -> Any:
         passed, columns = prepared
-        if self._arguments[0].donated:
+        if self._common.donated:
             for one, arrays in zip(self._arguments, zip(*columns, strict=True), strict=True):
                 one.check_donated_once(arrays)
         results = self._launcher(passed)
@@ -185,12 +187,12 @@ class ReplicatedExecutable(CompiledProgram):
         """Return the array that is passed for each leaf, and the arrays of the devices in it."""
         passed: list[Any] = []
         columns: list[list[Any]] = []
-        others: list[Any] = [None] * (len(self._arguments) - 1)
+        padding: list[Any] = [None] * (len(self._arguments) - 1)
         for position, (value, leaf) in enumerate(self._values(args)):
             if self._is_sharded_in_rows(value, self._rows[position]):
                 passed.append(value)
-                # The first device's row stands for the array.
-                columns.append([value, *others])
+                # `check_donated_once` compares the memory of the first row only.
+                columns.append([value, *padding])
                 continue
             arrays = self._device_values(value, leaf)
             if not self._accepted[position].accept(arrays):
@@ -219,7 +221,7 @@ class ReplicatedExecutable(CompiledProgram):
 
     def _values(self, args: Sequence[Any]) -> Iterator[tuple[Any, Leaf]]:
         """Yield what the caller passed for each leaf of the parameters."""
-        first = self._arguments[0]
+        common = self._common
         position = 0
         for number, (argument, parameter) in enumerate(
             zip(args, self.program_shape.parameters, strict=True)
@@ -235,15 +237,15 @@ class ReplicatedExecutable(CompiledProgram):
                 ]
                 values = list(map(list, zip(*each, strict=True)))
             else:
-                values = first.flatten_parameter(number, argument)
+                values = common.flatten_parameter(number, argument)
                 if isinstance(parameter, TupleShape):
-                    for leaf, value in zip(first.leaves[position:], values, strict=False):
+                    for leaf, value in zip(common.leaves[position:], values, strict=False):
                         # A tuple nests the parameter; a list has a value for each device.
                         if isinstance(value, tuple):
                             fix = "give a list for the devices"
-                            raise first.refusal(leaf, describe(value), fix)
+                            raise common.refusal(leaf, describe(value), fix)
             for value in values:
-                yield value, first.leaves[position]
+                yield value, common.leaves[position]
                 position += 1
 
     def _device_values(self, value: Any, leaf: Leaf) -> list[Any]:
@@ -257,20 +259,18 @@ class ReplicatedExecutable(CompiledProgram):
             if type(value) is not _JaxArray:
                 return [value] * count  # tracers and keys: `Arguments` refuses them
             if value.is_deleted():
-                raise self._arguments[0].refusal(leaf, DELETED, DELETED_FIX)
+                raise self._common.refusal(leaf, DELETED, DELETED_FIX)
             if not self._has_rows(value, leaf) and value.shape != leaf.target.dimensions:
                 raise self._wrong_sizes(value, leaf)
             shards = self._local_shards(value, leaf)
             if shards is not None:
                 return shards
             if not value.is_fully_addressable:
-                raise self._arguments[0].error(
-                    f"argument {leaf.number} ({leaf.name}){leaf.path} must be sharded into rows "
-                    f"over the executable's devices, got {describe(value)} with other shards on "
-                    f"devices of other processes\n"
-                    f"fix: jax.device_put(array, executable.sharding)",
-                    leaf.number,
-                    leaf.name,
+                raise self._common.refusal(
+                    leaf,
+                    f"{describe(value)} with other shards on devices of other processes",
+                    "jax.device_put(array, executable.sharding)",
+                    expected="sharded into rows over the executable's devices",
                 )
             value = np.asarray(value)
         else:
@@ -309,18 +309,17 @@ class ReplicatedExecutable(CompiledProgram):
         shape = leaf.target.shape
         sizes = ",".join(map(str, (count, *shape.dimensions)))
         here = " for this process" if local < count else ""
-        return self._arguments[0].error(
-            f"argument {leaf.number} ({leaf.name}){leaf.path} must be {shape} for all {count} "
-            f"devices, {shape.element_type}[{sizes}] with a row for each, or a list of "
-            f"{local}{here}, got {describe(value)}",
-            leaf.number,
-            leaf.name,
+        return self._common.refusal(
+            leaf,
+            describe(value),
+            expected=f"{shape} for all {count} devices, {shape.element_type}[{sizes}] with a row "
+            f"for each, or a list of {local}{here}",
         )
 
     def _wrong_length(self, number: int, name: str, path: str, value: Sequence[Any]) -> Exception:
         count = len(self.local_devices)
         here = " of this process" if count < len(self.devices) else ""
-        return self._arguments[0].error(
+        return self._common.error(
             f"argument {number} ({name}){path} must be a list with a value for each of {count} "
             f"devices{here}, got a {type(value).__name__} of {len(value)}\n"
             f"fix: give {count} values, or one array for all",

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 
 from builder.errors import XlaError
-from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, TupleShape, leaves
 from lowering.host.callbacks import raise_failure
 from lowering.jaxlib_api import execution, jax_arrays
 from lowering.legalize.dynamic import bounded_dimensions
 from lowering.pjrt.devices import sharding_of
+from lowering.pjrt.host_arrays import TRUNCATED_BY_JAX
 from lowering.pjrt.nesting import result_packer
 from lowering.running import bounded_arrays as bounded
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, target_of
@@ -161,16 +161,12 @@ def direct_call(loaded: Any, steps: Steps) -> Callable[..., Any] | None:
     return caller(call_with_arrays)
 
 
-_TRUNCATED_BY_JAX: Final = frozenset({pt.f64, pt.s64, pt.u64, pt.c128})
-"""jaxlib converts NumPy arrays of these types to 32 bits, where jax's x64 flag is off."""
-
-
 def accepts_numpy(steps: Steps) -> bool:
     """Whether jaxlib transfers NumPy arrays of the parameters' types without a conversion."""
     return all(
         leaf.is_static_array
         and leaf.requested_layout is None
-        and leaf.target.shape.element_type not in _TRUNCATED_BY_JAX
+        and leaf.target.dtype not in TRUNCATED_BY_JAX
         for leaf in steps.arguments.leaves
     )
 

@@ -7,7 +7,6 @@ program needs on a TPU, and its optimized HLO, can be determined on any machine.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import jax
 from builder.errors import OperandError, brief
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import topologies
+from lowering.pjrt.failures import without_status_code
 from lowering.running.program import CompiledProgram
 
 __all__ = ["Topology", "UnloadedExecutable", "topology"]
@@ -141,7 +141,7 @@ def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax
         fix = install
     except ValueError as error:
         report = str(error)
-        first = re.sub(r"^(?:[A-Z_]+: )+", "", report.strip().partition("\n")[0])[:300]
+        first = without_status_code(report).partition("\n")[0][:300]
         reason = f"the compiler for {platform} does not support {brief(name)}: {first}"
         fix = _NAMES[platform == "tpu"]
         if "JAX TPU support not installed" in report:

@@ -303,7 +303,7 @@ def test_tuples_that_are_refused() -> None:
         # For each device a tuple, or a tuple of what each device gets? Lists say the former.
         (
             ((x, x), (x, x)),
-            "argument 0 (p)[0] for replica 0 must be f32[2], got a tuple\nfix: give",
+            "argument 0 (p)[0] must be f32[2], got a tuple\nfix: give",
         ),
         (x, "argument 0 (p) for replica 0 must be a tuple (f32[2], f32[2]), got f32[2]"),
         ((x, [x]), "argument 0 (p)[1] must be a list with a value for each of 2 devices"),

@@ -159,7 +159,9 @@ class TestTpu:
 
     def test_arrays_are_not_put_there(self) -> None:
         (one, *_) = lowering.topology("tpu", "v5e:2x2").devices
-        with pytest.raises(DeviceError, match="is one of a topology, and not there\nfix: "):
+        with pytest.raises(
+            DeviceError, match="belongs to a topology, which only lowering.compile takes\nfix: "
+        ):
             lowering.device_put(np.ones(3), one)
 
     def test_names_that_there_are_not(self) -> None:

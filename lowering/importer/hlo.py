@@ -37,7 +37,7 @@ from lowering.jaxlib_api import hlo_conversion, mlir
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
 from lowering.mlir.donations import ALIASING, DONOR
 from lowering.reading.bytecode_tables import module_strings
-from lowering.reading.file_kind import BEGINNING, LARGE, whole_characters
+from lowering.reading.file_kind import BEGINNING, LARGE, complete_characters
 from lowering.reading.helper_process import HelperError, in_helper
 from lowering.sharding.frontend_shardings import read_shardings
 from lowering.stablehlo.module import Buffer, StablehloModule, read_file
@@ -174,7 +174,7 @@ def _look(file: BinaryIO, size: int, name: str, path: str) -> None:
     if beginning.startswith(BYTECODE_MAGIC):
         raise _no_hlo(name, path)
     if not hlo_conversion.is_hlo_proto(beginning):
-        _text(whole_characters(beginning), name, path)
+        _text(complete_characters(beginning), name, path)
 
 
 def _no_hlo(name: str, path: str | None) -> ModuleFileError:
@@ -283,7 +283,7 @@ def _converted(data: bytes, name: str, path: str | None) -> tuple[dict[str, Any]
     """What `hlo_conversion.hlo_program` says of HLO, taken apart."""
     try:
         if sys.executable:
-            found = in_helper(hlo_conversion.hlo_program, data, died=_DIED)
+            found = in_helper(hlo_conversion.hlo_program, data, crash_reason=_DIED)
         else:
             found = hlo_conversion.hlo_program(data)
     except (HelperError, UnreadableModuleError) as error:

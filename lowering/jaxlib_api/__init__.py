@@ -1,9 +1,8 @@
-"""Private names of jax and jaxlib, behind small functions; one module for each subject.
+"""Small functions around private names of jax and jaxlib; one module for each subject.
 
-jaxlib makes no promise about the names used here, and they differ between its versions. No other
-package of the project uses a private name of jax or jaxlib, so that only the modules here have to
-be checked against a new version. Supported are jaxlib 0.10 to 0.12; a function states where these
-differ.
+These names are not stable between versions of jaxlib. No other package of the project uses private
+names of jax or jaxlib, so only these modules have to be checked against a new version. jaxlib 0.10
+to 0.12 are supported; functions state where these differ.
 
 - `versions`: versions of jaxlib, of StableHLO, and of a platform's compiler
 - `mlir`: contexts, modules, bytecode
@@ -17,7 +16,6 @@ differ.
 - `array_layouts`: memory layouts of arrays, parameters and results
 - `execution`: running executables
 
-Modules here import jaxlib, not jax, and nothing of the project outside this package: helper
-processes import them, and start sooner without jax. A function that needs jax imports it when it
-is called.
+These modules import jaxlib but not jax, and nothing else of the project, because helper processes
+import them and start faster without jax. A function that needs jax imports it when called.
 """

@@ -22,23 +22,23 @@ __all__ = [
 ]
 
 layout_of: Final[Callable[[Any], Any]] = array_type._pjrt_layout.fget
-"""The memory layout of a jax.Array, to be compared with `default_layout`.
+"""Return the memory layout of a jax.Array, to compare with `default_layout`.
 
-The array must not be deleted: jaxlib 0.10 crashes then."""
+The array must not be deleted: jaxlib 0.10 crashes otherwise."""
 
 
 def default_layout(device: Any, dtype: Any, dimensions: tuple[int, ...]) -> Any:
-    """The memory layout that arrays have on a device where no other was asked for."""
+    """Return the default memory layout of arrays on a device."""
     return device.client.get_default_layout(dtype, dimensions, device)
 
 
 def layout_text(layout: Any) -> str:
-    """A memory layout as it stands in shapes: "{1,0}", on some platforms with tiles."""
+    """Return a memory layout in the syntax of shapes: "{1,0}", on some platforms with tiles."""
     return str(layout)
 
 
 def parameter_layouts(loaded: Any) -> list[Any] | None:
-    """The layouts that a LoadedExecutable takes its arguments in; None if it does not tell."""
+    """Return the layouts of an executable's parameters, or None if they are not available."""
     try:
         return list(loaded.get_parameter_layouts())
     except RuntimeError:  # 0.10, where an argument is a token
@@ -46,7 +46,7 @@ def parameter_layouts(loaded: Any) -> list[Any] | None:
 
 
 def result_layouts(loaded: Any) -> list[Any] | None:
-    """The layouts that a LoadedExecutable gives its results in; None if it does not tell."""
+    """Return the layouts of an executable's results, or None if they are not available."""
     try:
         return list(loaded.get_output_layouts())
     except RuntimeError:  # 0.10, where a result is a token
@@ -54,37 +54,36 @@ def result_layouts(loaded: Any) -> list[Any] | None:
 
 
 def parameter_tilings(loaded: Any) -> list[str] | None:
-    """How a LoadedExecutable of several partitions takes its arguments: GSPMD's texts.
+    """Return the GSPMD shardings of a partitioned executable's parameters as text.
 
-    None if it does not tell.
+    Return None if they are not available.
     """
     return _tilings(loaded.get_parameter_shardings())
 
 
 def result_tilings(loaded: Any) -> list[str] | None:
-    """The same for its results. Of a program without any it tells of the empty tuple."""
+    """Return the GSPMD shardings of the results; that of the empty tuple if there are none."""
     return _tilings(loaded.get_output_shardings())
 
 
-def _tilings(found: Sequence[Any] | None) -> list[str] | None:
-    if found is None:
+def _tilings(protos: Sequence[Any] | None) -> list[str] | None:
+    if protos is None:
         return None
-    return [str(xla_client.HloSharding.from_proto(one)) for one in found]
+    return [str(xla_client.HloSharding.from_proto(proto)) for proto in protos]
 
 
 def put_in_layout(
     array: Any, major_to_minor: tuple[int, ...], tiles: tuple[tuple[int, ...], ...], sharding: Any
 ) -> Any:
-    """A copy of a jax.Array in another memory layout; 64-bit elements are kept.
+    """Copy a jax.Array to another memory layout; 64-bit elements are preserved.
 
     Args:
-        array: on the device of `sharding`.
+        array: an array on the device of `sharding`.
         major_to_minor, tiles: the layout.
-        sharding: SingleDeviceSharding of the device.
+        sharding: the SingleDeviceSharding of the device.
     """
     jax: Any = importlib.import_module("jax")
-    # A function that jax is tracing may call this with arrays of its own; and what jax does not
-    # compile it does not lay out.
+    # The caller may be a function that jax is tracing, and only compiled functions apply layouts.
     with jax.ensure_compile_time_eval(), jax.disable_jit(False):
         return _copier(major_to_minor, tiles, sharding)(array)
 
@@ -93,13 +92,13 @@ def put_in_layout(
 def _copier(
     major_to_minor: tuple[int, ...], tiles: tuple[tuple[int, ...], ...], sharding: Any
 ) -> Callable[[Any], Any]:
-    """A function that copies arrays into a layout: in a tenth of the time of jax.device_put."""
+    """Return a function that copies arrays to a layout, much faster than jax.device_put."""
     jax: Any = importlib.import_module("jax")
     layouts: Any = importlib.import_module("jax.experimental.layout")
     layout = layouts.Layout(major_to_minor, tiles) if tiles else layouts.Layout(major_to_minor)
 
-    def copied(array: Any) -> Any:
+    def copy(array: Any) -> Any:
         return array
 
-    made: Callable[[Any], Any] = jax.jit(copied, out_shardings=layouts.Format(layout, sharding))
-    return made
+    copier: Callable[[Any], Any] = jax.jit(copy, out_shardings=layouts.Format(layout, sharding))
+    return copier

@@ -1,4 +1,4 @@
-"""Portable artifacts, and the passes that jaxlib runs on a module while it writes one."""
+"""Portable artifacts, and the passes that jaxlib runs while writing one."""
 
 from __future__ import annotations
 
@@ -18,60 +18,54 @@ __all__ = [
     "serialize_artifact",
 ]
 
-_NAMES_OF_OTHERS: Final = (b"chlo\0", b"mhlo\0", b"sdy\0")
-"""What stands in bytecode that holds operations of these dialects (and sometimes else)."""
+_OTHER_DIALECTS: Final = (b"chlo\0", b"mhlo\0", b"sdy\0")
+"""Strings in bytecode with operations of these dialects; other bytecode may have them too."""
 
 
 def serialize_artifact(
     module: ir.Module,
     version: str,
-    marks: Mapping[str, str],
+    attributes: Mapping[str, str],
     prepare: Callable[[ir.Module], None] | None = None,
 ) -> bytes:
-    """The portable artifact of a module for a StableHLO version.
+    """Write the portable artifact of a module for a StableHLO version.
 
-    It is made of a copy in a context of its own: the translation leaves a second copy of every
-    constant in the context that it happens in.
+    The translation works on a copy in a separate context, because it leaves a second copy of every
+    constant in its context.
 
-    Two functions of jaxlib do this, and give the same bytes. One takes 2 us an operation, and knows
-    nothing but StableHLO. The other takes 30 us, and turns operations of chlo into composites.
+    Two functions of jaxlib write the same bytes. The fast one supports only StableHLO; the slow one
+    converts operations of chlo to composites.
 
     Args:
-        module: is not changed.
+        module: the module, which is not changed.
         version: three numbers.
-        marks: string attributes that the module in the artifact carries besides.
-        prepare: changes the copy, if it holds operations of other dialects.
+        attributes: further string attributes of the module in the artifact.
+        prepare: changes the copy, if it has operations of other dialects.
 
     Raises:
-        ValueError: the module can't be said in that version; the text holds MLIR's report.
+        ValueError: the version cannot express the module; the text is MLIR's report.
     """
     code = bytecode(module)
-    # Looked for in the bytes: walking over the operations takes as long as all the rest.
-    foreign = any(name in code for name in _NAMES_OF_OTHERS)
+    # Walking the operations would double the time.
+    foreign = any(name in code for name in _OTHER_DIALECTS)
     context = new_context()
     copy = ir.Module.parse(code, context)
     del code
-    for name, value in marks.items():
+    for name, value in attributes.items():
         copy.operation.attributes[name] = ir.StringAttr.get(value, context)
     if foreign:
         if prepare is not None:
             prepare(copy)
-        try:
-            artifact: bytes = jax_extension.mlir.serialize_portable_artifact(
-                bytecode(copy), version
-            )
-        except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
-            raise ValueError(str(error)) from None
-        return artifact
+        return decomposed(copy, version)
     reports: list[str] = []
 
     def report(diagnostic: ir.Diagnostic) -> bool:
         reports.append(diagnostic.message)
         return True
 
-    handler: Any = context.attach_diagnostic_handler(report)  # without it, they are printed
+    handler: Any = context.attach_diagnostic_handler(report)  # otherwise MLIR prints them
     try:
-        artifact = stablehlo.serialize_portable_artifact(copy, version)
+        artifact: bytes = stablehlo.serialize_portable_artifact(copy, version)
     except (ir.MLIRError, ValueError) as error:
         raise ValueError("\n".join(reports) or str(error)) from None
     finally:
@@ -79,15 +73,19 @@ def serialize_artifact(
     return artifact
 
 
-def decomposed(module: ir.Module | ir.Operation) -> bytes:
-    """The portable artifact of a module, in which operations of chlo are said in StableHLO's.
+def decomposed(module: ir.Module | ir.Operation, version: str | None = None) -> bytes:
+    """Write the portable artifact of a module, with operations of chlo decomposed to StableHLO.
+
+    Args:
+        module: the module, which is not changed.
+        version: the StableHLO version; None is the current one.
 
     Raises:
-        ValueError: that can't be; the text holds MLIR's report.
+        ValueError: the module can't be written; the text is MLIR's report.
     """
     try:
         artifact: bytes = jax_extension.mlir.serialize_portable_artifact(
-            bytecode(module), current_version()
+            bytecode(module), version or current_version()
         )
     except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
         raise ValueError(str(error)) from None
@@ -95,20 +93,20 @@ def decomposed(module: ir.Module | ir.Operation) -> bytes:
 
 
 def refined(module: ir.Module) -> bytes:
-    """Bytecode of a module with the sizes worked out that follow from those of @main's arguments.
+    """Refine the dynamic sizes of a module that follow from those of @main's arguments.
 
-    Functions are put where they are called. What is known of sizes is worked out: the operations
-    that ask for them, or are given them, become others without; those that check what is said of
-    sizes (custom calls of @shape_assertion) go away. Where a size stays unknown, it stays as it is.
+    Return its bytecode. Functions are inlined and size computations are folded, so operations that
+    query or take sizes become static. Custom calls of @shape_assertion are checked and removed.
+    Unknown sizes remain dynamic.
 
     Raises:
-        ValueError: sizes contradict each other, or a check of them fails; the text says how.
+        ValueError: sizes contradict each other, or an assertion fails; the text is the report.
     """
     try:
-        # All sizes are not asked to be known: who meets one that isn't can say where.
-        found: bytes = jax_extension.mlir.refine_polymorphic_shapes(
+        # Sizes may remain dynamic; a later error about one can name its operation.
+        refined_code: bytes = jax_extension.mlir.refine_polymorphic_shapes(
             bytecode(module), enable_shape_assertions=True, validate_static_shapes=False
         )
     except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
         raise ValueError(str(error)) from None
-    return found
+    return refined_code

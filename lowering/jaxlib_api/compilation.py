@@ -27,12 +27,12 @@ __all__ = [
 def registered_targets(platform: str) -> dict[str, Any]:
     """The functions registered for custom calls on a platform, by name."""
     name = {"cpu": "Host", "gpu": "CUDA"}.get(platform, platform)
-    found: dict[str, Any] = xla_client.custom_call_targets(name)
-    return found
+    targets: dict[str, Any] = xla_client.custom_call_targets(name)
+    return targets
 
 
 CALLBACK_TARGET: Final = "xla_ffi_python_cpu_callback"
-"""The custom call, on CPU, of the Python function whose index its backend_config says."""
+"""The custom call, on CPU, of the Python function with the index in its backend_config."""
 
 
 def compile_options(
@@ -45,19 +45,17 @@ def compile_options(
     shardy: bool = False,
     free_results: Sequence[bool] = (),
 ) -> Any:
-    """What XLA is told beside the module: a CompileOptions of jaxlib.
-
-    Flags that stand in the environment (XLA_FLAGS) are in it already.
+    """Return a CompileOptions of jaxlib; it includes the flags of the environment (XLA_FLAGS).
 
     Args:
-        devices: as for `compile_and_load`.
-        num_replicas, num_partitions: how many there are of each.
-        flags: names of XLA's flags and their values, in this order, before those of the
-            environment. XLA looks at names and types when it compiles.
-        level: how hard XLA's backend and its passes try, 0 to 3; None leaves it to XLA.
-        shardy: whether Shardy cuts the program into partitions, and not GSPMD. Each leaves out
-            what is said for the other.
-        free_results: for each result whether XLA may choose how it is cut up, where it is.
+        devices: the devices, as for `compile_and_load`.
+        num_replicas, num_partitions: the numbers of replicas and partitions.
+        flags: names and values of XLA's flags, in order; they override those of the environment.
+            XLA checks names and types when it compiles.
+        level: the optimization level of XLA's backend and passes, 0 to 3; None is XLA's default.
+        shardy: whether Shardy partitions the program instead of GSPMD. Each ignores the
+            annotations of the other.
+        free_results: for each result, whether XLA may choose its sharding if it is partitioned.
     """
     options = xla_client.CompileOptions()
     options.num_replicas = num_replicas
@@ -83,34 +81,32 @@ def compile_options(
 
 
 def options_bytes(options: Any) -> bytes:
-    """What stands in a CompileOptions, equal for equal ones of one version of jaxlib."""
+    """Serialize a CompileOptions; equal options of one jaxlib version give equal bytes."""
     content: bytes = options.SerializeAsString()
     return content
 
 
 @functools.cache
 def known_flags() -> dict[str, str]:
-    """XLA's flags that jaxlib tells of, each with a value as text: true, 3, 1.1, "text", NAME.
+    """Return the XLA flags that jaxlib lists, each with a value as text: true, 3, "text", NAME.
 
-    They are those that have a default value; XLA knows others, and those of a TPU besides. The
-    text is "{" where the value is a message.
+    These are the flags with a default value. XLA has others, and TPU flags in addition. The text is
+    "{" if the value is a message.
     """
-    # Held while its parts are looked at: they do not keep it, and jaxlib would die.
-    whole = xla_client.CompileOptions()
-    options = whole.executable_build_options.debug_options
-    found: dict[str, str] = {}
+    # The parts do not keep `compile_options` alive, and jaxlib would crash without this reference.
+    compile_options = xla_client.CompileOptions()
+    options = compile_options.executable_build_options.debug_options
+    flags: dict[str, str] = {}
     for name, colon, value in re.findall(r"^(xla_\w+)(:?) (.*)$", str(options), re.MULTILINE):
-        found[name] = value if colon else "{"
+        flags[name] = value if colon else "{"
     for name in dir(options):
-        if name.startswith("xla_") and name not in found:
+        if name.startswith("xla_") and name not in flags:
             value = getattr(options, name, None)
-            if isinstance(value, bool):
-                found[name] = str(value).lower()
-            elif isinstance(value, int):
-                found[name] = str(value)
+            if isinstance(value, (bool, int)):
+                flags[name] = str(value).lower()
             elif isinstance(value, str):
-                found[name] = '""'
-    return found
+                flags[name] = '""'
+    return flags
 
 
 def compile_and_load(
@@ -122,40 +118,38 @@ def compile_and_load(
     num_partitions: int = 1,
     callbacks: Sequence[Callable[..., Any]] = (),
 ) -> Any:
-    """Compiles a module for some devices of one client; gives a jaxlib LoadedExecutable.
+    """Compile a module for devices of one client; return a jaxlib LoadedExecutable.
 
-    The module goes as bytes, not as an MLIR module: XLA compiles without holding Python's lock,
-    and must not meet another thread in the same MLIR context.
+    The module is passed as bytes: XLA compiles without holding the GIL, so another thread could use
+    the same MLIR context.
 
     Args:
         devices: ``num_replicas * num_partitions`` jax.Devices: the partitions of replica 0, those
-            of replica 1, and so on. Of devices that are not there (`topology_devices`) an
-            Executable is made, which tells what a LoadedExecutable tells, and can't be run.
+            of replica 1, and so on. For absent devices (`topology_devices`) the result is an
+            Executable, which has the same information but can't be executed.
         module_bytecode: MLIR bytecode, or a portable artifact.
-        options: made by `compile_options` of the same devices and numbers, which are given in it.
-        num_replicas: how many replicas run the program.
-        num_partitions: into how many partitions each replica is cut.
-        callbacks: the Python functions that the module's callback custom calls name by index. The
-            executable keeps them.
+        options: the result of `compile_options` for the same devices and numbers.
+        num_replicas: the number of replicas.
+        num_partitions: the number of partitions of each replica.
+        callbacks: the Python functions that callback custom calls refer to by index. The executable
+            references them.
 
     Raises:
-        ValueError: XLA refuses the module, or a flag; the text holds XLA's report.
+        ValueError: XLA refuses the module or a flag; the text is XLA's report.
     """
     if options is None:
         options = compile_options(devices, num_replicas=num_replicas, num_partitions=num_partitions)
     client = devices[0].client
-    arguments = (module_bytecode, jax_extension.DeviceList(tuple(devices)), options)
+    arguments = jax_extension.DeviceList(tuple(devices)), options
     try:
+        if not is_absent(devices[0]) and not callbacks:
+            return client.compile_and_load(module_bytecode, *arguments)
+        # The other variants require an MLIR module; it has a context of its own.
+        module = ir.Module.parse(module_bytecode, new_context())
         if is_absent(devices[0]):
-            # Here too no bytes are taken.
-            module = ir.Module.parse(module_bytecode, new_context())
-            return client.compile(module, *arguments[1:])
-        if callbacks:
-            # With callbacks only a module is taken, no bytes: one in a context of its own.
-            module = ir.Module.parse(module_bytecode, new_context())
-            return client.compile_and_load(module, *arguments[1:], list(callbacks))
-        return client.compile_and_load(*arguments)
+            return client.compile(module, *arguments)
+        return client.compile_and_load(module, *arguments, list(callbacks))
     except UnicodeDecodeError:
-        raise ValueError("the module is damaged: its report is no text") from None
+        raise ValueError("the module is damaged: its report is not text") from None
     except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
         raise ValueError(str(error)) from None

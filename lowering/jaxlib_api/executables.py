@@ -23,10 +23,10 @@ __all__ = [
 
 
 def serialized(loaded: Any) -> bytes:
-    """An executable as bytes, which `deserialize` reads in another process.
+    """Serialize an executable for `deserialize` in another process.
 
     Raises:
-        ValueError: this one, or this platform, can't do that.
+        ValueError: the executable or its platform does not support this.
     """
     try:
         content: bytes = loaded.serialize()
@@ -36,17 +36,17 @@ def serialized(loaded: Any) -> bytes:
 
 
 def deserialize(devices: Sequence[Any], content: bytes, options: Any) -> Any:
-    """The LoadedExecutable in what `serialized` gave, for these devices.
+    """Load the result of `serialized` on these devices.
 
-    Of bytes that are something else, or damaged, jaxlib may die; and they are run.
+    Damaged or other bytes may crash jaxlib, and the code in them is executed.
 
     Args:
-        devices: which may be others than those that it was compiled for, of the same kind.
+        devices: devices of the same kind as those that it was compiled for.
         content: the bytes.
-        options: made by `compile_options` of the same devices.
+        options: the result of `compile_options` for the same devices.
 
     Raises:
-        ValueError: jaxlib refuses it; the text holds its report.
+        ValueError: jaxlib refuses it; the text is its report.
     """
     try:
         return devices[0].client.deserialize_executable(
@@ -59,27 +59,27 @@ def deserialize(devices: Sequence[Any], content: bytes, options: Any) -> Any:
 _FEATURE: Final = rb"[+-][a-z0-9][a-z0-9._-]{0,40}"
 
 _FEATURES: Final = re.compile(rb",%b(?:,%b){6,}" % (_FEATURE, _FEATURE))
-"""A list, from its first comma on. What begins with one character is looked for at 1 GB/s; and of
-names of any length a run of dashes in a constant would be looked at once for each of them."""
+"""A list, from its first comma on: a pattern that begins with one character is fast. The length of
+names is bounded, since a run of dashes in a constant would otherwise take quadratic time."""
 
 
 def cpu_features(content: bytes) -> tuple[str, ...]:
-    """The features of a CPU that a serialized executable was compiled for: "avx2", "fma", ...
+    """Return the CPU features that a serialized executable was compiled for: "avx2", "fma", ...
 
-    XLA writes into it what LLVM was told. None if that isn't found.
+    XLA writes LLVM's feature list into it. The result is empty if it has none.
     """
-    found = _FEATURES.search(content)
-    if found is None:
+    match = _FEATURES.search(content)
+    if match is None:
         return ()
-    first = re.search(_FEATURE + rb"\Z", content[max(found.start() - 42, 0) : found.start()])
-    names = ((b"" if first is None else first[0]) + found[0]).decode().strip(",").split(",")
-    # The preferences among them ask for nothing of the CPU.
+    first = re.search(_FEATURE + rb"\Z", content[max(match.start() - 42, 0) : match.start()])
+    names = ((b"" if first is None else first[0]) + match[0]).decode().strip(",").split(",")
+    # Preferences require nothing of the CPU.
     return tuple(sorted(n[1:] for n in names if n[0] == "+" and not n.startswith("+prefer-")))
 
 
 @functools.cache
 def host_cpu_features() -> tuple[str, ...]:
-    """The features of this process's CPU, as XLA sees them: of a program made to ask (20 ms)."""
+    """Return the features of this machine's CPU, from a program that is compiled for it."""
     jax: Any = importlib.import_module("jax")
     try:
         device = jax.local_devices(backend="cpu")[0]
@@ -90,19 +90,19 @@ def host_cpu_features() -> tuple[str, ...]:
 
 
 def optimized_hlo_text(loaded: Any, *, large_constants: bool) -> str:
-    """HLO text of what XLA made of a module; without large constants `{...}` stands for these."""
+    """Return the optimized HLO text of an executable; `{...}` replaces omitted constants."""
     options = xla_client.hlo.HloPrintOptions()
     options.print_large_constants = large_constants
     return "\n".join(m.to_string(options) for m in loaded.hlo_modules())
 
 
 def compiled_cost(loaded: Any) -> dict[str, float]:
-    """What XLA reckons that a run of a LoadedExecutable costs, by XLA's names."""
+    """Return XLA's cost estimates for an execution, by XLA's names."""
     return {name: float(number) for name, number in sorted(loaded.cost_analysis().items())}
 
 
 def compiled_memory(loaded: Any) -> dict[str, int]:
-    """The bytes that a LoadedExecutable takes on a device, by what for."""
+    """Return the device memory of an executable in bytes, by purpose."""
     stats = loaded.get_compiled_memory_stats()
     return {
         "arguments": stats.argument_size_in_bytes,

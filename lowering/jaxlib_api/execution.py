@@ -20,9 +20,9 @@ __all__ = [
 
 
 def result_handler(aval: Any, sharding: Any) -> Any:
-    """What makes a jax.Array of one result, for `runner`."""
+    """Return a handler for `runner` that creates the jax.Array of one result."""
     try:
-        # 0.10: the fourth argument leaves out checks of what is given here by ourselves.
+        # 0.10: the fourth argument skips checks.
         return jax_extension.array_result_handler(aval, sharding, True, True)
     except TypeError:
         return jax_extension.array_result_handler(aval, sharding, True)
@@ -31,15 +31,15 @@ def result_handler(aval: Any, sharding: Any) -> Any:
 def runner(
     loaded: Any, handlers: Sequence[Any], *, wait: bool = False
 ) -> Callable[[list[Any]], list[Any]]:
-    """A function that executes a LoadedExecutable: jax.Arrays in, jax.Arrays out.
+    """Return a function that executes a LoadedExecutable, from jax.Arrays to jax.Arrays.
 
-    It checks nothing: wrong bytes may be taken silently (the right number of bytes in a wrong
-    shape, type or layout).
+    It checks nothing: arguments of the right size in bytes may be accepted in a wrong shape, type
+    or layout.
 
     Args:
         loaded: the LoadedExecutable.
-        handlers: of each result, made by `result_handler`.
-        wait: whether to come back only when the program has ended, and raise what it failed of.
+        handlers: the results of `result_handler`, one for each result.
+        wait: whether to wait until the program has ended, and raise its errors.
     """
     execute = loaded.execute_sharded
     handlers = list(handlers)
@@ -50,7 +50,7 @@ def runner(
 
     def run_and_wait(arguments: list[Any]) -> list[Any]:
         done = execute(arguments, with_tokens=True)
-        # The token tells of the end of programs without results too.
+        # The token also becomes ready for programs without results.
         token = done.consume_token()
         results: list[Any] = done.consume_with_handlers(handlers)
         token.block_until_ready()
@@ -60,7 +60,7 @@ def runner(
 
 
 class _CallData(NamedTuple):
-    """What jaxlib asks for before it executes a program without Python: jax's own names."""
+    """The fields, by jax's names, that jaxlib needs to execute a program without Python."""
 
     xla_executable: Any
     out_pytree_def: Any
@@ -80,32 +80,32 @@ _ONLY_LEAVES: Final[Any] = jax_extension.pytree.PyTreeRegistry(
     enable_list=False,
     enable_dict=False,
 )
-"""Opens no argument, not even a tuple: what is no array is left to the Python function."""
+"""Flattens no argument, not even a tuple: the Python function gets what is not an array."""
 
-_KINDS_KEPT: Final = 16
-"""For so many different kinds of arguments a function knows that they are right."""
+_MAX_SIGNATURES: Final = 16
+"""The number of argument signatures that a function caches."""
 
 
 def call_data(
     loaded: Any, sharding: Any, count: int, results: Sequence[Any], structure: Any
 ) -> _CallData:
-    """What jaxlib needs to know of a LoadedExecutable of one device, to execute it by itself.
+    """Return the data that jaxlib needs to execute a program of one device without Python.
 
     Args:
         loaded: the LoadedExecutable.
-        sharding: of all arrays, arguments and results.
-        count: how many arrays the program takes.
-        results: a jax.core.ShapedArray for each array that it gives.
-        structure: the PyTreeDef that nests these.
+        sharding: the sharding of all arguments and results.
+        count: the number of array arguments.
+        results: a jax.core.ShapedArray for each result.
+        structure: the PyTreeDef of the results.
     """
-    made = len(results)
+    result_count = len(results)
     return _CallData(
         xla_executable=loaded,
         out_pytree_def=structure,
         in_shardings=[sharding] * count,
-        out_shardings=[sharding] * made,
+        out_shardings=[sharding] * result_count,
         out_avals=list(results),
-        out_committed=[True] * made,
+        out_committed=[True] * result_count,
         kept_var_bitvec=[True] * count,
         in_device_local_layouts=[None] * count,
         const_args=[],
@@ -115,32 +115,20 @@ def call_data(
 def tree_caller(
     name: str, capacity: int, otherwise: Callable[..., tuple[Any, Any]]
 ) -> Callable[..., Any]:
-    """A function of nested arguments that executes what is known for them, as jax.jit's do.
+    """Return a function of nested arguments with the call path of jax.jit's functions.
 
-    jaxlib takes the arguments apart as jax.tree_util does, and describes structure and arrays as
-    `direct_caller` says. If `otherwise` has answered a call with the same description, and said
-    how, the program is executed at once, and no Python runs. If not, `otherwise` has the call.
+    jaxlib flattens the arguments like jax.tree_util and computes a signature of the structure and
+    the arrays (see `direct_caller`). If `otherwise` has returned a `call_data` for an equal
+    signature, jaxlib executes the program without running Python. Else it calls `otherwise`.
 
     Args:
-        name: for jax's profiler.
-        capacity: how many descriptions are kept.
-        otherwise: gives the result, and the `call_data` by which all calls with arguments of this
-            description may be executed, with the arrays as they are; None if they may not.
+        name: the name for jax's profiler.
+        capacity: the number of signatures to cache.
+        otherwise: returns the result, and the `call_data` to execute all calls of this signature
+            with the arrays unchanged; None if there is none.
     """
-
-    def missed(*arguments: Any, **by_name: Any) -> tuple[Any, Any, bool]:
-        return *otherwise(*arguments, **by_name), False
-
-    def called_plainly(*arguments: Any, **by_name: Any) -> Any:  # under jax.disable_jit
-        return otherwise(*arguments, **by_name)[0]
-
-    cache = jax_extension.PjitFunctionCache(capacity=capacity)
     registry = jax_extension.pytree.default_registry()
-    call: Callable[..., Any] = jax_extension.pjit(
-        name, called_plainly, missed, [], [], name, registry, _unexpected, cache
-    )
-    call._fun = _Named(name)  # type: ignore[attr-defined]  # a function of jaxlib
-    return call
+    return _fast_caller(name, capacity, registry, otherwise)
 
 
 def direct_caller(
@@ -152,46 +140,56 @@ def direct_caller(
     nesting: Any,
     otherwise: Callable[..., tuple[Any, bool]],
 ) -> Callable[..., Any]:
-    """A function that executes a LoadedExecutable of one device in the way of jax.jit's.
+    """Return a function that executes a LoadedExecutable of one device like jax.jit's.
 
-    jaxlib describes each argument: type, sizes, sharding, whether it is committed to that, memory
-    layout; whether it has been deleted is a part of that. If the same description was found right
-    before, it executes the program at once, and no Python runs. If not, `otherwise` has the call.
+    jaxlib computes a signature of the arguments: type, sizes, sharding, whether it is committed,
+    memory layout; whether an array has been deleted is part of it. If an equal signature is cached,
+    jaxlib executes the program without running Python. Else it calls `otherwise`.
 
     Args:
         loaded: the LoadedExecutable.
-        name: for jax's profiler.
-        sharding: of all arrays, arguments and results.
-        count: how many arguments the program takes.
+        name: the name for jax's profiler.
+        sharding: the sharding of all arguments and results.
+        count: the number of arguments.
         results: a jax.core.ShapedArray for each result.
-        nesting: how the results are nested in tuples, a 0 in the place of each.
-        otherwise: gives the result, and whether all calls with arguments of these descriptions may
-            be executed at once, with the arguments as they are.
+        nesting: the nesting of the results in tuples, with a 0 for each result.
+        otherwise: returns the result, and whether all calls of this signature may be executed with
+            the arguments unchanged.
     """
     structure = jax_extension.pytree.default_registry().flatten(nesting)[1]
     data = call_data(loaded, sharding, count, results, structure)
 
-    def missed(*arguments: Any, **by_name: Any) -> tuple[Any, _CallData | None, bool]:
-        result, are_right = otherwise(*arguments, **by_name)
-        return result, data if are_right else None, False
+    def with_data(*arguments: Any, **by_name: Any) -> tuple[Any, _CallData | None]:
+        result, is_reusable = otherwise(*arguments, **by_name)
+        return result, data if is_reusable else None
 
-    def called_plainly(*arguments: Any, **by_name: Any) -> Any:  # under jax.disable_jit
+    return _fast_caller(name, _MAX_SIGNATURES, _ONLY_LEAVES, with_data)
+
+
+def _fast_caller(
+    name: str, capacity: int, registry: Any, otherwise: Callable[..., tuple[Any, Any]]
+) -> Callable[..., Any]:
+    """Return a function of jaxlib with a signature cache of its own."""
+
+    def on_miss(*arguments: Any, **by_name: Any) -> tuple[Any, Any, bool]:
+        return *otherwise(*arguments, **by_name), False
+
+    def without_jit(*arguments: Any, **by_name: Any) -> Any:  # under jax.disable_jit
         return otherwise(*arguments, **by_name)[0]
 
-    # A cache of its own: those of other functions don't drive its descriptions out.
-    cache = jax_extension.PjitFunctionCache(capacity=_KINDS_KEPT)
+    cache = jax_extension.PjitFunctionCache(capacity=capacity)
     call: Callable[..., Any] = jax_extension.pjit(
-        name, called_plainly, missed, [], [], name, _ONLY_LEAVES, _unexpected, cache
+        name, without_jit, on_miss, [], [], name, registry, _unexpected, cache
     )
     call._fun = _Named(name)  # type: ignore[attr-defined]  # a function of jaxlib
     return call
 
 
 class _Named:
-    """What jax asks, with debug_nans, of whom a result with a NaN is.
+    """The owner of a result, for jax's debug_nans.
 
-    It would have the function run again to find the operation, but for one of a single operation,
-    of which it raises FloatingPointError with the name.
+    jax would run the function again to find the operation with the NaN. For a function marked as a
+    single operation it raises FloatingPointError with the name.
     """
 
     __slots__ = ("__qualname__",)
@@ -202,23 +200,22 @@ class _Named:
 
 
 def _unexpected(*_: Any) -> Any:
-    """What jaxlib would ask for arrays of several devices."""
+    """Refuse arrays on several devices, for which jaxlib calls this."""
     raise TypeError("an argument is on several devices")
 
 
 def sharded_runner(
     loaded: Any, *, wait: bool
 ) -> Callable[[list[Any]], tuple[list[list[Any]], Callable[[], None]]]:
-    """A function that executes a LoadedExecutable of several devices.
+    """Return a function that executes a LoadedExecutable of several devices.
 
-    It takes arrays that `assemble` made. It gives for each result of the program the jax.Arrays on
-    the devices, and a function that waits for the end and raises RuntimeError if the program
-    failed. Nothing is checked: of wrong arguments jaxlib 0.10 crashes.
+    It takes results of `assemble`. It returns the jax.Arrays on the devices for each result, and a
+    function that waits for the end and raises RuntimeError if the program failed. Nothing is
+    checked: wrong arguments crash jaxlib 0.10.
 
     Args:
         loaded: the LoadedExecutable.
-        wait: whether it will be waited for; if not, the second function does nothing. To be able
-            to wait takes 25 us of the 350 of a call on 8 CPU devices.
+        wait: whether the second function is used; if not, it does nothing, and a call is faster.
     """
     execute = loaded.execute_sharded
 
@@ -237,38 +234,38 @@ def _nothing() -> None:
 def rows_runner(
     loaded: Any, results: Sequence[tuple[Any, Any, Any]], each: Any, *, wait: bool
 ) -> Callable[[list[Any]], tuple[list[Any], Callable[[], None]]]:
-    """As `sharded_runner`, but gives for each result one jax.Array over all devices.
+    """Return a function like `sharded_runner`'s with one jax.Array over all devices per result.
 
     Args:
-        loaded: the LoadedExecutable; what it gives on a device is that device's shard.
-        results: of each result the jax.core.ShapedArrays of a shard and of the whole, and the
-            sharding of the whole.
-        each: the sharding over the devices that says that each has the whole.
-        wait: as of `sharded_runner`.
+        loaded: the LoadedExecutable; its result on a device is the device's shard.
+        results: for each result the jax.core.ShapedArrays of a shard and of the array, and the
+            sharding of the array.
+        each: the replicated sharding over the devices.
+        wait: see `sharded_runner`.
     """
     execute = loaded.execute_sharded
-    wholes = [(aval, sharding) for _, aval, sharding in results]
-    handlers = [result_handler(aval, sharding) for aval, sharding in wholes]
-    if not _MAKES_ROWS:
-        # First as jaxlib takes the results of replicas, arrays that all devices have.
+    arrays_of = [(aval, sharding) for _, aval, sharding in results]
+    handlers = [result_handler(aval, sharding) for aval, sharding in arrays_of]
+    if not _ASSEMBLES_SHARDS:
+        # First as replicated arrays, as jaxlib handles the results of replicas.
         handlers = [result_handler(shard, each) for shard, _, _ in results]
 
     def run(arguments: list[Any]) -> tuple[list[Any], Callable[[], None]]:
         done = execute(arguments, with_tokens=wait)
         ended = done.consume_token().block_until_ready if wait else _nothing
         arrays = done.consume_with_handlers(handlers)
-        if not _MAKES_ROWS:
+        if not _ASSEMBLES_SHARDS:
             arrays = [
                 array._rewrap_with_aval_and_sharding(aval, sharding)
-                for array, (aval, sharding) in zip(arrays, wholes, strict=True)
+                for array, (aval, sharding) in zip(arrays, arrays_of, strict=True)
             ]
         return arrays, ended
 
     return run
 
 
-_MAKES_ROWS: Final = tuple(map(int, jaxlib_version().split(".")[:2])) < (0, 11)
-"""Whether results of replicas can be made shards of one array at once.
+_ASSEMBLES_SHARDS: Final = tuple(map(int, jaxlib_version().split(".")[:2])) < (0, 11)
+"""Whether jaxlib can assemble the results of replicas as shards of one array.
 
-Made so by jaxlib 0.12 they can't be read. It saves 100 us of the 310 of a call with one result on
-8 CPU devices; to take the results apart and put them together would take 70 more."""
+In jaxlib 0.12 such arrays can't be read. Where it works, it is faster than rewrapping, which is
+faster than disassembling the results."""

@@ -20,10 +20,10 @@ __all__ = [
 
 
 def hlo_text_to_stablehlo(text: str) -> bytes:
-    """MLIR bytecode of the StableHLO module that HLO text means.
+    """Convert HLO text to a StableHLO module in MLIR bytecode.
 
-    XLA's own parser reads the text. What StableHLO lacks comes out as operations of mhlo. Tuples
-    among the entry's parameters and in its result are flattened.
+    Instructions that StableHLO does not have become operations of mhlo. Tuples in the entry's
+    parameters and result are flattened.
 
     Raises:
         jax.errors.JaxRuntimeError: the text is not HLO.
@@ -33,7 +33,7 @@ def hlo_text_to_stablehlo(text: str) -> bytes:
 
 
 def hlo_proto(text: str) -> bytes:
-    """The HloModuleProto of HLO text.
+    """Convert HLO text to a HloModuleProto.
 
     Raises:
         jax.errors.JaxRuntimeError: the text is not HLO.
@@ -46,45 +46,44 @@ _HLO_POSITION: Final = re.compile(r"was parsing (\d+):(\d+): error: (.*)")
 
 
 def hlo_program(source: bytes) -> bytes:
-    """The program in HLO text, or in an HloModuleProto, as `hlo_text_to_stablehlo` gives it.
+    """Convert HLO text or a HloModuleProto to a StableHLO module.
 
-    Damaged HLO, and some that is right, ends the process.
+    Damaged HLO, and some valid HLO, crashes the process.
 
     Returns:
-        A line of JSON: "parameters", the shapes of the entry's parameters as XLA writes them, with
-        layouts, and "result", that of its result. Behind it the bytecode.
+        A line of JSON, followed by MLIR bytecode. "parameters" and "result" in the JSON are XLA's
+        texts of the entry's shapes, with layouts.
 
     Raises:
-        UnreadableModuleError: XLA refuses it, or it can't be said in MLIR.
+        UnreadableModuleError: XLA refuses it, or can't convert it.
     """
     json: Any = importlib.import_module("json")
     try:
         code = source if is_hlo_proto(source) else hlo_proto(source.decode())
         shape = xla_client.XlaComputation(code).program_shape()
-        parameters = [str(one) for one in shape.parameter_shapes()]
+        parameters = [str(parameter) for parameter in shape.parameter_shapes()]
         head = {"parameters": parameters, "result": str(shape.result_shape())}
         converted: bytes = jax_extension.mlir.hlo_to_stablehlo(code)
     except UnicodeDecodeError:
-        raise UnreadableModuleError("its report is no text", None, None, "") from None
+        raise UnreadableModuleError("its report is not text") from None
     except (RuntimeError, ValueError) as error:  # RuntimeError: jax.errors.JaxRuntimeError
         report = str(error)
         place = _HLO_POSITION.search(report)
         if place is not None:
             raise UnreadableModuleError(place[3], int(place[1]), int(place[2]), report) from None
         lines = report.strip().splitlines() or ["no reason"]
-        raise UnreadableModuleError(
-            re.sub(r"^(?:[A-Z_]+: )+", "", lines[0]), None, None, report
-        ) from None
+        reason = re.sub(r"^(?:[A-Z_]+: )+", "", lines[0])
+        raise UnreadableModuleError(reason, detail=report) from None
     return bytes(json.dumps(head).encode() + b"\n" + converted)
 
 
 def is_hlo_proto(source: bytes) -> bool:
-    """Whether bytes that hold HLO are a protocol buffer, and not text: each begins with a name."""
+    """Return whether HLO is a protocol buffer, which begins with a name field, instead of text."""
     return source.startswith(b"\n") and any(byte < 9 or 13 < byte < 32 for byte in source[:4096])
 
 
 def parsed_hlo_text(text: str) -> str:
-    """HLO text as XLA prints it after its own parser has read it.
+    """Parse HLO text with XLA and print it again.
 
     Raises:
         jax.errors.JaxRuntimeError: the text is not HLO.
@@ -94,7 +93,7 @@ def parsed_hlo_text(text: str) -> str:
 
 
 def stablehlo_to_hlo_text(module_bytecode: bytes) -> str:
-    """HLO text of a StableHLO module, as XLA translates it before it optimizes."""
+    """Translate a StableHLO module to HLO text, without optimizations."""
     computation = jax_extension.mlir.mlir_module_to_xla_computation(module_bytecode, False, False)
     text: str = computation.as_hlo_text()
     return text

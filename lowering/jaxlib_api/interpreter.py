@@ -20,7 +20,7 @@ __all__ = [
 
 
 def interpreter_context() -> ir.Context:
-    """A fresh MLIR context that knows the interpreter's own operations besides all others.
+    """Return a new MLIR context that includes the interpreter's own operations.
 
     One of them is `interpreter.probe`, which writes its operand to a file.
     """
@@ -32,21 +32,21 @@ def interpreter_context() -> ir.Context:
 def interpreted(
     module: ir.Module, arguments: Sequence[ir.Attribute], folder: str = ""
 ) -> list[Any]:
-    """What StableHLO's reference interpreter gives for `@main`: NumPy arrays, or views of MLIR's.
+    """Evaluate `@main` with StableHLO's reference interpreter; return NumPy arrays.
 
-    Of operations that it lacks the process is aborted, and of results whose elements MLIR has no
-    Python type for, such as complex ones.
+    Unsupported operations abort the process, and so do results whose element type has no Python
+    type in MLIR, such as complex numbers.
 
     Args:
-        module: of a context that `interpreter_context` made.
-        arguments: made by `elements_attribute`.
-        folder: an empty folder, in which each probe that is met writes a file `probeN.npy`, and a
-            line in `index.csv`: its name, its type, the file. Empty where there are no probes.
+        module: a module in a context of `interpreter_context`.
+        arguments: the results of `elements_attribute`.
+        folder: an empty folder; each executed probe writes a file `probeN.npy` there, and a line in
+            `index.csv`: its name, its type, the file. May be "" if the module has no probes.
     """
     numpy: Any = importlib.import_module("numpy")
-    return [numpy.array(one) for one in stablehlo.eval_module(module, list(arguments), folder)]
+    return [numpy.array(value) for value in stablehlo.eval_module(module, list(arguments), folder)]
 
 
 def interprets_fft() -> bool:
-    """Whether the interpreter has Fourier transforms of all kinds: not in 0.10."""
+    """Return whether the interpreter supports all kinds of Fourier transforms: not in 0.10."""
     return tuple(map(int, current_version().split("."))) > (1, 17, 0)

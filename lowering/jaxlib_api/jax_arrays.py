@@ -19,16 +19,16 @@ __all__ = [
 
 
 def put(array: Any, aval: Any, sharding: Any, device: Any) -> Any:
-    """A jax.Array on `device` with the elements of a NumPy array, which may change right after.
+    """Copy a NumPy array to `device`; it may be modified right afterwards.
 
     Args:
         array: a C-contiguous NumPy array of exactly the shape and dtype of `aval`.
         aval: a jax.core.ShapedArray.
-        sharding: SingleDeviceSharding of the device.
+        sharding: the SingleDeviceSharding of the device.
         device: a jax.Device.
     """
     # Without enable_x64 a 64-bit array would get a 32-bit buffer, or be refused, when jax's flag
-    # is off; ZERO_COPY, the default of the semantics, would let the caller's writes show through.
+    # is off. With ZERO_COPY, the default, later writes of the caller would change the array.
     return jax_extension.batched_device_put(
         aval, sharding, [array], [device], True, False, _DURING_CALL, True
     )
@@ -39,30 +39,30 @@ _DURING_CALL: Final = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 array_type: Final[type[Any]] = xla_client.ArrayImpl
 """The class of ordinary jax.Arrays; tracers and key arrays have others."""
 
-# What stands behind the properties of these arrays: called without a look-up of the property, they
-# take a third less time, which every argument of a call pays. None takes another object.
+# The getters of the properties: calling them directly skips the lookup for each argument of a call.
+# They accept only instances of `array_type`.
 aval_of: Final[Callable[[Any], Any]] = array_type.aval.fget
-"""The jax.core.ShapedArray of a jax.Array; jax keeps one for all that are equal."""
+"""Return the jax.core.ShapedArray of a jax.Array; equal ones are usually the same object."""
 
 
 def sharding_getter() -> Callable[[Any], Any]:
-    """A function that gives the sharding of a jax.Array.
+    """Return the getter of a jax.Array's sharding.
 
-    jax defines the property; it has to be loaded, as it isn't in the process that reads files.
+    jax defines the property, so jax must be imported, which it is not in helper processes.
     """
-    found: Callable[[Any], Any] = array_type.sharding.fget
-    return found
+    getter: Callable[[Any], Any] = array_type.sharding.fget
+    return getter
 
 
 is_deleted: Final[Callable[[Any], bool]] = array_type.is_deleted
-"""Whether a jax.Array was deleted, or given away to a program."""
+"""Return whether a jax.Array was deleted or donated."""
 
 
 def memory_of(array: Any) -> int:
-    """A number that is the same for jax.Arrays that share their memory.
+    """Return a number that is equal for jax.Arrays that share their memory.
 
-    Of an array over several devices the memory on the first one of this process is asked for. What
-    has no memory shares none: empty arrays, deleted ones, and where a platform does not tell.
+    For an array on several devices it is that of the first device of this process. Empty and
+    deleted arrays, and those on platforms without addresses, share no memory.
     """
     if array.size and not array.is_deleted():
         try:
@@ -75,12 +75,12 @@ def memory_of(array: Any) -> int:
 
 
 def assemble(aval: Any, sharding: Any, arrays: Sequence[Any]) -> Any:
-    """One jax.Array of arrays on several devices.
+    """Assemble a jax.Array from arrays on several devices.
 
     Args:
-        aval: a jax.core.ShapedArray: of the whole.
-        sharding: a jax sharding over the devices, that gives each an array of the shape that it
-            has; as `sharded_runner` takes them, one that says that each has the whole.
-        arrays: jax.Arrays, in the order of the devices; those of this process.
+        aval: the jax.core.ShapedArray of the result.
+        sharding: a jax sharding over the devices, with shards of the shapes of the arrays; for
+            `sharded_runner` a replicated one.
+        arrays: the jax.Arrays of this process, in the order of the devices.
     """
     return array_type(aval, sharding, arrays, committed=True, _skip_checks=True)

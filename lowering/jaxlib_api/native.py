@@ -1,4 +1,4 @@
-"""The two modules of jaxlib that the others here take their private names from."""
+"""The two modules of jaxlib with the private names used in this package."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Any, Final
 
 __all__ = ["jax_extension", "xla_client"]
 
-# Imported by name: jaxlib has no type stubs for these two.
+# Imported by name, since jaxlib has no type stubs for them.
 jax_extension: Final[Any] = importlib.import_module("jaxlib._jax")
 xla_client: Final[Any] = importlib.import_module("jaxlib.xla_client")

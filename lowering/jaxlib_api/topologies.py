@@ -16,33 +16,33 @@ __all__ = [
 
 
 def is_absent(device: Any) -> bool:
-    """Whether a device is one of a topology: compiled for, and not there."""
+    """Return whether a device belongs to a topology and is not present."""
     return isinstance(device.client, jax_extension.CompileOnlyPyClient)
 
 
 def devices_of_topology(device: Any) -> list[Any]:
-    """All devices of the topology of one that is not there, in their order."""
-    found: list[Any] = device.client.devices()
-    return found
+    """Return all devices of the topology of an absent device, in order."""
+    devices: list[Any] = device.client.devices()
+    return devices
 
 
 def topology_devices(platform: str, name: str, settings: Mapping[str, str]) -> list[Any]:
-    """The devices of a topology that need not be there, made by the plugin of a platform.
+    """Return the devices of a topology, which need not be present, from a platform's plugin.
 
     Args:
         platform: "tpu", "cuda", "rocm".
-        name: as the plugin calls it: "v5e:2x2", "1x1x8".
-        settings: what the plugin is told besides.
+        name: the plugin's name of the topology: "v5e:2x2", "1x1x8".
+        settings: further options of the plugin.
 
     Raises:
-        NotImplementedError: there is no plugin of that platform here, or it can't do that.
-        ValueError: the plugin refuses it; the text holds its report.
+        NotImplementedError: the plugin is not installed, or does not support topologies.
+        ValueError: the plugin refuses it; the text is its report.
     """
     topologies: Any = importlib.import_module("jax.experimental.topologies")
     try:
-        made: list[Any] = topologies.get_topology_desc(name, platform, **settings).devices
+        devices: list[Any] = topologies.get_topology_desc(name, platform, **settings).devices
     except NotImplementedError:
         raise
     except (RuntimeError, ValueError, TypeError) as error:
         raise ValueError(str(error)) from None
-    return made
+    return devices

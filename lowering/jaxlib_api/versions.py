@@ -17,32 +17,32 @@ __all__ = [
 
 
 def current_version() -> str:
-    """The newest StableHLO version that this jaxlib writes ("1.17.0" in 0.10.2)."""
+    """Return the newest StableHLO version that this jaxlib writes ("1.17.0" in 0.10.2)."""
     version: str = stablehlo.get_current_version()
     return version
 
 
 def minimum_version() -> str:
-    """The oldest StableHLO version that this jaxlib writes and reads ("0.9.0")."""
+    """Return the oldest StableHLO version that this jaxlib reads and writes ("0.9.0")."""
     version: str = stablehlo.get_minimum_version()
     return version
 
 
 def compatible_version(weeks: int) -> str:
-    """The StableHLO version that jaxlibs of so many weeks ago read, 4 or 12 of them."""
-    asked = stablehlo.StablehloCompatibilityRequirement
-    requirement = {4: asked.WEEK_4, 12: asked.WEEK_12}[weeks]
+    """Return the StableHLO version that a jaxlib 4 or 12 weeks old reads."""
+    requirements = stablehlo.StablehloCompatibilityRequirement
+    requirement = {4: requirements.WEEK_4, 12: requirements.WEEK_12}[weeks]
     version: str = stablehlo.get_version_from_compatibility_requirement(requirement)
     return version
 
 
 def jaxlib_version() -> str:
-    """The version of jaxlib: "0.10.2"."""
+    """Return the version of jaxlib: "0.10.2"."""
     version: str = importlib.import_module("jaxlib.version").__version__
     return version
 
 
 def platform_version(device: Any) -> str:
-    """What the software says of its version that compiles for a device: of CUDA, of libtpu."""
+    """Return the version text of a device's platform software: CUDA, libtpu."""
     version: str = device.client.platform_version
     return version

@@ -1,7 +1,7 @@
-"""How bytes that may be anything become a module, or an error in words.
+"""Read modules from untrusted bytes, or raise an error that names the problem.
 
-`module_reader` is the way in. What it reads may be damaged, huge, or something else altogether:
-`first_look` refuses large files by how they begin, `other_files` says what a file seems to be,
-`text_limits` refuses text that MLIR would not survive, and `helper_process` lets another process
-die of the rest. `exported` finds the module inside of what `jax.export` wrote.
+`module_reader` is the entry. Its input may be damaged, huge, or another kind of file. `file_kind`
+refuses large files by their first bytes, `foreign_formats` names the kind of a file, `text_limits`
+refuses text that would crash MLIR's parser, and `helper_process` parses other risky input in a
+separate process. `exported` finds the module inside the output of `jax.export`.
 """

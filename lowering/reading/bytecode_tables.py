@@ -1,8 +1,7 @@
-"""The tables of MLIR bytecode, as far as files are looked at before MLIR reads them.
+"""Read the tables of MLIR bytecode without MLIR.
 
-Bytecode consists of sections. Two of them say what operations refer to by number: one holds the
-attributes and the types, one behind the other, and the next for each its size, in groups of one
-dialect each.
+Bytecode consists of sections. Two of them are the tables that operations refer to by number: one
+contains the attributes and the types, and the next contains their sizes, in groups of one dialect.
 
 MLIR Bytecode Format: File; Sections; Attribute/Type Sections.
 """
@@ -31,18 +30,18 @@ STRINGS: Final = 0
 DIALECTS: Final = 1
 _ENTRIES: Final = 2
 _OFFSETS: Final = 3
-"""Kinds of sections: texts, names, what attributes and types say, and how long each is."""
+"""Kinds of sections: strings, dialects, attributes and types, and the sizes of these."""
 
 NAMES_HAVE_FLAGS: Final = 5
-"""The version of the format since which the names of operations are counted, and said of each
-whether the writer knew it."""
+"""The first version of the format that counts operation names and has a flag for each: whether
+the operation is registered."""
 
-_MOST_OF_A_NAME: Final = 1 << 12
-"""No program that writes bytecode has a longer name."""
+_MAX_PRODUCER: Final = 1 << 12
+"""The maximum length of the producer's name; real producers have shorter ones."""
 
 
 class Section(NamedTuple):
-    """Where the content of a section begins, and how long it is."""
+    """The position and size of a section's content."""
 
     kind: int
     is_aligned: bool
@@ -51,51 +50,46 @@ class Section(NamedTuple):
 
 
 def sections_of(part: Callable[[int, int], bytes], length: int) -> list[Section] | None:
-    """The sections of bytecode.
+    """Return the sections of bytecode, or None if they do not fill it exactly.
 
     Args:
-        part: gives so many bytes from a place on.
-        length: of the whole; None is given if the sections don't fill it exactly.
+        part: returns the bytes at a position, given the position and the size.
+        length: the total size.
 
     MLIR Bytecode Format: File; Alignment.
     """
 
     def number(at: int) -> tuple[int, int]:
-        """A variable-width integer, and where it ends."""
-        first = part(at, 1)[0]
-        width = (first & -first).bit_length() if first else 9
-        if at + width > length:
-            raise IndexError
-        value = int.from_bytes(part(at, width), "little")
-        return value >> (8 if width == 9 else width), at + width
+        encoded = part(at, 9)
+        value, size = number_at(encoded, 0, min(len(encoded), length - at))
+        return value, at + size
 
-    found: list[Section] = []
+    sections: list[Section] = []
     try:
         _, at = number(len(BYTECODE_MAGIC))
-        producer = part(at, _MOST_OF_A_NAME)
+        producer = part(at, _MAX_PRODUCER)
         at += producer.index(0) + 1
         while at < length:
             kind = part(at, 1)[0]
-            if any(kind & 0x7F == known.kind for known in found):
-                return None  # each is there once; of 3 GB of zeros this is known at once
+            if any(kind & 0x7F == section.kind for section in sections):
+                return None  # each kind occurs once; this stops early in a file of zeros
             size, at = number(at + 1)
             if kind > 0x7F:
                 alignment, at = number(at)
                 if alignment:
                     at += -at % alignment
-            found.append(Section(kind & 0x7F, kind > 0x7F, at, size))
+            sections.append(Section(kind & 0x7F, kind > 0x7F, at, size))
             at += size
     except (IndexError, ValueError):
         return None
-    return found if at == length else None
+    return sections if at == length else None
 
 
 def module_strings(code: bytes) -> bytes:
-    """The texts of a module's own bytecode, each with a zero behind: names of operations and of
-    attributes among them.
+    """Return the string section of trusted bytecode: zero-terminated names of operations and
+    attributes, among others.
 
-    What is looked for in the whole is looked for in its constants too, which takes 0.1 s for each
-    word and GB.
+    Searching it instead of the entire bytecode avoids searching the constants.
     """
     for section in sections_of(lambda at, size: code[at : at + size], len(code)) or ():
         if section.kind == STRINGS:
@@ -104,10 +98,10 @@ def module_strings(code: bytes) -> bytes:
 
 
 def number_at(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """A number of variable width, and where it ends.
+    """Return the variable-width integer at a position, and the position after it.
 
     Raises:
-        IndexError: it ends behind `end`.
+        IndexError: it extends beyond `end`.
     """
     if at >= end:
         raise IndexError
@@ -122,46 +116,46 @@ def number_at(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def sizes_add_up(data: bytes) -> bool:
-    """Whether bytecode has a size for each attribute and type, and these fit their section.
+    """Return whether bytecode has a size for each attribute and type, and these fit their section.
 
-    MLIR does not count: it writes behind the end of its tables. Then it may refuse the file, crash
-    or loop, depending on what is there.
+    MLIR does not check this: it would write beyond its tables, and then refuse the file, crash or
+    loop.
 
     MLIR Bytecode Format: Attribute/Type Sections.
     """
     sections = sections_of(lambda at, size: data[at : at + size], len(data))
-    found = {one.kind: one for one in sections or ()}
-    if not found.keys() >= {_ENTRIES, _OFFSETS}:
+    by_kind = {section.kind: section for section in sections or ()}
+    if not by_kind.keys() >= {_ENTRIES, _OFFSETS}:
         return False
-    _, _, at, size = found[_OFFSETS]
-    end, left = at + size, found[_ENTRIES].size
+    _, _, at, size = by_kind[_OFFSETS]
+    end, remaining_bytes = at + size, by_kind[_ENTRIES].size
     try:
         attributes, at = number_at(data, at, end)
         types, at = number_at(data, at, end)
-        for wanted in (attributes, types):
-            while wanted:
+        for remaining in (attributes, types):
+            while remaining:
                 _, at = number_at(data, at, end)  # the dialect
                 count, at = number_at(data, at, end)
-                if count > wanted:
+                if count > remaining:
                     return False
-                wanted -= count
+                remaining -= count
                 for _ in range(count):
-                    said, at = number_at(data, at, end)
-                    left -= said >> 1  # the lowest bit is a flag
+                    entry, at = number_at(data, at, end)
+                    remaining_bytes -= entry >> 1  # the lowest bit is a flag
     except IndexError:
         return False
-    return at == end and left >= 0
+    return at == end and remaining_bytes >= 0
 
 
 def strings_of(data: bytes, at: int, end: int) -> list[bytes]:
-    """The texts of a module. Their sizes stand first, the last one's before the others'.
+    """Return the strings of a module. Their sizes come first, in reverse order.
 
     Args:
         data: bytecode.
-        at, end: where the section is.
+        at, end: the position of the section.
 
     Raises:
-        IndexError: it ends too early.
+        IndexError: the section is too short.
 
     MLIR Bytecode Format: String Section.
     """
@@ -178,35 +172,33 @@ def strings_of(data: bytes, at: int, end: int) -> list[bytes]:
 
 
 def operations_of(data: bytes, at: int, end: int, strings: Sequence[bytes]) -> list[str]:
-    """The full names of the operations.
-
-    They are in groups of one dialect each; a dialect may have several.
+    """Return the full names of the operations, which are in groups of one dialect.
 
     Args:
         data: bytecode of version `NAMES_HAVE_FLAGS` or later.
-        at, end: where the section is.
+        at, end: the position of the section.
         strings: the result of `strings_of`.
 
     Raises:
-        IndexError: it ends too early.
-        UnicodeDecodeError: a name is no text.
+        IndexError: the section is too short.
+        UnicodeDecodeError: a name is not UTF-8.
 
     MLIR Bytecode Format: Dialect Section.
     """
     count, at = number_at(data, at, end)
     dialects = []
     for _ in range(count):
-        said, at = number_at(data, at, end)
-        dialects.append(strings[said >> 1])
-        if said & 1:  # its version, a section of its own
+        entry, at = number_at(data, at, end)
+        dialects.append(strings[entry >> 1])
+        if entry & 1:  # with a version, which is a section of its own
             size, at = number_at(data, at + 1, end)
             at += size
     operations = []
-    _, at = number_at(data, at, end)  # how many names there are
+    _, at = number_at(data, at, end)  # the number of names
     while at < end:
         dialect, at = number_at(data, at, end)
         count, at = number_at(data, at, end)
         for _ in range(count):
-            said, at = number_at(data, at, end)  # and whether the writer knew the operation
-            operations.append(f"{dialects[dialect].decode()}.{strings[said >> 1].decode()}")
+            entry, at = number_at(data, at, end)  # the lowest bit: whether it is registered
+            operations.append(f"{dialects[dialect].decode()}.{strings[entry >> 1].decode()}")
     return operations

@@ -1,8 +1,8 @@
-"""The module inside what `jax.export.Exported.serialize` writes.
+"""Find the module inside the output of `jax.export.Exported.serialize`.
 
-That is a FlatBuffers table, of which one field is the module's portable artifact. What else is in
-it (trees of arguments, shardings, derivatives) belongs to jax. jax itself reads it with a package
-that need not be installed; one field is found by four steps through the bytes.
+The output is a FlatBuffers table with the module's portable artifact in one field. The other fields
+(trees of arguments, shardings, derivatives) belong to jax. jax reads the table with a package that
+may not be installed; finding one field takes four steps.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 __all__ = ["embedded_artifact", "place_of_module"]
 
 _MODULE: Final = 30
-"""Where the offset of the field stands in the table of offsets: that of its 14th field.
+"""The position of the module's entry, the 14th field, in the table of offsets.
 
-Fields of such tables keep their places for good."""
+FlatBuffers tables never change the position of a field."""
 
 
 def embedded_artifact(data: bytes) -> bytes | None:
-    """The portable artifact in a serialized Exported; None if the bytes are something else."""
+    """Return the portable artifact in a serialized Exported, or None for other bytes."""
     place = place_of_module(lambda at, size: data[at : at + size], len(data))
     return None if place is None else data[place[0] : place[0] + place[1]]
 
 
 def place_of_module(part: Callable[[int, int], bytes], total: int) -> tuple[int, int] | None:
-    """Where the portable artifact begins in a serialized Exported, and how long it is.
+    """Return the position and size of the portable artifact in a serialized Exported.
 
     Args:
-        part: gives so many bytes from a place on.
-        total: how many bytes there are.
+        part: returns the bytes at a position, given the position and the size.
+        total: the number of bytes.
 
     FlatBuffers Internals: Tables; Vectors.
     """

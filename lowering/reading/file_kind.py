@@ -1,45 +1,44 @@
-"""What the beginning of a file tells: that it is of another kind, before all of it is read.
-
-A file may be large and no module at all. To refuse one of 3 GB takes its first 64 KB.
-"""
+"""Refuse a large file that is not a module by its beginning, without reading all of it."""
 
 from __future__ import annotations
 
 import re
 from typing import BinaryIO, Final
 
-from lowering.errors import ModuleFileError
 from lowering.jaxlib_api.hlo_conversion import is_hlo_proto
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 from lowering.reading.exported import place_of_module
-from lowering.reading.module_reader import text_of, truncated_bytecode
+from lowering.reading.module_reader import (
+    check_sections,
+    file_error,
+    text_of,
+)
 
-__all__ = ["BEGINNING", "LARGE", "reject_by_prefix", "whole_characters"]
+__all__ = ["BEGINNING", "LARGE", "complete_characters", "reject_by_prefix"]
 
 LARGE: Final = 1 << 20
-"""What is smaller is read in no time: MLIR says best what is wrong with it, and where."""
+"""Smaller files are parsed, since MLIR's errors are more precise."""
 
 BEGINNING: Final = 1 << 16
-"""So many bytes of a large file are looked at."""
+"""The number of bytes of a large file that are checked."""
 
-# A module, an operation, a name that is given to something, a dictionary of resources; or HLO,
-# which others read.
+# A module, an operation, an alias, a dictionary of resources; or HLO, which `from_hlo` reads.
 _FIRST_WORD: Final = re.compile(
     r'(?:\s|//[^\n]*(?:\n|$))*+(module\b|func\b|[%#!"{]|\w+\.\w|HloModule\b|ENTRY\b|/\*|$)?'
 )
 
 
 def reject_by_prefix(file: BinaryIO, size: int, name: str, path: str) -> None:
-    """Refuses a large file that is seen to be no StableHLO without reading all of it.
+    """Refuse a large file whose beginning is not StableHLO.
 
     Args:
-        file: is left at its beginning.
-        size: of the file in bytes.
-        name: what it is called in messages.
-        path: its name.
+        file: the open file; its position is 0 afterwards.
+        size: the size of the file in bytes.
+        name: its name in messages.
+        path: its path.
 
     Raises:
-        ModuleFileError: it is none.
+        ModuleFileError: it is not StableHLO.
     """
     if size < LARGE:
         return
@@ -51,37 +50,31 @@ def reject_by_prefix(file: BinaryIO, size: int, name: str, path: str) -> None:
     beginning = part(0, BEGINNING)
     try:
         if beginning.startswith(BYTECODE_MAGIC):
-            if truncated_bytecode(part, size):
-                raise ModuleFileError(
-                    f"{name}: is truncated or damaged: its {size} bytes of bytecode do not add up\n"
-                    f"fix: copy or save the module again",
-                    path=path,
-                )
+            check_sections(part, size, name, path)
             return
         if place_of_module(part, size) is not None:
             return
-        beginning = whole_characters(beginning)
+        beginning = complete_characters(beginning)
         if is_hlo_proto(beginning):
-            return  # may be read by `from_hlo`
+            return  # `from_hlo` may be reading it
         text = text_of(beginning, name, path)
         first = _FIRST_WORD.match(text)
         if first is not None and first[1] is None:
             before, word = text[: first.end()], text[first.end() :].split(maxsplit=1)[0]
             line, column = before.count("\n") + 1, first.end() - (before.rfind("\n") + 1) + 1
-            raise ModuleFileError(
-                f"{name}: line {line}, column {column}: not StableHLO: no operation begins with "
-                f"{word[:40]!r}\n"
-                f"fix: give a file that StablehloModule.save wrote, or StableHLO of others",
-                path=path,
-                line=line,
-                column=column,
+            raise file_error(
+                name,
+                path,
+                f"not StableHLO: no operation begins with {word[:40]!r}\n"
+                f"fix: pass a file that StablehloModule.save or another program wrote as StableHLO",
+                (line, column),
             )
     finally:
         file.seek(0)
 
 
-def whole_characters(beginning: bytes) -> bytes:
-    """The beginning of a text in UTF-8 without its last character, if that is cut off."""
-    whole = beginning.decode("utf-8", "ignore").encode()
-    is_cut = len(whole) > len(beginning) - 4 and beginning.startswith(whole)
-    return whole if is_cut else beginning
+def complete_characters(beginning: bytes) -> bytes:
+    """Remove an incomplete character from the end of UTF-8 text."""
+    complete = beginning.decode("utf-8", "ignore").encode()
+    is_cut = len(complete) > len(beginning) - 4 and beginning.startswith(complete)
+    return complete if is_cut else beginning

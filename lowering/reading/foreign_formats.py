@@ -1,4 +1,4 @@
-"""What files of other programs begin with, for those who took one for a module."""
+"""Recognize files of other formats by their first bytes, for error messages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 __all__ = ["EXECUTABLE_MAGIC", "other_kind"]
 
 EXECUTABLE_MAGIC: Final = b"\x89XLAEXE\n"
-"""What the files of `lowering.load_executable` begin with."""
+"""The first bytes of the files of `lowering.load_executable`."""
 
 _BEGINNINGS: Final = (
-    (EXECUTABLE_MAGIC, "a compiled executable", "lowering.load_executable reads it"),
+    (EXECUTABLE_MAGIC, "a compiled executable", "use lowering.load_executable"),
     (b"\x1f\x8b", "a gzip file", "unpack it: gunzip"),
     (b"BZh", "a bzip2 file", "unpack it: bunzip2"),
     (b"\xfd7zXZ\0", "an xz file", "unpack it: unxz"),
@@ -22,15 +22,14 @@ _BEGINNINGS: Final = (
     (b"\0\0\xfe\xff", "text in UTF-32", "save it in UTF-8"),
     (b"\x93NUMPY", "a NumPy array", None),
     (b"\x89HDF\r\n", "an HDF5 file", None),
-    (b"\x7fELF", "a program of this machine", None),
-    (b"BC\xc0\xde", "bitcode of LLVM", None),
+    (b"\x7fELF", "a native executable", None),
+    (b"BC\xc0\xde", "LLVM bitcode", None),
     *((bytes((0x80, version)), "a Python pickle", None) for version in (2, 3, 4, 5)),
 )
-_BUFFER: Final = "a protocol buffer, as of ONNX or TensorFlow"
 
 
 def other_kind(data: bytes) -> tuple[str, str | None] | None:
-    """What a file with this beginning seems to be, and how to make it readable, if that is known.
+    """Return the probable format of a file with this beginning, and a fix if one is known.
 
     Example:
         >>> from lowering.reading.foreign_formats import other_kind
@@ -43,10 +42,11 @@ def other_kind(data: bytes) -> tuple[str, str | None] | None:
     if len(data) > 8 and data[1:8:2] == bytes(4) and 0 not in data[:8:2]:
         return "text in UTF-16", "save it in UTF-8"
     if data[4:8] == b"TFL3":
-        return "a model of TensorFlow Lite", None
-    # A number in the first field, as both have it, then a text, which is the second.
+        return "a TensorFlow Lite model", None
+    # ONNX and TensorFlow both start with a number in field 1 and a string in field 2.
     if data[:1] == b"\x08" and data[2:3] == b"\x12":
-        return _BUFFER, "export StableHLO with the program that wrote it"
+        kind = "a protocol buffer, as of ONNX or TensorFlow"
+        return kind, "export StableHLO with the program that wrote it"
     if data[:1] == b"\n" and any(byte < 9 or 13 < byte < 32 for byte in data[:4096]):
-        return "a protocol buffer", "lowering.from_hlo reads it, if it is one of HLO"
+        return "a protocol buffer", "use lowering.from_hlo if it is an HLO protocol buffer"
     return None

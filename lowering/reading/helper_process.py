@@ -1,7 +1,7 @@
-"""Doing in another process what may end the process: reading what may be anything.
+"""Parse untrusted input in a helper process.
 
-MLIR and XLA trust what they read: of some damaged files they die, with others they are busy for
-ever. A helper process takes that in their place, and starting one takes some tenths of a second.
+MLIR and XLA trust their input: some damaged files crash them, and others make them loop. Starting a
+helper process takes some tenths of a second.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from lowering.jaxlib_api.mlir import UnreadableModuleError
+
 __all__ = ["HelperError", "in_helper"]
 
 HELPER_SECONDS = 20.0
-"""How long a helper may take, besides a second for each megabyte."""
+"""The time limit of a helper, plus a second for each megabyte."""
 
 HELPER_BYTES = 4 << 30
-"""How much memory a helper may take, besides 40 times the size of what it reads (on Linux)."""
+"""The memory limit of a helper (on Linux), plus 40 times the size of the input."""
 
 # Importing lowering.jaxlib_api does not import jax.
 HELPER = """
@@ -29,7 +31,7 @@ sys.path[:] = arguments["sys_path"]
 from lowering.jaxlib_api.mlir import UnreadableModuleError
 task = getattr(importlib.import_module(arguments["module"]), arguments["task"])
 try:
-    # Some damaged files ask for memory without end.
+    # Some damaged files allocate memory without limit.
     import pathlib, resource
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + arguments["memory"]
@@ -44,38 +46,23 @@ sys.stdout.buffer.write(json.dumps({"refused": answer}).encode() + b"\\n" + resu
 """
 
 
-class HelperError(Exception):
-    """The helper process refused what it was given, died of it, or took too long.
-
-    Attributes:
-        reason: why, on one line.
-        line, column: where in a text, counted from 1; None where that isn't known.
-        detail: all that was reported.
-    """
-
-    def __init__(
-        self, reason: str, line: int | None = None, column: int | None = None, detail: str = ""
-    ) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.line = line
-        self.column = column
-        self.detail = detail
+class HelperError(UnreadableModuleError):
+    """The helper process refused its input, crashed or timed out."""
 
 
-def in_helper(task: Callable[[bytes], bytes], source: bytes, *, died: str) -> bytes:
-    """Return the result of a function of `lowering.jaxlib_api`, called in another process.
+def in_helper(task: Callable[[bytes], bytes], source: bytes, *, crash_reason: str) -> bytes:
+    """Return the result of a function of `lowering.jaxlib_api`, called in a helper process.
 
     Args:
         task: a top-level function, which may raise UnreadableModuleError.
-        source: the bytes.
-        died: what to say of bytes that end the process.
+        source: its argument.
+        crash_reason: the reason in the error if the process crashes.
 
     Raises:
-        HelperError: it refuses them, the process died, or it took too long.
+        HelperError: the function refuses the input, or the process crashes or times out.
     """
     arguments = {
-        # The last entry is for a package that was found in another way than by sys.path.
+        # The last entry is for a package that was not found through sys.path.
         "sys_path": [*sys.path, str(Path(__file__).resolve().parents[2])],
         "module": task.__module__,
         "task": task.__name__,
@@ -97,7 +84,7 @@ def in_helper(task: Callable[[bytes], bytes], source: bytes, *, died: str) -> by
     try:
         refused = json.loads(head)["refused"]
     except ValueError:
-        raise HelperError(died, detail=finished.stderr.decode(errors="replace")) from None
+        raise HelperError(crash_reason, detail=finished.stderr.decode(errors="replace")) from None
     if refused is not None:
         raise HelperError(*refused)
     return result

@@ -1,4 +1,4 @@
-"""What operations a module holds, in bytecode or in text, without asking MLIR."""
+"""Find the operation names in bytecode or text without MLIR."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from lowering.reading.bytecode_tables import (
     strings_of,
 )
 
-__all__ = ["operation_names", "words_before_dots"]
+__all__ = ["operation_names", "prefixes_before_dots"]
 
-_LONGEST: Final = 12
-"""Longer than the names of all dialects that StableHLO modules consist of."""
+_PREFIX_LENGTH: Final = 12
+"""Longer than the names of all dialects of StableHLO modules."""
 
-_MOST: Final = 4096
-"""Numbers have dots too: of a text with many there is nothing to be gained."""
+_MAX_PREFIXES: Final = 4096
+"""Numbers have dots too; in a text with more than this, the check would not be faster."""
 
 _LAST_WORD: Final = r"(?a:\w*$)"
 
 
 def operation_names(data: bytes) -> set[str] | None:
-    """The full names that operations in bytecode may have: there are no others.
+    """Return a superset of the full names of the operations in bytecode.
 
-    None where that is not known: of older versions of the format, or of bytes that are damaged.
+    Return None if it can't be determined: in older versions of the format and in damaged bytecode.
     """
     sections = sections_of(lambda at, size: data[at : at + size], len(data))
-    places = {one.kind: (one.begin, one.begin + one.size) for one in sections or ()}
+    places = {kind: (begin, begin + size) for kind, _, begin, size in sections or ()}
     try:
         version, _ = number_at(data, len(BYTECODE_MAGIC), len(data))
         if version < NAMES_HAVE_FLAGS:
@@ -44,20 +44,18 @@ def operation_names(data: bytes) -> set[str] | None:
         return None
 
 
-def words_before_dots(text: str) -> set[str] | None:
-    """The words that stand before the dots of MLIR text, or the ends of these words.
+def prefixes_before_dots(text: str) -> set[str] | None:
+    """Return the ends of the words before the dots of MLIR text.
 
-    The dialect of an operation stands before a dot, whether the name is in quotes or not. The name
-    alone may stand where that is inside an operation of the same dialect, or inside a function if
-    it is one of `func`, or of `builtin`.
+    An operation name has its dialect before a dot, with or without quotes. Names without dialect
+    occur inside operations of the same dialect, and for `func` and `builtin` inside functions.
 
-    None where that does not help: where quotes hold something escaped, words are long, or there are
-    very many.
+    Return None if this is not sufficient: strings have escapes, words are long, or there are many.
     """
     if "\\" in text:
         return None
-    before = {piece[-_LONGEST:] for piece in text.split(".")[:-1]}
-    if len(before) > _MOST:
+    ends = {piece[-_PREFIX_LENGTH:] for piece in text.split(".")[:-1]}
+    if len(ends) > _MAX_PREFIXES:
         return None
-    words = {found[0] for one in before if (found := re.search(_LAST_WORD, one)) is not None}
-    return None if any(len(word) == _LONGEST for word in words) else words
+    words = {match[0] for end in ends if (match := re.search(_LAST_WORD, end)) is not None}
+    return None if any(len(word) == _PREFIX_LENGTH for word in words) else words

@@ -1,47 +1,50 @@
-"""What MLIR's parser of text does not stand: found before it is given the text.
+"""Find text that MLIR's parser cannot process.
 
-It recurses, and where it does so deeply enough it overflows the stack, which is the end of the
-process; and some texts of a few kilobytes mean a module that is larger than any memory.
+The parser is recursive, and deep nesting overflows the stack, which ends the process. Some texts of
+a few kilobytes expand to a module larger than any memory.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Final, NamedTuple
 
-__all__ = ["Excess", "risk", "too_much"]
+__all__ = ["TextProblem", "crash_risk", "exceeded_limit"]
 
 MAX_NESTING: Final = 1000
-"""How deep brackets may nest in text. MLIR's parser recurses; at 10,000 it overflows the stack."""
+"""The maximum nesting of brackets. MLIR's parser overflows the stack at 10,000."""
 
 _MAX_EXPANSION: Final = 10_000_000
-"""How long the text may be that the name of an attribute or a type stands for."""
+"""The maximum length of the text that an alias of an attribute or type expands to."""
 
 _MAX_AFFINE: Final = 5000
-"""How long an affine map may be, in characters: its parser recurses too, without any brackets."""
+"""The maximum length of an affine map: its parser recurses even without brackets."""
 
-# Without the arrows, so that brackets come in pairs. A string ends at the latest with its line; it
-# is never tried again from within, which would take for ever where the last quote is missing.
-_TOKEN: Final = r'->|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|[^][(){}<>"-]+|-'
+# Strings end with their line. Possessive quantifiers prevent backtracking, which would take
+# quadratic time if the last quote is missing.
 _STRING: Final = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?'
 _PAIRS: Final = (b"<>", b"()", b"[]", b"{}")
 _OTHERS: Final = bytes(set(range(256)) - set(b"".join(_PAIRS)))
-"""All bytes that are no brackets."""
+"""All bytes that are not brackets."""
 
-_BRACKET: Final = r'->|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|([][(){}<>])'
+_BRACKET: Final = rf"->|{_STRING}|([][(){{}}<>])"
+"""Matches brackets, but not those of arrows and strings, in group 1."""
 _MANY_DIMENSIONS: Final = r"<(?:[0-9?]+x){1000}"
 _LONG_PIECE: Final = r"<[0-9?x]{2000}"
-"""What a thousand dimensions begin with. It is looked for in a third of the time."""
+"""The beginning of a thousand dimensions, a faster pattern."""
 _LONG_AFFINE: Final = rf"\baffine_(?:map|set)\s*<(?:[^>]|(?<=-)>){{{_MAX_AFFINE}}}"
 _NAMED: Final = r"[#!][A-Za-z_][\w.$-]*"
 
 
-# (With letters at the beginning: Python then looks for these first, in a twentieth of the time.)
+# Python searches much faster for a pattern that begins with letters.
 _RETURN: Final = r'stablehlo\.return\b"?([^\n]*)'
 _TENSOR: Final = r"tensor<[^<>]*(?:<[^<>]*>[^<>]*)*>"
-_REST: Final = r"(?:\s*loc\(.*)?\s*(?:\}.*)?(?://.*)?$"
-_SOUND_RETURN: Final = rf"[^:]*(?::[\s(]*{_TENSOR}(?:\s*,\s*{_TENSOR})*(?:\)\s*->\s*\(\))?)?{_REST}"
-"""What stands behind `stablehlo.return` where all that it returns are tensors."""
+_LINE_END: Final = r"(?:\s*loc\(.*)?\s*(?:\}.*)?(?://.*)?$"
+_SOUND_RETURN: Final = (
+    rf"[^:]*(?::[\s(]*{_TENSOR}(?:\s*,\s*{_TENSOR})*(?:\)\s*->\s*\(\))?)?{_LINE_END}"
+)
+"""Matches the operands of a `stablehlo.return` of tensors only."""
 
 
 _QUOTED: Final = r'"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)(?:"(\s*=)?)?'
@@ -49,8 +52,8 @@ _ODD_BYTE: Final = r"\\[89A-Fa-f][0-9A-Fa-f]"
 """A byte above 127, escaped."""
 
 
-class Excess(NamedTuple):
-    """What is too much in a text, and where, counted from 1."""
+class TextProblem(NamedTuple):
+    """A problem in a text; line and column count from 1."""
 
     line: int
     column: int
@@ -58,132 +61,113 @@ class Excess(NamedTuple):
     fix: str
 
 
-def too_much(text: str) -> Excess | None:
-    """What of a text MLIR's parser would die of, or be busy with for ever; None of a sound one."""
-    deepest = _deepest(text) if _may_be_deep(text) else 0
-    if deepest > MAX_NESTING:
-        return _at(
-            text,
-            _where_deep(text),
-            f"brackets are nested {deepest} deep, at most {MAX_NESTING} can be read",
-            "save it as bytecode, .mlirbc or .stablehlo, where there is no such limit",
-        )
-    # The rest is looked for only where it can be: that takes a third of the time of the above.
+def exceeded_limit(text: str) -> TextProblem | None:
+    """Return a construct that would crash MLIR's parser or make it loop, if there is one."""
+    if _may_be_deep(text):
+        deepest, place = _deepest(text)
+        if deepest > MAX_NESTING:
+            return _at(
+                text,
+                place,
+                f"brackets may nest at most {MAX_NESTING} deep, got {deepest}",
+                "save it as bytecode, .mlirbc or .stablehlo, which has no such limit",
+            )
+    # The first pattern and the word are much faster to search for than the exact patterns.
     if re.search(_LONG_PIECE, text) is not None:
-        many = re.search(_MANY_DIMENSIONS, text)
-        if many is not None:
-            fix = "give arrays fewer dimensions"
-            return _at(text, many.start(), "a type has a thousand dimensions or more", fix)
+        match = re.search(_MANY_DIMENSIONS, text)
+        if match is not None:
+            reason = "a type has a thousand dimensions or more"
+            return _at(text, match.start(), reason, "use arrays of fewer dimensions")
     if "affine_" in text:
-        long = re.search(_LONG_AFFINE, text)
-        if long is not None:
+        match = re.search(_LONG_AFFINE, text)
+        if match is not None:
             reason = f"an affine map is longer than {_MAX_AFFINE} characters"
-            return _at(text, long.start(), reason, "leave it out; StableHLO has no use for one")
+            return _at(text, match.start(), reason, "remove it; StableHLO does not use it")
     return _expansion(text)
 
 
-def risk(text: str) -> Excess | None:
-    """What may be the end of the process that reads the text, or looks at what it has read.
+def crash_risk(text: str) -> TextProblem | None:
+    """Return a construct that may crash the process while the text is parsed or inspected.
 
-    It may be sound as well, and is to be tried in another process.
+    The text may be valid as well, so it is parsed in a helper process first.
 
-    Where a loop's condition or the comparator of a sort returns something else than tensors,
-    StableHLO's verifier takes for granted that it gets one; other regions may return tokens. And
-    MLIR's Python does not bear names that are no UTF-8.
+    StableHLO's verifier assumes that the condition of a loop and the comparator of a sort return
+    tensors; other regions may return tokens. MLIR's Python bindings abort on names that are not
+    UTF-8.
     """
-    # The same ends of lines come again and again.
-    sound: set[str] = set()
-    for found in re.finditer(_RETURN, text):
-        rest = found[1].partition(":")[2]
-        if rest not in sound:
-            if re.fullmatch(_SOUND_RETURN, found[1]) is None:
-                return _at(text, found.start(), "a region must return tensors here", "")
-            sound.add(rest)
+    checked: set[str] = set()  # the same line ends occur repeatedly
+    for match in re.finditer(_RETURN, text):
+        types = match[1].partition(":")[2]
+        if types not in checked:
+            if re.fullmatch(_SOUND_RETURN, match[1]) is None:
+                return _at(text, match.start(), "a region must return tensors here", "")
+            checked.add(types)
     if "\\" in text:
-        # As above, no string is tried again from within.
-        for found in re.finditer(_QUOTED, text):
-            if found[2] is not None and re.search(_ODD_BYTE, found[1]) is not None:
-                return _at(text, found.start(), "a name that is no text in UTF-8", "")
+        for match in re.finditer(_QUOTED, text):
+            if match[2] is not None and re.search(_ODD_BYTE, match[1]) is not None:
+                return _at(text, match.start(), "a name is not UTF-8 text", "")
     return None
 
 
-def _at(text: str, place: int, reason: str, fix: str) -> Excess:
-    return Excess(text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place), reason, fix)
+def _at(text: str, place: int, reason: str, fix: str) -> TextProblem:
+    line = text.count("\n", 0, place) + 1
+    return TextProblem(line, place - text.rfind("\n", 0, place), reason, fix)
 
 
 def _may_be_deep(text: str) -> bool:
-    """Whether brackets may nest too deep; known in a tenth of the time that counting takes.
+    """Return whether brackets may nest too deep, much faster than counting all of them.
 
-    Brackets that enclose nothing are taken out, and then those that enclosed nothing but these.
-    Each time the rest is less deep by one at most, and soon there are few left to be counted.
+    Empty pairs of brackets are removed, then the pairs that contained only these, and so on. Each
+    step reduces the depth by at most one, and soon few brackets are left to count.
     """
     if '"' in text:
         text = re.sub(_STRING, " ", text)
-    # (By as many blanks: replacing with what is shorter takes twice the time.)
+    # Replacing with text of equal length is faster.
     brackets = text.encode().replace(b"->", b"  ").translate(None, _OTHERS)
-    depth = deepest = taken_out = 0
-    for pair in _PAIRS * 3:
+    steps = _PAIRS * 3
+    for pair in steps:
         brackets = brackets.replace(pair, b"")
-        taken_out += 1
-    for bracket in brackets:
-        if bracket in b"([{<":
-            depth += 1
+    depths = accumulate(1 if bracket in b"([{<" else -1 for bracket in brackets)
+    return max(depths, default=0) + len(steps) > MAX_NESTING
+
+
+def _deepest(text: str) -> tuple[int, int]:
+    """Return the maximum nesting of brackets, and the position of the first that is too deep."""
+    depth = deepest = place = 0
+    for match in re.finditer(_BRACKET, text):
+        if match[1] is not None:
+            depth += 1 if match[1] in "([{<" else -1
+            if depth > MAX_NESTING >= deepest:
+                place = match.start()
             deepest = max(deepest, depth)
-        else:
-            depth -= 1
-    return deepest + taken_out > MAX_NESTING
+    return deepest, place
 
 
-def _deepest(text: str) -> int:
-    """How deep brackets nest."""
-    depth = deepest = 0
-    for bracket in re.sub(_TOKEN, "", text):
-        if bracket in "([{<":
-            depth += 1
-            if depth > deepest:
-                deepest = depth
-        else:
-            depth -= 1
-    return deepest
+_MIN_ALIASES: Final = 20
+"""An alias that expands too far needs at least this many lines that refer to two others."""
 
 
-def _where_deep(text: str) -> int:
-    """Where the first bracket stands that is nested too deep."""
-    depth = 0
-    for found in re.finditer(_BRACKET, text):
-        if found[1] is not None:
-            depth += 1 if found[1] in "([{<" else -1
-            if depth > MAX_NESTING:
-                return found.start()
-    return 0
+def _expansion(text: str) -> TextProblem | None:
+    """Return an alias of an attribute or type that expands to too much text.
 
-
-_FEWEST_NAMING: Final = 20
-"""So many lines that name two others at least are needed to say something that is too long."""
-
-
-def _expansion(text: str) -> Excess | None:
-    """A name of an attribute or a type that stands for too much, by names of names.
-
-    Each of forty lines may name the one before twice: then the last stands for 2**40 of the first.
+    If each of forty lines refers to the previous alias twice, the last expands to 2**40 of the
+    first.
     """
-    if text.count("#") + text.count("!") < 3 * _FEWEST_NAMING:  # to look at the lines takes longer
+    if text.count("#") + text.count("!") < 3 * _MIN_ALIASES:  # faster than splitting lines
         return None
-    lines = text.split("\n")
-    names = [(n, line) for n, line in enumerate(lines) if line.startswith(("#", "!"))]
-    if sum(line.count("#") + line.count("!") > 2 for _, line in names) < _FEWEST_NAMING:
+    lines = enumerate(text.split("\n"), 1)
+    aliases = [(number, line) for number, line in lines if line.startswith(("#", "!"))]
+    if sum(line.count("#") + line.count("!") > 2 for _, line in aliases) < _MIN_ALIASES:
         return None
     sizes: dict[str, int] = {}
-    for number, line in names:
-        name, _, meaning = line.partition("=")
-        size = len(meaning) + sum(sizes.get(one, 0) for one in re.findall(_NAMED, meaning))
+    for number, line in aliases:
+        alias, _, value = line.partition("=")
+        size = len(value) + sum(sizes.get(name, 0) for name in re.findall(_NAMED, value))
         if size > _MAX_EXPANSION:
-            return Excess(
-                number + 1,
-                1,
-                f"{name.strip()[:80]} stands for more than {_MAX_EXPANSION:,} characters, by names "
-                f"of names",
-                "say less of it",
+            reason = (
+                f"{alias.strip()[:80]} expands to more than {_MAX_EXPANSION:,} characters through "
+                f"nested aliases"
             )
-        sizes[name.strip()] = size
+            return TextProblem(number, 1, reason, "shorten it")
+        sizes[alias.strip()] = size
     return None

@@ -146,7 +146,7 @@ def test_test_data_that_fails(tmp_path: Path) -> None:
     ]
     assert "result 0 is [2. 5.], expected [2.   5.01]" in lines[0]
     assert "ModuleFileError: the module: line 1, column" in lines[1]
-    assert "quantized types are not read" in lines[3]
+    assert "quantized types are not supported" in lines[3]
 
 
 def test_interpreted(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def reading_by_fork() -> Iterator[None]:
         yield
 
 
-def _read_in_a_copy(task: Callable[[bytes], bytes], source: bytes, *, died: str) -> bytes:
+def _read_in_a_copy(task: Callable[[bytes], bytes], source: bytes, *, crash_reason: str) -> bytes:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -123,7 +123,7 @@ def _read_in_a_copy(task: Callable[[bytes], bytes], source: bytes, *, died: str)
         said = told.read()
     os.waitpid(child, 0)
     if not said:
-        raise HelperError(died)
+        raise HelperError(crash_reason)
     head, _, result = said.partition(b"\n")
     refused = json.loads(head)["refused"]
     if refused is not None:

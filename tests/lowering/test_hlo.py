@@ -22,7 +22,7 @@ from lowering.jaxlib_api import hlo_conversion
 @pytest.fixture
 def converted_here(monkeypatch):
     """Conversion in this process, for HLO of which it is known that nothing dies of it."""
-    monkeypatch.setattr(hlo, "in_helper", lambda task, data, died: task(data))
+    monkeypatch.setattr(hlo, "in_helper", lambda task, data, crash_reason: task(data))
 
 
 WRITTEN_OTHERWISE = {

@@ -471,7 +471,7 @@ def test_bytecode_is_saved_with_one_copy_of_a_constant(tmp_path):
     before = status("VmRSS")
     module.save(path)
     assert status("VmHWM") - before < 1.5 * size
-    assert module_reader._seal_holds(path.read_bytes())
+    assert module_reader._checksum_matches(path.read_bytes())
 
 
 def test_stablehlo_takes_the_quick_way_into_an_artifact(affine, monkeypatch):
@@ -481,7 +481,7 @@ def test_stablehlo_takes_the_quick_way_into_an_artifact(affine, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(artifacts.jax_extension.mlir, "serialize_portable_artifact", slow)
         quick = artifacts.serialize_artifact(affine.module, "1.9.5", {})
-    monkeypatch.setattr(artifacts, "_NAMES_OF_OTHERS", (b"",))
+    monkeypatch.setattr(artifacts, "_OTHER_DIALECTS", (b"",))
     assert artifacts.serialize_artifact(affine.module, "1.9.5", {}) == quick
 
 
@@ -501,10 +501,10 @@ def test_why_the_quick_way_fails(capfd):
 
 def test_seals_that_two_pieces_share():
     seal = b"xlabuilder-crc32-00000000"
-    assert module_reader._seal_on_a_seam([b"", b"a" + seal[:7], seal[7:] + b"b"])
-    assert not module_reader._seal_on_a_seam([b"a" + seal, b"b" + seal, seal[:-1]])
+    assert module_reader._has_seal_across_pieces([b"", b"a" + seal[:7], seal[7:] + b"b"])
+    assert not module_reader._has_seal_across_pieces([b"a" + seal, b"b" + seal, seal[:-1]])
     pieces = [b"a", b"b", b"c" * (1 << 16), b"d", b"e"]
-    assert module_reader._together(pieces) == [b"ab", b"c" * (1 << 16), b"de"]
+    assert module_reader._join_small(pieces) == [b"ab", b"c" * (1 << 16), b"de"]
 
 
 # Functions that call themselves: XLA would follow them until the stack is full.
@@ -545,8 +545,8 @@ def test_recursion_is_refused(text, cycle, line):
     with pytest.raises(ModuleFileError) as caught:
         lowering.load_bytes(text)
     assert str(caught.value) == (
-        f"the module: line {line}, column 8: functions call themselves, and XLA has no recursion: "
-        f"{cycle}\nfix: say the repetition with stablehlo.while"
+        f"the module: line {line}, column 8: functions are recursive, which XLA does not support: "
+        f"{cycle}\nfix: use stablehlo.while for the repetition"
     )
     assert caught.value.line == line
 
@@ -564,7 +564,7 @@ def test_recursion_in_a_region_and_by_a_composite():
         " : (tensor<f32>) -> tensor<f32> return %0 : tensor<f32> }"
     )
     for text in (region, composite):
-        with pytest.raises(ModuleFileError, match="no recursion: @main -> @main"):
+        with pytest.raises(ModuleFileError, match="does not support: @main -> @main"):
             lowering.load_bytes(text)
 
 
@@ -681,7 +681,7 @@ def test_syntax_errors_say_where(tmp_path):
         ("func.func @main(%a: tensor<*xf32>) { return }", "@main can't be called: the MLIR type"),
         (
             "func.func @main() {\n  %0 = arith.constant 1 : i32\n  return }",
-            "line 2, column 8: arith.constant is no operation of StableHLO\nfix: use operations of",
+            "line 2, column 8: arith.constant is not an operation of StableHLO\nfix: use operations of",
         ),
         (
             'func.func @main() {\n  "foo.bar"() : () -> ()\n  return }',
@@ -689,9 +689,9 @@ def test_syntax_errors_say_where(tmp_path):
         ),
         ("HloModule m\n", "is HLO text, not StableHLO\nfix: "),
         ("func.func @main() { return }\0", "byte 28 is zero"),
-        (b"\x93NUMPY\x01\x00v\x00", "byte 0 (0x93) is no text"),
-        (b"ML\xef", "is truncated, only 3 bytes of bytecode are there"),
-        ("{" * 5000, "brackets are nested 5000 deep, at most 1000 can be read"),
+        (b"\x93NUMPY\x01\x00v\x00", "byte 0 (0x93) is not text"),
+        (b"ML\xef", "is truncated: it has only 3 bytes of bytecode"),
+        ("{" * 5000, "brackets may nest at most 1000 deep, got 5000"),
         (NESTED.replace("(f32[], (", "(f64[], ("), "xlabuilder.parameters does not match @main"),
         (NESTED.replace('"((s32[2])', '"((s32[3])'), "xlabuilder.result does not match @main"),
         (NESTED.replace('"((s32[2])', '"((s32[2]'), "xlabuilder.* must hold shapes: shape text"),
@@ -748,7 +748,7 @@ def test_changed_bytes_are_found(affine, kind, capfd):
         changed = bytearray(data)
         changed[position] ^= 1 << chosen.randrange(8)
         message = refused(bytes(changed))
-        assert "damaged" in message or "is no text" in message
+        assert "damaged" in message or "is not text" in message
     assert capfd.readouterr() == ("", "")
 
 
@@ -779,7 +779,7 @@ def test_foreign_bytecode(affine, capfd):
     assert lowering.load_bytes(newer).text == AFFINE  # nothing new in it
     newest = versions.current_version()
     assert refused(newer.replace(b"broadcast_in_dim_v1", b"broadcast_in_dim_v9")) == (
-        f"the module: is written for StableHLO 9.9.5, the jaxlib installed reads up to {newest}\n"
+        f"the module: is written for StableHLO 9.9.5; the installed jaxlib reads up to {newest}\n"
         f"fix: install a newer jaxlib, or save it with version={newest!r}"
     )
     assert capfd.readouterr() == ("", "")

@@ -181,7 +181,7 @@ def test_inspect_what_can_not_be_imported(tmp_path):
         "stablehlo.uniform_dequantize": 1,
     }
     assert about["signature"] == "(%arg0: tensor<2xf32>) -> tensor<2xf32>"
-    assert "quantized types are not read" in about["not_imported"]
+    assert "quantized types are not supported" in about["not_imported"]
     path.write_text(UNKNOWN_SIZE)
     lines = call("inspect", path).stdout.splitlines()
     assert lines[1] == "main(arg0: s64[1]) -> f32[?]"

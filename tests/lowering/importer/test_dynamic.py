@@ -350,7 +350,7 @@ def test_what_hangs_on_values_is_refused(name: str) -> None:
 def test_quantized_types_are_refused() -> None:
     with pytest.raises(
         ModuleFileError,
-        match=r"line 4, column \d+: stablehlo\.uniform_quantize: quantized types are not read, XLA "
+        match=r"line 4, column \d+: stablehlo\.uniform_quantize: quantized types are not supported, XLA "
         r"has none: uniform<i8:f32, 0\.5:-128>",
     ):
         of_text("""func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {

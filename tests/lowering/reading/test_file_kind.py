@@ -37,7 +37,7 @@ def refused(path):
         (BYTECODE_MAGIC, f"is truncated or damaged: its {SIZE} bytes of bytecode do not add up\n"),
         (
             b"\x1f\x8b\x08",
-            "portable artifact: byte 1 (0x8b) is no text; it seems to be a gzip file",
+            "portable artifact: byte 1 (0x8b) is not text; it seems to be a gzip file",
         ),
         (
             b"hello world\n" * 10000,
@@ -49,7 +49,7 @@ def refused(path):
         ),
         (
             b"x = 1" * 20000,
-            "line 1, column 1: not StableHLO: no operation begins with 'x'\nfix: give",
+            "line 1, column 1: not StableHLO: no operation begins with 'x'\nfix: pass",
         ),
         ("\u20ac".encode() * 30000, "line 1, column 1: not StableHLO: no operation begins with"),
     ],

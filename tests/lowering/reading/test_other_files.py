@@ -41,8 +41,8 @@ OTHERS = {
     "utf-16-le": (TEXT.encode("utf-16-le"), "text in UTF-16", "save it in UTF-8"),
     "utf-32": (TEXT.encode("utf-32"), "text in UTF-32", "save it in UTF-8"),
     "onnx": (b"\x08\x07\x12\x07pytorch\x1a\x031.9:\x99\x01", "a protocol buffer, as of ONNX", None),
-    "hlo": (b"\n\x04main\x12\x04main\x1a\x02xy", "a protocol buffer", "lowering.from_hlo reads it"),
-    "tflite": (b"\x1c\0\0\0TFL3\x14\0 \0", "a model of TensorFlow Lite", None),
+    "hlo": (b"\n\x04main\x12\x04main\x1a\x02xy", "a protocol buffer", "use lowering.from_hlo"),
+    "tflite": (b"\x1c\0\0\0TFL3\x14\0 \0", "a TensorFlow Lite model", None),
 }
 
 
@@ -61,7 +61,7 @@ def test_what_is_nothing_known():
     assert other_kind(b"") is None
     assert other_kind(TEXT.encode()) is None
     assert other_kind(bytes(20)) is None
-    with pytest.raises(ModuleFileError, match=r"byte 0 is zero\nfix: give a file that Stable"):
+    with pytest.raises(ModuleFileError, match=r"byte 0 is zero\nfix: pass a file that Stable"):
         lowering.load_bytes(bytes(20))
 
 

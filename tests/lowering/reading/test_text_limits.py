@@ -4,7 +4,7 @@ import pytest
 
 import lowering
 from lowering import ModuleFileError
-from lowering.reading.text_limits import too_much
+from lowering.reading.text_limits import exceeded_limit
 
 MAIN = "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  return %x : tensor<f32>\n}\n"
 
@@ -20,7 +20,7 @@ def refused(text):
 def test_brackets_nested_too_deep_have_a_place():
     text = MAIN + '// "((("\n' + "[" * 1100
     message, *place = refused(text)
-    assert "brackets are nested 1100 deep, at most 1000 can be read\nfix: save it as" in message
+    assert "brackets may nest at most 1000 deep, got 1100\nfix: save it as" in message
     assert place == [5, 1001]
 
 
@@ -33,7 +33,7 @@ def test_a_missing_quote_takes_no_time():
 
 def test_a_quote_in_a_comment_ends_with_the_line():
     text = f'// it"s\n{MAIN}' + "}{" * 10 + '// "\n' + "{" * 1100
-    assert too_much(text).reason.startswith("brackets are nested 1100 deep")
+    assert exceeded_limit(text).reason.startswith("brackets may nest at most 1000 deep, got 1100")
 
 
 @pytest.mark.parametrize("count", [1000, 300_000])
@@ -41,7 +41,7 @@ def test_a_type_of_many_dimensions(count):
     text = "func.func @main(%x: tensor<2" + "x2" * count + "xf32>) { return }"
     message, *place = refused(text)
     assert message.endswith(
-        "a type has a thousand dimensions or more\nfix: give arrays fewer dimensions"
+        "a type has a thousand dimensions or more\nfix: use arrays of fewer dimensions"
     )
     assert place == [1, 27]
 
@@ -56,7 +56,7 @@ def test_a_type_of_some_dimensions():
 def test_a_long_affine_map(piece):
     text = f"module attributes {{foo.bar = affine_map<(d0) -> ({piece * 100_000}d0)>}} {{}}"
     message, *place = refused(text)
-    assert "an affine map is longer than 5000 characters\nfix: leave it out" in message
+    assert "an affine map is longer than 5000 characters\nfix: remove it" in message
     assert place == [1, text.index("affine") + 1]
 
 
@@ -76,28 +76,28 @@ def test_the_longest_affine_map_can_be_read():
         ("#", 'loc("x")', "loc(callsite({0} at {0}))"),
     ],
 )
-def test_names_of_names_that_stand_for_too_much(mark, first, next_one):
+def test_names_of_names_that_stand_for_exceeded_limit(mark, first, next_one):
     lines = [f"{mark}a0 = {first}\n"]
     lines += [f"{mark}a{n + 1} = {next_one.format(f'{mark}a{n}')}\n" for n in range(40)]
     text = "".join(lines) + MAIN
     message, line, column = refused(text)
-    assert " stands for more than 10,000,000 characters, by names of names\nfix: " in message
+    assert " expands to more than 10,000,000 characters through nested aliases\nfix: " in message
     assert column == 1
     assert f"{mark}a{line - 1} " in message
     # As many as stand for less are read.
     assert lowering.load_bytes("".join(lines[: line - 5]) + MAIN).name == "main"
 
 
-def test_a_sound_text_is_not_too_much():
-    assert too_much(MAIN) is None
-    assert too_much("") is None
+def test_a_sound_text_is_not_exceeded_limit():
+    assert exceeded_limit(MAIN) is None
+    assert exceeded_limit("") is None
 
 
 @pytest.mark.parametrize("beside", ["", "{}<>(x) ", '"{" {}-> ', '<(a)>[[]] "}" -> '])
 def test_brackets_may_nest_so_deep_and_no_deeper(beside):
     """Whether or not many brackets enclose nothing, or stand in strings."""
-    for depth, reason in ((1000, None), (1001, "brackets are nested 1001 deep")):
+    for depth, reason in ((1000, None), (1001, "brackets may nest at most 1000 deep")):
         inside = "([{<" * (depth // 4) + "<" * (depth % 4) + "x"
         text = beside + inside + ">" * (depth % 4) + ">}])" * (depth // 4) + beside
-        found = too_much(text)
+        found = exceeded_limit(text)
         assert (found and found.reason.partition(",")[0]) == reason

@@ -1,4 +1,4 @@
-"""StableHLO's reference interpreter: computations run on it, and devices compared with it."""
+"""Run computations on StableHLO's reference interpreter, and compare devices with it."""
 
 from lowering.interpreter.comparing import compare
 from lowering.interpreter.comparison import Comparison, Difference

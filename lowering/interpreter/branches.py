@@ -1,8 +1,8 @@
-"""Branches said as loops, in which the interpreter tells what it is asked to tell.
+"""Rewrite conditionals as loops, so that probes in branches work.
 
-It hands its probes on into the bodies of loops and into called functions, but not into the branches
-of a conditional, and dies of those it meets there. A loop that runs once or not at all computes
-what a branch does.
+The interpreter passes its probes on to the bodies of loops and to called functions, but not to the
+branches of a conditional, and aborts on probes there. A loop that runs once or not at all computes
+the same as a branch.
 """
 
 from __future__ import annotations
@@ -11,26 +11,20 @@ from typing import Any, Final
 
 from jaxlib.mlir import ir
 
-__all__ = ["as_loops"]
+from lowering.mlir.walking import operations_where
+
+__all__ = ["replace_conditionals"]
 
 _CONDITIONALS: Final = ("stablehlo.if", "stablehlo.case")
 _TOKEN: Final = "!stablehlo.token"
 
 
-def as_loops(module: ir.Operation) -> None:
-    """Puts a loop for each branch of each conditional in its place, the one behind the other.
+def replace_conditionals(module: ir.Operation) -> None:
+    """Replace each conditional by one loop for each branch, in sequence.
 
-    All of them carry the results, which only the branch that is chosen exchanges.
+    All loops carry the results, which only the loop of the selected branch replaces.
     """
-    found: list[ir.Operation] = []
-
-    def look(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name in _CONDITIONALS:
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.walk(look)
-    for operation in found:
+    for operation in operations_where(module, lambda each: each.name in _CONDITIONALS):
         with operation.location:
             _replace(operation)
 
@@ -38,81 +32,89 @@ def as_loops(module: ir.Operation) -> None:
 def _replace(operation: ir.Operation) -> None:
     at = ir.InsertionPoint(operation)
     branches = [region.blocks[0] for region in operation.regions]
-    chosen = _chosen(operation, len(branches), at)
-    values = [_nothing(result.type, at) for result in operation.results]
+    selected = _selected(operation, len(branches), at)
+    values = [_placeholder(result.type, at) for result in operation.results]
     for number, branch in enumerate(branches):
-        values = _loop(branch, _equal(chosen, _number(number, at), at), values, at)
+        values = _loop(branch, _equal(selected, _index(number, at), at), values, at)
     for result, value in zip(operation.results, values, strict=True):
         result.replace_all_uses_with(value)
     operation.erase()
 
 
-def _chosen(operation: ir.Operation, count: int, at: ir.InsertionPoint) -> Any:
-    """The number of the branch that is taken."""
-    given, last = operation.operands[0], _number(count - 1, at)
+def _selected(operation: ir.Operation, count: int, at: ir.InsertionPoint) -> Any:
+    """The number of the selected branch."""
+    operand, last = operation.operands[0], _index(count - 1, at)
     if operation.name == "stablehlo.if":
-        return _said("select", last.type, [given, _number(0, at), last], at)
-    # A number that no branch has is the last one's: as unsigned, negative ones are larger.
+        return _create("select", last.type, [operand, _index(0, at), last], at)
+    # An index out of range selects the last branch; negative ones are large as unsigned.
     unsigned = ir.RankedTensorType.get([], ir.IntegerType.get_unsigned(32))
-    numbers = [_said("bitcast_convert", unsigned, [one], at) for one in (given, last)]
-    least = _said("minimum", unsigned, numbers, at)
-    return _said("bitcast_convert", last.type, [least], at)
+    numbers = [_create("bitcast_convert", unsigned, [value], at) for value in (operand, last)]
+    minimum = _create("minimum", unsigned, numbers, at)
+    return _create("bitcast_convert", last.type, [minimum], at)
 
 
-def _loop(branch: ir.Block, is_chosen: Any, values: list[Any], at: ir.InsertionPoint) -> list[Any]:
-    """What a branch gives if it is chosen, and else `values`."""
-    carried = [is_chosen, *values]
-    kinds = [value.type for value in carried]
-    places = [ir.Location.current] * len(kinds)
-    loop = ir.Operation.create("stablehlo.while", kinds, carried, regions=2, ip=at)
-    condition, body = (region.blocks.append(*kinds, arg_locs=places) for region in loop.regions)
-    _end([condition.arguments[0]], ir.InsertionPoint(condition))
-    *inside, end = [view.operation for view in branch.operations]
+def _loop(
+    branch: ir.Block, is_selected: Any, values: list[Any], at: ir.InsertionPoint
+) -> list[Any]:
+    """The results of a branch if it is selected, else `values`."""
+    carried = [is_selected, *values]
+    types = [value.type for value in carried]
+    locations = [ir.Location.current] * len(types)
+    loop = ir.Operation.create("stablehlo.while", types, carried, regions=2, ip=at)
+    condition, body = (region.blocks.append(*types, arg_locs=locations) for region in loop.regions)
+    _return([condition.arguments[0]], ir.InsertionPoint(condition))
+    *operations, terminator = [view.operation for view in branch.operations]
     inner = ir.InsertionPoint(body)
-    done = _constant("false", kinds[0], inner)
-    last = _end([done, *end.operands], inner)
-    end.erase()
-    for one in inside:
-        one.move_before(last)
+    done = _constant("false", types[0], inner)
+    last = _return([done, *terminator.operands], inner)
+    terminator.erase()
+    for operation in operations:
+        operation.move_before(last)
     return list(loop.results)[1:]
 
 
-def _end(values: list[Any], at: ir.InsertionPoint) -> ir.Operation:
+def _return(values: list[Any], at: ir.InsertionPoint) -> ir.Operation:
     return ir.Operation.create("stablehlo.return", operands=values, ip=at)
 
 
-def _number(value: int, at: ir.InsertionPoint) -> Any:
-    kind = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
-    return _constant(str(value), kind, at)
+def _index(value: int, at: ir.InsertionPoint) -> Any:
+    scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    return _constant(str(value), scalar, at)
 
 
-def _nothing(kind: ir.Type, at: ir.InsertionPoint) -> Any:
-    """A value of a type, whichever."""
-    if str(kind) == _TOKEN:
-        return _said("after_all", kind, [], at)
-    element = str(ir.RankedTensorType(kind).element_type)
+def _placeholder(value_type: ir.Type, at: ir.InsertionPoint) -> Any:
+    """Any value of a type."""
+    if str(value_type) == _TOKEN:
+        return _create("after_all", value_type, [], at)
+    element = str(ir.RankedTensorType(value_type).element_type)
     if element == "i1":
-        return _constant("false", kind, at)
+        return _constant("false", value_type, at)
     if element.startswith("complex<"):
-        return _constant("(0.0, 0.0)", kind, at)
-    # (f8e8m0fnu has no zero.)
-    return _constant("0" if element.lstrip("u").startswith("i") else "1.0", kind, at)
+        return _constant("(0.0, 0.0)", value_type, at)
+    # f8e8m0fnu has no zero.
+    return _constant("0" if element.lstrip("u").startswith("i") else "1.0", value_type, at)
 
 
-def _constant(element: str, kind: ir.Type, at: ir.InsertionPoint) -> Any:
-    # Python has no attribute for elements of some types, such as complex ones.
-    made = ir.Operation.parse(f"%0 = stablehlo.constant dense<{element}> : {kind}")
-    at.insert(made)
-    return made.results[0]
+def _constant(element: str, value_type: ir.Type, at: ir.InsertionPoint) -> Any:
+    # MLIR's Python bindings have no attributes for elements of some types, such as complex ones.
+    constant = ir.Operation.parse(f"%0 = stablehlo.constant dense<{element}> : {value_type}")
+    at.insert(constant)
+    return constant.results[0]
 
 
-def _equal(one: Any, other: Any, at: ir.InsertionPoint) -> Any:
-    kind = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+def _equal(lhs: Any, rhs: Any, at: ir.InsertionPoint) -> Any:
+    scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     direction = ir.Attribute.parse("#stablehlo<comparison_direction EQ>")
-    return ir.Operation.create(
-        "stablehlo.compare", [kind], [one, other], {"comparison_direction": direction}, ip=at
-    ).results[0]
+    return _create("compare", scalar, [lhs, rhs], at, {"comparison_direction": direction})
 
 
-def _said(name: str, kind: ir.Type, operands: list[Any], at: ir.InsertionPoint) -> Any:
-    return ir.Operation.create(f"stablehlo.{name}", [kind], operands, ip=at).results[0]
+def _create(
+    name: str,
+    result: ir.Type,
+    operands: list[Any],
+    at: ir.InsertionPoint,
+    attributes: dict[str, ir.Attribute] | None = None,
+) -> Any:
+    return ir.Operation.create(f"stablehlo.{name}", [result], operands, attributes, ip=at).results[
+        0
+    ]

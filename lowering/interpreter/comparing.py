@@ -1,9 +1,9 @@
-"""compare: a device against StableHLO's reference interpreter, op by op."""
+"""compare: compare a device with StableHLO's reference interpreter, op by op."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -20,15 +20,15 @@ from lowering.interpreter.comparison import Comparison, Difference
 from lowering.interpreter.evaluating import (
     checked_timeout,
     flat_arguments,
+    nested_value,
     program_of,
     run,
 )
-from lowering.interpreter.instrumentation import part, with_results
-from lowering.interpreter.interpreter_support import lacks
+from lowering.interpreter.instrumentation import extract, with_results
+from lowering.interpreter.interpreter_support import is_unsupported
 from lowering.interpreter.ulps import distances, in_units_of
 from lowering.mlir.flattening import leaf_paths
 from lowering.pjrt.devices import DeviceLike, device as find_device
-from lowering.pjrt.nesting import result_packer
 from lowering.running.compiling import compile
 from lowering.stablehlo.module import StablehloModule
 
@@ -37,11 +37,11 @@ __all__ = ["compare"]
 Array = np.ndarray[Any, Any]
 Values = dict[XlaOp, Any]
 
-_MOST_TOGETHER: Final = 256
-"""How many ops are compiled for the device in one program, when each is by itself."""
+_MAX_GROUP: Final = 256
+"""The number of ops that are compiled for the device in one program, each separately."""
 
-_GIVEN: Final = frozenset(("parameter", "constant", "tuple", "get_tuple_element"))
-"""Opcodes whose values are not calculated."""
+_NOT_COMPUTED: Final = frozenset(("parameter", "constant", "tuple", "get_tuple_element"))
+"""Opcodes whose values are not computed."""
 
 
 def compare(
@@ -55,60 +55,61 @@ def compare(
     timeout: float | None = None,
     **by_name: Any,
 ) -> Comparison:
-    """Compares a device with StableHLO's reference interpreter, op by op.
+    """Compare a device with StableHLO's reference interpreter, op by op.
 
-    First the program as it is runs on the device: its result is compared with the interpreter's.
-    Then so is the value of every op, in one of two ways:
+    First the program runs on the device, and its result is compared with the interpreter's. Then
+    the value of every op is compared, in one of two ways:
 
-    - `from_reference=True`: each op takes, on the device, the operands that the interpreter got for
-      it. So an error is blamed on the op that makes it, not on those that its error reaches; the
-      first op that parts is one that computes something else than the specification says. What
-      becomes wrong only where XLA fuses ops is not seen in this way, but in the result.
+    - `from_reference=True`: on the device, each op gets the operands that the interpreter computed.
+      An error is attributed to the op that causes it, not to its users; the first op that differs
+      computes something else than the specification defines. Errors that only occur when XLA fuses
+      ops appear in the result only.
     - `from_reference=False`: the program runs on the device with the values of all its ops as
-      further results. Rounding adds up on the way. XLA fuses less than in the program as it is,
-      since the values have to be there.
+      additional results. Rounding errors accumulate. XLA fuses less than in the original program,
+      since the values have to be available.
 
-    Two numbers are the same if they are at most so many units in the last place (ulps) of their
-    type apart as `lowering.interpreter.tolerances` says for the op: none for integers, booleans and
-    ops that move elements; a few for arithmetic and functions; as many as terms are added up for
-    sums, in units of the largest term. NaNs are equal whatever their bits, and so are the two
-    zeros. As devices flush them, numbers below the smallest normal one of their type count as zero
-    where the tolerance is not 0, and what arithmetic makes of such operands, element by element, is
-    not compared. Of an op that applies computations (a loop, a call) the value is compared as a
-    whole, within the tolerances of its ops together.
+    Two numbers are equal if they differ by at most the tolerance of the op in
+    `lowering.interpreter.tolerances`, in units in the last place (ulps) of their type. The
+    tolerance is 0 for integers, booleans and ops that move elements; small for arithmetic and
+    functions; and for sums as large as the number of terms, in units of the largest term. All NaNs
+    are equal, and so are the two zeros. Devices may flush subnormal numbers: where the tolerance is
+    not 0 they count as zero, and elements that elementwise arithmetic computes from them are not
+    compared. For an op that applies computations (a loop, a call) only the value is compared, with
+    the combined tolerances of its ops.
 
-    Rounding that has added up, in a result and without `from_reference`, is counted in ulps of the
-    largest element of the array, and the tolerances are added up along the longest way to the op.
+    Accumulated rounding errors, in a result and without `from_reference`, are counted in ulps of
+    the largest element of the array, and the tolerances are added up along the longest path to the
+    op.
 
-    Of ops that the interpreter lacks (random numbers, cholesky, custom calls) the device's value is
-    taken on both sides, and not compared; nor is the result of a program that draws random numbers.
+    For ops that the interpreter does not support (random numbers, cholesky, custom calls), the
+    device's value is used on both sides and not compared; nor is the result of a program that
+    generates random numbers.
 
     Args:
-        computation: an XlaComputation, a StablehloModule, or the path of a file that holds one.
-        args: the arguments, as a compiled computation takes them.
+        computation: an XlaComputation, a StablehloModule, or the path of a file with one.
+        args: the arguments, as for a compiled computation.
         device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device.
-        ulps: the tolerance for all ops in place of those of the table, or for some, by opcode.
-        from_reference: the way of comparing: see above.
-        device_computation: what the device is to run in place of the computation: one that has ops
-            of the same shapes at the same numbers, such as `replace` gives that changes the ops
-            one by one.
-        timeout: for how many seconds each run of the interpreter may take; None for as long as it
-            takes.
-        by_name: arguments by the names of their parameters, but for those that are called as one
-            of the above.
+        ulps: the tolerance for all ops instead of the table's, or for some ops, by opcode.
+        from_reference: the way of comparing; see above.
+        device_computation: the computation to run on the device instead. It must have ops of the
+            same shapes at the same numbers, like the result of a `replace` that changes the ops one
+            by one.
+        timeout: the time limit of each run of the interpreter, in seconds; None for no limit.
+        by_name: arguments by the names of their parameters, except for parameters with the name of
+            an argument above.
 
     Returns:
         A Comparison, which prints as a few lines.
 
     Raises:
-        ArgumentError: the arguments are not those that the computation takes.
+        ArgumentError: the arguments do not match the parameters.
         ExecutionError: the interpreter, or the program on the device, failed.
-        LoweringError: it can't be said in StableHLO, or the file not be imported.
-        CompileError: XLA can't compile it for the device.
+        LoweringError: StableHLO cannot express the computation, or the file cannot be imported.
+        CompileError: XLA cannot compile it for the device.
         DeviceError: there is no such device.
-        ModuleFileError: the file can't be read.
-        OperandError: neither a computation nor a module nor a path; `ulps` is no tolerance;
-            `device_computation` has other ops.
+        ModuleFileError: the file cannot be read.
+        OperandError: `computation` is neither a computation nor a module nor a path; `ulps` is not
+            a tolerance; or `device_computation` has other ops.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -119,8 +120,8 @@ def compare(
         >>> print(lowering.compare(model, x, x, device="cpu"))
         model on cpu:0 and on StableHLO's reference interpreter:
           all 2 arrays are within their tolerance, given equal operands
-          farthest apart: op 2 add s32[3]: the same
-          result: the same
+          largest difference: op 2 add s32[3]: equal
+          result: equal
         >>> def wrong(op, operands):
         ...     return operands[0] - operands[1] if op.opcode == "add" else None
         >>> found = lowering.compare(
@@ -132,34 +133,39 @@ def compare(
     program = program_of("compare", computation)
     reference = program if isinstance(program, XlaComputation) else to_computation(program)
     seconds = checked_timeout("compare", timeout)
-    said = _checked_ulps(ulps)
+    _check_ulps(ulps)
     subject = _checked_variant(reference, device_computation)
     target = find_device(device)
     flat = flat_arguments(reference, args, by_name)
     arguments = _nested(reference, flat)
-    whole = compile(subject, target)(*arguments)
-    wanted, left_out = _reference_values(reference, flat, target, seconds)
-    found = (
-        _one_by_one(subject, wanted, target)
+    device_result = compile(subject, target)(*arguments)
+    reference_values, left_out = _reference_values(reference, flat, target, seconds)
+    device_values = (
+        _separate_values(subject, reference_values, target)
         if from_reference
-        else _all_together(subject, arguments, target)
+        else _program_values(subject, arguments, target)
     )
-    budgets = tolerances.ways(reference)
+    accumulated = tolerances.accumulated(reference)
     missing = set(left_out)  # by identity: == records an op
     ops = []
     for op in reference.ops:
-        if op.opcode in _GIVEN or op in missing or op.id not in found:
+        if op.opcode in _NOT_COMPUTED or op in missing or op.id not in device_values:
             continue
-        allowed = tolerances.of_op(op) if from_reference else budgets[op.id]
-        # (Where errors have added up, single elements may be small because greater ones cancelled.)
-        operands = [wanted[one] for one in op.operands] if from_reference else None
-        ops += _differences(op, found[op.id], wanted[op], said(op, allowed), operands)
+        tolerance = tolerances.of_op(op) if from_reference else accumulated[op.id]
+        if isinstance(ulps, Mapping):
+            tolerance = float(ulps.get(op.opcode, tolerance))
+        elif ulps is not None:
+            tolerance = float(ulps)
+        # Accumulated errors may exceed small elements, which are sums of larger canceling ones.
+        operands = [reference_values[o] for o in op.operands] if from_reference else None
+        ops += _differences(op, device_values[op.id], reference_values[op], tolerance, operands)
     root = reference.root
-    # Random numbers are others at each run, and so is what is made of them.
-    is_random = any(op.opcode == "rng" for op in left_out)
-    results = _differences(root, whole, wanted[root], said(None, budgets[root.id]), None)
-    if is_random:
-        results = []
+    tolerance = accumulated[root.id]
+    if ulps is not None and not isinstance(ulps, Mapping):
+        tolerance = float(ulps)
+    results = _differences(root, device_result, reference_values[root], tolerance, None)
+    if any(op.opcode == "rng" for op in left_out):
+        results = []  # each run has other random numbers
     return Comparison(
         reference.name,
         f"{target.platform}:{target.id}",
@@ -170,80 +176,66 @@ def compare(
     )
 
 
-def _checked_ulps(ulps: Any) -> Any:
-    """A function from an op, or None for the result, and its tolerance to the one that is asked."""
-    said = ulps if isinstance(ulps, Mapping) else {}
-    for one in [*said.values()] if isinstance(ulps, Mapping) else [] if ulps is None else [ulps]:
-        if isinstance(one, bool) or not isinstance(one, (int, float)) or not one >= 0:
+def _check_ulps(ulps: Any) -> None:
+    for value in ulps.values() if isinstance(ulps, Mapping) else [ulps]:
+        if ulps is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             raise OperandError(
                 f"compare: ulps must be a number that is at least 0, or such numbers by opcode, "
                 f"got {brief(ulps)}",
                 op="compare",
             )
 
-    def asked(op: XlaOp | None, allowed: float) -> float:
-        if ulps is None or isinstance(ulps, Mapping):
-            return float(said.get(op.opcode, allowed)) if op is not None else allowed
-        return float(ulps)
-
-    return asked
-
 
 def _checked_variant(reference: XlaComputation, variant: Any) -> XlaComputation:
-    """What the device is to run.
+    """Return the computation to run on the device.
 
     Raises:
-        OperandError: its ops are not one for one those of the reference.
+        OperandError: its ops do not correspond to those of the reference.
     """
+
+    def refuse(message: str) -> OperandError:
+        return OperandError(f"compare: {message}", op="compare")
+
     if variant is None:
         return reference
     if not isinstance(variant, XlaComputation):
-        raise OperandError(
-            f"compare: device_computation must be an XlaComputation, got {brief(variant)}",
-            op="compare",
-        )
+        raise refuse(f"device_computation must be an XlaComputation, got {brief(variant)}")
     if len(variant.ops) != len(reference.ops):
-        raise OperandError(
-            f"compare: device_computation must have as many ops as the computation, "
-            f"{len(reference.ops)}, got {len(variant.ops)}",
-            op="compare",
+        raise refuse(
+            f"device_computation must have as many ops as the computation, {len(reference.ops)}, "
+            f"got {len(variant.ops)}"
         )
-    for mine, theirs in zip(reference.ops, variant.ops, strict=True):
-        same_parameter = (mine.opcode == "parameter") == (theirs.opcode == "parameter")
-        if mine.shape != theirs.shape or not same_parameter:
-            raise OperandError(
-                f"compare: op {mine.id} of device_computation must be {mine.shape}, as "
-                f"{mine.opcode} in the computation is, got {theirs.opcode} of {theirs.shape}",
-                op="compare",
+    for expected, op in zip(reference.ops, variant.ops, strict=True):
+        same_parameter = (expected.opcode == "parameter") == (op.opcode == "parameter")
+        if expected.shape != op.shape or not same_parameter:
+            raise refuse(
+                f"op {expected.id} of device_computation must be {expected.shape}, as "
+                f"{expected.opcode} in the computation is, got {op.opcode} of {op.shape}"
             )
     if variant.root.id != reference.root.id:
-        raise OperandError(
-            f"compare: the root of device_computation must be op {reference.root.id}, got "
-            f"{variant.root.id}",
-            op="compare",
+        raise refuse(
+            f"the root of device_computation must be op {reference.root.id}, got {variant.root.id}"
         )
     return variant
 
 
 def _nested(computation: XlaComputation, flat: Sequence[Array]) -> list[Any]:
-    """The arguments, nested as the parameters are, from their arrays."""
+    """Nest arrays as arguments for the parameters."""
     remaining = iter(flat)
-    return [_packed(shape, remaining) for shape in computation.program_shape.parameters]
-
-
-def _packed(shape: Shape, remaining: Iterator[Any]) -> Any:
-    values = [None if isinstance(leaf, TokenShape) else next(remaining) for leaf in leaves(shape)]
-    return result_packer(shape)(values)
+    return [
+        nested_value(shape, lambda _: next(remaining))
+        for shape in computation.program_shape.parameters
+    ]
 
 
 def _arrays(value: Any) -> list[Array]:
-    """The arrays of a value, tuples opened, tokens left out."""
-    if isinstance(value, tuple):
-        return [array for one in value for array in _arrays(one)]
-    return [] if value is None else [np.asarray(value)]
+    """Return the arrays of a value, tuples flattened, without tokens."""
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(value)]
 
 
-# The interpreter's values
+# The values of the interpreter
 
 
 def _reference_values(
@@ -252,115 +244,102 @@ def _reference_values(
     target: jax.Device,
     timeout: float | None,
 ) -> tuple[Values, list[XlaOp]]:
-    """The interpreter's value of each op; and the ops that it lacks, whose values are the device's.
+    """Return the value of each op, and the unsupported ops, whose values are the device's.
 
     Raises:
-        ExecutionError: the interpreter failed, or lacks an op with side effects.
+        ExecutionError: the interpreter failed, or does not support an op with side effects.
     """
-    lacking = [op for op in computation.ops if lacks(op)]
-    if not lacking:
-        asked = with_results(computation, computation.ops)
-        _, *values = run(asked, arguments, timeout=timeout)
-        return dict(zip(computation.ops, values, strict=True)), []
-    known: Values = {}
-    given = _nested(computation, arguments)
-    for parameter in computation.parameters:
-        known[parameter] = given[parameter.attributes["number"]]
-    missing = set(lacking)
-    waiting = [op for op in computation.ops if op not in known]
-    while waiting:
-        ready, later = _ready(waiting, known, missing)
-        known.update(_interpreted(computation.name, ready, known, timeout))
-        now = [op for op in later if op in missing and all(o in known for o in op.operands)]
-        for op in now:
-            alone = part(op.opcode, _needed([op]), [op], [op])
-            (known[op],) = compile(alone, target)(*(known[o] for o in _needed([op])))
-            known[op] = _on_host(known[op])
-        waiting = [op for op in later if op not in known]
-    return known, lacking
+    unsupported = [op for op in computation.ops if is_unsupported(op)]
+    if not unsupported:
+        instrumented = with_results(computation, computation.ops)
+        _, *results = run(instrumented, arguments, timeout=timeout)
+        return dict(zip(computation.ops, results, strict=True)), []
+    nested = _nested(computation, arguments)
+    values: Values = {
+        parameter: nested[parameter.attributes["number"]] for parameter in computation.parameters
+    }
+    skipped = set(unsupported)
+    pending = [op for op in computation.ops if op not in values]
+    while pending:
+        # All ops that depend on no pending unsupported op run on the interpreter together.
+        ready: dict[XlaOp, None] = {}
+        for op in pending:
+            if op not in skipped and all(o in values or o in ready for o in op.operands):
+                ready[op] = None
+        values.update(_interpreted(computation.name, list(ready), values, timeout))
+        for op in pending:
+            if op in skipped and all(o in values for o in op.operands):
+                inputs = _operands([op])
+                single = extract(op.opcode, inputs, [op], [op])
+                results = compile(single, target)(*(values[o] for o in inputs))
+                (values[op],) = jax.tree.map(np.asarray, results)
+        pending = [op for op in pending if op not in values]
+    return values, unsupported
 
 
-def _ready(
-    waiting: Iterable[XlaOp], known: Values, missing: set[XlaOp]
-) -> tuple[list[XlaOp], list[XlaOp]]:
-    """The ops that need none that the interpreter lacks, and the others."""
-    ready: dict[XlaOp, None] = {}
-    later = []
-    for op in waiting:
-        if op not in missing and all(o in known or o in ready for o in op.operands):
-            ready[op] = None
-        else:
-            later.append(op)
-    return list(ready), later
-
-
-def _interpreted(name: str, ops: Sequence[XlaOp], known: Values, timeout: float | None) -> Values:
+def _interpreted(name: str, ops: Sequence[XlaOp], values: Values, timeout: float | None) -> Values:
+    """Run some ops on the interpreter, with the values of their operands."""
     if not ops:
         return {}
-    inputs = _needed(ops)
-    asked = part(name, inputs, ops, ops)
-    flat = [array for one in inputs for array in _arrays(known[one])]
-    return dict(zip(ops, run(asked, flat, timeout=timeout), strict=True))
+    inputs = _operands(ops)
+    flat = [array for op in inputs for array in _arrays(values[op])]
+    return dict(zip(ops, run(extract(name, inputs, ops, ops), flat, timeout=timeout), strict=True))
 
 
-def _needed(ops: Sequence[XlaOp]) -> list[XlaOp]:
-    """The operands of some ops that are not among these."""
-    inside = set(ops)
-    return list(dict.fromkeys(o for op in ops for o in op.operands if o not in inside))
+def _operands(ops: Sequence[XlaOp]) -> list[XlaOp]:
+    """Return the operands of some ops that are not among these."""
+    inner = set(ops)
+    return list(dict.fromkeys(o for op in ops for o in op.operands if o not in inner))
 
 
-def _on_host(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_on_host, value))
-    return None if value is None else np.asarray(value)
+# The values of the device
 
 
-# The device's values
-
-
-def _all_together(
+def _program_values(
     computation: XlaComputation, arguments: Sequence[Any], target: jax.Device
 ) -> dict[int, Any]:
-    """The values of the ops of the program as a whole, by their numbers."""
-    asked = with_results(computation, computation.ops)
-    _, *values = compile(asked, target)(*arguments)
+    """Return the values of all ops of a program, by their numbers."""
+    instrumented = with_results(computation, computation.ops)
+    _, *values = compile(instrumented, target)(*arguments)
     return dict(enumerate(values))
 
 
-def _one_by_one(subject: XlaComputation, wanted: Values, target: jax.Device) -> dict[int, Any]:
-    """The value of each op by itself, given the interpreter's operands; by their numbers."""
-    values = {subject.ops[op.id]: value for op, value in wanted.items()}
-    chosen = [
+def _separate_values(
+    subject: XlaComputation, reference_values: Values, target: jax.Device
+) -> dict[int, Any]:
+    """Return the value of each op, given the interpreter's operands, by the ops' numbers."""
+    operands = {subject.ops[op.id]: value for op, value in reference_values.items()}
+    selected = [
         op
         for op in subject.ops
-        if op.opcode not in _GIVEN
-        and not lacks(op)
-        and not any(_has_token(one.shape) for one in (op, *op.operands))
+        if op.opcode not in _NOT_COMPUTED
+        and not is_unsupported(op)
+        and not any(_has_token(each.shape) for each in (op, *op.operands))
     ]
-    found: dict[int, Any] = {}
-    for begin in range(0, len(chosen), _MOST_TOGETHER):
-        group = chosen[begin : begin + _MOST_TOGETHER]
-        # Constants stay constants, as in the program: XLA says the ops that take them otherwise.
+    values: dict[int, Any] = {}
+    for begin in range(0, len(selected), _MAX_GROUP):
+        group = selected[begin : begin + _MAX_GROUP]
+        # Constants remain constants, because XLA compiles ops with constant operands differently.
         constants = _constants(group)
         inputs = list(dict.fromkeys(o for op in group for o in op.operands if o not in constants))
         ops = sorted({*group, *constants}, key=lambda op: op.id)
-        alone = part(subject.name, inputs, ops, group, apart=True)
-        results = compile(alone, target)(*(values[op] for op in inputs))
-        found.update(zip((op.id for op in group), results, strict=True))
-    return found
+        separate = extract(subject.name, inputs, ops, group, separate=True)
+        results = compile(separate, target)(*(operands[op] for op in inputs))
+        values.update(zip((op.id for op in group), results, strict=True))
+    return values
 
 
 def _constants(ops: Sequence[XlaOp]) -> set[XlaOp]:
-    """The operands of some ops that are constants, or constants spread out; and what they need."""
-    found: set[XlaOp] = set()
+    """Return the operands of some ops that are constants or broadcast constants."""
+    constants: set[XlaOp] = set()
     for op in ops:
         for operand in op.operands:
             chain = [operand]
             while chain[-1].opcode in ("broadcast_in_dim", "reshape"):
                 chain.append(chain[-1].operands[0])
             if chain[-1].opcode == "constant":
-                found.update(chain)
-    return found
+                constants.update(chain)
+    return constants
 
 
 def _has_token(shape: Shape) -> bool:
@@ -371,77 +350,83 @@ def _has_token(shape: Shape) -> bool:
 
 
 def _differences(
-    op: XlaOp, device_value: Any, wanted: Any, tolerance: float, operands: list[Any] | None
+    op: XlaOp,
+    device_value: Any,
+    reference_value: Any,
+    tolerance: float,
+    operands: list[Any] | None,
 ) -> list[Difference]:
-    """The differences of the arrays of a value.
+    """Return the difference of each array of a value.
 
     Args:
-        operands: those of the op; None for the result of a program.
+        op: the op of the value.
+        device_value, reference_value: the values.
+        tolerance: the tolerance for floating-point elements.
+        operands: the operands of the op; None for values with accumulated errors.
     """
-    shapes = list(leaves(op.shape))
+    shapes = leaves(op.shape)
     paths = [p for p, s in zip(leaf_paths(op.shape), shapes, strict=True) if s.is_array]
-    found = []
-    terms = [array for one in operands or () for array in _arrays(one)]
-    for path, ours, theirs in zip(paths, _arrays(device_value), _arrays(wanted), strict=True):
-        element_type = pt.from_dtype(theirs.dtype)
+    differences = []
+    terms = _arrays(operands)
+    pairs = zip(paths, _arrays(device_value), _arrays(reference_value), strict=True)
+    for path, actual, expected in pairs:
+        element_type = pt.from_dtype(expected.dtype)
         is_number = element_type.is_floating or element_type.is_complex
         allowed = tolerance if is_number else 0.0
-        size = 0.0
+        unit = 0.0
         if allowed and operands is None:
-            size = tolerances.largest([theirs])
+            unit = tolerances.largest([expected])
         elif allowed and tolerances.is_sum(op):
-            size = tolerances.largest_term(op, terms, theirs)
+            unit = tolerances.largest_term(op, terms, expected)
         if operands is not None and tolerances.may_flush(op):
-            # (A copy, as the result may be the device's.)
-            ours = np.where(_tiny(terms, theirs.shape), theirs, ours)
-        found.append(_difference(op, path, ours, theirs, allowed, size))
-    return found
+            actual = np.where(_from_subnormal(terms, expected.shape), expected, actual)
+        differences.append(_difference(op, path, actual, expected, allowed, unit))
+    return differences
 
 
-def _tiny(operands: list[Array], sizes: tuple[int, ...]) -> Array:
-    """Which elements are made of a number that devices take for zero."""
-    found = np.zeros(sizes, bool)
-    for one in operands:
-        element_type = pt.from_dtype(one.dtype)
-        if one.shape != sizes or not element_type.is_floating:
+def _from_subnormal(operands: list[Array], sizes: tuple[int, ...]) -> Array:
+    """Return which elements are computed from a number that devices may flush to zero."""
+    mask = np.zeros(sizes, bool)
+    for operand in operands:
+        element_type = pt.from_dtype(operand.dtype)
+        if operand.shape != sizes or not element_type.is_floating:
             continue
         with np.errstate(all="ignore"):
-            magnitude = np.abs(one.astype(np.float64))
-        found |= (magnitude > 0) & (magnitude <= tolerances.smallest_normal(element_type))
-    return found
+            magnitude = np.abs(operand.astype(np.float64))
+        mask |= (magnitude > 0) & (magnitude <= tolerances.smallest_normal(element_type))
+    return mask
 
 
 def _difference(
-    op: XlaOp, path: str, ours: Array, theirs: Array, tolerance: float, size: float
+    op: XlaOp, path: str, actual: Array, expected: Array, tolerance: float, unit: float
 ) -> Difference:
-    shape = f"{pt.from_dtype(theirs.dtype)}[{','.join(map(str, theirs.shape))}]"
-    a, b = (_flushed(ours), _flushed(theirs)) if tolerance else (ours, theirs)
-    apart = in_units_of(a, b, size) if size else distances(a, b)
-    if not apart.size or not apart.max():
-        return Difference(op, path, shape, apart.size, 0.0, tolerance, 0, None, "", "")
-    index = np.unravel_index(int(apart.argmax()), apart.shape)
+    shape = f"{pt.from_dtype(expected.dtype)}[{','.join(map(str, expected.shape))}]"
+    a, b = (_flushed(actual), _flushed(expected)) if tolerance else (actual, expected)
+    ulps = in_units_of(a, b, unit) if unit else distances(a, b)
+    if not ulps.size or not ulps.max():
+        return Difference(op, path, shape, ulps.size, 0.0, tolerance, 0, None, "", "")
+    index = np.unravel_index(int(ulps.argmax()), ulps.shape)
     return Difference(
         op,
         path,
         shape,
-        apart.size,
-        float(apart[index]),
+        ulps.size,
+        float(ulps[index]),
         tolerance,
-        int((apart > tolerance).sum()),
+        int((ulps > tolerance).sum()),
         tuple(int(i) for i in index),
-        str(ours[index]),
-        str(theirs[index]),
+        str(actual[index]),
+        str(expected[index]),
     )
 
 
 def _flushed(values: Array) -> Array:
-    """The values with those below the smallest normal number of their type as zero."""
+    """Replace subnormal numbers by zero."""
     element_type = pt.from_dtype(values.dtype)
     if element_type.is_complex:
-        found = np.empty_like(values)
-        found.real, found.imag = _flushed(values.real), _flushed(values.imag)
-        return found
-    least = tolerances.smallest_normal(element_type)
+        flushed = np.empty_like(values)
+        flushed.real, flushed.imag = _flushed(values.real), _flushed(values.imag)
+        return flushed
     with np.errstate(all="ignore"):
-        small = np.abs(values.astype(np.float64)) < least
+        small = np.abs(values.astype(np.float64)) < tolerances.smallest_normal(element_type)
     return np.where(small, values.dtype.type(0), values) if small.any() else values

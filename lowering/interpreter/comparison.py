@@ -1,4 +1,4 @@
-"""What `lowering.compare` found: differences between a device and the reference interpreter."""
+"""The result of `lowering.compare`: differences between a device and the interpreter."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["Comparison", "Difference"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far one array of the device's is from that of the reference interpreter.
+    """The difference between an array on the device and in the reference interpreter.
 
     Attributes:
-        op: whose value it is.
-        path: its place, where the value is a tuple: "[0][1]"; else empty.
+        op: the op with this value.
+        path: the index in a tuple: "[0][1]"; empty for an array.
         shape: the array's shape, as text.
-        elements: how many elements it has.
+        elements: the number of elements.
         ulps: the largest distance of two elements, in units in the last place of the element type;
-            of integers and booleans their difference. Infinite between a NaN and a number.
-        tolerance: up to which distance they count as the same.
-        beyond: how many elements are farther apart than that.
-        index: the place of the two elements that are farthest apart; None if all are the same.
-        device_value, reference_value: these elements, as text; empty if all are the same.
+            for integers and booleans their difference. Infinite between a NaN and a number.
+        tolerance: the largest distance of elements that count as equal.
+        beyond: the number of elements with a larger distance.
+        index: the index of the elements with the largest distance; None if all are equal.
+        device_value, reference_value: these elements, as text; empty if all are equal.
     """
 
     op: XlaOp
@@ -46,12 +46,11 @@ class Difference:
 
     @property
     def source(self) -> str | None:
-        """The line that recorded the op, "file:line"; None where that isn't known."""
-        found = self.op.source
-        return None if found is None else str(found)
+        """The source line of the op, "file:line"; None if unknown."""
+        return None if self.op.source is None else str(self.op.source)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for JSON; an infinite distance is the text "inf"."""
+        """Return the attributes for JSON; an infinite distance is the text "inf"."""
         return {
             "op": self.op.id,
             "opcode": self.op.opcode,
@@ -71,12 +70,12 @@ class Difference:
 
     def __str__(self) -> str:
         name = f" {self.op.name!r}" if self.op.name else ""
-        what = f"op {self.op.id} {self.op.opcode}{name}{self.path} {self.shape}"
+        array = f"op {self.op.id} {self.op.opcode}{name}{self.path} {self.shape}"
         if self.index is None:
-            return f"{what}: the same"
-        place = ", ".join(map(str, self.index))
+            return f"{array}: equal"
+        index = ", ".join(map(str, self.index))
         text = (
-            f"{what}: {ulps_text(self.ulps)} ulps apart at [{place}] (tolerance "
+            f"{array}: {ulps_text(self.ulps)} ulps apart at [{index}] (tolerance "
             f"{ulps_text(self.tolerance)}): {self.device_value} on the device, "
             f"{self.reference_value} in the reference"
         )
@@ -87,21 +86,19 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What `lowering.compare` found.
+    """The result of `lowering.compare`.
 
-    `str(comparison)` is a few lines for people, `as_dict()` the same for programs.
+    `str(comparison)` is a summary, `as_dict()` the data for programs.
 
     Attributes:
         name: the computation's name.
-        device: the device that was compared with the interpreter, as text.
-        from_reference: whether each op had the interpreter's operands on the device.
-        results: a difference for each array of the result of the program as it is, compiled for
-            the device as a whole.
-        ops: a difference for each array that an op of the program gives, in the order of
-            recording. (Parameters and constants, which are given, and what only holds values of
-            others, tuples and their elements, are left out.)
-        left_out: the ops that the interpreter lacks: the values of the device were taken for these,
-            and so they are not compared.
+        device: the compared device, as text.
+        from_reference: whether each op on the device had the interpreter's operands.
+        results: a difference for each array of the program's result.
+        ops: a difference for each array in the value of an op, in the order of recording, without
+            parameters, constants, tuples and their elements.
+        left_out: the ops that the interpreter does not support. The values of the device were used
+            for them, so they are not compared.
     """
 
     name: str
@@ -113,16 +110,16 @@ class Comparison:
 
     @property
     def first(self) -> Difference | None:
-        """The first op whose value is beyond its tolerance; None if there is none."""
-        return next((one for one in self.ops if not one.agrees), None)
+        """The first difference beyond its tolerance; None if there is none."""
+        return next((each for each in self.ops if not each.agrees), None)
 
     @property
     def agrees(self) -> bool:
-        """Whether all ops, and the result of the program as a whole, are within the tolerances."""
-        return all(one.agrees for one in (*self.ops, *self.results))
+        """Whether all ops, and the result of the program, are within the tolerances."""
+        return all(each.agrees for each in (*self.ops, *self.results))
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for JSON: numbers, texts, lists and dicts."""
+        """Return the attributes for JSON: numbers, strings, lists and dicts."""
         first = self.first
         return {
             "name": self.name,
@@ -130,8 +127,8 @@ class Comparison:
             "from_reference": self.from_reference,
             "agrees": self.agrees,
             "first": None if first is None else first.as_dict(),
-            "results": [one.as_dict() for one in self.results],
-            "ops": [one.as_dict() for one in self.ops],
+            "results": [each.as_dict() for each in self.results],
+            "ops": [each.as_dict() for each in self.ops],
             "left_out": [{"op": op.id, "opcode": op.opcode} for op in self.left_out],
         }
 
@@ -139,10 +136,10 @@ class Comparison:
         first = self.first
         lines = [f"{self.name} on {self.device} and on StableHLO's reference interpreter:"]
         if first is not None:
-            count = sum(not one.agrees for one in self.ops)
+            count = sum(not each.agrees for each in self.ops)
             how = "given equal operands" if self.from_reference else "in the order of recording"
             lines += [
-                f"  the first op that parts from the reference, {how}:",
+                f"  the first op that differs from the reference, {how}:",
                 f"    {first}",
                 f"  {count} of {len(self.ops)} arrays are beyond their tolerance",
             ]
@@ -150,31 +147,33 @@ class Comparison:
             how = ", given equal operands" if self.from_reference else ""
             lines.append(f"  all {len(self.ops)} arrays are within their tolerance{how}")
             if self.ops:
-                worst = max(self.ops, key=lambda one: one.ulps)
-                lines.append(f"  farthest apart: {worst}")
-        for one in self.results:
-            lines.append(f"  result{one.path}: {_result_text(one)}")
+                worst = max(self.ops, key=lambda difference: difference.ulps)
+                lines.append(f"  largest difference: {worst}")
+        for difference in self.results:
+            lines.append(f"  result{difference.path}: {_result_text(difference)}")
         if self.left_out:
             listed = ", ".join(f"op {op.id} {op.opcode}" for op in self.left_out[:5])
             more = "" if len(self.left_out) <= 5 else f" and {len(self.left_out) - 5} more"
-            lines.append(f"  not compared, since the interpreter lacks them: {listed}{more}")
+            lines.append(
+                f"  not compared, since the interpreter does not support them: {listed}{more}"
+            )
         return "\n".join(lines)
 
 
-def _result_text(one: Difference) -> str:
-    if one.index is None:
-        return "the same"
-    verdict = "within" if one.agrees else "beyond"
+def _result_text(result: Difference) -> str:
+    if result.index is None:
+        return "equal"
+    verdict = "within" if result.agrees else "beyond"
     return (
-        f"up to {ulps_text(one.ulps)} ulps apart, {verdict} {ulps_text(one.tolerance)}: "
-        f"{one.device_value} on the device, {one.reference_value} in the reference"
+        f"up to {ulps_text(result.ulps)} ulps apart, {verdict} {ulps_text(result.tolerance)}: "
+        f"{result.device_value} on the device, {result.reference_value} in the reference"
     )
 
 
 def ulps_text(ulps: float) -> str:
-    """A number of ulps as people read it."""
+    """Format a number of ulps."""
     if not math.isfinite(ulps):
         return "infinitely many"
-    if 0 < ulps < 10:  # of sums it need not be a whole number
+    if 0 < ulps < 10:  # for sums it may be a fraction
         return f"{ulps:.2g}"
     return f"{ulps:.0f}" if ulps < 1e7 else f"{ulps:.2e}"

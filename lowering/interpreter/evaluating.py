@@ -1,11 +1,12 @@
-"""interpret: a computation on StableHLO's reference interpreter, and what happens inside of it."""
+"""interpret: run a computation on StableHLO's reference interpreter, and inspect its values."""
 
 from __future__ import annotations
 
+import bisect
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,7 +19,7 @@ from lowering.errors import DeviceError, ExecutionError, LoweringError
 from lowering.importer import to_computation
 from lowering.interpreter import helper
 from lowering.interpreter.instrumentation import with_probes, with_results
-from lowering.interpreter.interpreter_support import Interpretable, interpretable, recorded
+from lowering.interpreter.interpreter_support import interpreter_bytecode
 from lowering.pjrt.devices import device, sharding_of
 from lowering.pjrt.nesting import result_packer
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments
@@ -30,21 +31,21 @@ __all__ = ["Interpretation", "Program", "interpret", "program_of", "run"]
 
 Program = StablehloModule | XlaComputation
 Probe = bool | XlaOp | int | str | Iterable[XlaOp | int | str] | None
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Interpretation:
-    """What `lowering.interpret` gives when it is asked for values inside of a computation.
+    """The result of `lowering.interpret` with `probe`.
 
     Attributes:
-        computation: the computation that was interpreted; of a file or module the one that
-            `lowering.to_computation` makes of it.
-        result: the result, as `interpret` gives it by itself.
-        values: for each op that was asked for its value, in the order of recording: a NumPy array,
-            a tuple of them, nested as the op's shape is, or None for a token. Of an op in a
-            computation that others apply (a called function, the condition or body of a loop, a
-            reducer) it is a list of the values of its executions, in their order; empty
-            if it was not executed.
+        computation: the interpreted computation; for a file or module the result of
+            `lowering.to_computation`.
+        result: the result, as `interpret` returns it without `probe`.
+        values: the value of each probed op, in the order of recording: a NumPy array, a tuple of
+            them, nested like the op's shape, or None for a token. For an op in a computation that
+            others apply (a called function, the condition or body of a loop, a reducer), it is a
+            list of the values of its executions, in order; empty if it was not executed.
     """
 
     computation: XlaComputation
@@ -52,7 +53,7 @@ class Interpretation:
     values: dict[XlaOp, Any]
 
     def __getitem__(self, op: XlaOp | int) -> Any:
-        """The value of an op, given itself or by its number in the computation."""
+        """Return the value of an op, given the op or its number in the computation."""
         return self.values[self.computation.ops[op] if isinstance(op, int) else op]
 
 
@@ -64,43 +65,43 @@ def interpret(
     timeout: float | None = None,
     **by_name: Any,
 ) -> Any:
-    """Runs a computation on StableHLO's reference interpreter.
+    """Run a computation on StableHLO's reference interpreter.
 
-    The interpreter does what the StableHLO specification says, op by op, in the element type of
-    each op, slowly: it is there to be compared with. It runs in a helper process, which is started
-    with the first call, in a few tenths of a second, and kept.
+    The interpreter follows the StableHLO specification op by op, in the element type of each op. It
+    is slow and serves as a reference. It runs in a helper process, which the first call starts in a
+    few tenths of a second.
 
-    What it lacks is expanded into what it has where XLA or this library say how: the functions of
-    CHLO, batch normalization, ragged_dot, top_k. The rest is refused by name: Fourier transforms
-    (before jaxlib 0.12), cholesky, random numbers, custom and Python calls, communication, sizes
-    that are not fixed.
+    Operations with an expansion in XLA or this library are expanded: the functions of CHLO, batch
+    normalization, ragged_dot, top_k. Other unsupported operations are refused by name: Fourier
+    transforms (before jaxlib 0.12), cholesky, random numbers, custom and Python calls,
+    communication, dynamic sizes.
 
     Args:
-        computation: an XlaComputation, a StablehloModule, or the path of a file that holds one.
-        args: the arguments, as a compiled computation takes them; see `lowering.Executable`.
-        probe: ops whose values are asked for besides the result: True for all of the computation
-            itself; or XlaOps (also of computations that ops apply), numbers of ops in the
-            computation, or opcodes, which stand for all such ops at any depth; one of them, or
-            several.
-            None, or False, for no values.
-        timeout: for how many seconds it may run; None for as long as it takes.
-        by_name: arguments by the names of their parameters, but for those that are called "probe"
-            or "timeout".
+        computation: an XlaComputation, a StablehloModule, or the path of a file with one.
+        args: the arguments, as for a compiled computation; see `lowering.Executable`.
+        probe: ops whose values to return besides the result. True means all ops of the computation
+            itself. Else one or several of: XlaOps (also of computations that ops apply), numbers
+            of ops in the computation, or opcodes, which select all such ops at any depth.
+            None or False selects no values.
+        timeout: the time limit in seconds; None for no limit.
+        by_name: arguments by the names of their parameters, except for parameters with the name
+            "probe" or "timeout".
 
     Returns:
         The result: NumPy arrays, with element types of ml_dtypes where NumPy has none; nested in
-        tuples as the root is; None for a token. With `probe` an Interpretation, which holds the
-        result and the values.
+        tuples like the root; None for a token. With `probe` an Interpretation with the result and
+        the values.
 
     Raises:
-        ArgumentError: the arguments are not those that the computation takes.
-        ExecutionError: it holds an op that the interpreter lacks, or the interpreter failed (of an
-            integer division by zero, for instance): names the op, and where it was recorded. Or it
-            took longer than `timeout`.
-        LoweringError: it can't be said in StableHLO.
-        ModuleFileError: the file can't be read.
-        OperandError: neither a computation nor a module nor a path; `probe` names no ops.
-        BuilderError: an op to be probed belongs to another computation.
+        ArgumentError: the arguments do not match the parameters.
+        ExecutionError: the interpreter does not support an op, or failed (for instance on an
+            integer division by zero); names the op and where it was recorded. Or it exceeded
+            `timeout`.
+        LoweringError: StableHLO cannot express the computation.
+        ModuleFileError: the file cannot be read.
+        OperandError: `computation` is neither a computation nor a module nor a path; or `probe`
+            selects no ops.
+        BuilderError: an op in `probe` belongs to another computation.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -122,42 +123,45 @@ def interpret(
     entry, nested = _probed(program, probe)
     arguments = flat_arguments(program, args, by_name)
     names = {op: str(number) for number, op in enumerate(nested)}
-    whole, places = with_probes(program, names) if nested else (program, None)
-    asked = with_results(whole, [op if places is None else places[op] for op in entry])
-    told: dict[str, list[Any]] = {}
-    result, *values = run(asked, arguments, timeout=seconds, probes=told)
-    found = dict(zip(entry, values, strict=True))
+    instrumented, copies = with_probes(program, names) if nested else (program, None)
+    instrumented = with_results(
+        instrumented, [op if copies is None else copies[op] for op in entry]
+    )
+    probed: dict[str, list[bytes]] = {}
+    result, *entry_values = run(instrumented, arguments, timeout=seconds, probes=probed)
+    values = dict(zip(entry, entry_values, strict=True))
     for op, name in names.items():
-        found[op] = _executions(op.shape, told.get(name, []))
-    ordered = {op: found[op] for op in _in_order(program, found)}
+        values[op] = _executions(op.shape, probed.get(name, []))
+    computations = (*program.called_computations(), program)  # callees before their callers
+    ordered = {op: values[op] for each in computations for op in each.ops if op in values}
     return Interpretation(program, result, ordered)
 
 
-def program_of(op: str, given: Any) -> Program:
-    """The computation or module that a function was given, in whatever form.
+def program_of(op: str, value: Any) -> Program:
+    """Return the computation or module in an argument of the function `op`.
 
     Raises:
-        OperandError: nothing of the kind.
+        OperandError: it is neither a computation nor a module nor a path.
     """
-    if isinstance(given, (XlaComputation, StablehloModule)):
-        return given
-    if isinstance(given, (str, os.PathLike)):
-        return load(given)
-    hint = ""
-    if isinstance(given, XlaOp):
-        hint = "\nfix: build the computation first: op.builder.build(op)"
+    if isinstance(value, (XlaComputation, StablehloModule)):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        return load(value)
+    fix = ""
+    if isinstance(value, XlaOp):
+        fix = "\nfix: build the computation first: op.builder.build(op)"
     raise OperandError(
         f"{op}: expected an XlaComputation, a StablehloModule or the path of a file, got "
-        f"{brief(given)}{hint}",
+        f"{brief(value)}{fix}",
         op=op,
     )
 
 
 def checked_timeout(op: str, timeout: Any) -> float | None:
-    """A number of seconds, or None.
+    """Return a number of seconds, or None.
 
     Raises:
-        OperandError: neither.
+        OperandError: it is neither.
     """
     if timeout is None:
         return None
@@ -171,190 +175,185 @@ def checked_timeout(op: str, timeout: Any) -> float | None:
 
 def flat_arguments(
     program: Program, args: Sequence[Any], by_name: Mapping[str, Any]
-) -> list[np.ndarray[Any, Any]]:
-    """The arrays that `@main` takes, checked as a compiled computation checks its arguments.
+) -> list[Array]:
+    """Return the arrays for `@main`, checked like the arguments of a compiled computation.
 
     Tokens are left out.
 
     Raises:
-        ArgumentError: they are not those that the computation takes.
+        ArgumentError: the arguments do not match the parameters.
     """
     try:
         target = device("cpu")
-    except DeviceError:  # jax was told to do without
+    except DeviceError:  # jax is configured without CPU
         target = device()
     arguments = Arguments(ProgramInfo(program.name, program.program_shape), sharding_of(target))
-    given = arguments.by_position(tuple(args), dict(by_name)) if by_name else tuple(args)
-    found = []
-    for value, leaf in zip(arguments.flatten(given), arguments.leaves, strict=True):
+    ordered = arguments.by_position(tuple(args), dict(by_name)) if by_name else tuple(args)
+    arrays = []
+    for value, leaf in zip(arguments.flatten(ordered), arguments.leaves, strict=True):
         if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
             if value.is_deleted():
                 raise arguments.refusal(leaf, DELETED, DELETED_FIX)
-            value = np.asarray(value)  # on whatever device it is
+            value = np.asarray(value)  # on any device
         if not leaf.shape.is_static:
-            raise _open(program.name, leaf.name, leaf.shape)
+            raise ExecutionError(
+                f"interpret: StableHLO's reference interpreter supports static sizes only, got "
+                f"parameter {leaf.name} of {program.name}: {leaf.shape}\n"
+                f"fix: compile it for a device: lowering.compile; or use a static size",
+                op="interpret",
+            )
         array = np.asarray(arguments.put(value, leaf))
         if isinstance(leaf.shape, ArrayShape):
-            found.append(array)
-    return found
-
-
-def _open(name: str, parameter: str, shape: Shape) -> ExecutionError:
-    return ExecutionError(
-        f"interpret: parameter {parameter} of {name} is of {shape}, and StableHLO's reference "
-        f"interpreter has fixed sizes only\n"
-        f"fix: compile it for a device: lowering.compile; or give the parameter a fixed size",
-        op="interpret",
-    )
+            arrays.append(array)
+    return arrays
 
 
 def run(
     program: Program,
-    arguments: Sequence[np.ndarray[Any, Any]],
+    arguments: Sequence[Array],
     *,
     timeout: float | None = None,
-    probes: dict[str, list[Any]] | None = None,
+    probes: dict[str, list[bytes]] | None = None,
 ) -> Any:
-    """The result of a program on the interpreter, nested as its root is.
+    """Return the result of a program on the interpreter, nested like its root.
 
     Args:
-        program: what to run.
-        arguments: made by `flat_arguments`.
-        timeout: for how many seconds it may run.
-        probes: takes up what probes told, by their names: each a list of pieces of bytes.
+        program: the program.
+        arguments: the result of `flat_arguments`.
+        timeout: the time limit in seconds.
+        probes: receives the elements that each probe reports, by the names of the probes.
 
     Raises:
-        ExecutionError: as `interpret`.
+        ExecutionError: see `interpret`.
     """
-    if isinstance(program, XlaComputation):
-        legal = interpretable(lower(program))
-    else:
-        try:
-            legal = interpretable(program)
-        except ExecutionError:
-            # Some operations that are no longer written are read as others that it has.
-            legal = _imported(program)
-    pieces = [legal.code, *map(_bytes_of, arguments)]
+    code = _bytecode(program)
+    pieces = [code, *map(_elements, arguments)]
     try:
-        told, found = helper.ask(pieces, probing=probes is not None, timeout=timeout)
-    except helper.HelperTooSlowError:
+        names, answer = helper.ask(pieces, probing=probes is not None, timeout=timeout)
+    except helper.HelperTimeoutError:
         raise ExecutionError(
-            f"interpret: {program.name} took longer than {timeout:g} seconds, and was ended\n"
-            f"fix: give it more time, or smaller arrays: the interpreter is slow",
+            f"interpret: {program.name} exceeded the time limit of {timeout:g} seconds\n"
+            f"fix: raise the limit, or use smaller arrays: the interpreter is slow",
             op="interpret",
         ) from None
-    except helper.HelperDiedError as died:
-        raise _death(program, arguments, died.report, timeout) from None
-    remaining = iter(found)
-    result = unpacked(program.program_shape.result, remaining)
+    except helper.HelperCrashError as crash:
+        raise _crash_error(program, arguments, crash.report, timeout) from None
+    remaining = iter(answer)
+    result = _unpacked(program.program_shape.result, remaining)
     if probes is not None:
-        for name, piece in zip(told, remaining, strict=True):
+        for name, piece in zip(names, remaining, strict=True):
             probes.setdefault(name, []).append(piece)
     return result
 
 
-def _imported(module: StablehloModule) -> Interpretable:
-    """A module that the interpreter lacks operations for, said again by this library."""
+def _bytecode(program: Program) -> bytes:
+    if isinstance(program, XlaComputation):
+        return interpreter_bytecode(lower(program))
     try:
-        again = lower(to_computation(module))
-    except LoweringError:
-        return interpretable(module)  # which says what is lacking
-    return interpretable(again)
+        return interpreter_bytecode(program)
+    except ExecutionError:
+        # Importing replaces some obsolete operations by supported ones.
+        try:
+            imported = lower(to_computation(program))
+        except LoweringError:
+            pass
+        else:
+            return interpreter_bytecode(imported)
+        raise
 
 
-def unpacked(shape: Shape, pieces: Any) -> Any:
-    """The next value of a shape, from the pieces of bytes that the helper process sent."""
-    flat = [
-        _array(leaf, pieces) if isinstance(leaf, ArrayShape) else None for leaf in leaves(shape)
-    ]
-    return result_packer(shape)(flat)
-
-
-def _array(shape: ArrayShape, pieces: Any) -> np.ndarray[Any, Any]:
-    dtype = shape.element_type.dtype
-    if not shape.element_type.is_complex:
-        return np.frombuffer(bytearray(next(pieces)), dtype).reshape(shape.dimensions)
-    array = np.empty(shape.dimensions, dtype)
-    part = shape.element_type.real_type.dtype
-    array.real = np.frombuffer(next(pieces), part).reshape(shape.dimensions)
-    array.imag = np.frombuffer(next(pieces), part).reshape(shape.dimensions)
-    return array
-
-
-def _executions(shape: Shape, pieces: list[Any]) -> list[Any]:
-    """The values of a probe, one for each time that it was met."""
-    a_time = sum(
-        2 if leaf.element_type.is_complex else 1
-        for leaf in leaves(shape)
-        if isinstance(leaf, ArrayShape)
+def nested_value(shape: Shape, read: Callable[[ArrayShape], Any]) -> Any:
+    """Return a value nested like `shape`, with an array from `read` for each array leaf."""
+    return result_packer(shape)(
+        [read(leaf) if isinstance(leaf, ArrayShape) else None for leaf in leaves(shape)]
     )
-    count = len(pieces) // a_time if a_time else 0
+
+
+def _unpacked(shape: Shape, pieces: Iterator[bytes]) -> Any:
+    """Return the next value of a shape from the pieces that the helper process sent."""
+
+    def read(leaf: ArrayShape) -> Array:
+        dtype = leaf.element_type.dtype
+        if not leaf.element_type.is_complex:
+            return np.frombuffer(bytearray(next(pieces)), dtype).reshape(leaf.dimensions)
+        array = np.empty(leaf.dimensions, dtype)
+        part = leaf.element_type.real_type.dtype
+        array.real = np.frombuffer(next(pieces), part).reshape(leaf.dimensions)
+        array.imag = np.frombuffer(next(pieces), part).reshape(leaf.dimensions)
+        return array
+
+    return nested_value(shape, read)
+
+
+def _executions(shape: Shape, pieces: list[bytes]) -> list[Any]:
+    """Return the values of a probe, one for each execution."""
+    arrays = [leaf for leaf in leaves(shape) if isinstance(leaf, ArrayShape)]
+    piece_count = sum(2 if leaf.element_type.is_complex else 1 for leaf in arrays)
+    count = len(pieces) // piece_count if piece_count else 0
     remaining = iter(pieces)
-    return [unpacked(shape, remaining) for _ in range(count)]
+    return [_unpacked(shape, remaining) for _ in range(count)]
 
 
-# Ops that are asked for
+# Selection of ops
 
 
 def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[XlaOp]]:
-    """The ops asked for: those of the computation itself, and those of computations applied.
+    """Return the selected ops of the computation itself, and those of applied computations.
 
     Raises:
-        OperandError, BuilderError: `probe` asks for none, or for ops of another computation.
+        OperandError, BuilderError: `probe` selects none, or ops of another computation.
     """
     if probe is True:
         return list(computation.ops), []
-    asked = [probe] if isinstance(probe, (XlaOp, int, str)) else _listed(probe)
+    if isinstance(probe, (XlaOp, int, str)):
+        probe = [probe]
+    try:
+        selectors = list(probe)
+    except TypeError:
+        raise _not_an_op(probe) from None
     applied = computation.called_computations()
     entry: dict[XlaOp, None] = {}
     nested: dict[XlaOp, None] = {}
-    for one in asked:
-        if isinstance(one, str):
-            mine = [op for op in computation.ops if op.opcode == one]
-            theirs = [op for inner in applied for op in inner.ops if op.opcode == one]
-            if not mine and not theirs:
+    for selector in selectors:
+        if isinstance(selector, str):
+            in_entry = [op for op in computation.ops if op.opcode == selector]
+            in_applied = [op for inner in applied for op in inner.ops if op.opcode == selector]
+            if not in_entry and not in_applied:
                 raise OperandError(
-                    f"interpret: {computation.name} has no op with the opcode {one!r}, which is to "
-                    f"be probed\nfix: opcodes are those of the ops: "
+                    f"interpret: {computation.name} has no op with the probed opcode {selector!r}\n"
+                    f"fix: use an opcode of its ops: "
                     f"{', '.join(sorted({op.opcode for op in computation.ops})[:20])}",
                     op="interpret",
                 )
-            entry.update(dict.fromkeys(mine))
-            nested.update(dict.fromkeys(theirs))
-        elif isinstance(one, int) and not isinstance(one, bool):
-            if not 0 <= one < len(computation.ops):
+            entry.update(dict.fromkeys(in_entry))
+            nested.update(dict.fromkeys(in_applied))
+        elif isinstance(selector, int) and not isinstance(selector, bool):
+            if not 0 <= selector < len(computation.ops):
                 raise OperandError(
                     f"interpret: {computation.name} has ops 0 to {len(computation.ops) - 1}, got "
-                    f"{one} to be probed",
+                    f"the probed op {selector}",
                     op="interpret",
                 )
-            entry[computation.ops[one]] = None
-        elif isinstance(one, XlaOp):
-            if _is_of(one, computation):
-                entry[one] = None
-            elif any(_is_of(one, inner) for inner in applied):
-                nested[one] = None
+            entry[computation.ops[selector]] = None
+        elif isinstance(selector, XlaOp):
+            if _is_of(selector, computation):
+                entry[selector] = None
+            elif any(_is_of(selector, inner) for inner in applied):
+                nested[selector] = None
             else:
                 raise BuilderError(
-                    f"interpret: an op to be probed belongs to another computation than "
-                    f"{computation.name!r} and those that its ops apply, got\n  {one!r}",
+                    f"interpret: a probed op belongs to another computation than "
+                    f"{computation.name!r} and those that its ops apply, got\n  {selector!r}",
                     op="interpret",
                 )
         else:
-            raise _no_op(one)
+            raise _not_an_op(selector)
     return list(entry), list(nested)
 
 
-def _listed(probe: Any) -> list[Any]:
-    try:
-        return list(probe)
-    except TypeError:
-        raise _no_op(probe) from None
-
-
-def _no_op(value: object) -> OperandError:
+def _not_an_op(value: object) -> OperandError:
     return OperandError(
-        f"interpret: probe takes True, XlaOps, numbers of ops or opcodes, got {brief(value)}",
+        f"interpret: probe must be True, XlaOps, numbers of ops or opcodes, got {brief(value)}",
         op="interpret",
     )
 
@@ -363,90 +362,59 @@ def _is_of(op: XlaOp, computation: XlaComputation) -> bool:
     return op.id < len(computation.ops) and computation.ops[op.id] is op
 
 
-def _in_order(computation: XlaComputation, found: Mapping[XlaOp, Any]) -> Iterable[XlaOp]:
-    """Ops in the order of recording; those of computations applied before those that apply them."""
-    for one in (*computation.called_computations(), computation):
-        yield from (op for op in one.ops if op in found)
+# Crashes
 
 
-# Deaths
-
-
-def _death(
-    program: Program,
-    arguments: Sequence[np.ndarray[Any, Any]],
-    report: str,
-    timeout: float | None,
+def _crash_error(
+    program: Program, arguments: Sequence[Array], report: str, timeout: float | None
 ) -> ExecutionError:
-    """What to say when the interpreter has aborted: of which op, if that can be found out."""
+    """Return the error for a crash of the interpreter, with the op that caused it if possible."""
     lines = [line.strip() for line in report.splitlines() if line.strip()]
     reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "")
     reason = reason.removeprefix("LLVM ERROR: ")[:200]
-    said = f": {reason}" if reason else ""
-    op = _culprit(program, arguments, timeout)
-    if op is None:
-        return ExecutionError(
-            f"interpret: StableHLO's reference interpreter has died of {program.name}{said}",
-            op="interpret",
-            detail=report,
-        )
-    hint = ""
-    if op.opcode in ("divide", "remainder") and not reason:
-        hint = "\nfix: of integers it dies where the divisor is 0; take 1 there"
+    suffix = f": {reason}" if reason else ""
+    op = _crashing_op(program, arguments, timeout)
+    where = program.name
+    if op is not None:
+        recorded = f", recorded at {op.source}" if op.source else ""
+        where = f"{op.opcode}, op {op.id} of {program.name}{recorded}"
+        if op.opcode in ("divide", "remainder") and not reason:
+            suffix = "\nfix: avoid integer divisors of 0, for instance by selecting 1 there"
     return ExecutionError(
-        f"interpret: StableHLO's reference interpreter has died of {op.opcode}, op {op.id} of "
-        f"{program.name}{recorded(op)}{said}{hint}",
-        op=op.opcode,
+        f"interpret: StableHLO's reference interpreter crashed on {where}{suffix}",
+        op="interpret" if op is None else op.opcode,
         detail=report,
     )
 
 
-_MOST_TRIALS: Final = 20
-
-
-def _culprit(
-    program: Program, arguments: Sequence[np.ndarray[Any, Any]], timeout: float | None
+def _crashing_op(
+    program: Program, arguments: Sequence[Array], timeout: float | None
 ) -> XlaOp | None:
-    """The op of the computation itself that the interpreter dies of, found by halving."""
+    """Return the op of the computation itself that crashes the interpreter, by bisection."""
     if not isinstance(program, XlaComputation):
         try:
             program = to_computation(program)
-        except ValueError:  # what can't be imported can't be taken apart
+        except ValueError:  # can't be imported
             return None
-    ops = program.ops
-    low, high = 0, len(ops)  # it stands the first `low` of them, and dies of the first `high`
-    for _ in range(_MOST_TRIALS):
-        if high - low <= 1:
-            return ops[low] if low < high else None
-        middle = (low + high) // 2
-        if _stands(program, middle, arguments, timeout):
-            low = middle
-        else:
-            high = middle
-    return None
+    name, ops, parameters = program.name, program.ops, program.parameters
+    elements = list(map(_elements, arguments))
 
-
-def _stands(
-    program: XlaComputation,
-    count: int,
-    arguments: Sequence[np.ndarray[Any, Any]],
-    timeout: float | None,
-) -> bool:
-    """Whether the interpreter stands the first ops of a computation."""
-    part = XlaComputation(
-        program.name, program.ops[:count], program.ops[count - 1], program.parameters
-    )
-    pieces = [interpretable(lower(part)).code, *map(_bytes_of, arguments)]
-    try:
-        helper.ask(pieces, probing=True, timeout=timeout)
-    except helper.HelperDiedError:
+    def crashes(count: int) -> bool:
+        """Return whether the first `count` ops crash the interpreter."""
+        prefix = XlaComputation(name, ops[:count], ops[count - 1], parameters)
+        try:
+            pieces = [interpreter_bytecode(lower(prefix)), *elements]
+            helper.ask(pieces, probing=True, timeout=timeout)
+        except helper.HelperCrashError:
+            return True
+        except helper.HelperTimeoutError:
+            pass
         return False
-    except helper.HelperTooSlowError:
-        return True
-    return True
+
+    return ops[bisect.bisect_left(range(1, len(ops)), True, key=crashes)]
 
 
-def _bytes_of(array: np.ndarray[Any, Any]) -> bytes | memoryview:
-    """The elements of an array; MLIR is given them as they lie there."""
+def _elements(array: Array) -> bytes | memoryview:
+    """The bytes of an array's elements, in row-major order."""
     elements: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return memoryview(elements)

@@ -1,7 +1,7 @@
-"""Frames: how messages go through the pipes between a program and its helper process.
+"""Frames: the messages between a program and its helper process.
 
-A frame is a header, which is JSON, and pieces of bytes: before everything stands the length of the
-header and of each piece. Nothing is unpickled on either side.
+A frame is a JSON header and pieces of bytes, preceded by the length of each. Nothing is unpickled
+on either side.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COUNT: Final = struct.Struct("<Q")
 
 
 def encoded(header: dict[str, Any], pieces: Sequence[bytes | memoryview]) -> Iterator[Any]:
-    """The bytes of a frame, one after the other; large pieces are not copied."""
+    """Return the parts of an encoded frame; large pieces are not copied."""
     text = json.dumps(header).encode()
     lengths = [len(text), *(memoryview(piece).nbytes for piece in pieces)]
     yield b"".join(_COUNT.pack(number) for number in (len(lengths), *lengths)) + text
@@ -27,13 +27,12 @@ def encoded(header: dict[str, Any], pieces: Sequence[bytes | memoryview]) -> Ite
 
 
 def read(take: Callable[[int], bytes]) -> Frame:
-    """The next frame.
+    """Read the next frame.
 
     Args:
-        take: gives exactly so many bytes, or raises EOFError.
+        take: returns exactly the given number of bytes, or raises EOFError.
     """
     (count,) = _COUNT.unpack(take(_COUNT.size))
     lengths = [_COUNT.unpack(take(_COUNT.size))[0] for _ in range(count)]
     header, *pieces = (take(length) for length in lengths)
-    found: dict[str, Any] = json.loads(header)
-    return found, pieces
+    return json.loads(header), pieces

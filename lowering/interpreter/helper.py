@@ -1,14 +1,14 @@
-"""The helper process: started when it is first needed, kept, and replaced when it dies.
+"""The helper process of the reference interpreter: started on demand and replaced after a crash.
 
-The reference interpreter aborts the process it runs in when it meets what it lacks. So it runs in
-one of its own. There is one for the program, whichever threads ask; a fork of the program gets its
-own. It ends with the program, however that ends.
+The interpreter aborts its process on unsupported operations, so it has one of its own. All threads
+share it; a fork of the program starts another. It ends with the program, even if that is killed.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import select
 import signal
@@ -24,9 +24,9 @@ from typing import Any, Final
 from lowering.errors import ExecutionError
 from lowering.interpreter import frames
 
-__all__ = ["HelperDiedError", "HelperTooSlowError", "ask", "helper_id"]
+__all__ = ["HelperCrashError", "HelperTimeoutError", "ask", "helper_id"]
 
-# The packages are stood in for: importing them would import jax, in a second and a half.
+# Empty modules replace the packages, whose __init__ would import jax, which is slow.
 _PROGRAM: Final = """
 import sys, types
 for name, folder in (("lowering", sys.argv[1]), ("lowering.interpreter", sys.argv[2])):
@@ -39,12 +39,12 @@ worker.serve()
 _CHUNK: Final = 1 << 20
 
 
-class HelperDiedError(Exception):
-    """The helper process has died while it was asked.
+class HelperCrashError(Exception):
+    """The helper process crashed during a request.
 
     Attributes:
-        report: what it said last.
-        killed: whether somebody else has ended it.
+        report: its output to stderr.
+        killed: whether a signal from outside ended it.
     """
 
     def __init__(self, report: str, killed: bool) -> None:
@@ -53,8 +53,8 @@ class HelperDiedError(Exception):
         self.killed = killed
 
 
-class HelperTooSlowError(Exception):
-    """The helper process took longer than it was given, and was ended."""
+class HelperTimeoutError(Exception):
+    """The helper process exceeded the time limit and was ended."""
 
 
 class _Helper:
@@ -62,34 +62,34 @@ class _Helper:
 
     def __init__(self) -> None:
         here = Path(__file__).resolve().parent
-        # A file, not a pipe, which nobody would empty.
-        self.said = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
+        # A file instead of a pipe, which could fill up.
+        self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 (it is open as long as the process)
         self.folder = tempfile.TemporaryDirectory(prefix="xlabuilder-probes-")
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, str(here.parent), str(here)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self.said,
+            stderr=self.stderr,
             bufsize=0,
-            # The same jaxlib and NumPy as here; and no Ctrl-C of the terminal.
+            # The same jaxlib and NumPy as here.
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
                 "TF_CPP_MIN_LOG_LEVEL": "3",
             },
-            start_new_session=True,
+            start_new_session=True,  # without Ctrl-C from the terminal
         )
 
     def ask(
         self, header: dict[str, Any], pieces: list[bytes | memoryview], timeout: float | None
     ) -> frames.Frame:
-        """Its answer to a request.
+        """Send a request and return the answer.
 
         Raises:
-            HelperDiedError, HelperTooSlowError: there was none.
+            HelperCrashError, HelperTimeoutError: there is no answer.
         """
         process = self.process
-        assert process.stdin is not None  # as it was started
+        assert process.stdin is not None
         assert process.stdout is not None
         try:
             for piece in frames.encoded(header, pieces):
@@ -99,112 +99,111 @@ class _Helper:
             return frames.read(_taker(process.stdout.fileno(), timeout))
         except (BrokenPipeError, EOFError):
             process.wait()
-            self.said.seek(0)
-            report = self.said.read().decode(errors="replace")
-            raise HelperDiedError(report, process.returncode == -signal.SIGKILL) from None
+            self.stderr.seek(0)
+            report = self.stderr.read().decode(errors="replace")
+            raise HelperCrashError(report, process.returncode == -signal.SIGKILL) from None
 
     def end(self) -> None:
-        """Ends the process, if it has not ended, and takes away what it left."""
-        process = self.process
-        if process.poll() is None:
-            process.kill()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
-        process.wait()
-        self.said.close()
+        """End the process and delete its folder."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self._close()
+        self.process.wait()
         self.folder.cleanup()
 
-    def forget(self) -> None:
-        """Closes the pipes, in a fork of the program, which must not be heard by the process."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
-        self.said.close()
-        self.process.returncode = 0  # it is no child of the fork, which must not wait for it
-        # The one way to have a TemporaryDirectory leave its folder, which the parent still uses.
-        self.folder._finalizer.detach()  # type: ignore[attr-defined]  # unknown to typeshed
+    def detach(self) -> None:
+        """Close the pipes in a fork of the program, without effects on the process."""
+        self._close()
+        self.process.returncode = 0  # not a child of the fork, which must not wait for it
+        # The only way to keep the folder of a TemporaryDirectory, which the parent still uses.
+        self.folder._finalizer.detach()  # type: ignore[attr-defined]  # not in typeshed
+
+    def _close(self) -> None:
+        for file in (self.process.stdin, self.process.stdout, self.stderr):
+            if file is not None:
+                file.close()
 
 
 def _taker(source: int, timeout: float | None) -> Any:
-    """A function that gives exactly so many bytes from a pipe."""
+    """Return a function that reads exactly a number of bytes from a pipe."""
     end = None if timeout is None else time.monotonic() + timeout
     poll = select.poll()
     poll.register(source, select.POLLIN)
 
     def take(count: int) -> bytes:
-        found = bytearray()
-        while len(found) < count:
-            if end is not None:
-                left = max(0.0, end - time.monotonic())
-                if not poll.poll(1000 * left):
-                    raise HelperTooSlowError
-            got = os.read(source, min(count - len(found), _CHUNK))
-            if not got:
+        data = bytearray()
+        while len(data) < count:
+            if end is not None and not poll.poll(1000 * max(0.0, end - time.monotonic())):
+                raise HelperTimeoutError
+            chunk = os.read(source, min(count - len(data), _CHUNK))
+            if not chunk:
                 raise EOFError
-            found += got
-        return bytes(found)
+            data += chunk
+        return bytes(data)
 
     return take
 
 
-class _Kept:
-    """The helper of this process, if there is one, and the lock of whoever asks it."""
+class _State:
+    """The helper of this process, if it is running, and the lock for requests."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.helper: _Helper | None = None
 
 
-_KEPT: Final = _Kept()
+_STATE: Final = _State()
 
 
 def ask(
     pieces: Sequence[bytes | memoryview], *, probing: bool, timeout: float | None
 ) -> tuple[list[str], list[bytes]]:
-    """What `lowering.interpreter.worker.evaluated` gives, in the helper process.
+    """Call `lowering.interpreter.worker.evaluated` in the helper process.
 
     Args:
-        pieces: bytecode of a module; the elements of each argument.
+        pieces: the bytecode of a module; the elements of each argument.
         probing: whether it has probes.
-        timeout: for how many seconds it may run; None for as long as it takes.
+        timeout: the time limit in seconds; None for no limit.
+
+    Returns:
+        The names of the executed probes; the elements of the results and the probes.
 
     Raises:
-        HelperDiedError: the interpreter aborted. The next call has another process.
-        HelperTooSlowError: it took longer than `timeout`; as above.
+        HelperCrashError: the interpreter aborted. The next call starts another process.
+        HelperTimeoutError: it exceeded `timeout`; likewise.
         ExecutionError: the interpreter refused the module.
     """
-    frame_pieces = list(pieces)
-    with _KEPT.lock:
+    request = list(pieces)
+    with _STATE.lock:
         try:
-            header, found = _asked(frame_pieces, probing, timeout)
-        except HelperDiedError as error:
+            header, elements = _request(request, probing, timeout)
+        except HelperCrashError as error:
             if not error.killed:
                 raise
-            # Not of what it was asked: it may have been dead before.
-            header, found = _asked(frame_pieces, probing, timeout)
+            # The request is not the cause: the process may have been killed before.
+            header, elements = _request(request, probing, timeout)
     if "error" in header:
         raise ExecutionError(f"interpret: {header['error']}", op="interpret")
-    return header["told"], found
+    return header["probes"], elements
 
 
-def _asked(
+def _request(
     pieces: list[bytes | memoryview], probing: bool, timeout: float | None
 ) -> tuple[dict[str, Any], list[bytes]]:
-    """The answer of the helper to a request. The lock is held."""
+    """Send a request to the helper; the caller has the lock."""
     helper = _running()
     try:
         with _folder(helper, probing) as folder:
             return helper.ask({"folder": folder}, pieces, timeout)
-    except BaseException:  # a KeyboardInterrupt as well: its answer would be the next one's
-        _KEPT.helper = None
+    except BaseException:  # also KeyboardInterrupt: the next request would get the answer
+        _STATE.helper = None
         helper.end()
         raise
 
 
 def helper_id() -> int | None:
-    """The number of the helper process, None while there is none."""
-    helper = _KEPT.helper
+    """Return the id of the helper process; None if there is none."""
+    helper = _STATE.helper
     return None if helper is None else helper.process.pid
 
 
@@ -218,38 +217,34 @@ def _folder(helper: _Helper, probing: bool) -> Iterator[str]:
 
 
 def _running() -> _Helper:
-    """The helper, started if there is none. The lock is held."""
-    helper = _KEPT.helper
-    if helper is not None and helper.process.poll() is not None:  # somebody has killed it
+    """Return the helper, started if necessary; the caller has the lock."""
+    helper = _STATE.helper
+    if helper is not None and helper.process.poll() is not None:  # killed from outside
         helper.end()
         helper = None
     if helper is None:
-        _begin()
-        helper = _KEPT.helper = _Helper()
+        _register_cleanup()
+        helper = _STATE.helper = _Helper()
     return helper
 
 
 def _end() -> None:
-    helper, _KEPT.helper = _KEPT.helper, None
+    helper, _STATE.helper = _STATE.helper, None
     if helper is not None:
         helper.end()
 
 
-def _forget() -> None:
-    """In a fork: the helper is that of the program that it was forked from."""
-    helper, _KEPT.helper = _KEPT.helper, None
-    _KEPT.lock = threading.Lock()
+def _detach() -> None:
+    """Leave the helper to the parent, in a fork."""
+    helper, _STATE.helper = _STATE.helper, None
+    _STATE.lock = threading.Lock()
     if helper is not None:
-        helper.forget()
+        helper.detach()
 
 
-_BEGUN: Final = threading.Event()
-
-
-def _begin() -> None:
-    """What has to happen once, when the first helper is started."""
-    if not _BEGUN.is_set():
-        _BEGUN.set()
-        atexit.register(_end)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_forget)
+@functools.cache
+def _register_cleanup() -> None:
+    """Register the functions for the end of the process and for forks, once."""
+    atexit.register(_end)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_detach)

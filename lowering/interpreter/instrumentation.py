@@ -1,163 +1,149 @@
-"""Computations changed so that they tell what happens inside them."""
+"""Copy computations with changes that expose the values of their ops."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from builder.graph.computation import XlaComputation, called_in
 from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp
 from builder.types.shape import Shape, TokenShape, TupleShape
-from lowering.interpreter.probes import PROBED
+from lowering.interpreter.probes import PROBE
 
-__all__ = ["part", "with_probes", "with_results"]
+__all__ = ["extract", "with_probes", "with_results"]
 
 _new: Final = object.__new__
 
 
-def copied(
+def _copy_op(
     op: XlaOp,
     number: int,
     operands: tuple[XlaOp, ...],
     attributes: Mapping[str, Any] | None = None,
 ) -> XlaOp:
-    """An op like another, on other operands; its shape is not inferred again."""
-    made: XlaOp = _new(XlaOp)
-    made.builder, made.opcode, made.shape = op.builder, op.opcode, op.shape
-    made.metadata, made.code, made.lasti = op.metadata, op.code, op.lasti
-    made.operands, made.id = operands, number
-    made.attributes = op.attributes if attributes is None else attributes
-    return made
+    """Copy an op with other operands; its shape is not inferred again."""
+    copy: XlaOp = _new(XlaOp)
+    copy.builder, copy.opcode, copy.shape = op.builder, op.opcode, op.shape
+    copy.metadata, copy.code, copy.lasti = op.metadata, op.code, op.lasti
+    copy.operands, copy.id = operands, number
+    copy.attributes = op.attributes if attributes is None else attributes
+    return copy
 
 
-def _made(
-    like: XlaOp, opcode: str, shape: Shape, number: int, operands: tuple[XlaOp, ...]
+def _new_op(
+    source: XlaOp, opcode: str, shape: Shape, number: int, operands: tuple[XlaOp, ...]
 ) -> XlaOp:
-    """An op of another kind, without metadata, where `like` was recorded."""
-    made = copied(like, number, operands, NO_ATTRIBUTES)
-    made.opcode, made.shape, made.metadata = opcode, shape, None
-    return made
+    """Return an op of any kind without metadata, at the source line of `source`."""
+    op = _copy_op(source, number, operands, NO_ATTRIBUTES)
+    op.opcode, op.shape, op.metadata = opcode, shape, None
+    return op
 
 
 def with_results(computation: XlaComputation, ops: Sequence[XlaOp]) -> XlaComputation:
-    """The computation that gives its result and the values of some of its ops, in a tuple.
+    """Return the computation with a tuple of its result and the values of some ops as result.
 
-    Ops are not copied: they are those of the computation, and a tuple behind them.
+    The ops are not copied.
     """
-    root = computation.root
-    values = (root, *ops)
+    values = (computation.root, *ops)
     shape = TupleShape([op.shape for op in values])
-    whole = _made(root, "tuple", shape, len(computation.ops), values)
-    return XlaComputation(
-        computation.name, [*computation.ops, whole], whole, computation.parameters
-    )
+    root = _new_op(computation.root, "tuple", shape, len(computation.ops), values)
+    return XlaComputation(computation.name, [*computation.ops, root], root, computation.parameters)
 
 
 def with_probes(
     computation: XlaComputation, names: Mapping[XlaOp, str]
 ) -> tuple[XlaComputation, dict[XlaOp, XlaOp]]:
-    """The computation with a probe behind some ops of the computations that it applies.
+    """Return the computation with probes after some ops of the computations that it applies.
 
     Args:
-        computation: is not changed.
-        names: of ops, in computations that are applied at any depth, the names of their probes.
+        computation: the computation, which is not changed.
+        names: the name of the probe for each op, in computations applied at any depth.
 
     Returns:
-        The computation, and for each op of `computation` itself the one in its place.
+        The computation, and the copy of each op of `computation` itself.
     """
-    changed: dict[XlaComputation, XlaComputation] = {}
-    for one in computation.called_computations():  # callees before their callers
-        probed = {op for op in one.ops if op in names}
-        if probed or any(inner in changed for inner in _applied(one)):
-            changed[one], _ = _copy(one, changed, probed, names)
-    whole, places = _copy(computation, changed, set(), names)
-    return whole, places
-
-
-def _applied(computation: XlaComputation) -> Iterable[XlaComputation]:
-    return (inner for use in computation.applications() for inner in use.computations)
+    copies: dict[XlaComputation, XlaComputation] = {}
+    for callee in computation.called_computations():  # callees before their callers
+        probed = {op for op in callee.ops if op in names}
+        inner = (each for use in callee.applications() for each in use.computations)
+        if probed or any(each in copies for each in inner):
+            copies[callee], _ = _copy(callee, copies, probed, names)
+    return _copy(computation, copies, set(), names)
 
 
 def _copy(
     computation: XlaComputation,
-    changed: Mapping[XlaComputation, XlaComputation],
+    copies: Mapping[XlaComputation, XlaComputation],
     probed: set[XlaOp],
     names: Mapping[XlaOp, str],
 ) -> tuple[XlaComputation, dict[XlaOp, XlaOp]]:
-    places: dict[XlaOp, XlaOp] = {}
+    copied_ops: dict[XlaOp, XlaOp] = {}
     ops: list[XlaOp] = []
-    kept: dict[int, Mapping[str, Any]] = {}
+    # Ops that share a mapping of attributes still share it, since lowering caches by identity.
+    replaced: dict[int, Mapping[str, Any]] = {}
     for op in computation.ops:
         attributes = op.attributes
-        if attributes is not NO_ATTRIBUTES and any(c in changed for c in called_in(attributes)):
-            # One mapping for those that share theirs, as lowering looks at its identity.
-            found = kept.get(id(attributes))
-            if found is None:
-                found = kept[id(attributes)] = _exchanged(attributes, changed)
-            attributes = found
-        place = places[op] = copied(
-            op, len(ops), tuple([places[operand] for operand in op.operands]), attributes
+        if attributes is not NO_ATTRIBUTES and any(c in copies for c in called_in(attributes)):
+            if id(attributes) not in replaced:
+                replaced[id(attributes)] = {
+                    name: _with_copies(value, copies) for name, value in attributes.items()
+                }
+            attributes = replaced[id(attributes)]
+        copy = copied_ops[op] = _copy_op(
+            op, len(ops), tuple([copied_ops[operand] for operand in op.operands]), attributes
         )
-        ops.append(place)
+        ops.append(copy)
         if op in probed and not isinstance(op.shape, TokenShape):
-            probe = _made(op, "optimization_barrier", op.shape, len(ops), (place,))
-            probe.metadata = OpMetadata(None, {PROBED: names[op]}, None)
+            probe = _new_op(op, "optimization_barrier", op.shape, len(ops), (copy,))
+            probe.metadata = OpMetadata(None, {PROBE: names[op]}, None)
             ops.append(probe)
-    parameters = [places[parameter] for parameter in computation.parameters]
-    copy = XlaComputation(computation.name, ops, places[computation.root], parameters)
-    return copy, places
+    parameters = [copied_ops[parameter] for parameter in computation.parameters]
+    root = copied_ops[computation.root]
+    return XlaComputation(computation.name, ops, root, parameters), copied_ops
 
 
-def _exchanged(
-    attributes: Mapping[str, Any], changed: Mapping[XlaComputation, XlaComputation]
-) -> Mapping[str, Any]:
-    """Attributes with some computations in the places of others."""
-
-    def exchanged(value: Any) -> Any:
-        if isinstance(value, XlaComputation):
-            return changed.get(value, value)
-        if isinstance(value, tuple) and any(isinstance(v, XlaComputation) for v in value):
-            return tuple([exchanged(v) for v in value])
-        return value
-
-    return {name: exchanged(value) for name, value in attributes.items()}
+def _with_copies(value: Any, copies: Mapping[XlaComputation, XlaComputation]) -> Any:
+    """Return the value of an attribute with computations replaced by their copies."""
+    if isinstance(value, XlaComputation):
+        return copies.get(value, value)
+    if isinstance(value, tuple) and any(isinstance(v, XlaComputation) for v in value):
+        return tuple([_with_copies(v, copies) for v in value])
+    return value
 
 
-def part(
+def extract(
     name: str,
     inputs: Sequence[XlaOp],
     ops: Sequence[XlaOp],
     outputs: Sequence[XlaOp],
     *,
-    apart: bool = False,
+    separate: bool = False,
 ) -> XlaComputation:
-    """A computation of some of the ops of another one.
+    """Return a computation of some ops of another one.
 
     Args:
-        name: what it is called.
-        inputs: ops whose values are its parameters.
-        ops: in the order of recording, operands before users, but for the inputs.
-        outputs: what it gives, in a tuple; each is in `ops`.
-        apart: whether an op takes an input even where the op that is this input is among `ops`.
+        name: the name of the computation.
+        inputs: the ops whose values become parameters.
+        ops: the ops, in the order of recording; their operands are among `inputs` and `ops`.
+        outputs: the elements of the result, a tuple; each is in `ops`.
+        separate: whether ops use an input as operand even if it is also in `ops`.
     """
-    made: list[XlaOp] = []
-    places: dict[XlaOp, XlaOp] = {}
-    parameters = []
+    copies: list[XlaOp] = []
+    values: dict[XlaOp, XlaOp] = {}
     for number, op in enumerate(inputs):
-        parameter = _made(op, "parameter", op.shape, len(made), ())
+        parameter = values[op] = _new_op(op, "parameter", op.shape, len(copies), ())
         parameter.attributes = {"number": number}
         parameter.metadata = OpMetadata(f"op{op.id}", None, None)
-        places[op] = parameter
-        parameters.append(parameter)
-        made.append(parameter)
-    found: dict[XlaOp, XlaOp] = {}
+        copies.append(parameter)
+    parameters = list(copies)
+    copy_of: dict[XlaOp, XlaOp] = {}
     for op in ops:
-        place = copied(op, len(made), tuple([places[operand] for operand in op.operands]))
-        made.append(place)
-        found[op] = place
-        if not apart or op not in places:
-            places[op] = place
-    root = ops[-1] if ops else inputs[-1]
-    values = tuple([found[op] for op in outputs])
-    whole = _made(root, "tuple", TupleShape([op.shape for op in values]), len(made), values)
-    return XlaComputation(name, [*made, whole], whole, parameters)
+        copy = copy_of[op] = _copy_op(op, len(copies), tuple([values[o] for o in op.operands]))
+        copies.append(copy)
+        if not separate or op not in values:
+            values[op] = copy
+    elements = tuple([copy_of[op] for op in outputs])
+    shape = TupleShape([op.shape for op in elements])
+    source = ops[-1] if ops else inputs[-1]
+    root = _new_op(source, "tuple", shape, len(copies), elements)
+    return XlaComputation(name, [*copies, root], root, parameters)

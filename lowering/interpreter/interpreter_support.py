@@ -1,12 +1,11 @@
-"""A module as the reference interpreter can run it; what it lacks, found before it is asked.
+"""Prepare a module for the reference interpreter, and find what the interpreter does not support.
 
-It ends its process when it meets an operation that it lacks, or says so in words of its own. One
-walk over the module finds all of them that are known.
+The interpreter aborts its process on an unsupported operation. One walk over the module finds all
+operations that are known to be unsupported.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from jaxlib.mlir import ir
@@ -15,71 +14,65 @@ from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape
 from lowering.errors import ExecutionError, LoweringError, recorded_at
 from lowering.interpreter import expansions as expansions  # registers its rewrites
-from lowering.interpreter.probes import PROBED, barrier_name, probe_name
+from lowering.interpreter.probes import PROBE, barrier_name, probe_name
 from lowering.jaxlib_api import artifacts, interpreter, mlir
 from lowering.legalize.registry import INTERPRETER, Target, rewrites_for
 from lowering.legalize.worklist import apply_rewrites, mentions_any
 from lowering.mlir.types import shape_of_type
+from lowering.mlir.walking import operations_where
 from lowering.reading.bytecode_tables import module_strings
 from lowering.stablehlo.module import StablehloModule
 
-__all__ = ["LACKING", "Interpretable", "interpretable", "lacks", "recorded"]
+__all__ = ["UNSUPPORTED", "interpreter_bytecode", "is_unsupported"]
 
-_ALONE: Final = "it runs on one device alone, without others to communicate with"
-_HOST: Final = "it has no host to exchange data with"
-_RANDOM: Final = "the specification leaves open which numbers are drawn"
+_NO_DEVICES: Final = "it runs on one device, without communication"
+_NO_HOST: Final = "it has no host to exchange data with"
+_RANDOM: Final = "the specification does not define the random numbers"
 
-LACKING: Final = {
+UNSUPPORTED: Final = {
     **dict.fromkeys(
         (
             *("all_gather", "all_reduce", "all_to_all", "collective_broadcast"),
             *("collective_permute", "cross-replica-sum", "reduce_scatter"),
             *("partition_id", "replica_id"),
         ),
-        _ALONE,
+        _NO_DEVICES,
     ),
-    **dict.fromkeys(("infeed", "outfeed", "recv", "send"), _HOST),
+    **dict.fromkeys(("infeed", "outfeed", "recv", "send"), _NO_HOST),
     "rng": _RANDOM,
     "rng_bit_generator": _RANDOM,
-    "custom_call": "it has no functions of others",
-    "cholesky": "it has none",
-    # What there is before jaxlib 0.12 dies of real operands.
-    **({} if interpreter.interprets_fft() else {"fft": "it has none that works"}),
+    "custom_call": "it has no custom functions",
+    "cholesky": "it is not implemented",
+    # Before jaxlib 0.12 the interpreter aborts on real operands.
+    **({} if interpreter.interprets_fft() else {"fft": "its implementation fails"}),
 }
-"""Operations that the interpreter lacks, and why."""
+"""The operations that the interpreter does not support, and the reasons."""
+
+_UNSUPPORTED_OPCODES: Final = frozenset((*UNSUPPORTED, "python_call", "all_to_all_tuple"))
 
 
-@dataclass(frozen=True, slots=True)
-class Interpretable:
-    """A module as the interpreter can run it.
-
-    Attributes:
-        code: its bytecode.
-    """
-
-    code: bytes
-
-
-def interpretable(module: StablehloModule) -> Interpretable:
-    """A module as the interpreter can run it.
+def interpreter_bytecode(module: StablehloModule) -> bytes:
+    """Return the bytecode of a module, expanded to operations that the interpreter supports.
 
     Raises:
-        ExecutionError: it can't; names the operation, and where it was recorded.
+        ExecutionError: an operation is not supported; names it and where it was recorded.
     """
     name = module.name
     code = mlir.bytecode(module.module)
     operation = module.module.operation
-    # Looked for in the bytes: walking over the operations takes longer.
-    words = module_strings(code)
-    if mentions_any(words, rewrites_for(INTERPRETER)):
-        operation = _rewritten(operation, name)
+    # Searching the bytecode is faster than walking over the operations.
+    strings = module_strings(code)
+    if mentions_any(strings, rewrites_for(INTERPRETER)):
+        operation = operation.clone().operation
+        apply_rewrites(Target(name, INTERPRETER), operation, rewrites_for(INTERPRETER))
+        operation.verify()
         code = mlir.bytecode(operation)
     _check(operation, name)
-    if PROBED.encode() in words:
-        operation = _with_lasting_probes(operation)
+    if PROBE.encode() in strings:
+        operation = _with_probe_calls(operation)
         code = mlir.bytecode(operation)
-    words = module_strings(code)
-    if b"chlo\0" in words or b"mhlo\0" in words:  # (it may be an attribute's: that costs time only)
+    strings = module_strings(code)
+    if b"chlo\0" in strings or b"mhlo\0" in strings:  # possibly of an attribute only
         try:
             source = artifacts.decomposed(operation)
         except ValueError as error:
@@ -87,55 +80,30 @@ def interpretable(module: StablehloModule) -> Interpretable:
         decomposed = mlir.read_module(mlir.new_context(), source)
         _check(decomposed.operation, name)
         code = mlir.bytecode(decomposed)
-    return Interpretable(code)
+    return code
 
 
-def lacks(op: XlaOp) -> bool:
-    """Whether the interpreter lacks an op, or one in the computations that it applies."""
-    names = {op.opcode}
+def is_unsupported(op: XlaOp) -> bool:
+    """Return whether the interpreter does not support an op or one in its computations."""
+    opcodes = {op.opcode}
     for called in op.called_computations:
-        for one in (called, *called.called_computations()):
-            names.update(inner.opcode for inner in one.ops)
-    return not _OPCODES.isdisjoint(names)
+        for computation in (called, *called.called_computations()):
+            opcodes.update(inner.opcode for inner in computation.ops)
+    return not _UNSUPPORTED_OPCODES.isdisjoint(opcodes)
 
 
-_OPCODES: Final = frozenset((*LACKING, "python_call", "all_to_all_tuple"))
+def _with_probe_calls(operation: ir.Operation) -> ir.Operation:
+    """Return a copy in which probes are calls with side effects.
 
-
-def recorded(op: XlaOp) -> str:
-    """Where an op was recorded, for messages; or nothing."""
-    return f", recorded at {op.source}" if op.source else ""
-
-
-def _rewritten(operation: ir.Operation, name: str) -> ir.Operation:
-    """A copy in which what the interpreter lacks is said in other words."""
-    copy = operation.clone()
-    apply_rewrites(Target(name, INTERPRETER), copy.operation, rewrites_for(INTERPRETER))
-    copy.operation.verify()
-    return copy.operation
-
-
-def _with_lasting_probes(operation: ir.Operation) -> ir.Operation:
-    """A copy in which probes are calls with side effects.
-
-    A barrier that nobody takes the results of goes away when CHLO is said in other words.
+    jaxlib removes barriers without uses when it decomposes CHLO.
     """
-    copy = operation.clone()
-    found: list[tuple[str, ir.Operation]] = []
-
-    def note(one: ir.Operation) -> ir.WalkResult:
-        name = barrier_name(one)
-        if name is not None:
-            found.append((name, one))
-        return ir.WalkResult.ADVANCE
-
-    copy.operation.walk(note)
+    copy = operation.clone().operation
     with operation.context:
-        for name, barrier in found:
+        for barrier in operations_where(copy, lambda each: barrier_name(each) is not None):
             attributes: dict[str, ir.Attribute] = {
-                "call_target_name": ir.StringAttr.get(PROBED),
+                "call_target_name": ir.StringAttr.get(PROBE),
                 "has_side_effect": ir.BoolAttr.get(True),
-                "backend_config": ir.StringAttr.get(name),
+                "backend_config": ir.StringAttr.get(barrier_name(barrier) or ""),
             }
             ir.Operation.create(
                 "stablehlo.custom_call",
@@ -145,68 +113,61 @@ def _with_lasting_probes(operation: ir.Operation) -> ir.Operation:
                 ip=ir.InsertionPoint(barrier),
             )
             barrier.erase()
-    return copy.operation
+    return copy
 
 
 def _check(operation: ir.Operation, name: str) -> None:
-    """Refuses what the interpreter would die of.
+    """Refuse operations that would abort the interpreter.
 
     Raises:
         ExecutionError: the first such operation.
     """
-    # Kept, since MLIR's walk does not let exceptions through.
-    errors: list[ExecutionError] = []
-    seen: set[ir.Type] = set()
+    errors: list[ExecutionError] = []  # MLIR's walk does not propagate exceptions
+    checked: set[ir.Type] = set()
 
-    def visit(one: ir.Operation) -> ir.WalkResult:
-        dialect, _, spoken = one.name.partition(".")
-        reason = LACKING.get(spoken) if dialect == "stablehlo" else None
-        if reason is not None and probe_name(one) is None:
-            errors.append(_lacking(name, spoken, one, reason))
-            return ir.WalkResult.INTERRUPT
-        for result in one.results:
-            if result.type not in seen:
-                seen.add(result.type)
-                if _is_open(result.type):
-                    errors.append(
-                        _lacking(name, spoken, one, f"it has fixed sizes only, not {result.type}")
-                    )
-                    return ir.WalkResult.INTERRUPT
-        return ir.WalkResult.ADVANCE
+    def visit(each: ir.Operation) -> ir.WalkResult:
+        dialect, _, op = each.name.partition(".")
+        reason = UNSUPPORTED.get(op) if dialect == "stablehlo" else None
+        if reason is not None and probe_name(each) is not None:
+            reason = None
+        for result_type in {result.type for result in each.results} - checked:
+            checked.add(result_type)
+            if reason is None and _is_dynamic(result_type):
+                reason = f"it supports static sizes only, got {result_type}"
+        if reason is None:
+            return ir.WalkResult.ADVANCE
+        errors.append(_unsupported(name, op, each, reason))
+        return ir.WalkResult.INTERRUPT
 
     operation.walk(visit)
     if errors:
         raise errors[0]
 
 
-def _is_open(kind: ir.Type) -> bool:
+def _is_dynamic(value_type: ir.Type) -> bool:
     try:
-        shape = shape_of_type(kind)
+        shape = shape_of_type(value_type)
     except LoweringError:
-        return False  # no type of XLA's: the interpreter says what it is
+        return False  # not a type of XLA's; the interpreter reports it
     return isinstance(shape, ArrayShape) and not shape.is_static
 
 
-def _lacking(name: str, spoken: str, operation: ir.Operation, reason: str) -> ExecutionError:
+def _unsupported(name: str, op: str, operation: ir.Operation, reason: str) -> ExecutionError:
     return ExecutionError(
-        f"interpret: StableHLO's reference interpreter lacks {spoken}"
+        f"interpret: StableHLO's reference interpreter does not support {op}"
         f"{recorded_at(operation.location)} in {name}: {reason}\n"
         f"fix: run it on a device: lowering.compile",
-        op=spoken,
+        op=op,
     )
 
 
 def _undecomposed(operation: ir.Operation, name: str, report: str) -> ExecutionError:
-    """What to say of operations of other dialects that nobody says in StableHLO's."""
-    found: list[ir.Operation] = []
-
-    def note(one: ir.Operation) -> ir.WalkResult:
-        if one.name.partition(".")[0] in ("chlo", "mhlo"):
-            found.append(one)
-        return ir.WalkResult.ADVANCE
-
-    operation.walk(note)
-    named = [one for one in found if one.name in report] or found
-    error = _lacking(name, named[0].name, named[0], "StableHLO's operations can't say it")
+    """Return the error for an operation of another dialect without a decomposition."""
+    candidates = operations_where(
+        operation, lambda each: each.name.partition(".")[0] in ("chlo", "mhlo")
+    )
+    blamed = next((each for each in candidates if each.name in report), candidates[0])
+    reason = "it can't be decomposed into operations of StableHLO"
+    error = _unsupported(name, blamed.name, blamed, reason)
     error.detail = report
     return error

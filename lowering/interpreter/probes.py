@@ -1,7 +1,7 @@
-"""Probes: what the operations are called that have the helper process tell a value.
+"""Recognize probes: the operations whose operands the helper process reports.
 
-A program is recorded with an optimization_barrier that says so in a frontend attribute; what the
-helper process is given is a call with side effects, which nothing takes away.
+A probe is recorded as an optimization_barrier with a frontend attribute. The helper process gets a
+custom call with side effects instead, which no pass removes.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from typing import Final
 
 from jaxlib.mlir import ir
 
-__all__ = ["PROBED", "barrier_name", "probe_name"]
+__all__ = ["PROBE", "barrier_name", "probe_name"]
 
-PROBED: Final = "xlabuilder.probe"
-"""The frontend attribute of a barrier whose operands are to be told, and the call's function."""
+PROBE: Final = "xlabuilder.probe"
+"""The frontend attribute of a barrier that is a probe, and the target of the custom call."""
 
 _FRONTEND: Final = "mhlo.frontend_attributes"
 
 
 def barrier_name(operation: ir.Operation) -> str | None:
-    """The name that the operands of a barrier are to be told by, if it is a probe."""
+    """Return the name of the probe if an operation is a barrier that is a probe."""
     if operation.name != "stablehlo.optimization_barrier" or _FRONTEND not in operation.attributes:
         return None
-    said = ir.DictAttr(operation.attributes[_FRONTEND])
-    return ir.StringAttr(said[PROBED]).value if PROBED in said else None
+    attributes = ir.DictAttr(operation.attributes[_FRONTEND])
+    return ir.StringAttr(attributes[PROBE]).value if PROBE in attributes else None
 
 
 def probe_name(operation: ir.Operation) -> str | None:
-    """The name that the operands of a call are to be told by, if it is a probe."""
+    """Return the name of the probe if an operation is a custom call that is a probe."""
     if operation.name != "stablehlo.custom_call":
         return None
-    if ir.StringAttr(operation.attributes["call_target_name"]).value != PROBED:
+    if ir.StringAttr(operation.attributes["call_target_name"]).value != PROBE:
         return None
     return ir.StringAttr(operation.attributes["backend_config"]).value

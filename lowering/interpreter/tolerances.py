@@ -1,19 +1,18 @@
-"""How far the values of each op may be apart before they count as different.
+"""The tolerance of each op: the largest difference of values that count as equal.
 
-In units in the last place (ulps) of the element type; the schemas have those of elementwise ops.
-Exact are:
+It is in units in the last place (ulps) of the element type; schemas define it for elementwise ops:
 
-- integers and booleans, whatever the op; ops that move or choose elements, signs, rounding to
-  integers, comparisons;
-- one ulp for what IEEE 754 rounds correctly (+ - *), as hardware may work in another precision and
-  round again; two where it has approximations (division, roots);
-- more for functions, which the specification leaves to the implementation;
-- for sums one ulp a term: the order of the terms is left open, and in which type they are added.
-  These are counted in ulps of the largest term, which is the error that a sum can have: where terms
-  cancel, what is left is rounded off by as much.
+- 0 for integers and booleans, and for ops that move or select elements, signs, rounding to
+  integers, and comparisons;
+- 1 for operations that IEEE 754 rounds correctly (+ - *), since hardware may compute in another
+  precision and round again; 2 for operations with approximations (division, roots);
+- more for functions, whose accuracy is implementation-defined;
+- 1 for each term of a sum, since the order and the type of the additions are
+  implementation-defined. These are ulps of the largest term: where terms cancel, the error of the
+  remainder has that magnitude.
 
-Ops that apply computations have the tolerances of the ops in these, added up along the longest way
-through them, as often as they are applied to get one element.
+The tolerance of an op that applies computations is the sum of tolerances along the longest path
+through them, times the number of applications for one element.
 """
 
 from __future__ import annotations
@@ -31,20 +30,19 @@ from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, leaves
 
 __all__ = [
-    "along",
+    "accumulated",
     "is_sum",
     "largest",
     "largest_term",
     "may_flush",
     "of_op",
     "smallest_normal",
-    "ways",
 ]
 
 Array = np.ndarray[Any, Any]
 
-_OF_DOUBLES: Final[dict[str, float]] = dict.fromkeys(("log_plus_one", "atanh"), 256)
-"""Those that XLA's CPU has a poor approximation of in f64: 126 ulps about -0.414."""
+_F64_TOLERANCES: Final[dict[str, float]] = dict.fromkeys(("log_plus_one", "atanh"), 256)
+"""Functions with an inaccurate approximation for f64 on XLA's CPU backend."""
 
 _EXACT_ARITHMETIC: Final = frozenset(
     (
@@ -55,20 +53,19 @@ _EXACT_ARITHMETIC: Final = frozenset(
 
 
 def may_flush(op: XlaOp) -> bool:
-    """Whether devices may take operands below the smallest normal number for zero.
+    """Return whether devices may flush subnormal operands to zero.
 
-    It is so of arithmetic and comparisons, element by element; what moves elements keeps them.
+    This holds for elementwise arithmetic and comparisons; ops that move elements preserve them.
     """
     return SCHEMAS[op.opcode].ulps > 0 or op.opcode in _EXACT_ARITHMETIC
 
 
 _LOOP_STEPS: Final = 64
-"""How many steps a loop is taken to have: how many it has only running it tells."""
+"""The assumed number of iterations of a loop, which is unknown before it runs."""
 
 _SUMS: Final = frozenset(
     (
-        *("dot_general", "convolution", "ragged_dot", "triangular_solve", "cholesky", "fft"),
-        *("batch_norm_training", "batch_norm_inference", "batch_norm_grad"),
+        *(opcode for opcode, schema in SCHEMAS.items() if schema.ulps_per_term),
         *("reduce", "reduce_window", "scatter", "select_and_scatter"),
         *("call", "composite", "while", "conditional", "scan"),
     )
@@ -76,35 +73,34 @@ _SUMS: Final = frozenset(
 
 
 def is_sum(op: XlaOp) -> bool:
-    """Whether distances are counted in ulps of the largest number that may have been added."""
+    """Return whether distances are counted in ulps of the largest term of a sum."""
     return op.opcode in _SUMS
 
 
 def of_op(op: XlaOp) -> float:
-    """The tolerance of an op, given equal operands; for its floating-point and complex results."""
-    found = SCHEMAS[op.opcode].ulps
-    if found:
+    """Return the tolerance of an op's floating-point and complex results for equal operands."""
+    ulps = SCHEMAS[op.opcode].ulps
+    if ulps:
         is_double = isinstance(op.shape, ArrayShape) and op.shape.element_type in (pt.f64, pt.c128)
-        return _OF_DOUBLES.get(op.opcode, found) if is_double else found
+        return _F64_TOLERANCES.get(op.opcode, ulps) if is_double else ulps
     per_term = SCHEMAS[op.opcode].ulps_per_term
     if per_term:
         return max(8.0, per_term * _terms(op))
     called = op.called_computations
     if not called or op.opcode == "sort":
         return 0.0
-    inside = max(map(along, called))
-    return inside * (_LOOP_STEPS if op.opcode == "while" else max(1, _applied(op)))
+    inner = max(map(_of_computation, called))
+    return inner * (_LOOP_STEPS if op.opcode == "while" else max(1, _applied(op)))
 
 
-def along(computation: XlaComputation) -> float:
-    """The tolerances of a computation's ops, added up along the longest way to its root."""
-    key = "interpreter.tolerance"
-    found: float = computation.planned(key, ways, computation)[computation.root.id]
-    return found
+def _of_computation(computation: XlaComputation) -> float:
+    """Return the sum of the tolerances along the longest path to the root."""
+    sums: list[float] = computation.planned("interpreter.tolerance", accumulated, computation)
+    return sums[computation.root.id]
 
 
-def ways(computation: XlaComputation) -> list[float]:
-    """For each op the tolerances added up along the longest way to it."""
+def accumulated(computation: XlaComputation) -> list[float]:
+    """Return the sum of the tolerances along the longest path to each op."""
     sums: list[float] = []
     for op in computation.ops:
         before = max((sums[operand.id] for operand in op.operands), default=0.0)
@@ -113,7 +109,7 @@ def ways(computation: XlaComputation) -> list[float]:
 
 
 def _terms(op: XlaOp) -> int:
-    """At most so many terms are added up for one element."""
+    """Return an upper bound of the number of terms of one element."""
     operands = [_sizes(operand.shape) for operand in op.operands]
     if op.opcode in ("dot_general", "ragged_dot"):
         lhs = operands[0]
@@ -128,23 +124,20 @@ def _terms(op: XlaOp) -> int:
 
 
 def _applied(op: XlaOp) -> int:
-    """At most so often computations are applied to get one element."""
+    """Return an upper bound of the number of applications for one element."""
     if op.opcode in ("map", "call", "composite", "conditional"):
         return 1
-    whole = math.prod(_sizes(op.operands[0].shape))
+    count = math.prod(_sizes(op.operands[0].shape))
     if op.opcode == "scan":
         dimension: int = op.attributes["scan_dimension"]
-        return max((_sizes(leaf)[dimension : dimension + 1] or (1,))[0] for leaf in _cut(op))
+        scanned = [*(operand.shape for operand in op.operands), *leaves(op.shape)]
+        return max((_sizes(leaf)[dimension : dimension + 1] or (1,))[0] for leaf in scanned)
     if op.opcode == "reduce":
         results = _sizes(next(iter(leaves(op.shape))))
-        return max(1, whole // max(1, math.prod(results)))
+        return max(1, count // max(1, math.prod(results)))
     if op.opcode == "scatter":
         return math.prod(_sizes(op.operands[-1].shape))
-    return whole
-
-
-def _cut(op: XlaOp) -> list[Shape]:
-    return [*(operand.shape for operand in op.operands), *leaves(op.shape)]
+    return count
 
 
 def _sizes(shape: Shape) -> tuple[int, ...]:
@@ -152,22 +145,22 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
 
 
 def largest(values: list[Array]) -> float:
-    """The largest magnitude of the finite numbers in some arrays."""
-    found = 0.0
+    """Return the largest magnitude of the finite numbers in some arrays."""
+    maximum = 0.0
     for value in values:
         if value.dtype.kind == "b" or not value.size:
             continue
         sizes = np.abs(value.astype(np.complex128 if value.dtype.kind == "c" else np.float64))
         finite = sizes[np.isfinite(sizes)]
         if finite.size:
-            found = max(found, float(finite.max()))
-    return found
+            maximum = max(maximum, float(finite.max()))
+    return maximum
 
 
 def largest_term(op: XlaOp, operands: list[Array], result: Array) -> float:
-    """The largest number that may have been added to get an element of an op's result."""
+    """Return an upper bound of the terms in the sums of an op's result."""
     if op.opcode in _PRODUCTS:
-        return max(largest([result]), math.prod(largest([one]) for one in operands[:2]))
+        return max(largest([result]), math.prod(largest([operand]) for operand in operands[:2]))
     return largest([result, *operands])
 
 
@@ -175,6 +168,6 @@ _PRODUCTS: Final = frozenset(("dot_general", "convolution", "ragged_dot"))
 
 
 def smallest_normal(element_type: PrimitiveType) -> float:
-    """The smallest number of a floating-point type that has all its digits."""
+    """Return the smallest normal number of a floating-point type."""
     info = pt.float_info(element_type)
     return float(info.smallest_normal)

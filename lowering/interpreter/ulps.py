@@ -1,8 +1,8 @@
-"""Distances between numbers, counted in the numbers of their type that lie between them.
+"""Distances between numbers in units in the last place (ulps).
 
-The floating-point numbers of a type, in their order, are numbered: neighbours are one apart,
-whatever their size, and the two zeros are one number. Of integers and booleans the distance is
-their difference. Complex numbers are as far apart as their parts that are farther apart.
+The floating-point numbers of a type are numbered in order: neighbors have distance 1 regardless of
+their magnitude, and the two zeros have the same number. The distance of integers and booleans is
+their difference. The distance of complex numbers is the larger distance of their parts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ FAR: Final = float("inf")
 
 
 def distances(a: Array, b: Array) -> Array:
-    """The distance of each element of an array from that of another, as f64.
+    """Return the distance of each pair of elements, as f64.
 
-    A NaN is 0 from a NaN, whatever its bits, and infinitely far from everything else.
+    Two NaNs have distance 0; a NaN and a number have an infinite distance.
 
     Args:
-        a, b: arrays of the same sizes and type, one of XLA's element types.
+        a, b: arrays of the same shape and element type.
 
     Example:
         >>> import numpy as np
@@ -40,9 +40,9 @@ def distances(a: Array, b: Array) -> Array:
     element_type = pt.from_dtype(a.dtype)
     if element_type.is_complex:
         return np.maximum(distances(a.real, b.real), distances(a.imag, b.imag))
-    places_a, places_b = _places(a, element_type), _places(b, element_type)
-    low, high = np.minimum(places_a, places_b), np.maximum(places_a, places_b)
-    # Of 64 bits the difference may need one more than there are: as unsigned it is right.
+    ranks_a, ranks_b = _ranks(a, element_type), _ranks(b, element_type)
+    low, high = np.minimum(ranks_a, ranks_b), np.maximum(ranks_a, ranks_b)
+    # The difference of 64-bit integers may overflow as signed, but not as unsigned.
     between = (high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64)
     if not element_type.is_floating:
         return between
@@ -50,19 +50,19 @@ def distances(a: Array, b: Array) -> Array:
     return np.where(nan_a | nan_b, np.where(nan_a & nan_b, 0.0, FAR), between)
 
 
-def _places(values: Array, element_type: PrimitiveType) -> Array:
-    """For each number its place in the order of its type, as s64 (u64 of u64)."""
+def _ranks(values: Array, element_type: PrimitiveType) -> Array:
+    """Return the position of each number in the order of its type, as s64 (u64 for u64)."""
     if not element_type.is_floating:
         if element_type is pt.u64:
             return np.ascontiguousarray(values).reshape(values.shape)
         return values.astype(np.int64)
     bits = element_type.bits
-    if element_type.name == "f8e8m0fnu":  # powers of two alone, without a sign
+    if element_type.name == "f8e8m0fnu":  # powers of two, without a sign
         return _bits_of(values)
     raw = _bits_of(values)
     sign = np.int64(1) << np.int64(bits - 1) if bits < 64 else np.int64(np.iinfo(np.int64).min)
-    size = raw & ~sign
-    return np.where(raw & sign != 0, -size, size)
+    magnitude = raw & ~sign
+    return np.where(raw & sign != 0, -magnitude, magnitude)
 
 
 def _bits_of(values: Array) -> Array:
@@ -71,30 +71,30 @@ def _bits_of(values: Array) -> Array:
 
 
 def _is_nan(values: Array) -> Array:
-    found: Array = np.isnan(values.astype(np.float64))
-    return found
+    mask: Array = np.isnan(values.astype(np.float64))
+    return mask
 
 
 def in_units_of(a: Array, b: Array, size: float) -> Array:
-    """How far elements are apart, in steps between the numbers about `size`, as f64.
+    """Return the distance of each pair of elements in ulps of the number `size`, as f64.
 
-    It is `distances` for numbers that are larger than that; among smaller ones, where numbers lie
-    closer together, it does not count those that a sum with terms of that size can't tell apart.
+    For larger numbers it is that of `distances`. Smaller numbers are closer together than a sum
+    with terms of magnitude `size` can distinguish.
     """
     element_type = pt.from_dtype(a.dtype)
     if element_type.is_complex:
         return np.maximum(in_units_of(a.real, b.real, size), in_units_of(a.imag, b.imag, size))
-    found = distances(a, b)
+    ulps = distances(a, b)
     if not element_type.is_floating or not np.isfinite(size) or size <= 0:
-        return found
+        return ulps
     step = _step(element_type, size)
     with np.errstate(all="ignore"):
         steps = np.abs(a.astype(np.float64) - b.astype(np.float64)) / step
-    return np.where(np.isnan(steps), found, np.minimum(found, steps))
+    return np.where(np.isnan(steps), ulps, np.minimum(ulps, steps))
 
 
 def _step(element_type: PrimitiveType, size: float) -> float:
-    """The distance of the numbers of a type about `size`."""
+    """Return the distance between neighboring numbers of magnitude `size`."""
     info = pt.float_info(element_type)
     _, exponent = math.frexp(size)
     return max(math.ldexp(float(info.eps), exponent - 1), float(info.smallest_subnormal))

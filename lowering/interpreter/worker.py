@@ -1,11 +1,11 @@
-"""What runs in the helper process: StableHLO's reference interpreter, asked through a pipe.
+"""The code of the helper process: runs StableHLO's reference interpreter for requests from a pipe.
 
-Nothing here imports jax, or the rest of this library but for a few files: the process has to be
-there quickly. It reads requests from its standard input, and ends when that does.
+It imports neither jax nor most of this library, so that the process starts fast. It reads requests
+from its standard input, and ends with it.
 
-What NumPy takes and what the interpreter gives differ: results of types that MLIR's arrays do not
-hand over (complex numbers, bf16, the small types) are said as integers or as two arrays of real
-numbers, by operations put at the end of `@main`; the program that asked puts them together again.
+MLIR's Python bindings can't return elements of some types (complex numbers, bf16, the small types).
+Operations at the end of `@main` convert these to integers, or to real and imaginary parts; the
+requesting program converts them back.
 """
 
 from __future__ import annotations
@@ -24,31 +24,30 @@ from jaxlib.mlir import ir
 from lowering.interpreter import branches, frames
 from lowering.interpreter.probes import probe_name
 from lowering.jaxlib_api import interpreter, mlir
+from lowering.mlir.walking import operations_where
 
 __all__ = ["serve"]
 
 _TOKEN: Final = "!stablehlo.token"
-_DIRECT: Final = re.compile(r"u?i(?:8|16|32|64)|f16|f32|f64")
+_EXCHANGEABLE: Final = re.compile(r"u?i(?:8|16|32|64)|f16|f32|f64")
 _NARROW: Final = re.compile(r"(u?i)[24]")
 
 
 def serve() -> None:
-    """Answers requests until there are no more."""
-    asked, answers = sys.stdin.fileno(), os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed is no answer
-    end_with_the_parent(asked)
+    """Answer requests until the input ends."""
+    requests, answers = sys.stdin.fileno(), os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # printed text must not mix with answers
+    _end_with_parent(requests)
 
     def take(count: int) -> bytes:
-        pieces = bytearray(count)
-        view = memoryview(pieces)
-        at = 0
-        while at < count:
-            got = os.readv(asked, [view[at:]])
-            if not got:
+        data = bytearray(count)
+        rest = memoryview(data)
+        while rest:
+            size = os.readv(requests, [rest])
+            if not size:
                 raise EOFError
-            at += got
-        view.release()
-        return bytes(pieces)
+            rest = rest[size:]
+        return bytes(data)
 
     with os.fdopen(answers, "wb") as out:
         while True:
@@ -61,43 +60,43 @@ def serve() -> None:
             out.flush()
 
 
-def end_with_the_parent(asked: int) -> None:
-    """Has the system end this process when the other side of the pipe is closed.
+def _end_with_parent(requests: int) -> None:
+    """Make the system end this process when the other end of the pipe is closed.
 
-    The interpreter holds Python's lock for as long as it runs, so that no thread could look.
+    A thread could not check this, since the interpreter holds the GIL while it runs.
     """
     import fcntl
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # handled by the parent
     signal.signal(signal.SIGIO, signal.SIG_IGN)
-    fcntl.fcntl(asked, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(asked, fcntl.F_SETFL, fcntl.fcntl(asked, fcntl.F_GETFL) | os.O_ASYNC)
+    fcntl.fcntl(requests, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(requests, fcntl.F_SETFL, fcntl.fcntl(requests, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _answer(header: dict[str, Any], pieces: list[bytes]) -> frames.Frame:
     code, *arguments = pieces
-    # SIGIO comes when the pipe has news: while nothing is asked for, only its end is news.
+    # The pipe changes state, which sends SIGIO, only when it is closed: there is no other request.
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     try:
         return evaluated(code, arguments, header["folder"])
-    except Exception as error:  # whatever it is, it is told
+    except Exception as error:  # reported to the parent
         return {"error": f"{type(error).__name__}: {error}"}, []
     finally:
         signal.signal(signal.SIGIO, signal.SIG_IGN)
 
 
 def evaluated(code: bytes, arguments: list[bytes], folder: str) -> frames.Frame:
-    """What `@main` of a module gives for some arguments, and what its probes tell.
+    """Evaluate `@main` of a module.
 
     Args:
         code: MLIR bytecode.
-        arguments: elements of those of its arguments that are no tokens.
-        folder: an empty folder for what is probed.
+        arguments: the elements of the arguments, except for tokens.
+        folder: an empty folder for the probes; "" if there are none.
 
     Returns:
-        For each result that is no token its elements, of complex ones the real and the imaginary
-        parts; then those of each probe, in the order in which they were met. The header names
-        the probes.
+        A frame with the elements of each result, except for tokens, then those of each executed
+        probe, in order. Complex elements have two pieces: real and imaginary parts. The header has
+        the names of the probes.
     """
     context = interpreter.interpreter_context()
     module = ir.Module.parse(code, context)
@@ -108,151 +107,136 @@ def evaluated(code: bytes, arguments: list[bytes], folder: str) -> frames.Frame:
             if view.operation.name == "func.func"
             and ir.StringAttr(view.operation.attributes["sym_name"]).value == "main"
         )
-        given = _given(main, arguments)
-        _say_plainly(main)
-        _put_probes(module.operation)
-        _copy_what_is_overwritten(module.operation)
-        results = interpreter.interpreted(module, given, folder)
-        found = [np.ascontiguousarray(one).tobytes() for one in results]
-    told: list[str] = []
+        attributes = _argument_attributes(main, arguments)
+        _convert_results(main)
+        _insert_probes(module.operation)
+        _copy_scatter_operands(module.operation)
+        results = interpreter.interpreted(module, attributes, folder)
+        pieces = [np.ascontiguousarray(result).tobytes() for result in results]
+    probes: list[str] = []
     index = Path(folder) / "index.csv"
     if folder and index.exists():
         with index.open(newline="") as lines:
             for row in csv.reader(lines):
-                told.append(row[0])
-                found.append(np.load(row[-1], allow_pickle=False).tobytes())
-    return {"told": told}, found
+                probes.append(row[0])
+                pieces.append(np.load(row[-1], allow_pickle=False).tobytes())
+    return {"probes": probes}, pieces
 
 
-def _given(main: ir.Operation, arguments: list[bytes]) -> list[ir.Attribute]:
-    """The arguments as attributes; those that are tokens are made inside."""
+def _argument_attributes(main: ir.Operation, arguments: list[bytes]) -> list[ir.Attribute]:
+    """Return the arguments as attributes, and replace tokens by ones created in `@main`."""
     block = main.regions[0].blocks[0]
-    remaining = iter(arguments)
-    given: list[ir.Attribute] = []
-    kinds: list[ir.Type] = []
     for number in range(len(block.arguments) - 1, -1, -1):
         argument = block.arguments[number]
         if str(argument.type) != _TOKEN:
             continue
-        created = _create(
-            "after_all", [argument.type], [], at=ir.InsertionPoint.at_block_begin(block)
-        )
-        argument.replace_all_uses_with(created)
+        at = ir.InsertionPoint.at_block_begin(block)
+        argument.replace_all_uses_with(_create("after_all", [argument.type], [], at))
         block.erase_argument(number)
-    for argument in block.arguments:
-        kinds.append(argument.type)
-        elements = np.frombuffer(next(remaining), np.uint8)
-        given.append(mlir.elements_attribute(elements, argument.type))
-    _set_type(main, kinds, None)
-    return given
+    types = [argument.type for argument in block.arguments]
+    _set_type(main, types, None)
+    return [
+        mlir.elements_attribute(np.frombuffer(elements, np.uint8), argument_type)
+        for elements, argument_type in zip(arguments, types, strict=True)
+    ]
 
 
 def _set_type(
     main: ir.Operation, inputs: list[ir.Type] | None, results: list[ir.Type] | None
 ) -> None:
-    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
-    changed = ir.FunctionType.get(
-        kind.inputs if inputs is None else inputs, kind.results if results is None else results
+    before = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+    after = ir.FunctionType.get(
+        before.inputs if inputs is None else inputs, before.results if results is None else results
     )
-    main.attributes["function_type"] = ir.TypeAttr.get(changed)
+    main.attributes["function_type"] = ir.TypeAttr.get(after)
     for name, old, new in (
-        ("arg_attrs", kind.inputs, changed.inputs),
-        ("res_attrs", kind.results, changed.results),
+        ("arg_attrs", before.inputs, after.inputs),
+        ("res_attrs", before.results, after.results),
     ):
         if len(old) != len(new) and name in main.attributes:
             del main.attributes[name]
 
 
-def _say_plainly(main: ir.Operation) -> None:
-    """Has `@main` give what MLIR hands over as arrays, and no tokens."""
+def _convert_results(main: ir.Operation) -> None:
+    """Convert the results of `@main` to types that MLIR can return, and remove tokens."""
     block = main.regions[0].blocks[0]
-    end = block.operations[len(block.operations) - 1].operation
-    at = ir.InsertionPoint(end)
+    terminator = block.operations[len(block.operations) - 1].operation
+    at = ir.InsertionPoint(terminator)
     values = [
-        plain for value in end.operands if str(value.type) != _TOKEN for plain in _plain(value, at)
+        converted
+        for value in terminator.operands
+        if str(value.type) != _TOKEN
+        for converted in _exchangeable(value, at)
     ]
     ir.Operation.create("func.return", operands=values, ip=at)
-    end.erase()
+    terminator.erase()
     if "res_attrs" in main.attributes:
         del main.attributes["res_attrs"]
     _set_type(main, None, [value.type for value in values])
 
 
-def _put_probes(module: ir.Operation) -> None:
-    """Puts the interpreter's probes in the places of the calls that stand for them."""
-    found: list[tuple[str, ir.Operation]] = []
-
-    def look(operation: ir.Operation) -> ir.WalkResult:
-        name = probe_name(operation)
-        if name is not None:
-            found.append((name, operation))
-        return ir.WalkResult.ADVANCE
-
-    module.walk(look)
-    if found:
-        branches.as_loops(module)
-    for name, operation in found:
-        at = ir.InsertionPoint(operation)
-        for value in operation.operands:
-            for plain in _plain(value, at, is_file=True):
-                attributes: dict[str, ir.Attribute] = {"probe_id": ir.StringAttr.get(name)}
-                ir.Operation.create("interpreter.probe", [plain.type], [plain], attributes, ip=at)
-        operation.erase()
+def _insert_probes(module: ir.Operation) -> None:
+    """Replace the custom calls that are probes by the interpreter's probes."""
+    calls = operations_where(module, lambda operation: probe_name(operation) is not None)
+    if calls:
+        branches.replace_conditionals(module)
+    for call in calls:
+        at = ir.InsertionPoint(call)
+        attributes: dict[str, ir.Attribute] = {
+            "probe_id": ir.StringAttr.get(probe_name(call) or "")
+        }
+        for value in call.operands:
+            for converted in _exchangeable(value, at, is_file=True):
+                ir.Operation.create(
+                    "interpreter.probe", [converted.type], [converted], attributes, ip=at
+                )
+        call.erase()
 
 
-def _copy_what_is_overwritten(module: ir.Operation) -> None:
-    """Gives scatters copies of their operands: the interpreter writes results in their places."""
-    found: list[ir.Operation] = []
-
-    def look(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name == "stablehlo.scatter":
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.walk(look)
-    for operation in found:
-        for number in range(len(operation.results)):
-            value = operation.operands[number]
-            same = list(range(ir.RankedTensorType(value.type).rank))
-            attributes: dict[str, ir.Attribute] = {"permutation": ir.DenseI64ArrayAttr.get(same)}
-            copy = ir.Operation.create(
-                "stablehlo.transpose",
-                [value.type],
-                [value],
-                attributes,
-                ip=ir.InsertionPoint(operation),
-            )
-            operation.operands[number] = copy.results[0]
+def _copy_scatter_operands(module: ir.Operation) -> None:
+    """Copy the operands of scatters, which the interpreter overwrites with the results."""
+    for scatter in operations_where(module, lambda each: each.name == "stablehlo.scatter"):
+        at = ir.InsertionPoint(scatter)
+        for number in range(len(scatter.results)):
+            value = scatter.operands[number]
+            identity = list(range(ir.RankedTensorType(value.type).rank))
+            attributes = {"permutation": ir.DenseI64ArrayAttr.get(identity)}
+            scatter.operands[number] = _create("transpose", [value.type], [value], at, attributes)
 
 
-def _plain(value: Any, at: ir.InsertionPoint, *, is_file: bool = False) -> list[Any]:
-    """Values, of types that NumPy and MLIR exchange, that hold the same bits.
+def _exchangeable(value: Any, at: ir.InsertionPoint, *, is_file: bool = False) -> list[Any]:
+    """Convert a value to element types that MLIR's bindings support, preserving the bits.
 
     Args:
-        is_file: for a file of the interpreter's, which has no booleans.
+        is_file: whether it is for a file of the interpreter, which does not support i1.
     """
-    kind = ir.RankedTensorType(value.type)
-    text = str(kind.element_type)
+    tensor = ir.RankedTensorType(value.type)
+    text = str(tensor.element_type)
 
-    def typed(element: str) -> ir.Type:
-        return ir.RankedTensorType.get(kind.shape, ir.Type.parse(element))
-
-    def said(name: str, element: str, operand: Any = None) -> Any:
-        return _create(name, [typed(element)], [value if operand is None else operand], at)
+    def create(name: str, element: str, operand: Any = value) -> Any:
+        result = ir.RankedTensorType.get(tensor.shape, ir.Type.parse(element))
+        return _create(name, [result], [operand], at)
 
     narrow = _NARROW.fullmatch(text)
-    if _DIRECT.fullmatch(text):
+    if _EXCHANGEABLE.fullmatch(text):
         return [value]
     if text == "i1":
-        return [said("convert", "ui8") if is_file else value]
+        return [create("convert", "ui8") if is_file else value]
     if narrow:
-        return [said("convert", f"{narrow[1]}8")]
+        return [create("convert", f"{narrow[1]}8")]
     if text.startswith("complex<"):
-        return [said(part, text[len("complex<") : -1]) for part in ("real", "imag")]
+        return [create(part, text[len("complex<") : -1]) for part in ("real", "imag")]
     if text.startswith("f4"):
-        return [said("convert", "ui8", said("bitcast_convert", "ui4"))]
-    return [said("bitcast_convert", "ui16" if text == "bf16" else "ui8")]
+        return [create("convert", "ui8", create("bitcast_convert", "ui4"))]
+    return [create("bitcast_convert", "ui16" if text == "bf16" else "ui8")]
 
 
-def _create(name: str, kinds: list[ir.Type], operands: list[Any], at: ir.InsertionPoint) -> Any:
-    return ir.Operation.create(f"stablehlo.{name}", kinds, operands, ip=at).results[0]
+def _create(
+    name: str,
+    results: list[ir.Type],
+    operands: list[Any],
+    at: ir.InsertionPoint,
+    attributes: dict[str, Any] | None = None,
+) -> Any:
+    operation = ir.Operation.create(f"stablehlo.{name}", results, operands, attributes, ip=at)
+    return operation.results[0]

@@ -17,7 +17,7 @@ import builder as xb
 import lowering
 from examples import recorded_by_example
 from lowering.interpreter import helper
-from lowering.interpreter.interpreter_support import LACKING
+from lowering.interpreter.interpreter_support import UNSUPPORTED
 
 X = np.float32([0.5, 1.0, 2.0])
 
@@ -127,7 +127,7 @@ def test_probes_in_loops_in_loops_give_a_value_for_each_execution() -> None:
 
 @pytest.mark.parametrize(
     ("probe", "words"),
-    [(9, "has ops 0 to 2"), ("sine", "no op with the opcode"), (1.5, "probe takes True")],
+    [(9, "has ops 0 to 2"), ("sine", "no op with the probed opcode"), (1.5, "probe must be True")],
 )
 def test_what_can_not_be_probed(probe: Any, words: str) -> None:
     with pytest.raises(xb.OperandError, match=words):
@@ -217,7 +217,9 @@ def test_every_op_agrees_with_the_device_or_is_refused_by_name() -> None:
             value = lowering.interpret(c, *arguments)
         except lowering.ExecutionError as error:
             said = str(error)
-            assert "reference interpreter lacks" in said or "fixed sizes only" in said, said
+            assert (
+                "reference interpreter does not support" in said or "static sizes only" in said
+            ), said
             refused.add(name)
             continue
         if name in SHARDING:  # their meshes don't go into one program
@@ -227,7 +229,7 @@ def test_every_op_agrees_with_the_device_or_is_refused_by_name() -> None:
         constants = [_constant(whole, argument) for argument in arguments]
         calls.append(xb.call(c, *constants) if constants else whole.call(c))
         values.append((name, value))
-    assert helper.helper_id() == before  # of none of them it has died
+    assert helper.helper_id() == before  # it crashed on none of them
     found = lowering.compile(whole.build(xb.tuple(*calls)), "cpu")()
     for (name, value), ours in zip(values, found, strict=True):
         for one, other in zip(flat(value), flat(ours), strict=True):
@@ -289,7 +291,8 @@ def test_what_the_interpreter_lacks_is_refused_by_name(name: str, record: Any) -
     c = b.build(op)
     before = helper.helper_id()
     with pytest.raises(
-        lowering.ExecutionError, match=f"lacks {name}, recorded at .*{__name__.rpartition('.')[2]}"
+        lowering.ExecutionError,
+        match=f"does not support {name}, recorded at .*{__name__.rpartition('.')[2]}",
     ) as error:
         lowering.interpret(c)
     assert error.value.op == name
@@ -297,12 +300,12 @@ def test_what_the_interpreter_lacks_is_refused_by_name(name: str, record: Any) -
 
 
 def test_the_list_of_what_it_lacks_names_operations() -> None:
-    assert {"infeed", "outfeed", "send", "recv", "rng_bit_generator"} <= set(LACKING)
+    assert {"infeed", "outfeed", "send", "recv", "rng_bit_generator"} <= set(UNSUPPORTED)
 
 
 def test_a_death_is_told_with_the_op() -> None:
     c = computation(lambda x, y: xb.div(xb.neg(x) + y, y) + x, xb.s32[2], xb.s32[2])
-    lines = "died of divide, op 4 of example, recorded at .*test_interpret.py:"
+    lines = "crashed on divide, op 4 of example, recorded at .*test_interpret.py:"
     with pytest.raises(lowering.ExecutionError, match=lines) as error:
         lowering.interpret(c, np.int32([1, 2]), np.int32([1, 0]))
     assert error.value.op == "divide"
@@ -320,7 +323,7 @@ def test_a_killed_helper_is_replaced() -> None:
 
 def test_a_time_limit_ends_it() -> None:
     endless = computation(lambda x: xb.while_(lambda v: xb.le(v, v), xb.neg, x), xb.f32[()])
-    with pytest.raises(lowering.ExecutionError, match=r"took longer than 0\.2 seconds"):
+    with pytest.raises(lowering.ExecutionError, match=r"exceeded the time limit of 0\.2 seconds"):
         lowering.interpret(endless, 1.0, timeout=0.2)
     np.testing.assert_array_equal(lowering.interpret(model, X), -X * X)
 
@@ -352,7 +355,7 @@ def test_arguments_are_checked_as_a_device_does() -> None:
 
 def test_open_sizes_are_refused() -> None:
     c = computation(xb.neg, "f32[<=3]")
-    with pytest.raises(lowering.ExecutionError, match="fixed sizes only"):
+    with pytest.raises(lowering.ExecutionError, match="static sizes only"):
         lowering.interpret(c, X)
 
 

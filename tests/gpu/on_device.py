@@ -1,4 +1,4 @@
-"""Where the tests of GPUs run, and values for them."""
+"""The device for the tests of GPUs, and values for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import builder as xb
 import lowering
 
 VARIABLE: Final = "XLABUILDER_TEST_DEVICE"
-"""The environment variable of another device: with "cpu:1", the tests themselves are tested."""
+"""The environment variable of another device: "cpu:1" tests the tests themselves."""
 
 
 def device_name() -> str:
@@ -32,7 +32,7 @@ def cpu() -> jax.Device:
 
 
 def missing() -> str | None:
-    """Why the tests can't run here; None where they can."""
+    """The reason why the tests can't run here; None if they can."""
     try:
         device()
     except lowering.DeviceError as error:
@@ -54,7 +54,7 @@ def argument(shape: xb.Shape, seed: int) -> Any:
     if t.is_integral:
         return np.asarray(random.integers(0, min(3, t.max), shape.dimensions)).astype(t.dtype)
     numbers = random.uniform(0.25, 0.9, shape.dimensions)
-    # Symmetric and positive, for what is defined for such matrices alone.
+    # Symmetric and positive, for functions of such matrices.
     if len(shape.dimensions) >= 2 and shape.dimensions[-1] == shape.dimensions[-2]:
         numbers = numbers + np.swapaxes(numbers, -1, -2) + 4 * np.eye(shape.dimensions[-1])
     return np.asarray(numbers).astype(t.dtype)
@@ -66,9 +66,9 @@ def leaves(value: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def assert_near(found: Any, wanted: Any, tolerance: float | None = None) -> None:
-    """Equal bits of what has no fraction; else within some epsilons of the type, by default 64.
+    """Compare integers exactly, and floats within some epsilons of the type, by default 64.
 
-    Compared with the largest of all magnitudes: what cancels in a sum is rounded off by as much.
+    The error is relative to the largest magnitude, as for sums with cancellation.
     """
     ours, theirs = leaves(found), leaves(wanted)
     assert len(ours) == len(theirs)
@@ -95,7 +95,7 @@ def epsilon(t: xb.PrimitiveType) -> float:
 
 
 def both(computation: xb.XlaComputation, *arguments: Any, tolerance: float | None = None) -> Any:
-    """What the device gives, compared with what the CPU gives; as NumPy arrays."""
+    """The device's results, compared with the CPU's; as NumPy arrays."""
     result = lowering.compile(computation, device())(*arguments)
     wanted = lowering.compile(computation, cpu())(*arguments)
     for leaf in jax.tree_util.tree_leaves(result):

@@ -29,7 +29,7 @@ IN_PARTS = dict.fromkeys(
     r"is of a program that XLA partitions, got num_partitions=1",
 )
 DRAWN = "rng"
-"""The opcode whose numbers each device draws for itself."""
+"""The opcode whose numbers are random on each device."""
 
 REFUSED = {
     "cpu": {
@@ -54,7 +54,7 @@ REFUSED = {
         "custom_call": r"no function of that name is registered for gpu",
     },
 }
-"""By platform, the operations that it refuses, and in what words."""
+"""The operations that each platform refuses, and the messages."""
 
 
 @pytest.mark.parametrize("name", xb.OPERATIONS)
@@ -77,7 +77,7 @@ def test_the_example_gives_what_the_cpu_gives(name: str) -> None:
 
 
 def run_on_both(computation: xb.XlaComputation) -> None:
-    """On as many devices as the example speaks of, where there are so many."""
+    """On as many devices as the example needs, if there are so many."""
     arguments = [argument(p.shape, 3 * n) for n, p in enumerate(computation.parameters)]
     count = tool.replicas_of(computation)
     results = []
@@ -105,7 +105,7 @@ def devices_from(first: jax.Device) -> list[jax.Device]:
     return there[there.index(first) :]
 
 
-# Types: what is moved is moved bit by bit, what is computed is near to the CPU's.
+# Types: data movement is exact, arithmetic is close to the CPU's.
 
 
 @pytest.mark.parametrize("t", ALL, ids=str)
@@ -166,7 +166,7 @@ def test_conversions() -> None:
 @pytest.mark.parametrize("t", [xb.s32, xb.bf16, xb.f32, xb.f64, xb.c64], ids=str)
 def test_products(t: PrimitiveType) -> None:
     x, y = random_array(t, (17, 33), 1), random_array(t, (33, 9), 2)
-    # A GPU multiplies f32 in tf32 unless more is asked for.
+    # A GPU multiplies f32 in tf32 unless a higher precision is requested.
     dot = of(lambda p, q: xb.dot(p, q, xb.Precision.HIGHEST), t[17, 33], t[33, 9])
     found = both(dot, x, y)
     wide = np.complex128 if t.is_complex else np.float64

@@ -1,4 +1,4 @@
-"""What executables promise, kept on the device: arguments, results, donation, files, faults."""
+"""Executables on the device: arguments, results, donation, files, failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.gpu
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 TOO_MANY = 25 * 10**12
-"""So many f32s take 91 TiB, which no device has."""
+"""So many f32s take 91 TiB, more than any device has."""
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_jit() -> None:
 
 
 def test_beside_jax(wave: Any) -> None:
-    """jax takes the results as they are, and gives arguments."""
+    """jax takes the results without a copy, and passes arguments."""
     result = wave(X, X)
     there = jax.jit(lambda x: x + 1)(result)
     assert there.devices() == {device()}
@@ -178,7 +178,7 @@ def test_out_of_memory_and_the_next_call(wave: Any) -> None:
     def many(x: xb.XlaOp) -> xb.XlaOp:
         return xb.broadcast(x, [TOO_MANY])
 
-    # Some platforms plan their memory when they compile, others take it when they run.
+    # Some platforms plan their memory when they compile, others allocate it when they run.
     with pytest.raises((lowering.CompileError, lowering.ExecutionError), match=r"(?i)memory|TiB"):
         lowering.compile(of(many, xb.f32[()]), device())(1.5).block_until_ready()
     with pytest.raises(lowering.ExecutionError, match=r"there is no memory for f32"):

@@ -1,4 +1,4 @@
-"""Custom calls run on CPU: C functions of the document's form, handlers of XLA's FFI, Python."""
+"""Custom calls on CPU: C functions of the form in Operation Semantics, FFI handlers, Python."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(built.path)
 
 
-# The document's form: void f(void* out, void** in).
+# The form in Operation Semantics: void f(void* out, void** in).
 
 
 def test_the_document_s_example(library: ctypes.CDLL) -> None:
@@ -164,7 +164,7 @@ def test_several_results_and_a_tuple_of_one(library: ctypes.CDLL) -> None:
     b = xb.XlaBuilder("results")
     x = b.parameter(xb.f32[3])
     both = xb.custom_call("two_results", x, "(f32[3], s32[])")
-    # The leaves of nested tuples come one after the other.
+    # The leaves of nested tuples follow each other.
     nested = xb.custom_call("two_results", x, "((f32[3]), (s32[]))")
     alone = xb.custom_call("tuple_of_one", xb.slice(x, [1], [2], [1]), "(f32[1])")
     parts = xb.tuple(both[0], both[1], nested, alone)
@@ -202,7 +202,7 @@ def test_further_forms(library: ctypes.CDLL) -> None:
 
 
 def test_layouts(library: ctypes.CDLL) -> None:
-    """Column by column, as the caller asks for: the function sees the transposed matrix."""
+    """Column-major, as the caller requests: the function reads the transposed matrix."""
     b = xb.XlaBuilder("layouts")
     x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[3, 2])
     root = xb.custom_call(
@@ -240,7 +240,7 @@ def test_a_ctypes_function_without_operands_and_in_a_loop() -> None:
 
 
 def test_aliased_results(library: ctypes.CDLL) -> None:
-    """The result lies over the operand; whoever else uses that keeps its value."""
+    """The result aliases the operand; other users of the operand get its value."""
     b = xb.XlaBuilder("alias")
     x = b.parameter(xb.f32[4])
     scaled = xb.custom_call(
@@ -255,7 +255,7 @@ def test_aliased_results(library: ctypes.CDLL) -> None:
     assert kept.tolist() == [0, 1, 2, 3]
 
 
-# XLA's FFI.
+# XLA's FFI
 
 
 def test_typed_ffi(library: ctypes.CDLL) -> None:
@@ -304,7 +304,7 @@ def test_what_a_handler_reports(library: ctypes.CDLL) -> None:
         np.asarray(lowering.compile(program)(np.zeros(1, np.float32)))
 
 
-# Registration.
+# Registration
 
 NUMBERS = itertools.count()
 
@@ -367,7 +367,7 @@ def test_not_registered(arguments: Any, named: Any, message: str) -> None:
         lowering.register_custom_call_target(*arguments, **named)
 
 
-# Python functions.
+# Python functions
 
 
 def in_python(function: Any, shape: Any, *arguments: np.ndarray) -> Any:
@@ -379,7 +379,7 @@ def in_python(function: Any, shape: Any, *arguments: np.ndarray) -> Any:
 
 
 def some(t: PrimitiveType, shape: tuple[int, ...]) -> np.ndarray:
-    """Bit patterns of all kinds, of one byte for each element."""
+    """Bit patterns of all kinds, one byte for each element."""
     size = int(np.prod(shape))
     raw = np.random.default_rng(3).integers(0, 256, size * t.byte_width, np.uint8)
     if t is xb.pred:
@@ -401,7 +401,7 @@ def test_every_type_goes_to_python_and_back() -> None:
             seen.append(x)
             return x
 
-        # A result without elements is not computed at all, unless there is more to it.
+        # A result without elements is not computed, unless there are other results.
         results.append(xb.python_call(keep, operand, operand.shape, has_side_effect=True))
     got = lowering.compile(b.build(xb.tuple(*results)))(*arguments)
     assert len(seen) == len(arguments)
@@ -409,7 +409,7 @@ def test_every_type_goes_to_python_and_back() -> None:
         back = np.asarray(one)
         assert (back.dtype, back.shape) == (wanted.dtype, wanted.shape)
         if wanted.dtype.itemsize == 1 and not wanted.dtype.isbuiltin:
-            # Of less than 8 bits only the low ones are the element's.
+            # Elements of less than 8 bits are in the low bits.
             bits = xb.as_primitive_type(wanted.dtype).bits
             mask = (1 << min(bits, 8)) - 1
             assert (back.view(np.uint8) & mask == wanted.view(np.uint8) & mask).all()
@@ -446,7 +446,7 @@ def test_a_large_array_tuples_and_tokens() -> None:
 
 
 def test_what_python_got_stays() -> None:
-    """The memory that XLA lends for the call has other values afterwards."""
+    """The memory that XLA lends for the call is reused afterwards."""
     kept: list[np.ndarray] = []
 
     def body(state: xb.XlaOp) -> xb.XlaOp:
@@ -544,7 +544,7 @@ def test_what_a_function_raises(shape: str) -> None:
 
 
 def test_an_error_after_unfinished_work() -> None:
-    """Also where the program begins when its argument is computed at last."""
+    """Even if the entry computation ends with the call's argument."""
     heavy = jax.jit(lambda x: (x @ x @ x)[:2, 0] * 0)
     b = xb.XlaBuilder("late")
     program = lowering.compile(
@@ -571,7 +571,7 @@ def test_what_is_no_ordinary_exception_comes_through_as_it_is(kind: type[BaseExc
 
 
 class Unreadable:
-    """Fails in every way in which it can be looked at."""
+    """Fails in every method that may be called on it."""
 
     def __dlpack__(self, **options: Any) -> Any:
         raise SystemError("no dlpack")
@@ -625,7 +625,7 @@ def test_a_wrong_result(function: Any, shape: str, message: str) -> None:
 
 
 def test_one_of_several_replicas_fails() -> None:
-    """The others wait for it in an operation across them, and would wait for ever."""
+    """The other devices wait for it in an operation across them, and would wait for ever."""
     fail = [True]
 
     def function(number: np.ndarray) -> np.ndarray:
@@ -636,7 +636,7 @@ def test_one_of_several_replicas_fails() -> None:
     b = xb.XlaBuilder("replicas")
     called = xb.python_call(function, b.replica_id(), xb.u32[()])
     total = xb.all_reduce(called, xb.add)
-    # Whatever is called afterwards is not called any more.
+    # Functions are not called any more afterwards.
     later = xb.python_call(lambda v: v * 1.5, total, xb.u32[()])
     program = lowering.compile(b.build(xb.tuple(total, later)), "cpu", num_replicas=2)
     with pytest.raises(lowering.ExecutionError, match=r"ValueError.*not I") as caught:
@@ -657,8 +657,7 @@ def test_replicas_and_partitions_call_python() -> None:
 
 
 def test_a_loop_that_only_the_right_values_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Zeros, given after a failure on one of several devices, do not end it: at some time it is
-    ended."""
+    """The zeros returned after a failure do not end the loop; a limit of calls does."""
 
     monkeypatch.setattr(host_calls, "_MAX_CALLS", 1000)
 
@@ -689,7 +688,7 @@ def test_a_failed_program_can_be_called_again() -> None:
 
 @pytest.mark.parametrize("where", [{}, {"num_replicas": 2}, {"num_partitions": 2}], ids=str)
 def test_faults_in_a_loop(where: dict[str, int]) -> None:
-    """Whatever goes wrong in the middle of a loop, on one or all devices, the next call works."""
+    """After any failure in a loop, on one or all devices, the next call works."""
     fault: list[Any] = [None]
 
     def function(number: np.ndarray, values: np.ndarray) -> Any:
@@ -700,7 +699,7 @@ def test_faults_in_a_loop(where: dict[str, int]) -> None:
     def body(state: xb.XlaOp) -> xb.XlaOp:
         called = xb.python_call(function, [state[0], state[1]], "(s32[], f32[2])")
         total = xb.all_reduce(called[1], xb.add)  # of the replicas
-        # Counted here: zeros, given after a failure on several devices, would not end the loop.
+        # Counted here: zeros, returned after a failure on several devices, would not end the loop.
         return xb.tuple(state[0] + 1, total + xb.convert_element_type(called[0], xb.f32) * 0.0)
 
     b = xb.XlaBuilder("faults")
@@ -790,7 +789,7 @@ def test_a_text_does_not_hold_a_python_function() -> None:
         )
 
 
-# Where XLA has no code for them.
+# XLA does not support them there.
 
 
 def reduced(call: Any) -> xb.XlaComputation:

@@ -1,4 +1,4 @@
-"""Functions in C and C++ built from source: what they compute, what is kept, what is refused."""
+"""Functions in C and C++ built from source: results, the cache of libraries, refused sources."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def library(folder: Path) -> lowering.ffi.FfiLibrary:
 
 
 def plain(folder: Path, number: str = "1", **more: Any) -> lowering.ffi.FfiLibrary:
-    """A library of one function that gives a number: built in a few hundredths of a second."""
+    """A small library of one function that returns a number."""
     return lowering.ffi.build(
         PLAIN, api="untyped", folder=folder, flags=[f"-DNUMBER={number}"], **more
     )
@@ -172,7 +172,7 @@ def test_a_handler_in_c(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_changed_source_under_the_same_name(folder: Path) -> None:
-    """As a cell of a notebook is run again; what was recorded before keeps its function."""
+    """A cell of a notebook that is run again; earlier recordings use the earlier function."""
     first = plain(folder, "1.5")
     b = xb.XlaBuilder("before")
     before = b.build(first.plain(b, xb.f32[()]))
@@ -196,11 +196,11 @@ def test_names_that_are_said(folder: Path) -> None:
     assert value_of(plain(folder, "8", targets="plain").plain) == 8
 
 
-# What is kept.
+# The cache
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """As many entries as sources were compiled from here on."""
+    """A list with an element for each source that is compiled from now on."""
     made: list[int] = []
     real = native_code._compile
 
@@ -219,14 +219,14 @@ def test_libraries_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(made) == 1
     plain(tmp_path, "11")
     assert len(made) == 2
-    # Damaged in any way, an entry is made again.
+    # A damaged entry is compiled again.
     (entry,) = (e for e in tmp_path.glob("*.json") if first.path.endswith(_library_of(e)))
     for damage in (b"[]", b'{"included": 3, "library": "x"}', b"\xff"):
         entry.write_bytes(damage)
         assert plain(tmp_path, "10").path == first.path
     assert len(made) == 5
     whole = Path(first.path).read_bytes()
-    # Beside it, and renamed: this process has the file itself in its memory.
+    # Written beside and renamed: this process has the file itself mapped.
     cut = tmp_path / "cut"
     cut.write_bytes(whole[: len(whole) // 2])
     cut.replace(first.path)
@@ -254,7 +254,7 @@ def test_included_files_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_several_build_at_once(tmp_path: Path) -> None:
-    """As processes do: nothing of a library is shared but the folder."""
+    """As in several processes: only the folder is shared."""
     source = native_code.read_source(PLAIN, None)
     found: list[Any] = []
 
@@ -291,7 +291,7 @@ def test_where_they_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert Path(library.path).parent == tmp_path / "home" / ".cache" / "xlabuilder" / "ffi"
 
 
-# What is refused.
+# Refused arguments
 
 UNTYPED = 'extern "C" void f(void* out, const void** in) {}'
 
@@ -386,7 +386,7 @@ def test_wrong_calls(library: lowering.ffi.FfiLibrary, folder: Path) -> None:
 
 
 def test_a_function_for_another_platform(folder: Path) -> None:
-    """Registered it can be where there is none, as jax's are."""
+    """It can be registered where there is no GPU, as jax's functions are."""
     elsewhere = plain(folder, "5", platform="gpu")
     with pytest.raises(lowering.CompileError) as caught:
         value_of(elsewhere.plain)

@@ -1,4 +1,4 @@
-"""Infeed and outfeed run on CPU: fed and drained from Python, in order, in loops, in threads."""
+"""Infeed and outfeed on CPU: fed and drained from Python, in order, in loops, in threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ f32, s32 = xb.f32[()], xb.s32[()]
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    """Each test takes all that it sends; programs do not wait for long."""
+    """Each test reads all that it sends; programs do not wait for long."""
     yield
     for device in lowering.devices("cpu"):
         assert lowering.clear_transfers(device) == (0, 0)
@@ -36,7 +36,7 @@ def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def every_form(computation: xb.XlaComputation) -> list[lowering.StablehloModule]:
-    """The module lowered, the same read from a text, and that of the HLO text."""
+    """The lowered module, the same module read from text, and that of the HLO text."""
     module = lowering.lower(computation)
     hlo = trusted_module(stablehlo_of_text(computation))
     return [module, lowering.load_bytes(module.artifact()), hlo]
@@ -62,7 +62,7 @@ def some(t: xb.PrimitiveType, shape: tuple[int, ...], seed: int) -> np.ndarray:
     return np.exp2(values).astype(t.dtype) if t is xb.f8e8m0fnu else values.astype(t.dtype)
 
 
-# Values.
+# Values
 
 
 def test_every_type_and_size_in_and_out() -> None:
@@ -158,7 +158,7 @@ def test_what_may_be_sent() -> None:
         assert_identical(np.asarray(program()), given)
 
 
-# Order.
+# Order
 
 
 def test_first_in_first_out() -> None:
@@ -168,7 +168,7 @@ def test_first_in_first_out() -> None:
 
 
 def test_tokens_order_what_has_no_other_connection() -> None:
-    """Against the order of recording of the values that they are given with."""
+    """The tokens reverse the order of recording."""
     b = xb.XlaBuilder("tokens")
     token, results = b.create_token(), []
     for _ in range(50):
@@ -205,7 +205,7 @@ def test_a_loop_of_a_thousand() -> None:
 
 
 def test_the_document_s_example() -> None:
-    """Two loops that read; the second begins with what the first gave."""
+    """Two loops that read; the second begins with the result of the first."""
 
     def body(state: xb.XlaOp) -> xb.XlaOp:
         return state * 10 + state.builder.infeed(s32)
@@ -261,7 +261,7 @@ def test_tokens_through_tuples_calls_branches_and_parameters() -> None:
         assert last == (None,)
 
 
-# Order that is missing.
+# Missing order
 
 
 def unordered(kind: str) -> xb.XlaComputation:
@@ -331,11 +331,11 @@ def test_infeeds_and_outfeeds_need_no_order_among_each_other() -> None:
     assert int(lowering.transfer_from_outfeed(s32)) == 2
 
 
-# Threads, devices.
+# Threads, devices
 
 
 def in_threads(*functions: Callable[[], None]) -> None:
-    """Calls functions in threads of their own, and raises what any of them raised."""
+    """Call functions in threads of their own, and raise what any of them raised."""
     failures: list[BaseException] = []
 
     def call(function: Callable[[], None]) -> None:
@@ -354,7 +354,7 @@ def in_threads(*functions: Callable[[], None]) -> None:
 
 
 def echo(count: int) -> xb.XlaComputation:
-    """Reads numbers, and writes each plus 1."""
+    """Read numbers, and write each plus 1."""
 
     def body(state: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
         value, token = xb.infeed_with_token(state[1], s32)
@@ -366,7 +366,7 @@ def echo(count: int) -> xb.XlaComputation:
 
 
 def test_fed_by_another_thread_while_it_runs() -> None:
-    """Each number is sent when the one before has come back."""
+    """Each number is sent when the one before was received."""
     program = lowering.compile(echo(100))
     number = [0]
 
@@ -383,7 +383,7 @@ def test_fed_by_another_thread_while_it_runs() -> None:
 
 
 def test_several_programs_wait_at_once() -> None:
-    """More than there are cores; others run beside them."""
+    """More threads than cores; other tests run beside them."""
     program = lowering.compile(echo(1))
     threads = [lambda: np.asarray(program()) for _ in range(8)]
 
@@ -428,7 +428,7 @@ def test_partitions_have_none() -> None:
         lowering.compile(echo(1), "cpu", num_partitions=2)
 
 
-# What goes wrong.
+# Failures
 
 
 def reads(shape: Any) -> lowering.Executable:
@@ -459,7 +459,7 @@ def test_a_replica_that_is_not_fed(short_timeout: None) -> None:
 
 
 def test_others_do_not_wait_for_a_replica_that_is_not_fed(short_timeout: None) -> None:
-    """Of devices that wait for each other too long XLA ends the process."""
+    """XLA ends a process whose devices wait for each other too long."""
     b = xb.XlaBuilder("together")
     total = xb.all_reduce(b.infeed(s32), xb.add)
     program = lowering.compile(b.build(total), "cpu", num_replicas=2)
@@ -491,7 +491,7 @@ def test_a_program_on_several_devices_waits_for_half_a_minute(
 
 
 def test_what_devices_wait_is_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three times 28 seconds of one are too long for another that waits for it meanwhile."""
+    """The waits of one device are added up while another may wait for it."""
     now = 0.0
     monkeypatch.setattr(host_calls, "time", SimpleNamespace(monotonic=lambda: now))
     waits, devices = host_calls.WaitTimes(), "abc"
@@ -500,12 +500,12 @@ def test_what_devices_wait_is_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
     waits.add("a", 28.0, devices)
     assert waits.left("a") == 2
     assert waits.left("b") == 30
-    # The others have gone on: none of them has been waiting for it for long.
+    # The others have continued: none of them has been waiting for it for long.
     waits.add("b", 0.0, devices)
     assert waits.left("a") == 2
     waits.add("c", 0.0, devices)
     assert waits.left("a") == 30
-    # Of what it waits that alone counts which came after the others' last sign.
+    # Only the time since the others' last call counts.
     now = 38.0
     waits.add("b", 10.0, devices)
     now = 48.0
@@ -565,7 +565,7 @@ def test_another_value_than_is_read(value: Any, shape: Any, given: str) -> None:
     wanted = shape if isinstance(shape, str) else str(shape)
     assert f"must read {wanted}, got a value of {given} on " in str(caught.value)
     assert "fix: send values of the shapes, and in the order" in str(caught.value)
-    # It is gone, and the program can be called again.
+    # The value is discarded, and the program can be called again.
     ones = [np.ones(s.dimensions, s.element_type.dtype) for s in leaves_of(shape)]
     lowering.transfer_to_infeed(ones)
     program()
@@ -678,7 +678,7 @@ def test_in_a_reducer_there_is_none() -> None:
         lowering.compile(b.build(total))
 
 
-# Files.
+# Files
 
 
 def test_the_module_says_infeed_and_outfeed(tmp_path: Path) -> None:

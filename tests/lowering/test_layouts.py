@@ -1,7 +1,7 @@
-"""Layouts in programs: what is lowered, what XLA makes of it, and that every number is right.
+"""Layouts in programs: as lowered, as XLA compiles them, and that every number is right.
 
-What XLA has made is read in the text that it prints of the compiled program; what lies in memory,
-in the bytes of the buffers.
+XLA's layouts are read from the text of the compiled program, and the order of elements in memory
+from the bytes of the buffers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def orders(rank: int) -> list[tuple[int, ...]]:
 
 
 def random_array(element: xb.PrimitiveType, sizes: Sequence[int]) -> np.ndarray[Any, Any]:
-    """Whole numbers, so that they are the same in every type."""
+    """Whole numbers, which are exact in every type."""
     least = -2 if element.is_signed else 0
     return RNG.integers(least, 2, size=tuple(sizes)).astype(element.dtype)
 
@@ -58,7 +58,7 @@ def there(array: np.ndarray[Any, Any], minor_to_major: Sequence[int] | None = No
 
 
 def in_memory(array: jax.Array) -> bytes:
-    """The bytes of the buffer that a jax.Array is."""
+    """The bytes of the buffer of a jax.Array."""
     size = array.size * array.dtype.itemsize
     return bytes((ctypes.c_uint8 * size).from_address(array.unsafe_buffer_pointer()))
 
@@ -82,7 +82,7 @@ def negated(parameter: str, result: str, name: str = "negated") -> xb.XlaComputa
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("rank", range(5))
 def test_every_order_of_a_parameter_and_of_a_result(rank: int) -> None:
-    """One program that takes an array in every order, and gives each back in every order."""
+    """One program that takes an array in every order, and returns each in every order."""
     shape = xb.array_shape(xb.f32, SIZES[:rank])
     taken = orders(rank)
     given = orders(rank) if rank < 4 else [*orders(4)[::5], (0, 1, 2, 3)]
@@ -137,7 +137,7 @@ def test_column_major_is_fortran_s() -> None:
     result = lowering.compile(negated("f32[7,5]", "f32[7,5]{0,1}"), "cpu")(x)
     assert in_memory(result) == np.asfortranarray(-x).tobytes(order="A")
     assert np.from_dlpack(result).strides == (4, 28)
-    # A parameter that is given back as it came shows how it came.
+    # A parameter that is returned unchanged shows its layout.
     b = xb.XlaBuilder("same")
     same = lowering.compile(b.build(b.parameter("f32[7,5]{0,1}"), result="f32[7,5]{0,1}"), "cpu")
     for given in (x, np.asfortranarray(x), there(x), there(x, (0, 1))):
@@ -155,7 +155,7 @@ def test_empty_and_large_arrays(sizes: tuple[int, int]) -> None:
 
 @pytest.mark.usefixtures("little_optimized")
 def test_every_type() -> None:
-    """One program that takes and gives arrays of all types, in columns and in rows."""
+    """One program that takes and returns arrays of all types, column-major and row-major."""
     b = xb.XlaBuilder("types")
     columns = [xb.array_shape(t, (3, 5), layout=[0, 1]) for t in TYPES]
     rows = [xb.array_shape(t, (3, 5), layout=[1, 0]) for t in TYPES]
@@ -167,13 +167,13 @@ def test_every_type() -> None:
         results = run(*map(way, arrays), *map(way, arrays))
         for result, array in zip(results, [*arrays, *arrays], strict=True):
             assert_identical(np.asarray(result), array)
-        # What has come out goes in again.
+        # Results are arguments again.
         for result, array in zip(run(*results), [*arrays, *arrays], strict=True):
             assert_identical(np.asarray(result), array)
 
 
 class Exporter:
-    """An array that nothing but dlpack tells of."""
+    """An array that has dlpack only."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -270,7 +270,7 @@ def test_bounded_sizes_beside_layouts() -> None:
 
 
 def test_a_layout_that_xla_chooses() -> None:
-    """It may choose another than the default one for what is only transposed."""
+    """XLA may choose another layout than the default one for a transposed array."""
     for modes in itertools.product(("auto", "{0,1}", "default"), ("auto", "{0,1}", "{1,0}")):
         module = lowering.load_bytes(
             f'func.func @main(%x: tensor<20x30xf32> {{mhlo.layout_mode = "{modes[0]}"}})'
@@ -308,13 +308,13 @@ def test_several_devices(where: dict[str, int]) -> None:
             assert_identical(np.asarray(result[0]), -row)
             assert_identical(np.asarray(result[1]), low)
             assert in_memory(result[0]) == np.asfortranarray(-row).tobytes(order="A")
-        # What has come out goes in again.
+        # Results are arguments again.
         again = run([(one[0], np.int32(1)) for one in results], [one[1] for one in results])
         for result, row in zip(again, rows, strict=True):
             assert_identical(np.asarray(result[0]), row)
 
 
-# What can't be had
+# Unsupported layouts
 
 
 NO_ORDER = "request only an order, {order}, or no layout"
@@ -341,7 +341,7 @@ def test_what_a_cpu_can_not_have(name: str, place: str) -> None:
     assert isinstance(shape, xb.ArrayShape)
     plain = str(shape.with_layout(None))
     computation = negated(*((text, plain) if place == "parameter x" else (plain, text)))
-    module = lowering.lower(computation)  # what a TPU has can be written here
+    module = lowering.lower(computation)  # a TPU's layout is valid in text
     assert f'mhlo.layout_mode = "{shape.layout}"' in module.text
     with pytest.raises(CompileError) as caught:
         lowering.compile(module, "cpu")
@@ -373,7 +373,7 @@ def test_sizes_of_elements_that_are_the_usual_ones() -> None:
 
 
 def test_no_sizes_of_elements_beside_tokens() -> None:
-    """jaxlib 0.10 does not tell what XLA has made of such layouts."""
+    """jaxlib 0.10 does not report the layouts that XLA has chosen."""
     for text in ("s4[2,3]{0,1:E(8)}", "f32[2,3]{0,1:E(64)}"):
         b = xb.XlaBuilder("token")
         token, x = b.parameter(xb.TOKEN_SHAPE), b.parameter(text)
@@ -381,7 +381,7 @@ def test_no_sizes_of_elements_beside_tokens() -> None:
             lowering.compile(b.build(xb.tuple(token, x)), "cpu")
 
 
-# Modules of others. Some of these texts would end the process.
+# Modules of other programs. Some of these texts would end the process.
 
 
 def foreign(mode: str, where: str) -> lowering.StablehloModule:
@@ -416,7 +416,7 @@ FOREIGN = {
 @pytest.mark.parametrize("where", ["parameter arg0", "the result"])
 @pytest.mark.parametrize("mode", FOREIGN)
 def test_modules_of_others(mode: str, where: str) -> None:
-    module = foreign(mode, where)  # may be looked at
+    module = foreign(mode, where)  # may be read
     with pytest.raises(CompileError) as caught:
         lowering.compile(module, "cpu")
     message = str(caught.value)
@@ -523,7 +523,7 @@ def test_xla_reads_the_layouts_in_the_text(text: str) -> None:
     assert f"entry_computation_layout={{({text})->{text}}}" in head
 
 
-# Layouts of ops, of which StableHLO says the order alone
+# Layouts of ops, whose order alone StableHLO can express
 
 
 def transfer(kind: xb.ChannelType) -> xb.ChannelHandle:
@@ -581,7 +581,7 @@ def test_layouts_of_ops(place: str) -> None:
         computation = b.build()
         text = str(computation)
         assert layout in text
-        # XLA's parser makes the shape of a send anew, of the operand's.
+        # XLA's parser derives the shape of a send from the operand.
         assert opcode == "send" or layout in hlo_conversion.parsed_hlo_text(text)
         if layout == "{0,1}":
             lowering.lower(computation)
@@ -594,7 +594,7 @@ def test_layouts_of_ops(place: str) -> None:
         assert "\nfix: ask for the order alone, {0,1}; the HLO text says" in message
 
 
-# What functions are given and give: rows, whatever the program's own layouts
+# Operands and results of functions are row-major, whatever the program's layouts
 
 
 PLACES = list(itertools.product((None, (0, 1)), repeat=2))
@@ -784,7 +784,7 @@ def test_library_calls_in_programs_of_layouts(name: str) -> None:
         np.testing.assert_allclose(other, results[0], rtol=1e-5, atol=1e-5)
 
 
-# Arrays without elements, of which XLA dies that copies them from one order to another
+# Arrays without elements: XLA crashes when it changes their layout
 
 
 def test_nothing_in_two_orders() -> None:
@@ -795,7 +795,7 @@ def test_nothing_in_two_orders() -> None:
         x = b.parameter(given[-1], "x")
         computation = b.build(xb.tuple(*[x] * len(given)), result=given)
         module = lowering.lower(computation)
-        # What is saved says all the same what was asked for.
+        # A saved module still has the requests.
         assert lowering.load_bytes(module.bytecode).program_shape == computation.program_shape
         array = np.zeros(sizes, np.float32)
         for one in (module, lowering.load_bytes(module.bytecode)):
@@ -854,7 +854,7 @@ def test_random_programs(seed: int) -> None:
             assert_identical(np.asarray(result), ways[way][1](arrays[number]))
 
 
-# Arrays that hold nobody knows what
+# Arrays with unknown contents
 
 
 def test_an_array_in_tiles_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""What would take too long, too much memory or too much stack, and is bounded or refused."""
+"""Limits of time, memory and stack, beyond which a computation is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCALAR = xb.f32[()]
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A shared context of this test's own."""
+    """A shared context for one test."""
     monkeypatch.setattr(mlir_context, "_SHARED", [])
     yield
     gc.collect()
@@ -49,7 +49,7 @@ def test_the_shared_context_is_left_when_its_constants_are_large_together(
             contexts.append(shared_context())
         assert module.module.context == shared_context()
     assert len(contexts) == 10  # of 20 constants each takes two
-    # The old contexts are gone, but for the one that a module is in.
+    # The old contexts are freed, except for the one with a module.
     del first, contexts
     gc.collect()
     assert ir.Context._get_live_count() == before + 2
@@ -66,7 +66,7 @@ def test_modules_without_constants_share_one_context() -> None:
 
 
 def nested(depth: int, times: int = 1) -> xb.XlaComputation:
-    """A computation that applies one that applies one ..., each as often as `times` says."""
+    """A computation that calls one that calls another, ..., each as often as `times`."""
     b = xb.XlaBuilder("innermost")
     computation = b.build(xb.sin(b.parameter(SCALAR)))
     for number in range(depth):
@@ -116,12 +116,12 @@ def test_computations_nested_too_deep() -> None:
     assert text.startswith(
         "lower: 'level5000' may nest applied computations at most 5000 deep, got 5001\nfix: "
     )
-    # Fewer are too many for XLA.
+    # XLA fails on fewer.
     lowering.compile(nested(200))
     for depth in (202, 1000):
         with pytest.raises(lowering.CompileError, match="more than 200 deep, of which XLA's comp"):
             lowering.compile(nested(depth))
-    # And what the message advises helps.
+    # The advice of the message helps.
     computation = nested(100)
     for number in range(10):
         b = xb.XlaBuilder(f"call{number}")
@@ -143,7 +143,7 @@ def test_an_op_for_a_computation(function: object) -> None:
 
 
 def test_elements_that_are_only_referred_to_are_taken_by_nobody() -> None:
-    """Why the elements of constants are copied into MLIR: without a copy nobody takes them."""
+    """The elements of constants are copied into MLIR, as otherwise they are never freed."""
     module = lowering.lower(with_constant(1, 64)).module
     elements = np.arange(8, dtype=np.int64)
     with module.context:

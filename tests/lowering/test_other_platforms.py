@@ -15,7 +15,7 @@ from lowering.legalize import legalize, registry
 
 
 def rewritten_as_for(monkeypatch: pytest.MonkeyPatch, platform: str, name: str) -> None:
-    """From now on an operation is rewritten on CPU as it is on another platform."""
+    """From now on an operation is rewritten on CPU as on another platform."""
     moved = [
         replace(one, platforms=("cpu",))
         for one in registry.REWRITES
@@ -72,7 +72,7 @@ def test_windows_in_the_last_dimensions_of_a_tpu(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_loop_over_one_array_of_bounded_size() -> None:
-    """XLA's compiler dies of a state that is no tuple, on every platform."""
+    """XLA's compiler aborts on a state that is not a tuple, on every platform."""
     b = xb.XlaBuilder("doubled")
     x = b.parameter(xb.parse_shape("f32[<=6]"))
     total = xb.while_(lambda s: xb.lt(xb.reduce(s, 0.0, xb.add, [0]), 100.0), lambda s: s + s, x)

@@ -1,4 +1,4 @@
-"""Devices, and arrays on them: exact, and never the caller's memory."""
+"""Devices, and arrays on them: exact, and never in the caller's memory."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Arrays put on devices: cut up as a sharding says, moved, and never read on the host meanwhile."""
+"""Arrays on devices: sharded, copied between devices, and never read on the host meanwhile."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_cut_up_as_jax_does_it(names: tuple[Any, ...], flag: bool) -> None:
             for shard in there.addressable_shards:
                 wanted = array[indices[shard.device]]
                 assert np.asarray(shard.data).tobytes() == wanted.tobytes()
-            # From there to one device, and from one device to there.
+            # From there to one device, and back.
             alone = lowering.device_put(there, "cpu:3")
             assert alone.devices() == {lowering.device("cpu:3")}
             again = lowering.device_put(alone, sharding)
@@ -61,7 +61,7 @@ def test_a_sharding_of_one_device_is_that_device() -> None:
 
 
 def test_a_copy_in_the_usual_layout() -> None:
-    """Also of an array in another layout, which jax.device_put would keep."""
+    """An array in another layout too, which jax.device_put would keep."""
     first = lowering.device("cpu")
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     turned = jax.device_put(array, Format(Layout((1, 0)), SingleDeviceSharding(first)))
@@ -78,7 +78,7 @@ def test_a_copy_in_the_usual_layout() -> None:
 
 
 def test_nothing_is_read_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """jax's transfer guards do not watch a CPU: every way out of a jax.Array is closed here."""
+    """jax's transfer guards ignore a CPU: every way to read a jax.Array is disabled here."""
     b = xb.XlaBuilder("stays")
     x, y = b.parameter(xb.f64[2]), b.parameter(xb.f64[2])
     computation = b.build(xb.tuple(x + y, x))
@@ -95,7 +95,7 @@ def test_nothing_is_read_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
         return read
 
     with monkeypatch.context() as watched:
-        # NumPy reads arrays on a CPU as buffers, without asking for a method of theirs.
+        # NumPy reads arrays on a CPU as buffers, without calling a method.
         for name in ("array", "asarray", "from_dlpack"):
             watched.setattr(np, name, closed(getattr(np, name)))
         for name in ("__array__", "_value", "__dlpack__"):

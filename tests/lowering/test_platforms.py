@@ -1,4 +1,4 @@
-"""Platforms that are not there: why, and what brings them."""
+"""Platforms that are not available: the reason, and how to install them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "fix: jax_platforms=tpu,cpu, or" in message(monkeypatch, "tpu", chosen="cpu")
     found = message(monkeypatch, "cuda", installed=("jax_cuda12_plugin",))
     assert "the plugin for GPUs of NVIDIA is installed, and finds none\nfix: see the" in found
-    # The plugin is asked for, and is what is missing.
+    # The plugin is requested, and is missing.
     assert "is not installed" in message(monkeypatch, "gpu", chosen="cuda,cpu")
     assert message(monkeypatch, "abacus").endswith("'abacus' here\nfix: use one of cpu:0")
     alone = message(monkeypatch, None, chosen="tpu", known="", report="No libtpu. (set JAX_PL")
@@ -82,7 +82,7 @@ def test_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", [AssertionError, RuntimeError])
 def test_where_jax_can_not_start(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An assertion of its own is what it says where it is told to use cuda alone, and has none."""
+    """jax raises an assertion if only cuda is enabled, and there is none."""
 
     def none(**more: Any) -> Any:
         raise kind

@@ -1,4 +1,4 @@
-"""Calls and compiles for minutes: in many threads, a million times, interrupted.
+"""Call and compile programs for minutes: in many threads, a million times, interrupted.
 
     python -m tests.stress --threads 8 --seconds 60 --calls 1000000
 
@@ -18,11 +18,11 @@ import lowering
 from tests.stress import running
 
 _MOST_GROWTH = 8_000_000
-"""Bytes: what allocators keep. A million calls that lost 8 bytes each would be noticed."""
+"""Bytes: noise of allocators. A million calls that leaked 8 bytes each would exceed it."""
 
 
 def main() -> int:
-    """Runs it; the number is the exit status."""
+    """Run it; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.stress", description=__doc__)
     parser.add_argument("--threads", type=int, default=8, help="how many threads (8)")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long they run (60)")
@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--executables", type=int, default=1_000, help="how many programs (1000)")
     given = parser.parse_args()
 
-    # First: what threads have given back to the allocator would hide growth.
+    # First: memory that threads have returned to the allocator would hide growth.
     grown = False
     for what, count, growth in (
         ("calls", given.calls, running.growth_of_calls),

@@ -1,4 +1,4 @@
-"""What is asked of running programs for as long as one likes: threads, many calls, interrupts."""
+"""Stress tests of running programs, of any duration: threads, many calls, interrupts."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def affine(number: int) -> xb.XlaComputation:
 
 
 def call_and_compile(threads: int, seconds: float) -> Counter[str]:
-    """Compiles and calls in several threads, and compares with NumPy; how often what was done.
+    """Compile and call in several threads, and compare with NumPy; return counts of both.
 
-    Each thread compiles programs of its own, calls them and one that all have together, now with
-    NumPy arrays, now with arrays of the device, now with wrong ones.
+    Each thread compiles programs of its own. It calls them, and one that all threads share, with
+    NumPy arrays, arrays of the device, and wrong arguments.
     """
     together = lowering.compile(affine(3))
     counted: Counter[str] = Counter()
@@ -54,7 +54,7 @@ def call_and_compile(threads: int, seconds: float) -> Counter[str]:
                     for called, factor in ((run, number), (together, 3)):
                         for given in (x, there):
                             result = called(given, y)
-                            # The caller may write to what was given.
+                            # The caller may write to an argument after the call.
                             before, y = y, y.copy()
                             before[:] = -1
                             assert np.array_equal(result, x * factor + y)
@@ -78,7 +78,7 @@ def call_and_compile(threads: int, seconds: float) -> Counter[str]:
 
 
 def growth_of_calls(count: int) -> int:
-    """By how many bytes the process grows in so many calls, of all sorts, after a tenth of them."""
+    """Return by how many bytes the process grows in so many calls, of all kinds."""
     run = lowering.compile(affine(3))
     both = lowering.compile(affine(5))
     x, y = (np.full((8, 4), number, np.float32) for number in (2, 7))
@@ -105,7 +105,7 @@ def growth_of_calls(count: int) -> int:
 
 
 def growth_of_executables(count: int) -> int:
-    """By how many bytes the process grows when programs are compiled, called and dropped."""
+    """Return by how many bytes the process grows when programs are compiled, called and dropped."""
     x = np.ones((8, 4), np.float32)
     there = lowering.device_put(x)
 
@@ -122,18 +122,18 @@ def growth_of_executables(count: int) -> int:
 
 
 def _resident() -> int:
-    """The bytes of memory that the process has."""
+    """The memory of the process in bytes."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def interrupted(work: Callable[[], Any], after: float) -> float:
-    """Does `work` over and over until it is interrupted, as by Ctrl-C; the seconds that it took.
+    """Repeat `work` until it is interrupted, as by Ctrl-C; return the seconds that it took.
 
     Args:
-        work: is interrupted wherever it is then.
-        after: when it is interrupted, in seconds.
+        work: may be interrupted anywhere.
+        after: the time of the interrupt, in seconds.
     """
     raised: list[float] = []
 
@@ -158,7 +158,7 @@ def interrupted(work: Callable[[], Any], after: float) -> float:
 
 
 def products(count: int) -> xb.XlaComputation:
-    """A program that takes its time: as many products of matrices of 300x300."""
+    """A slow program: as many products of matrices of 300x300."""
     builder = xb.XlaBuilder("products")
     x = builder.parameter(xb.f32[300, 300], "x")
     power = x
@@ -168,7 +168,7 @@ def products(count: int) -> xb.XlaComputation:
 
 
 def waves(count: int) -> xb.XlaComputation:
-    """A program that XLA takes its time for."""
+    """A program that XLA compiles slowly."""
     builder = xb.XlaBuilder("waves")
     wave = builder.parameter(xb.f32[64], "x")
     for _ in range(count):

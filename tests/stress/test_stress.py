@@ -1,4 +1,4 @@
-"""The short forms of `python -m tests.stress`."""
+"""Short forms of `python -m tests.stress`."""
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ def test_threads_that_call_and_compile() -> None:
 
 
 def test_calls_without_growth() -> None:
-    # Of each call 100 bytes would be 1 MB.
+    # 100 bytes for each call would be 1 MB.
     assert running.growth_of_calls(10_000) < 1_000_000
 
 

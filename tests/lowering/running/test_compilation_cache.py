@@ -1,4 +1,4 @@
-"""The compilation cache: what is found again, what is not, and what stands in its folder."""
+"""The compilation cache: hits, misses, and the files in its folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What XLA compiles meanwhile."""
+    """Compile calls of XLA, counted."""
     found: list[Any] = []
     original = compilation.compile_and_load
     executables.host_cpu_features()  # compiles a program once
@@ -56,7 +56,7 @@ class TestFound:
         first = lowering.compile(adding(), "cpu")
         b = xb.XlaBuilder("adding")
         x = b.parameter(xb.f32[2, 3], "x")
-        elsewhere = b.build(x + 1.0)  # in another line
+        elsewhere = b.build(x + 1.0)  # on another line
         assert lowering.lower(elsewhere).bytecode != lowering.lower(adding()).bytecode
         again = lowering.compile(elsewhere, "cpu")
         assert len(compiled) == 1
@@ -134,7 +134,7 @@ class TestFolder:
         (other,) = set(folder.iterdir()) - {entry}
         damaged = bytearray(whole)
         damaged[-40] ^= 1
-        # The last of them is whole, and of another program.
+        # The last file is complete, and of another program.
         for content in (whole[:-1], bytes(damaged), b"", b"garbage" * 99, other.read_bytes()):
             entry.write_bytes(content)
             before = len(compiled)
@@ -175,7 +175,7 @@ class TestFolder:
         assert len(compiled) == 5
         lowering.use_compilation_cache(folder, max_bytes=10)
         lowering.compile(adding(5), "cpu")
-        assert len(list(folder.iterdir())) == 3  # what does not fit is not written
+        assert len(list(folder.iterdir())) == 3  # an entry that is too large is not written
 
     def test_a_folder_that_can_not_be_used(self, tmp_path: Path, compiled: list[Any]) -> None:
         (tmp_path / "file").write_bytes(b"")
@@ -204,7 +204,7 @@ class TestFolder:
             assert np.array_equal(lowering.compile(adding(), "cpu")(X), X + 1)
 
     def test_threads(self, folder: Path) -> None:
-        """All write, read and delete the same entries: two fit, of three."""
+        """All threads write, read and delete the same entries: two of three fit."""
         computations = [adding(number) for number in (1.0, 2.0, 3.0)]
         lowering.compile(computations[0], "cpu")
         (entry,) = folder.iterdir()

@@ -1,4 +1,4 @@
-"""Calls that jaxlib executes without Python: what is right once is right again, and only that."""
+"""Calls that jaxlib executes without Python: accepted arguments are accepted again, others not."""
 
 import copy
 import gc
@@ -30,7 +30,7 @@ def sums(dtype=xb.f32, donate=None):
 
 @pytest.fixture(scope="module")
 def run():
-    """Called with right arguments of all sorts already: these are taken directly."""
+    """A program that was called with accepted arguments of all kinds; later calls are direct."""
     made = sums()
     for _ in range(2):
         for x in sorts():
@@ -44,7 +44,7 @@ def put(array=X):
 
 
 def sorts():
-    """Right arguments: of the device, with and without a place of their own, of a mesh, NumPy's."""
+    """Accepted arguments: committed and uncommitted ones, of a mesh, and NumPy arrays."""
     mesh = Mesh(np.array([lowering.device("cpu")]), ("one",))
     yield put()
     yield jnp.asarray(X)
@@ -163,7 +163,7 @@ def test_64_bits(flag):
 
 
 def test_numpy_memory_is_not_used_afterwards(run):
-    array = aligned(X)  # so that its memory could be the device's
+    array = aligned(X)  # aligned, so that the device could use its memory
     for _ in range(3):
         result = run(array, put())
         array[:] = -1
@@ -184,7 +184,7 @@ def test_donated_ones(donated, capfd):
         with pytest.raises(ArgumentError, match="whose memory the program takes over"):
             run(both, both)
         assert np.array_equal(run(X, X), X + X)
-    capfd.readouterr()  # jaxlib reports what it refuses
+    capfd.readouterr()  # jaxlib reports its errors itself
 
 
 def test_results_are_what_they_are_of_a_first_call():

@@ -1,4 +1,4 @@
-"""Arguments whose memory a program takes over: what is said of it, and what becomes of them."""
+"""Donated arguments: how they are marked, and what happens to their arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZE = 4096
 
 
 def stepping() -> xb.XlaComputation:
-    """The second result lies where x was, and what is left of y may be used for anything."""
+    """The second result aliases x, and the rest of y may be used for anything."""
     b = xb.XlaBuilder("stepping")
     x = b.parameter(xb.f32[SIZE], "x")
     y = b.parameter([xb.f32[SIZE], xb.f32[2]], "y")
@@ -28,7 +28,7 @@ def stepping() -> xb.XlaComputation:
 
 
 def aligned() -> np.ndarray[Any, Any]:
-    """Ones that the runtime would take for an array of its own, where it is allowed to."""
+    """An aligned array, whose memory the runtime would share if it were allowed to."""
     raw = np.zeros(SIZE * 4 + 64, np.uint8)
     begin = -raw.ctypes.data % 64
     array = raw[begin : begin + SIZE * 4].view(np.float32)
@@ -225,7 +225,7 @@ class TestRunning:
 
 
 def counting(**more: Any) -> xb.XlaComputation:
-    """The state grows by x; nothing says that its memory may be used."""
+    """The state grows by x; nothing in the computation donates it."""
     b = xb.XlaBuilder("counting")
     state = b.parameter([xb.f32[SIZE], [xb.s32[2]]], "state")
     x = b.parameter(xb.f32[SIZE], "x")

@@ -1,4 +1,4 @@
-"""Compiled computations: what they take and give, and every argument that they refuse."""
+"""Compiled computations: their arguments and results, and every refused argument."""
 
 import gc
 import weakref
@@ -290,7 +290,7 @@ def test_wrong_shapes_and_types(affine):
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_mends_the_sizes(given, wanted, fix, dtype):
-    """A reshape is advised only where it moves no element: its result would be taken."""
+    """A reshape is advised only if it moves no element; the program would accept its result."""
     run = compiled(
         f"func.func @main(%a: tensor<{wanted}xf32>) -> tensor<{wanted}xf32>"
         f" {{ return %a : tensor<{wanted}xf32> }}"

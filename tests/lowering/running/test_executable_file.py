@@ -1,4 +1,4 @@
-"""Executables in files: what is saved is what is loaded, and nothing else is loaded."""
+"""Executables in files: they are loaded as they were saved, and other files are refused."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TestRoundTrip:
         assert np.array_equal(same, X)
         assert np.array_equal(small, narrow)
         assert int(large) == 2**63
-        assert first.is_deleted()  # its memory was taken over
+        assert first.is_deleted()  # its memory was donated
         with pytest.raises(lowering.ArgumentError, match="has been deleted"):
             again(**given(first))
         with pytest.raises(lowering.ArgumentError, match=r"must be f32\[2,3\]\{0,1\}, got s32"):
@@ -138,7 +138,7 @@ class TestRoundTrip:
         assert np.array_equal(result, X + X)
 
     def test_all_that_is_known_of_a_program(self) -> None:
-        """Whoever adds a field to ProgramInfo has it written to files."""
+        """Every new field of ProgramInfo must be written to files."""
         names = {field.name for field in dataclasses.fields(ProgramInfo)}
         executable = lowering.compile(twice, "cpu")
         content = unpacked(b"".join(packed(executable._info, executable.devices, b"")))
@@ -146,7 +146,7 @@ class TestRoundTrip:
         of_this_process = {"callbacks", "compile_seconds"}
         assert names - {"shape", "layouts"} - of_this_process == written - {
             *("parameters", "parameter_names", "result"),  # the shape
-            "has_layouts",  # the executable itself tells which
+            "has_layouts",  # read from the executable itself
         }
 
 
@@ -220,7 +220,7 @@ class TestRefusedFiles:
             ({"program": None}, "is an entry of the compilation cache"),
         ):
             refused(path, forged(saved, **changes), words)
-        # Something is said in another type, or not at all.
+        # A field has another type, or is missing.
         header = unpacked(saved).header
         wrong: list[dict[str, Any]] = [
             {"platform_version": 3},
@@ -239,7 +239,7 @@ class TestRefusedFiles:
             lowering.load_executable(path, "cpu:1")
         path.write_bytes(forged(saved))
         assert np.array_equal(lowering.load_executable(path)(X), X + X)
-        # A CPU that lacks something.
+        # A CPU without a required feature.
         monkeypatch.setattr(executables, "host_cpu_features", lambda: ("sse2",))
         refused(
             path, saved, "was compiled for a CPU that has .*, which this one does not have\nfix:"
@@ -249,7 +249,7 @@ class TestRefusedFiles:
         features = executables.cpu_features(saved)
         assert features
         assert features == executables.host_cpu_features()
-        # A run of dashes must not be looked at from each of them on: a megabyte would take hours.
+        # A run of dashes must not be searched from each dash: a megabyte would take hours.
         for text in (b"-" * (1 << 20), b"-a" * (1 << 19), b"+a," * 5, b",+a" * 5 + b","):
             assert executables.cpu_features(text + b"\0" + saved) == features
 
@@ -356,7 +356,7 @@ def test_another_process_loads_it_and_is_killed_while_it_saves(tmp_path: Path) -
         "function of that name is registered for cpu"
     )
     assert path.read_bytes() == before
-    # What was begun is beside it, under a name that nobody asks for.
+    # The temporary file is beside it, under another name.
     (left,) = set(tmp_path.iterdir()) - {path, calling}
     assert left.name.startswith(".twice.")
     assert left.stat().st_size < len(before)

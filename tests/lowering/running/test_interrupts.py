@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while XLA compiles: they are answered when it comes back."""
+"""Ctrl-C and SIGTERM while XLA compiles: they are handled when it returns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from lowering.jaxlib_api import compilation
 
 
 class EndedError(Exception):
-    """What the handlers here raise."""
+    """The exception of the handlers here."""
 
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "sigterm"])
 def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
-    """A signal that raises EndedError."""
+    """A signal whose handler raises EndedError."""
 
     def end(*_: Any) -> None:
         raise EndedError
@@ -35,7 +35,7 @@ def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Any]]:
-    """What is done before XLA compiles; at the end stands what is to be done afterwards."""
+    """Run steps before XLA compiles; the last one runs afterwards."""
     original = compilation.compile_and_load
     steps: list[Callable[[], Any]] = []
 
@@ -68,7 +68,7 @@ def test_it_is_answered_afterwards(
     with pytest.raises(EndedError):
         lowering.compile(doubled(), "cpu")
     assert done == ["compiled"]
-    # The next one is compiled as ever.
+    # The next program is compiled as usual.
     meanwhile[:] = [lambda: None] * 2
     two = np.array([1, 2], np.float32)
     assert np.array_equal(lowering.compile(doubled(), "cpu")(two), two + two)
@@ -89,7 +89,7 @@ def test_a_second_one_is_answered_at_once(
     with pytest.raises(EndedError) as caught:
         lowering.compile(doubled(), "cpu")
     assert done == ["once"]
-    assert caught.value.__context__ is None  # the first is not answered as well
+    assert caught.value.__context__ is None  # the first signal is not handled twice
 
 
 def test_handlers_that_raise_nothing_are_called_for_all(meanwhile: list[Callable[[], Any]]) -> None:
@@ -175,6 +175,6 @@ except KeyboardInterrupt:
 
 
 def test_the_process_ends_as_it_says() -> None:
-    """And not by a fault in XLA, which compiles on in its thread (-11)."""
+    """And not by a crash in XLA, which continues to compile in its thread (-11)."""
     done = run_python("-c", INTERRUPTED, status=130)
     assert (done.stdout, done.stderr) == ("compiled\n", "")

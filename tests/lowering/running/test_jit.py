@@ -31,7 +31,7 @@ Pair = namedtuple("Pair", "first second")
 
 @dataclasses.dataclass(frozen=True)
 class Frozen:
-    """A dataclass that is not registered, whose making is counted."""
+    """An unregistered dataclass that counts its instances."""
 
     weights: Any
     inside: Any = None
@@ -73,7 +73,7 @@ def refused(call: Callable[[], Any]) -> str:
 
 
 class TestTraining:
-    """A small network, its gradients by hand; jax's are by jax.grad."""
+    """A small network with gradients by hand, compared with jax.grad."""
 
     @staticmethod
     def loss(params: Any, x: Any, y: Any) -> Any:
@@ -130,7 +130,7 @@ class TestTraining:
         with pytest.raises(RuntimeError, match="Array has been deleted"):
             np.asarray(given["out"])
         message = refused(lambda: step(given, x, y, rate=np.float32(0.1)))
-        # Which one is found first is jaxlib's.
+        # jaxlib decides which one is reported.
         assert re.search(r"argument \d \(params\['in'\].*, got a jax.Array that has been", message)
 
     def test_memory_is_used_again_and_given_once(self) -> None:
@@ -145,7 +145,7 @@ class TestTraining:
         assert "argument 1 (state[1])" in message
         assert "the array of argument 0 (state[0]), whose" in message
         assert not state[0].is_deleted()
-        # The computation says it, wherever it is compiled.
+        # The computation contains it, for every compiler.
         computation = step.computation(state, x)
         assert computation.donors == ((0, ()), (1, ()))
         assert step.lower(state, x).text.count("jax.buffer_donor = true") == 2
@@ -189,7 +189,7 @@ class TestTrees:
             "more.a.values['v']",
             "more.b.weights",
         )
-        # What is registered as a fact belongs to the structure.
+        # Registered metadata belongs to the structure.
         more.a.kind = "product"
         with pytest.raises(AssertionError):
             jitted(tree, more)
@@ -253,7 +253,7 @@ class TestArguments:
             np.testing.assert_array_equal(result, x + x)
         assert added.cache_info()[:3] == (3, 3, 3)
         assert repr(added) == "<JittedFunction 'added', 3 computations>"
-        # The same in another byte order, as a scalar of NumPy, by dlpack.
+        # The same array in another byte order, as a NumPy scalar, by dlpack.
         swapped = np.array([1, 2], ">f8")
         np.testing.assert_array_equal(added(swapped, swapped), [2.0, 4.0])
         assert added.cache_info().recorded == 3
@@ -261,7 +261,7 @@ class TestArguments:
         assert added.cache_info()[:3] == (0, 0, 0)
 
     def test_warm_calls_tell_them_apart_too(self, added: lowering.JittedFunction) -> None:
-        """jaxlib would take 64-bit arrays of NumPy for 32-bit ones, and share their memory."""
+        """jaxlib would convert 64-bit NumPy arrays to 32 bits, and share their memory."""
         added.cache_clear()
         wide, narrow = np.arange(4096.0), np.arange(4096, dtype=np.float32)
         wide_there, narrow_there = map(lowering.device_put, (wide, narrow))
@@ -285,7 +285,7 @@ class TestArguments:
             np.testing.assert_array_equal(added(narrow, narrow_there), wide * 2)
 
     def test_warm_calls_of_all_kinds(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Static arguments, dataclasses and NumPy arrays are looked at in Python once for each."""
+        """Python handles each kind of static arguments, dataclasses and NumPy arrays once."""
 
         def moved(state: Any, x: Any, times: Any) -> Any:
             return Plain(state.a + x, frozen(state.b.weights * float(times), None))
@@ -314,7 +314,7 @@ class TestArguments:
                         assert result.a.devices() == {lowering.device("cpu:1")}
             if not number:
                 first = len(looked)
-        assert len(looked) == first == 12  # NumPy's or jax's in two places, for three numbers
+        assert len(looked) == first == 12  # NumPy or jax arrays in two places, for three numbers
         assert jitted.cache_info()[:3] == (3, 3, 3)
         jitted.cache_clear()
         np.testing.assert_array_equal(jitted(state, x, 2).a, X + 1)
@@ -517,7 +517,7 @@ class TestNested:
         computation = outer.computation(ROW)
         calls = [op for op in computation.ops if op.opcode == "call"]
         assert len({id(op.attributes["to_apply"]) for op in calls}) == len(recorded) == 1
-        # What was recorded for it is the same for arrays.
+        # The recording for it is the same as for arrays.
         np.testing.assert_array_equal(inner(ROW, np.float32(3))["y"], ROW * 3)
         assert len(recorded) == 1
 

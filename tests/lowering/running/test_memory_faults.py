@@ -1,4 +1,4 @@
-"""Out of memory: an error of ours that says how much was asked for, and the next call works."""
+"""Out of memory: an error of this library with the requested size; the next call works."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import builder as xb
 import lowering
 
 TOO_MANY = 25 * 10**12
-"""So many f32s take 91 TiB, which no machine has."""
+"""So many f32s take 91 TiB, more than any machine has."""
 
 
 def results(count: int) -> xb.XlaComputation:
@@ -55,12 +55,12 @@ def test_a_program_that_needs_too_much(make: Any, needs: str, replicas: int) -> 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts pages as Linux does")
 def test_memory_that_is_gone_since_the_last_call() -> None:
-    """What jaxlib executes by itself then, and raises an error of its own of."""
+    """jaxlib executes the call without Python, and raises an error of its own."""
     large = lowering.compile(results(1 << 24), "cpu")
     x = lowering.device_put(np.float32(1.5))
     for _ in range(2):
         assert large(x)[-1] == 1.5
-    given = np.zeros(1 << 24, np.float32)  # its pages are not there before they are written to
+    given = np.zeros(1 << 24, np.float32)  # its pages are allocated when they are written
     b = xb.XlaBuilder("first")
     x_large = b.parameter(xb.f32[1 << 24], "x")
     first = lowering.compile(b.build(xb.slice(x_large, [0], [1], [1])), "cpu")
@@ -79,7 +79,7 @@ def test_memory_that_is_gone_since_the_last_call() -> None:
 
 
 def test_an_array_that_is_too_large() -> None:
-    """The elements are one in the host's memory, and would be many on the device."""
+    """One element in the host's memory, and too many on the device."""
     array = np.broadcast_to(np.float32(1), (TOO_MANY,))
     with pytest.raises(lowering.ExecutionError) as caught:
         lowering.device_put(array, "cpu")

@@ -1,4 +1,4 @@
-"""How to compile, said by name: what reaches XLA, what becomes of it, and what is refused."""
+"""Compiler options: how they reach XLA, their effects, and refused ones."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class TestOptimizationLevel:
             code = executables.serialized(executable._loaded)
             codes.append({code[i : i + 8] for i in range(len(code))})
             np.testing.assert_allclose(executable(X), np.exp(np.sin(X)) * X, rtol=1e-6)
-        # The options themselves are among the bytes: nearly the same code is the same code.
+        # The options are among the bytes: the code is the same if they are nearly equal.
         first = codes[0]
         shares = [len(first & code) / len(first | code) for code in codes]
         assert shares[1] > 0.9

@@ -1,4 +1,4 @@
-"""Programs that XLA cuts up over devices: whole arrays in shards, checked before they run."""
+"""Programs that XLA partitions: sharded arrays, checked before the program runs."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def test_a_matrix_product_is_cut_in_two_ways(make: Any) -> None:
     for ours, theirs in zip(product.addressable_shards, expected.addressable_shards, strict=True):
         assert (ours.device, ours.index) == (theirs.device, theirs.index)
         np.testing.assert_allclose(ours.data, theirs.data, rtol=1e-5, atol=1e-6)
-    # Arrays that are cut up as the program takes them are used as they are, however that is said.
+    # Arrays with the sharding of the parameter are not copied, however it is written.
     again, same = run(jax.device_put(x, rows), y=right)
     np.testing.assert_array_equal(again, product)
     assert same.sharding == columns
     other = NamedSharding(Mesh(np.array(devices()).reshape(2, 2, 2), ("a", "b", "c")), P("a"))
     np.testing.assert_array_equal(run(jax.device_put(x, other), right)[0], product)
-    # Results are jax's arrays like any others.
+    # Results are ordinary jax.Arrays.
     assert float(jax.jit(jnp.sum)(product)) == pytest.approx(float((x @ y).sum()), rel=1e-4)
 
 
@@ -109,7 +109,7 @@ def test_devices_in_another_order() -> None:
     ],
 )
 def test_parts_dealt_out_in_another_order(head: str, sharding: str) -> None:
-    """Of each part it is said which device has it; 64-bit elements stay exact."""
+    """The sharding lists the device of each part; 64-bit elements are exact."""
     run = compiled(
         f"""{head}
 func.func @main(%x: tensor<4x8xf64> {{{sharding}, tf.aliasing_output = 0 : i32}}, %s: tensor<i64>)
@@ -134,7 +134,7 @@ func.func @main(%x: tensor<4x8xf64> {{{sharding}, tf.aliasing_output = 0 : i32}}
 
 @pytest.mark.parametrize("shardy", [False, True])
 def test_a_training_step(shardy: bool) -> None:
-    """Rows of examples over "data", hidden units over "model": as NumPy computes it; donated."""
+    """Batches over "data", hidden units over "model": compared with NumPy; donated."""
     b = xb.XlaBuilder("step")
     along = [ROWS.sharding("data"), ROWS.sharding(None, "model"), ROWS.sharding("model")]
     data, across, down = along if shardy else [one.at_rank(2).tiling for one in along]
@@ -180,7 +180,7 @@ def test_a_training_step(shardy: bool) -> None:
 
 
 def test_what_has_no_sharding() -> None:
-    """Parameters are whole on every device; of results XLA says; results may be of any nesting."""
+    """Parameters are replicated; XLA chooses the results; results may be nested in any way."""
     run = compiled(
         """
 func.func @main(%x: tensor<8x3xf64>, %t: !stablehlo.token, %n: tensor<i64>)
@@ -229,7 +229,7 @@ func.func @main(%x: tensor<8x3xf64>, %t: !stablehlo.token, %n: tensor<i64>)
 )
 def test_wrong_arguments(value: Any, message: str) -> None:
     x, y = array(4, 8), array(8, 8)
-    for _ in range(2):  # what was refused is refused again
+    for _ in range(2):  # refused again
         with pytest.raises(ArgumentError, match=message):
             with_axes()(value(x), y)
     np.testing.assert_allclose(np.asarray(with_axes()(x, y)[0]), x @ y, rtol=1e-5, atol=1e-6)
@@ -251,7 +251,7 @@ def test_wrong_counts_and_names() -> None:
 
 
 def test_an_array_given_twice_is_not_donated() -> None:
-    """jaxlib would die of it."""
+    """jaxlib would crash."""
     b = xb.XlaBuilder("given")
     cut = "{devices=[8]<=[8]}"
     x, y = (b.parameter(xb.f32[8], name, sharding=cut) for name in "xy")
@@ -273,7 +273,7 @@ def test_an_array_given_twice_is_not_donated() -> None:
 
 
 def test_collectives_in_tiles() -> None:
-    """Each partition with a part of its own: numbers of partitions, sums in groups, broadcasts."""
+    """Manual partitions: numbers of partitions, sums in groups, broadcasts."""
     b = xb.XlaBuilder("manual")
     cut = "{devices=[8]<=[8]}"
     x = b.parameter(xb.f32[8], "x", sharding=cut)
@@ -290,7 +290,7 @@ def test_collectives_in_tiles() -> None:
 
 
 def in_parts(inside: Any) -> xb.XlaComputation:
-    """What each of 8 devices does with its part of f32[8,2], and a whole f32[1,2]."""
+    """What each of 8 devices computes of its part of f32[8,2], and of a replicated f32[1,2]."""
     b = xb.XlaBuilder("parts")
     cut = "{devices=[8,1]<=[8]}"
     x = b.parameter(xb.f32[8, 2], "x", sharding=cut)
@@ -300,7 +300,7 @@ def in_parts(inside: Any) -> xb.XlaComputation:
 
 
 def test_devices_that_part_ways_in_tiles() -> None:
-    """It is found out from where a condition comes that it differs, whoever does not say so."""
+    """The origin of a condition shows that it differs, even if nothing declares it."""
 
     def positive(one: xb.XlaOp) -> xb.XlaOp:
         return xb.reduce(one, one.builder.constant(np.float32(0)), xb.add, [0, 1]) > 0
@@ -332,7 +332,7 @@ def test_devices_that_part_ways_in_tiles() -> None:
 
 @pytest.mark.parametrize("words", ["mesh", "tilings"])
 def test_branches_that_lie_in_different_ways(words: str) -> None:
-    """XLA fails of them if nothing stands behind what is said of the results."""
+    """XLA fails on them if no operation follows the annotation of the results."""
 
     def said(one: xb.XlaOp, *axes: Any) -> xb.XlaOp:
         sharding = ROWS.sharding(*axes).at_rank(2)
@@ -359,7 +359,7 @@ def test_branches_that_lie_in_different_ways(words: str) -> None:
 
 
 def test_operations_across_partitions_on_whole_arrays() -> None:
-    """XLA dies of one among the parts, and elsewhere gives what depends on how it cut arrays."""
+    """XLA aborts on one in a manual part; elsewhere the result depends on its partitioning."""
 
     def among_parts(part: xb.XlaOp, whole: xb.XlaOp) -> xb.XlaOp:
         return part + xb.exp(xb.all_reduce(xb.exp(whole), xb.add, channel_id=1))
@@ -428,11 +428,11 @@ func.func @main(%x: tensor<4x8xf32>, %first: tensor<i32>) -> tensor<4x8xf32> {
 
 
 def test_collectives_over_a_mesh() -> None:
-    """In a part of the program where each has its own; devices that part ways are stopped."""
+    """In a manual part of the program; devices that take different branches are stopped."""
     run = compiled(_MANUAL)
     x = array(4, 8)
     result = np.asarray(run(x, 0))
-    halves = x[:2] + x[2:]  # over "x"; then of each row of devices one part for all
+    halves = x[:2] + x[2:]  # over "x"; then for each row of devices one part for all
     expected = np.vstack([np.tile(halves[:, 6:], 4), np.tile(halves[:, :2], 4)])
     np.testing.assert_allclose(result, expected, rtol=1e-6)
     with pytest.raises(ExecutionError, match=r"while.* goes different ways on different devices"):
@@ -441,7 +441,7 @@ def test_collectives_over_a_mesh() -> None:
 
 
 def test_a_loop_over_some_axes_of_a_mesh() -> None:
-    """Each has its own along one axis, and XLA cuts up along the other."""
+    """Manual along one axis, and partitioned by XLA along the other."""
     mesh = Mesh(np.array(devices()).reshape(2, 4), ("x", "y"))
 
     def summed(part: Any, rounds: Any) -> Any:
@@ -486,7 +486,7 @@ def test_a_program_of_jax() -> None:
 
 
 def test_a_layout_and_a_mesh_of_part_axes() -> None:
-    """Half of an axis is none of the mesh's: the array gets a mesh of its own."""
+    """Half of an axis is not an axis of the mesh: the array gets a mesh of its own."""
     run = compiled(
         """
 sdy.mesh @mesh = <["x"=2, "y"=4]>
@@ -575,7 +575,7 @@ MESH = 'sdy.mesh @mesh = <["x"=2, "y"=4]>'
     ],
 )
 def test_shardings_that_are_refused(text: str, message: str | None) -> None:
-    if message is None:  # a mesh that nothing names says nothing
+    if message is None:  # a mesh that nothing names has no effect
         assert isinstance(
             lowering.compile(lowering.load_bytes(text), num_partitions=2),
             lowering.ReplicatedExecutable,
@@ -592,7 +592,7 @@ def test_replicas_are_refused() -> None:
 
 
 def test_calls_of_python() -> None:
-    """A function gets whole arrays, on each device; what it raises is raised."""
+    """A function gets unpartitioned arrays on each device; its exceptions are raised."""
     b = xb.XlaBuilder("calling")
     x = b.parameter(xb.f32[8], "x", sharding="{devices=[8]<=[8]}")
 

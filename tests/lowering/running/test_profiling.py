@@ -1,4 +1,4 @@
-"""What executables tell of themselves: profile, memory, cost; and what is waited for."""
+"""Profiles, memory and cost of executables; and which calls wait."""
 
 import jax
 import numpy as np
@@ -45,7 +45,7 @@ def test_profile_of_a_call(run, operands):
         same(profile.result, operands)
         assert all(isinstance(one, jax.Array) for one in profile.result)
         assert min(seconds_of(profile)) > 0
-    # What was compiled once took as long ever after.
+    # The time of the compilation stays the same.
     assert run.profile(x, y).compile == profile.compile
     with pytest.raises(ArgumentError, match=r"argument 1 \(y\) must be f32\[300,300\], got f32\[3"):
         run.profile(x, x[:, 1])
@@ -115,7 +115,7 @@ def test_calls_come_back_before_the_end():
         assert np.array_equal(result, host)
         return early
 
-    # A machine that does other things may let this thread come to its question late, once.
+    # A busy machine may delay this thread once.
     for given in (there, host):
         assert any(came_back_early(given) for _ in range(20))
     written = host.copy()

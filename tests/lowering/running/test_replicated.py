@@ -1,4 +1,4 @@
-"""Programs on several CPU devices: arguments, results, devices, and what would hang."""
+"""Programs on several CPU devices: arguments, results, devices, and programs that would hang."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_scalars() -> None:
 
 
 def test_an_array_of_the_parameter_s_own_shape_is_for_all() -> None:
-    """Where it could be rows too, since the sizes are alike."""
+    """Even where it could be rows, since the sizes are equal."""
     b = xb.XlaBuilder("own")
     run = lowering.compile(b.build(b.parameter(xb.s32[2, 2]) + 0), "cpu", num_replicas=2)
     both = np.arange(4, dtype=np.int32).reshape(2, 2)
@@ -179,7 +179,7 @@ def test_a_parameter_with_a_layout() -> None:
     assert as_lists(run(list(rows))) == (rows + 1).tolist()
 
 
-# What is refused. Most of this would end the process.
+# Refused arguments. Most of them would end the process.
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -300,12 +300,9 @@ def test_tuples_that_are_refused() -> None:
     for given, message in (
         ([(x, x)], "argument 0 (p) must be a list with a value for each of 2 devices, got a list"),
         ([(x, x), (x,)], "argument 0 (p) for replica 1 must be a tuple (f32[2], f32[2]), got a"),
-        # For each device a tuple, or a tuple of what each device gets? Lists say the former.
-        (
-            ((x, x), (x, x)),
-            "argument 0 (p)[0] must be f32[2], got a tuple\nfix: give",
-        ),
-        (x, "argument 0 (p) for replica 0 must be a tuple (f32[2], f32[2]), got f32[2]"),
+        # A tuple for each device, or a tuple of values for each device? Lists are the former.
+        (((x, x), (x, x)), "argument 0 (p)[0] must be f32[2], got a tuple\nfix: give"),
+        (x, "argument 0 (p) must be a tuple (f32[2], f32[2]), got f32[2]"),
         ((x, [x]), "argument 0 (p)[1] must be a list with a value for each of 2 devices"),
     ):
         with pytest.raises(ArgumentError) as caught:
@@ -405,7 +402,7 @@ def test_sizes_at_the_entry_are_fixed() -> None:
         lowering.compile(computation, "cpu", num_replicas=2)
 
 
-# Partitions: every op in a program is told that it is of one partition
+# Partitions: every op in a program is annotated as belonging to one partition
 
 
 def test_ops_of_all_kinds_in_partitions() -> None:
@@ -487,12 +484,12 @@ def test_messages_name_the_partition() -> None:
 
 
 def test_with_a_sharding_inside_partitions_share_the_whole() -> None:
-    """Then XLA cuts the program up: see test_partitioned."""
+    """XLA partitions the program then: see test_partitioned."""
     b = xb.XlaBuilder("cut")
     x = b.parameter(xb.f32[4], "x")
     with b.sharding("{devices=[2]<=[2]}"):
         y = x + x
-    # Arrays over all devices come out anyway.
+    # The results are arrays over all devices anyway.
     run = lowering.compile(b.build(y), "cpu", num_partitions=2, results="sharded")
     assert isinstance(run, lowering.PartitionedExecutable)
     assert np.asarray(run(np.arange(4, dtype=np.float32))).tolist() == [0.0, 2.0, 4.0, 6.0]
@@ -540,7 +537,7 @@ def test_a_choice_of_several() -> None:
     rows = np.array([[1, 2], [3, 4]], np.int32)
     assert as_lists(run(rows, 0)) == rows.tolist()
     assert as_lists(run(rows, 1)) == rows[::-1].tolist()
-    # Whatever is out of range is the last, on both.
+    # An index out of range selects the last branch, on both.
     assert as_lists(run(rows, [2, -7])) == (-rows).tolist()
     with pytest.raises(ExecutionError, match=r"choice: case.* there is collective_permute inside"):
         run(rows, [0, 1])
@@ -595,7 +592,7 @@ def test_branches_inside_of_each_other() -> None:
 
 
 def test_what_counts_is_not_compared() -> None:
-    """A loop whose condition is made of constants needs no asking."""
+    """A loop whose condition is constant needs no agreement."""
 
     def program(steps: Any) -> str:
         b = xb.XlaBuilder("counts")
@@ -632,7 +629,7 @@ print(np.asarray(run(np.ones((2, 1), np.float32), True)[1]))
 
 
 def test_a_process_that_disagreed_ends() -> None:
-    """No thread is left that waits."""
+    """No waiting thread is left."""
     done = run_python("-c", HANGING, timeout=50)
     assert done.stdout.split() == ["if", "if", "if", "[2.]"]
 

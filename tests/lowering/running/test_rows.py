@@ -1,4 +1,4 @@
-"""Arrays cut up into rows over several devices, as arguments and as results."""
+"""Arrays sharded into rows over several devices, as arguments and as results."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_results_are_arrays_of_rows(sharded: Any) -> None:
         assert {s.data.shape for s in one.addressable_shards} == {(1, *one.shape[1:])}
     assert sharded.local_devices == sharded.devices == devices()
     assert results[0].dtype == np.float64
-    # What jax makes of them.
+    # The array as jax describes it.
     with jax.enable_x64(True):
         assert_identical(np.asarray(jax.jit(lambda a: a[::-1] * 3)(results[0])), ROWS[::-1] * 6)
         assert_identical(np.asarray(results[0][2]), ROWS[2] * 2)
@@ -102,7 +102,7 @@ def test_results_are_arguments_without_a_copy(increment: Any) -> None:
         before, given = pointers(x), x
         x = increment(x, y)
         expected = expected + 1.0
-        # The program takes over the memory of its argument, of which no copy was made.
+        # The program donates its argument, which was not copied.
         assert given.is_deleted()
         assert pointers(x) == before
     assert_identical(np.asarray(x), expected)
@@ -162,11 +162,11 @@ def test_one_device_and_a_function_that_fails() -> None:
 
 
 def test_rows_on_their_devices_whatever_the_mesh(increment: Any) -> None:
-    """Used where they are: the result has their memory."""
+    """Passed without a copy: the result has their memory."""
     square = np.reshape(devices(), (2, 2))
     for sharding in (over(devices(), "a"), over(square, ("a", "b"))):
         with jax.enable_x64(True):
-            # What device_put makes may have the memory of a NumPy array, which nobody takes over.
+            # device_put may share the memory of a NumPy array, which must not be donated.
             given = jax.jit(lambda a: a + 0, out_shardings=sharding)(ROWS)
         before = pointers(given)
         result = increment(given, np.zeros(2))
@@ -180,7 +180,7 @@ def test_rows_and_values_that_lie_otherwise(sharded: Any) -> None:
     for sharding in (
         over(devices()[::-1], "a"),
         over(square, ("b", "a")),
-        # Row by row on its device, in a mesh of another order.
+        # Each row is on its device, in a mesh of another order.
         over(square.T, ("b", "a")),
         over(square, "a"),
         over(square, None, "b"),
@@ -210,7 +210,7 @@ def test_a_list_of_results_of_rows() -> None:
         assert_identical(np.asarray(other), small[number])
 
 
-# What is refused
+# Refused arguments
 
 
 NO_ROWS = (
@@ -264,7 +264,7 @@ def test_arrays_that_are_used_up(increment: Any) -> None:
 
 
 def test_one_memory_under_several_names(increment: Any) -> None:
-    """Arrays that jax makes of others' memory: jaxlib 0.10 would die of them."""
+    """Arrays that jax creates of the memory of others: jaxlib 0.10 would crash on them."""
     x = spread(ROWS, increment.sharding)
     same = spread(x, over(np.array(devices()), "a"))
     assert same is not x
@@ -281,7 +281,7 @@ def test_one_memory_under_several_names(increment: Any) -> None:
     other = list(map(lowering.device_put, each, increment.devices))
     with pytest.raises(ArgumentError, match=r"argument 1 \(y\) for replica 3 .* 0 \(x\), whose"):
         increment(there, [*other[:3], there[3]])
-    # Nothing was used up by all that.
+    # No array was consumed.
     np.testing.assert_array_equal(increment(x, other), ROWS)
     assert x.is_deleted()
     assert same.is_deleted()

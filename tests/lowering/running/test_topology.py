@@ -1,4 +1,4 @@
-"""Devices that are not there: what is compiled for them, and what is refused."""
+"""Topologies: programs compiled for devices of other machines, and refused arguments."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ def test_devices_that_are_there_are_no_topology() -> None:
     reason="libtpu, the compiler of TPUs, is not installed",
 )
 class TestTpu:
-    """What is compiled by libtpu where there is no TPU."""
+    """Compilations by libtpu on a machine without a TPU."""
 
     @pytest.fixture(autouse=True)
     def beside_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Else libtpu lets in one process at a time, and the tests run in several."""
+        """By default libtpu allows one process at a time, and the tests run in several."""
         monkeypatch.setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 
     def test_one_device(self, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ class TestTpu:
         assert "(f32[16,256]{0,1:T(8,128)})->" in text
 
     def test_shardings_mean_nothing_on_one_device(self) -> None:
-        """Laid out as shards would be, the argument would be in tiles of one row."""
+        """In the layout of its shards, the argument would be in tiles of one row."""
         (one, *_) = lowering.topology("tpu", "v5e:2x2").devices
         for rows in ("{devices=[2,1]<=[2]}", xb.Mesh({"data": 2}).sharding("data", None)):
             b = xb.XlaBuilder("sharded")
@@ -203,7 +203,7 @@ class TestTpu:
                 lowering.compile(of(function, *shapes), devices[0])
 
     def test_every_example_is_compiled_or_refused_in_words(self) -> None:
-        """A walk over the operations in a process of its own, which may die of one."""
+        """Random programs in a process of its own, which XLA may crash."""
         slow = {"conv_with_general_padding", "conv_with_general_dimensions"}  # half of its time
         noted = tool.record()["compiled tpu"]
         noted = noted.get(jaxlib.__version__, noted[max(noted)])

@@ -1,4 +1,4 @@
-"""Elementwise ops: shapes, types, operators, and numbers next to ops."""
+"""Elementwise ops: shapes, element types, operators, and numbers as operands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLOAT = {t for t in ALL if t.is_floating}
 COMPLEX = {xb.c64, xb.c128}
 PRED = {xb.pred}
 
-# From the document, and from what the C++ builder takes where that is silent.
+# From the document, and from the C++ builder where the document has no rule.
 UNARY: dict[str, set[xb.PrimitiveType]] = {
     "abs": SIGNED | FLOAT | COMPLEX,
     "acos": FLOAT | COMPLEX,
@@ -118,7 +118,7 @@ class TestUnary:
     def test_dynamic_sizes_are_kept(self) -> None:
         assert xb.exp(parameter("f32[<=2,?]")).shape is xb.f32["<=2", "?"]
 
-    def test_layout_is_not(self) -> None:
+    def test_layouts_are_not_kept(self) -> None:
         assert xb.exp(parameter("f32[2,3]{0,1}")).shape is xb.f32[2, 3]
 
     @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ class TestBinary:
             ([True], "each of broadcast_dimensions must be a whole number, got True"),
         ],
     )
-    def test_dimensions_that_are_no_ints(self, dimensions: Any, message: str) -> None:
+    def test_dimensions_that_are_not_ints(self, dimensions: Any, message: str) -> None:
         b = xb.XlaBuilder()
         with pytest.raises(xb.ShapeInferenceError, match=f"add: {message}"):
             xb.add(b.parameter(xb.f32[2, 3]), b.parameter(xb.f32[3]), dimensions)
@@ -225,7 +225,7 @@ class TestBinary:
         ):
             xb.compare(x, x, direction)
 
-    def test_compare_direction_that_is_no_string(self) -> None:
+    def test_compare_direction_that_is_not_a_string(self) -> None:
         x = parameter(xb.f32[2])
         with pytest.raises(xb.OperandError, match="compare: direction must be a string"):
             xb.compare(x, x, [])  # type: ignore[arg-type]
@@ -383,13 +383,13 @@ class TestOperators:
             ),
         ],
     )
-    def test_an_array_is_no_sequence(self, use: Callable[[Any], Any], message: str) -> None:
+    def test_an_array_is_not_a_sequence(self, use: Callable[[Any], Any], message: str) -> None:
         with pytest.raises(xb.ShapeInferenceError, match=message):
             use(parameter(xb.f32[2]))
 
 
 class TestNumbersNextToOps:
-    """A number becomes a constant of the op's type if the type holds it: for every type."""
+    """A number becomes a constant of the other operand's type, for every type that can hold it."""
 
     @pytest.mark.parametrize("t", ALL, ids=str)
     def test_one(self, t: xb.PrimitiveType) -> None:
@@ -474,7 +474,7 @@ class TestClamp:
         b = xb.XlaBuilder()
         y = xb.clamp(b.parameter(low), b.parameter(x), b.parameter(high))
         assert str(y.shape) == result
-        # HLO wants the operand in the result's shape; only bounds may be scalars.
+        # HLO requires an operand of the result's shape; only bounds may be scalars.
         assert y.operands[1].shape.dimensions == y.shape.dimensions  # type: ignore[union-attr]
 
     def test_the_documents_example(self) -> None:
@@ -612,7 +612,7 @@ class TestConversion:
 
 
 class TestOfTwoOps:
-    """Ops that record others: total orders, and what XlaBuilder writes as a combination."""
+    """Functions that record other ops: total orders, and combinations that XlaBuilder records."""
 
     @pytest.mark.parametrize(
         ("name", "direction"),
@@ -776,7 +776,7 @@ class TestInferenceAlone:
 
 
 class TestNumPyBeside:
-    """NumPy scalars on the left record the operator; NumPy's functions can't take an op."""
+    """NumPy scalars on the left record the operator; NumPy's functions raise for an op."""
 
     def test_scalar_on_the_left(self) -> None:
         x = xb.XlaBuilder().parameter(xb.f32[2])
@@ -820,7 +820,7 @@ def test_no_broadcast_where_a_size_is_unbounded() -> None:
     assert len(x.builder.ops) == recorded
 
 
-def test_what_numpy_arrays_have_is_pointed_to() -> None:
+def test_attributes_of_numpy_arrays_have_a_fix() -> None:
     x = xb.XlaBuilder().parameter(xb.f32[2])
     with pytest.raises(AttributeError, match=r"no attribute 'T'\nfix: use xb\.transpose"):
         _ = x.T

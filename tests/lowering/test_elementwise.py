@@ -1,14 +1,13 @@
-"""Elementwise ops executed on CPU, against NumPy and SciPy computing in double precision.
+"""Elementwise ops executed on CPU, compared with NumPy and SciPy in double precision.
 
-Each test puts every element type that an op takes into one computation, so that it compiles once.
-Types of up to 16 bits are tested with every value they have, types of up to 8 bits in binary ops
-with every pair of values; wider ones with corner values and random bits.
+Each test computes all element types of an op in one computation, which compiles once. Types of up
+to 16 bits are tested with every value, types of up to 8 bits in binary ops with every pair of
+values, wider types with corner values and random bits.
 
-XLA's CPU backend computes with subnormal f32 and f64 numbers flushed to zero, before and after
-each operation; bf16 and f8e8m0fnu, whose smallest values are subnormal as f32, are computed in f32
-and so flushed too. The references flush in the same way. Where bits are only moved or their signs
-changed (abs, neg, real, select, bitcast, ...) nothing is flushed, and the other narrow types have
-no values that small.
+XLA's CPU backend flushes subnormal f32 and f64 numbers to zero before and after each operation.
+bf16 and f8e8m0fnu are computed in f32, and their smallest values, which are subnormal as f32, are
+flushed too. The references flush in the same way. Ops that move bits or change signs (abs, neg,
+real, select, bitcast, ...) flush nothing. The other narrow types have no values that small.
 """
 
 from __future__ import annotations
@@ -30,27 +29,26 @@ FLOATS = [t for t in ALL if t.is_floating]
 INTEGERS = [t for t in ALL if t.is_integral]
 COMPLEXES = [t for t in ALL if t.is_complex]
 WIDE_SIZE = 64 * 64
-"""How many numbers of a wide type there are, in whole vectors: where some are left over, LLVM
-compiles a second loop for them, which takes a third to a half of the time of the first. A shape of
-61 by 67 is among those of `test_functions`."""
+"""The number of values of a wide type: a multiple of the vector size, since LLVM compiles a second
+loop for a remainder. `test_functions` has a shape of 61 by 67 too."""
 
 Operands = dict[PrimitiveType, tuple[np.ndarray, ...]]
 
 
 @pytest.fixture(autouse=True)
 def no_warnings_of_numpy():
-    """The references meet NaN, infinities and overflow on purpose."""
+    """The references compute with NaN, infinities and overflow on purpose."""
     with np.errstate(all="ignore"):
         yield
 
 
 def generator(seed: int = 0) -> np.random.Generator:
-    """Each test draws its own numbers, whichever tests run before it."""
+    """Return a generator whose numbers do not depend on the tests that ran before."""
     return np.random.default_rng(20240607 + seed)
 
 
 def corners(t: PrimitiveType) -> list[Any]:
-    """Values where ops go wrong: limits, zeros of both signs, infinities and NaN if there are."""
+    """Corner values of a type: limits, zeros of both signs, infinities, NaN."""
     if t is xb.pred:
         return [False, True]
     if t.is_integral:
@@ -63,7 +61,7 @@ def corners(t: PrimitiveType) -> list[Any]:
 
 
 def values(t: PrimitiveType, rng: np.random.Generator) -> np.ndarray:
-    """Every value of a type of up to 16 bits; corner values and random bits of a wider one."""
+    """Every value of a type of up to 16 bits; corner values and random bits of a wider type."""
     if t is xb.pred:
         return np.array([False, True])
     if t.is_complex:
@@ -78,7 +76,7 @@ def values(t: PrimitiveType, rng: np.random.Generator) -> np.ndarray:
         return bits.view(t.dtype)
     random = rng.integers(0, 1 << t.bits, WIDE_SIZE, f"u{t.byte_width}").view(t.dtype)
     if t.is_integral:
-        # Of every magnitude, not the largest alone.
+        # Of every magnitude: most random bits are large numbers.
         random = random >> rng.integers(0, t.bits, WIDE_SIZE).astype(t.dtype)
     else:
         random[1000:3000] = rng.uniform(-20, 20, 2000)
@@ -89,8 +87,8 @@ def values(t: PrimitiveType, rng: np.random.Generator) -> np.ndarray:
 
 
 def pairs(t: PrimitiveType, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Every pair of values of a type of up to 8 bits; of a wider one every pair of its corner
-    values, and pairs at random."""
+    """Return every pair of values of a type of up to 8 bits; every pair of corner values and random
+    pairs of a wider type."""
     every = values(t, rng)
     if t.bits <= 8:
         return np.repeat(every, every.size), np.tile(every, every.size)
@@ -109,7 +107,7 @@ def pairs(t: PrimitiveType, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
 def apply_to_all(
     function: Callable[..., Any], types: Sequence[PrimitiveType], operands: Operands
 ) -> dict[PrimitiveType, Any]:
-    """One computation that applies `function` to the operands of each type; its results."""
+    """Apply `function` to the operands of each type, in one computation, and return the results."""
     b = xb.XlaBuilder("elementwise")
     results = [function(*(parameter_like(b, a) for a in operands[t])) for t in types]
     arguments = [a for t in types for a in operands[t]]
@@ -123,20 +121,20 @@ def as_double(a: np.ndarray) -> np.ndarray:
 def of_subnormals(
     got: np.ndarray, want: np.ndarray, t: PrimitiveType, *operands: np.ndarray
 ) -> np.ndarray:
-    """What is wanted; of subnormal operands what was given, if it is the same when flushed.
+    """Return `want`; for subnormal operands `got` if it is equal after flushing.
 
-    Where the CPU has instructions for bf16, jaxlib 0.12 compares flushed numbers, and gives the
-    operand as it is: which of several zeros that is, is left open.
+    On CPUs with instructions for bf16, jaxlib 0.12 compares flushed numbers and returns the operand
+    unflushed. Which one of several zeros it returns is not specified.
     """
-    some = np.zeros(got.shape, bool)
-    for one in operands:
-        some |= (flushed(as_double(one), t) == 0) & (as_double(one) != 0)
-    same = flushed(as_double(got), t) == as_double(want)
-    return np.where(some & same, got, want)
+    has_subnormal = np.zeros(got.shape, bool)
+    for operand in operands:
+        has_subnormal |= (flushed(as_double(operand), t) == 0) & (as_double(operand) != 0)
+    is_equal = flushed(as_double(got), t) == as_double(want)
+    return np.where(has_subnormal & is_equal, got, want)
 
 
 def flushed(x: np.ndarray, t: PrimitiveType) -> np.ndarray:
-    """Doubles with what is subnormal to the CPU made zero, when it computes for type `t`."""
+    """Flush the doubles that are subnormal in the type in which the CPU computes `t`."""
     if np.iscomplexobj(x):
         parts = np.empty(x.shape, x.dtype)
         parts.real, parts.imag = flushed(x.real, t), flushed(x.imag, t)
@@ -146,22 +144,22 @@ def flushed(x: np.ndarray, t: PrimitiveType) -> np.ndarray:
 
 
 def rounded(x: np.ndarray, t: PrimitiveType) -> np.ndarray:
-    """Doubles as the CPU gives them as results of type `t`."""
+    """Round doubles to results of type `t`, as the CPU does."""
     if t not in (xb.f64, xb.c128):
         x = x.astype(np.complex64 if np.iscomplexobj(x) else np.float32)
     return flushed(x, t).astype(t.dtype)
 
 
 def in_range(want: np.ndarray, t: PrimitiveType) -> np.ndarray:
-    """Where a result can be compared. f4e2m1fn has neither infinities nor NaN: XLA and ml_dtypes
-    put different values in their places."""
+    """Whether each result can be compared: f4e2m1fn has neither infinities nor NaN, for which XLA
+    and ml_dtypes return different values."""
     if t is not xb.f4e2m1fn:
         return np.ones(want.shape, bool)
     return np.isfinite(want) & (np.abs(want) <= t.max)
 
 
 def as_numbers(a: np.ndarray) -> np.ndarray:
-    """Integers as Python's, which know no limits."""
+    """Integers as Python ints, which do not overflow."""
     wide = a.astype(np.uint64 if a.dtype == np.uint64 else np.int64)
     return wide.astype(object)
 
@@ -181,16 +179,16 @@ def types_of(name: str) -> list[PrimitiveType]:
     return [t for t in ALL if t in allowed.types]
 
 
-# Functions that are approximated: name -> the function in double precision, the domain sampled,
-# and the tolerances: in units in the last place for the types up to 16 bits, for f32 and f64; in
-# epsilons of the result's magnitude for complex types. The worst seen is at most half of each.
+# Approximated functions: name -> the function in double precision, the sampled domain, and the
+# tolerances: in ulps for types of up to 16 bits, for f32 and for f64; in epsilons of the result's
+# magnitude for complex types. The largest observed error is at most half of each.
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[float, float], int, int, int, int]] = {
     "acos": (np.arccos, (-1, 1), 2, 4, 4, 6),
     "acosh": (np.arccosh, (1, 9), 4, 6, 6, 6),
     "asin": (np.arcsin, (-1, 1), 2, 4, 4, 6),
     "asinh": (np.arcsinh, (-9, 9), 2, 4, 4, 6),
     "atan": (np.arctan, (-9, 9), 2, 4, 4, 40),
-    # 126 ulps in f64 by jaxlib 0.10, 2 by 0.12: a logarithm whose error is not small near 1.
+    # 126 ulps in f64 with jaxlib 0.10, 2 with 0.12: its logarithm is inaccurate near 1.
     "atanh": (np.arctanh, (-0.99, 0.99), 2, 6, 250, 6),
     "cbrt": (np.cbrt, (-9, 9), 1, 2, 6, 0),
     "cos": (np.cos, (-9, 9), 1, 2, 2, 20),
@@ -199,11 +197,11 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[float, float], int, int, in
     "exp": (np.exp, (-9, 9), 2, 2, 2, 4),
     "expm1": (np.expm1, (-3, 3), 4, 8, 8, 4),
     "log": (np.log, (0.01, 99), 1, 2, 2, 4),
-    # 130 ulps in f64 and 28 epsilons in c128 by jaxlib 0.10, 2 of each by 0.12.
+    # 130 ulps in f64 and 28 epsilons in c128 with jaxlib 0.10, 2 of each with 0.12.
     "log1p": (np.log1p, (-0.9, 9), 2, 4, 260, 60),
     "logistic": (lambda x: 1 / (1 + np.exp(-x)), (-9, 9), 4, 4, 4, 8),
     "rsqrt": (lambda x: 1 / np.sqrt(x), (0.01, 99), 1, 2, 4, 4),
-    # The complex sine loses digits near multiples of pi.
+    # The complex sine is inaccurate near multiples of pi.
     "sin": (np.sin, (-9, 9), 1, 2, 2, 100),
     "sinh": (np.sinh, (-4, 4), 2, 10, 6, 16),
     "sqrt": (np.sqrt, (0, 99), 1, 0, 0, 4),
@@ -211,7 +209,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[float, float], int, int, in
     "tanh": (np.tanh, (-4, 4), 1, 8, 8, 8),
 }
 SHAPES = ((61, 67), (), (0, 3))
-# Compilation is what takes time here, and the shape makes no difference to a type of its own.
+# Compilation takes most of the time, and the shape makes no difference for a type.
 IN_EVERY_SHAPE = (xb.bf16, xb.f32, xb.f64, xb.c64)
 
 
@@ -244,7 +242,7 @@ def test_functions(name: str) -> None:
 
 
 def check_real(got, want, ulps: int, where, compared=True) -> None:
-    """Within some units in the last place of the type; a NaN for a NaN."""
+    """Assert that values differ by at most some ulps of the type, and NaN only where expected."""
     want = want.astype(got.dtype)
     distance = np.where(compared, ulp_distance(got, want), 0)
     worst = distance.max(initial=0)
@@ -253,13 +251,13 @@ def check_real(got, want, ulps: int, where, compared=True) -> None:
 
 
 def check_complex(got, want, epsilons: float, where) -> None:
-    """Within some epsilons of the result's magnitude; NaN where the result is no number."""
+    """Assert that values differ by some epsilons of the magnitude at most; NaN for infinities."""
     error = np.abs(as_double(got) - want) / np.finfo(got.dtype).eps
     bad = ~((error <= epsilons * np.abs(want)) | (np.isnan(got) & ~np.isfinite(want)))
     assert not bad.any(), f"{where}: {got[bad][:3]}, not {want[bad][:3]}: {error[bad][:3]}"
 
 
-# Unary ops with one right answer, to the last bit: in double precision.
+# Unary ops that are exact: functions in double precision, compared to the last bit.
 
 
 def away_from_zero(x: np.ndarray) -> np.ndarray:
@@ -288,17 +286,17 @@ def test_exact_functions_of_floats(name: str) -> None:
         want = np.asarray(EXACT[name](flushed(as_double(operands[t][0]), t)))
         got, expected = results[t], rounded(want, t)
         if name == "sqrt" and t is xb.f8e3m4:
-            # Computed in f16, and rounded a second time: sqrt(0.96875) comes out as 1.
+            # Computed in f16 and rounded again: sqrt(0.96875) is 1.
             check_real(got, expected, 1, (name, t))
             continue
         where = in_range(want, t)
         if t is xb.f8e8m0fnu:
-            # Its smallest value is flushed by sqrt and reciprocal, not by ceil and sign.
+            # sqrt and reciprocal flush the smallest value; ceil and sign do not.
             where &= flushed(as_double(operands[t][0]), t) != 0
         assert_same_bits(got[where], expected[where])
 
 
-# Ops that move bits or change a sign: nothing is flushed, -0 and every NaN stay what they are.
+# Ops that move bits or change a sign flush nothing, and keep -0 and every NaN.
 UNROUNDED: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "neg": np.negative,
@@ -358,7 +356,7 @@ def test_functions_of_complex_numbers(name: str) -> None:
 
 
 INTEGER_FUNCTIONS: dict[str, Callable[[int, PrimitiveType], int]] = {
-    "abs": lambda n, t: abs(n),  # of the smallest value itself
+    "abs": lambda n, t: abs(n),  # the smallest value is its own absolute value
     "clz": lambda n, t: t.bits - (n % (1 << t.bits)).bit_length(),
     "neg": lambda n, t: -n,
     "not_": lambda n, t: ~n,
@@ -414,7 +412,7 @@ def test_binary_of_floats(name: str) -> None:
         if name == "rem":  # the sign is that of the dividend
             want = np.fmod(a, b)
             expected = want.astype(t.dtype)
-            # The result is exact, however small; only subnormal divisors are taken for zeros.
+            # The result is exact even if it is subnormal; only subnormal divisors are flushed.
             where = in_range(want, t) & ((flushed(b, t) == b) | np.isnan(b))
         else:
             want = BINARY[name](flushed(a, t), flushed(b, t))
@@ -433,7 +431,7 @@ def test_power_and_angle_of_floats(name: str) -> None:
     for t in types:
         a, b = map(as_double, operands[t])
         want = {"pow": np.power, "atan2": np.arctan2}[name](a, b)
-        # Subnormal numbers are taken partly as zeros and partly not: atan2(5e-324, -1) is -pi.
+        # XLA flushes subnormal numbers only in some steps: atan2(5e-324, -1) is -pi.
         where = in_range(want, t) & (flushed(a, t) == a) & (flushed(b, t) == b)
         where |= np.isnan(a) | np.isnan(b)
         expected = rounded(want, t)
@@ -465,28 +463,28 @@ def test_binary_of_complex_numbers(name: str) -> None:
 
 
 def quotient(a: int, b: int) -> int:
-    """XLA's integer division: toward zero, and all ones by zero."""
+    """XLA's integer division: toward zero; division by zero gives all ones."""
     if b == 0:
         return -1
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 def remainder(a: int, b: int) -> int:
-    """XLA's remainder: of the dividend's sign, and the dividend itself by zero."""
+    """XLA's remainder: of the dividend's sign; the dividend for a divisor of zero."""
     return a if b == 0 else a - quotient(a, b) * b
 
 
 def power(a: int, b: int, t: PrimitiveType) -> int:
-    """XLA's integer power: modulo the width, and by negative exponents what is left of 1/a."""
+    """XLA's integer power: modulo the width; rounded toward zero for negative exponents."""
     if b < 0:
         return a ** (b % 2) if abs(a) == 1 else 0
     return pow(a % (1 << t.bits), b, 1 << t.bits)
 
 
 def shifted_right(a: int, b: int, t: PrimitiveType, *, logical: bool) -> int:
-    amount = b % (1 << t.bits)  # a negative amount is a very large one
+    amount = b % (1 << t.bits)  # as an unsigned number
     if not logical:
-        # Sign bits come in, of unsigned numbers too.
+        # The highest bit is copied, for unsigned numbers too.
         a = (a + (1 << t.bits >> 1)) % (1 << t.bits) - (1 << t.bits >> 1)
         return a >> min(amount, t.bits)
     return (a % (1 << t.bits)) >> amount if amount < t.bits else 0
@@ -525,11 +523,11 @@ def test_binary_of_integers(name: str) -> None:
     for t in types:
         a, b = pairs(t, rng)
         if name.startswith("shift"):
-            # Amounts about the width.
+            # Shifts near the width.
             amounts = [0, 1, t.bits - 1, t.bits, t.bits + 1, 2 * t.bits, -1]
             b = b.copy()
             b[::3] = wrapped(rng.choice(amounts, b[::3].size).tolist(), t)
-        if a.size > 5120:  # Python computes the reference, one number at a time
+        if a.size > 5120:  # the reference is computed by Python, one number at a time
             chosen = rng.permutation(a.size)[:5120]
             a, b = a[chosen], b[chosen]
         operands[t] = (a, b)
@@ -555,7 +553,7 @@ def test_every_unary_and_binary_op_is_tested_here() -> None:
     assert {name for name, info in xb.OPERATIONS.items() if info.schema.result} <= tested
 
 
-# Shapes other than one dimension: what elementwise ops do to an element does not depend on them.
+# Shapes of other ranks: the value of an element does not depend on the shape.
 
 
 @pytest.mark.usefixtures("little_optimized")
@@ -627,13 +625,13 @@ def test_comparisons_in_total_order(name: str) -> None:
 
 
 def place_in_total_order(x: np.ndarray, t: PrimitiveType) -> np.ndarray:
-    """A number by which values are ordered: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN."""
+    """The rank of values in the total order: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN."""
     bits = x.view(f"u{t.byte_width}").astype(object)
     if t is xb.f8e8m0fnu:  # no sign
         return bits
     top = 1 << (t.bits - 1)
     places = np.array([top - 1 - n if n & top else n for n in bits], object)
-    if t.name.endswith("fnuz"):  # the one NaN has the bits that are -0 in other types
+    if t.name.endswith("fnuz"):  # the only NaN has the bits of -0 in other types
         places[bits == top] = -top - 1
     return places
 
@@ -686,7 +684,7 @@ def test_convert_element_type(source: PrimitiveType) -> None:
 
 def test_convert_element_type_to_preds() -> None:
     operands = {t: (numbers_of(t),) for t in ALL}
-    # Whether a subnormal bf16 is true depends on whether XLA converts or compares it.
+    # A subnormal bf16 is true or false depending on whether XLA converts or compares it.
     (x,) = operands[xb.bf16]
     operands[xb.bf16] = (
         x[(flushed(as_double(x), xb.bf16) == as_double(x)) | np.isnan(as_double(x))],
@@ -709,7 +707,7 @@ def raw_bits(x: np.ndarray, t: PrimitiveType) -> np.ndarray:
 
 
 def same_width_or_first(source: PrimitiveType) -> list[PrimitiveType]:
-    """The types of the same width, and for each other width one, not always the same."""
+    """The types of the same width, and one type of each other width, which varies."""
     found = [t for t in ALL if t.bits == source.bits and not t.is_complex]
     for bits in {1, 2, 4, 8, 16, 32, 64} - {source.bits}:
         there = [t for t in ALL if t.bits == bits and not t.is_complex]
@@ -779,7 +777,7 @@ def test_clamp() -> None:
 
 @pytest.mark.usefixtures("little_optimized")
 def test_select() -> None:
-    """Bits are chosen, none is changed: subnormal numbers stay, and payloads of wide NaNs."""
+    """No bit changes: subnormal numbers and the payloads of wide NaNs are kept."""
     operands: Operands = {}
     rng = generator()
     for t in ALL:
@@ -795,7 +793,7 @@ def test_select() -> None:
         chosen = np.where(which, a, b)
         assert_same_bits(got, chosen)
         assert_same_bits(whole, a if scalar else b)
-        if t.bits >= 32 or not t.is_floating:  # the others are taken through wider types
+        if t.bits >= 32 or not t.is_floating:  # the others are computed in wider types
             assert got.tobytes() == chosen.tobytes()
 
 
@@ -862,8 +860,8 @@ def test_reduce_precision(exponent_bits: int, mantissa_bits: int) -> None:
     for t in FLOATS:
         x = as_double(operands[t][0])
         info = ml_dtypes.finfo(t.dtype)
-        # Ties go to even. What is too large becomes infinite, what would be subnormal zero, unless
-        # the type has no more exponents: f16, where it is narrower, as it is computed so.
+        # Ties are rounded to even. Overflow becomes infinite and subnormal results zero, unless the
+        # type has no more exponents. Types of up to 8 bits are computed in f16.
         exponents = 5 if t.bits <= 8 and t is not xb.f8e8m0fnu else info.nexp
         fraction, exponent = np.frexp(x)
         near = np.ldexp(
@@ -874,7 +872,7 @@ def test_reduce_precision(exponent_bits: int, mantissa_bits: int) -> None:
             near = np.where(np.abs(near) >= 2.0 ** (bias + 1), np.copysign(np.inf, x), near)
             near = np.where(np.abs(near) < 2.0 ** (1 - bias), np.copysign(0, x), near)
         want = np.where(np.isfinite(x), near, x)
-        # The type's own subnormal numbers have fewer bits to lose; the rules leave them open.
+        # The rules do not define the rounding of the type's own subnormal numbers.
         where = in_range(want, t) & ~(np.abs(x) < float(info.smallest_normal)) | (x == 0)
         assert_same_bits(results[t][where], want.astype(t.dtype)[where])
 
@@ -885,7 +883,7 @@ def test_reduce_precision(exponent_bits: int, mantissa_bits: int) -> None:
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_constants(t: PrimitiveType) -> None:
-    """To the last bit: NaN payloads, signs of zeros and subnormal numbers too."""
+    """Constants keep every bit: NaN payloads, signs of zeros, subnormal numbers."""
     rng = generator()
     every = values(t, rng)
     if t.is_floating and t.bits >= 16:
@@ -912,7 +910,7 @@ def test_constants(t: PrimitiveType) -> None:
 
 
 def test_constants_that_count_from_negative_zero() -> None:
-    """XLA would take them for an iota, whose first element is +0."""
+    """XLA would replace them by an iota, whose first element is +0."""
     arrays = []
     for t in (*FLOATS, *COMPLEXES):
         counted = np.array([-0.0, 1, 2, 3]).astype(t.dtype)
@@ -933,7 +931,7 @@ def test_iota() -> None:
     b = xb.XlaBuilder("iota")
     results, wanted = [], []
     for t in ALL:
-        if t in (xb.pred, xb.f8e8m0fnu):  # nothing to count with, and no zero to count from
+        if t in (xb.pred, xb.f8e8m0fnu):  # pred has no 2, f8e8m0fnu no 0
             continue
         size = 2 if t.bits == 2 else 5 if t is not xb.f4e2m1fn else 4
         for shape, dimension in (((size,), 0), ((3, size), 1), ((size, 2, 3), 0), ((0, 4), 0)):
@@ -951,7 +949,7 @@ def test_iota() -> None:
 
 
 def broadcast_examples() -> list[tuple[Any, Any, Any, Any]]:
-    """(lhs, rhs, broadcast_dimensions, sum), from the Broadcasting document; then some more."""
+    """(lhs, rhs, broadcast_dimensions, sum), from the Broadcasting document, and further cases."""
     matrix = np.array([[1, 2, 3], [4, 5, 6]])
     a432 = np.arange(24).reshape(4, 3, 2)
     return [
@@ -959,7 +957,7 @@ def broadcast_examples() -> list[tuple[Any, Any, Any, Any]]:
         (matrix, np.array(7), None, matrix + 7),
         (matrix, np.array([7, 8, 9]), [1], matrix + np.array([[7, 8, 9], [7, 8, 9]])),
         (matrix, np.array([7, 8]), [0], matrix + np.array([[7, 7, 7], [8, 8, 8]])),
-        # A matrix in a cuboid: matched to dimensions 1 and 2, 0 and 1, 0 and 2.
+        # A matrix and a cuboid: over dimensions 1 and 2, 0 and 1, 0 and 2.
         (a432, np.arange(6).reshape(3, 2), [1, 2], a432 + np.arange(6).reshape(1, 3, 2)),
         (a432, np.arange(12).reshape(4, 3), [0, 1], a432 + np.arange(12).reshape(4, 3, 1)),
         (a432, np.arange(8).reshape(4, 2), [0, 2], a432 + np.arange(8).reshape(4, 1, 2)),
@@ -985,7 +983,7 @@ def broadcast_examples() -> list[tuple[Any, Any, Any, Any]]:
             [1, 2],
             np.arange(12).reshape(4, 3, 1) + np.array([5, 7]),
         ),
-        # Sizes 1 on both sides, and none at all.
+        # Sizes of 1 in both operands, and sizes of 0.
         (np.ones((1, 1), int), np.ones((5, 1), int), None, np.full((5, 1), 2)),
         (np.ones((1, 3), int), np.ones((0, 3), int), None, np.zeros((0, 3), int)),
         (np.ones((0, 3), int), np.array([1, 2, 3]), [1], np.zeros((0, 3), int)),
@@ -1004,7 +1002,7 @@ def test_broadcasting_with_numbers() -> None:
             ]
             left, right = (parameter_like(b, v) for v in pair)
             arguments += pair
-            # The operand of lower rank may stand on either side.
+            # The operand of lower rank may be lhs or rhs.
             results += [xb.add(left, right, dimensions), xb.add(right, left, dimensions)]
             total = want % 16 if t is xb.u4 else want
             wanted += [total, total]

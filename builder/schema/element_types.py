@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from builder.check import COMPLEX as _COMPLEX, FLOATING as _FLOATING, INTEGRAL as _INTEGER
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 
@@ -21,10 +22,7 @@ class ElementTypes(NamedTuple):
 
 
 _PRED = frozenset((pt.pred,))
-_INTEGER = frozenset(t for t in pt.ALL if t.is_integral)
 _SIGNED = frozenset(t for t in _INTEGER if t.is_signed)
-_FLOATING = frozenset(t for t in pt.ALL if t.is_floating)
-_COMPLEX = frozenset(t for t in pt.ALL if t.is_complex)
 
 ANY: Final = ElementTypes("any", frozenset(pt.ALL))
 PRED: Final = ElementTypes("pred", _PRED)

@@ -35,6 +35,7 @@ def broadcast_sizes(
     """
     dimensions = broadcast_dimensions or ()
     if lhs.rank == rhs.rank:
+        # XLA shape_inference.cc: InferElementwiseBinaryOpShape
         if dimensions and dimensions != tuple(range(lhs.rank)):
             check.fail(
                 f"broadcast_dimensions of operands of equal rank must be absent or "
@@ -46,6 +47,7 @@ def broadcast_sizes(
             return lhs.dimensions, tuple(a or b for a, b in pairs)
         return _degenerate(check, rhs, lhs.dimensions, lhs.dynamic_dimensions)
     if not lhs.rank or not rhs.rank:
+        # XLA shape_inference.cc: InferInDimBroadcastShape
         if dimensions:
             check.fail(
                 f"a scalar is broadcast without broadcast_dimensions, got {list(dimensions)}",
@@ -54,6 +56,7 @@ def broadcast_sizes(
         array = lhs if lhs.rank else rhs
         return array.dimensions, array.dynamic_dimensions
     lower, higher, name = (lhs, rhs, "lhs") if lhs.rank < rhs.rank else (rhs, lhs, "rhs")
+    # Operation Semantics: Broadcasting, Broadcasting to higher dimensional arrays
     if not dimensions:
         check.fail(
             "operands of different rank need broadcast_dimensions",
@@ -83,6 +86,7 @@ def _in_dim(
 ) -> Sizes:
     """Return the sizes of `higher`, replaced by those of `lower` at `dimensions`."""
     other = "rhs" if name == "lhs" else "lhs"
+    # XLA shape_inference.cc: InferInDimBroadcastShape
     if len(dimensions) != lower.rank:
         check.fail(
             f"broadcast_dimensions must have one entry for each dimension of {name}, the operand "
@@ -152,12 +156,14 @@ def _degenerate(
             size = UNBOUNDED if other == 1 and not other_dynamic else other
             result.append((size, size == UNBOUNDED or (a_dynamic and b_dynamic)))
         elif 1 not in (a, b):
+            # XLA shape_inference.cc: InferDegenerateDimensionBroadcastShape
             check.fail(
                 f"dimension {index} has sizes {_size(a, a_dynamic)} and {_size(b, b_dynamic)}; "
                 f"they must be equal, or one of them 1",
                 dimension=index,
             )
         elif a_dynamic if a == 1 else b_dynamic:
+            # XLA shape_inference.cc: InferDegenerateDimensionBroadcastShape
             check.fail(
                 f"dimension {index}: a dynamic size <=1 can't be broadcast, got <=1 and "
                 f"{b if a == 1 else a}",

@@ -47,12 +47,14 @@ def _schema_of(check: Check, opcode: str, operands: str) -> Schema:
     """Return the schema of an elementwise opcode whose operands have these names."""
     schema = SCHEMAS.get(opcode)
     if schema is None or schema.result is None or schema.operands != operands:
+        # Not in XLA: the opcode is an argument of inference only
         opcodes = [s.opcode for s in SCHEMAS.values() if s.result and s.operands == operands]
         check.fail(f"opcode must be one of {', '.join(opcodes)}, got {opcode!r}")
     return schema
 
 
 def _check_element_types(check: Check, schema: Schema) -> None:
+    # Operation Semantics: Element-wise unary functions; the section of the schema
     for name, allowed in schema.element_types.items():
         check.element_type(name, allowed.types, allowed.text)
 
@@ -103,9 +105,11 @@ def binary(
     """
     check = Check(op or opcode, lhs=lhs, rhs=rhs)
     left, right = check.array("lhs"), check.array("rhs")
+    # Operation Semantics: Element-wise binary arithmetic operations
     element_type = check.same_element_type()
     schema = _schema_of(check, opcode, "lhs rhs")
     allowed = schema.element_types["lhs"]
+    # Operation Semantics: Element-wise binary arithmetic operations; the section of the schema
     if element_type not in allowed.types:
         check.fail(f"operands must be of {allowed.text} type, got {element_type}")
     sizes, dynamic = broadcast_sizes(check, left, right, broadcast_dimensions)
@@ -131,7 +135,9 @@ def compare(
     """
     check = Check(op or "compare", lhs=lhs, rhs=rhs)
     left, right = check.array("lhs"), check.array("rhs")
+    # StableHLO compare (C1)
     element_type = check.same_element_type()
+    # Operation Semantics: Element-wise comparison operations
     if direction not in COMPARISON_DIRECTIONS:
         check.fail(
             f"direction must be one of {', '.join(COMPARISON_DIRECTIONS)}, got {direction!r}"
@@ -159,11 +165,14 @@ def clamp(min: Shape, operand: Shape, max: Shape) -> ArrayShape:
     """
     check = Check("clamp", min=min, operand=operand, max=max)
     low, array, high = check.arrays()
+    # StableHLO clamp (C3)
     element_type = check.same_element_type()
+    # Operation Semantics: Clamp
     if element_type.is_complex:
         check.fail(f"complex numbers have no order, got {element_type}")
     result = next((shape for shape in (array, low, high) if shape.rank), array)
     for name, bound in (("min", low), ("max", high)):
+        # StableHLO clamp (C1), (C2)
         if bound.rank and not _same_sizes(bound, result):
             check.fail(
                 f"{name} must be a scalar or of the operand's sizes"
@@ -197,21 +206,26 @@ def select(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
     """
     check = Check("select", pred=pred, on_true=on_true, on_false=on_false)
     if on_true.is_tuple or on_false.is_tuple:
+        # xla_builder.h: Select
         if on_true is not on_false:
             check.fail("on_true and on_false must have the same shape")
         which = check.array("pred")
+        # xla_builder.h: Select
         if which.element_type is not pt.pred or which.rank:
             check.fail(f"pred of a tuple select must be a scalar pred, got {which}")
         return on_true
     which, first, second = check.arrays()
+    # StableHLO select (I1)
     if which.element_type is not pt.pred:
         check.fail(
             f"pred must be of pred type, got {which.element_type}",
             fix="compare it first, for instance with xb.ne(pred, 0)",
         )
+    # StableHLO select (C2)
     check.same_element_type("on_true", "on_false")
     result = next((a for a in (first, second, which) if a.rank), first)
     for name, array in (("pred", which), ("on_true", first), ("on_false", second)):
+        # StableHLO select (C1), (C2)
         if array.rank and not _same_sizes(array, result):
             check.fail(
                 f"{name} must be a scalar or have the sizes of the other operands",
@@ -233,6 +247,7 @@ def convert_element_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
     """
     check = Check("convert_element_type", operand=operand)
     array = check.array("operand")
+    # Operation Semantics: ConvertElementType
     if not new_element_type.is_array_element:
         check.fail(f"new_element_type must be an element type of arrays, got {new_element_type}")
     return intern_array(new_element_type, array.dimensions, array.dynamic_dimensions)
@@ -253,8 +268,10 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
     check = Check("bitcast_convert_type", operand=operand)
     array = check.array("operand")
     old = array.element_type
+    # Operation Semantics: BitcastConvertType
     if not new_element_type.is_array_element:
         check.fail(f"new_element_type must be an element type of arrays, got {new_element_type}")
+    # StableHLO bitcast_convert (C2)
     if old.is_complex != new_element_type.is_complex:
         check.fail(f"both types must be complex, or both real, got {old} to {new_element_type}")
     sizes, dynamic = array.dimensions, array.dynamic_dimensions
@@ -262,6 +279,7 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
         return intern_array(new_element_type, sizes, dynamic)
     wide, narrow = max(old.bits, new_element_type.bits), min(old.bits, new_element_type.bits)
     ratio = wide // narrow
+    # StableHLO bitcast_convert (C1)
     if wide % narrow:
         check.fail(
             f"the widths must divide one another, got {old.bits} and {new_element_type.bits} bits"
@@ -269,6 +287,7 @@ def bitcast_convert_type(operand: Shape, new_element_type: PrimitiveType) -> Arr
     if old.bits > new_element_type.bits:
         return intern_array(new_element_type, (*sizes, ratio), (*dynamic, False))
     # As in XLA, a bounded last dimension counts with its bound.
+    # StableHLO bitcast_convert (C1)
     if not sizes or sizes[-1] not in (ratio, UNBOUNDED):
         last = array.dimension_text(array.rank - 1) if sizes else "none"
         check.fail(
@@ -292,6 +311,7 @@ def reduce_precision(operand: Shape, exponent_bits: int, mantissa_bits: int) -> 
     check = Check("reduce_precision", operand=operand)
     array = check.array("operand")
     _check_element_types(check, SCHEMAS["reduce_precision"])
+    # StableHLO reduce_precision (C2), (C3), (I2), (I3)
     if exponent_bits < 1:
         check.fail(f"exponent_bits must be at least 1, got {exponent_bits}")
     if mantissa_bits < 0:
@@ -318,6 +338,7 @@ def stochastic_convert_type(
     array, bits = check.arrays()
     _check_element_types(check, SCHEMAS["stochastic_convert"])
     width = array.element_type.bits
+    # XLA shape_inference.cc: InferStochasticConvertShape
     if bits.element_type.bits != width:
         check.fail(
             f"random must have as many bits as the operand's elements, {width}, "
@@ -350,12 +371,14 @@ def map(
         f32[4]
     """
     check = Check.numbered("map", "operand", operands)
+    # StableHLO map (C2)
     check.that(bool(operands), "at least one operand is needed")
     arrays = check.arrays()
     position = next((i for i, a in enumerate(arrays) if a.rank), 0)
     first = arrays[position]
     for index, array in enumerate(arrays):
         scalar = not array.rank and array.element_type is first.element_type
+        # StableHLO map (C1)
         if array.dimensions != first.dimensions and not scalar:
             check.fail(
                 "operands must have the same sizes, or be scalars of the arrays' type; "
@@ -363,6 +386,7 @@ def map(
                 fix="broadcast it first with xb.broadcast_in_dim",
             )
     all_dimensions = tuple(range(first.rank))
+    # StableHLO map (C3)
     if tuple(dimensions) != all_dimensions:
         check.fail(
             f"dimensions must be all dimensions of the operands in order, {list(all_dimensions)}, "
@@ -370,6 +394,7 @@ def map(
             fix="mapping over part of the dimensions is not supported by XLA",
         )
     signature = ", ".join(f"{a.element_type}[]" for a in arrays)
+    # StableHLO map (C4)
     if len(computation.parameters) != len(arrays):
         check.signature(
             "computation",
@@ -377,9 +402,11 @@ def map(
             f"a function of {len(arrays)} scalars, ({signature}) -> a scalar, one for each operand",
         )
     for array, parameter in zip(arrays, computation.parameters, strict=True):
+        # StableHLO map (C4)
         if parameter is not intern_array(array.element_type, ()):
             check.signature("computation", computation, f"of signature ({signature}) -> a scalar")
     result = computation.result
+    # StableHLO map (C4)
     if not isinstance(result, ArrayShape) or result.rank:
         check.fail(
             f"computation must return a scalar, got {result} from {computation}",

@@ -20,11 +20,8 @@ from scripts import ROOT
 from builder.check import Check
 
 INFERENCE = ROOT / "builder" / "shape_inference"
-# Elementwise operations and broadcasting follow tables, which cite their sources as a whole.
 MODULES = sorted(
-    path
-    for path in INFERENCE.rglob("*.py")
-    if path.name not in ("__init__.py", "broadcasting.py", "elementwise.py", "public.py")
+    path for path in INFERENCE.rglob("*.py") if path.name not in ("__init__.py", "public.py")
 )
 
 CITATION = re.compile(
@@ -37,7 +34,8 @@ CHECKS = {n for n in vars(Check) if not n.startswith("_")} - {
 }
 COUNTS = """
 after_all 0, all_gather 6, all_reduce 7, all_to_all 9, batch_norm_grad 5, batch_norm_inference 7,
-batch_norm_training 7, broadcast_in_dim 6, case 4, cholesky 3, collective_broadcast 3,
+batch_norm_training 7, bitcast_convert 2, broadcast_in_dim 6, case 4, cholesky 3, clamp 4,
+collective_broadcast 3, compare 3, map 4, reduce_precision 3, select 2,
 collective_permute 5, composite 4, concatenate 6, convolution 34, dot_general 24,
 dynamic_reshape 4, dynamic_slice 5, dynamic_update_slice 6, fft 5, gather 23, get_dimension_size 1,
 get_tuple_element 2, if 3, infeed 3, iota 1, outfeed 0, pad 4, recv 5, reduce 8, reduce_scatter 9,

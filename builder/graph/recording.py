@@ -12,7 +12,7 @@ from sys import _getframe
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from builder.errors import BuilderError, ShapeInferenceError
+from builder.errors import BuilderError, OperandError, ShapeInferenceError
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import NO_ATTRIBUTES, OpMetadata, XlaOp, with_metadata
 from builder.support.caller import INSIDE
@@ -203,8 +203,23 @@ class rollback_on_error:  # noqa: N801  (used as a statement, like contextlib's)
                 builder.parameter_names.discard(parameter.name or "")
 
 
-def resolve_builder(opcode: str, *operands: XlaOp) -> XlaBuilder:
-    """Return the builder that will record an op on these operands; raises like `record`."""
+def resolve_builder(op: str, *operands: XlaOp, fix: str = "") -> XlaBuilder:
+    """Return the builder that will record an op on these operands; raises like `record`.
+
+    Args:
+        op: the name of the op, for messages.
+        operands: its operands.
+        fix: for the message if there are none.
+
+    Raises:
+        OperandError: there are no operands.
+    """
+    if not operands:
+        raise OperandError(
+            f"{op}: at least one operand is needed to determine the builder, got none"
+            + (f"\nfix: {fix}" if fix else ""),
+            op=op,
+        )
     builder = operands[0].builder
     if builder.is_open:
         for operand in operands:
@@ -212,7 +227,7 @@ def resolve_builder(opcode: str, *operands: XlaOp) -> XlaBuilder:
                 break
         else:
             return builder
-    return _target(opcode, operands)
+    return _target(op, operands)
 
 
 def _public_name(opcode: str) -> str:
@@ -253,35 +268,31 @@ def _resolve(opcode: str, operands: tuple[XlaOp, ...]) -> tuple[XlaBuilder, tupl
 def _foreign_operand(op: str, operands: tuple[XlaOp, ...], position: int) -> BuilderError:
     """Return the error for operand `position`, which can't be used together with operand 0."""
     first, operand = operands[0], operands[position]
-    shapes = {"operand 0": first.shape, f"operand {position}": operand.shape}
-    if operand.builder.built:
-        return BuilderError(
-            f"{op}: operand {position} belongs to builder {operand.builder.name!r}, which was "
-            f"already built, got\n  {operand!r}\n"
-            f"fix: record every op before build(), or create a new XlaBuilder",
-            op=op,
-            shapes=shapes,
-        )
     nested, foreign = first, operand
     # A reducer recorded inside a body has no parent, although its builder is the inner one.
     inner = operand.builder
     if not first.builder.purpose or (inner.purpose and inner.parent is None):
         nested, foreign = foreign, nested
-    if nested.builder.purpose:
-        return BuilderError(
-            f"{op}: {nested.builder.purpose} can't use values of another computation, got\n"
+    if operand.builder.built:
+        text = (
+            f"operand {position} belongs to builder {operand.builder.name!r}, which was "
+            f"already built, got\n  {operand!r}\n"
+            f"fix: record every op before build(), or create a new XlaBuilder"
+        )
+    elif nested.builder.purpose:
+        text = (
+            f"{nested.builder.purpose} can't use values of another computation, got\n"
             f"  {foreign!r}\n"
             f"fix: use only its arguments, and constants of their builder; only plain callables "
-            f"passed to while_, conditional and call may use enclosing values",
-            op=op,
-            shapes=shapes,
+            f"passed to while_, conditional and call may use enclosing values"
         )
-    return BuilderError(
-        f"{op}: operands belong to different builders, got\n"
-        f"  operand 0 of builder {first.builder.name!r}: {first!r}\n"
-        f"  operand {position} of builder {operand.builder.name!r}: {operand!r}\n"
-        f"fix: record all operands with one builder; pass the result of another computation as "
-        f"a parameter",
-        op=op,
-        shapes=shapes,
-    )
+    else:
+        text = (
+            f"operands belong to different builders, got\n"
+            f"  operand 0 of builder {first.builder.name!r}: {first!r}\n"
+            f"  operand {position} of builder {operand.builder.name!r}: {operand!r}\n"
+            f"fix: record all operands with one builder; pass the result of another computation "
+            f"as a parameter"
+        )
+    shapes = {"operand 0": first.shape, f"operand {position}": operand.shape}
+    return BuilderError(f"{op}: {text}", op=op, shapes=shapes)

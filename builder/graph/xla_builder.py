@@ -14,7 +14,7 @@ from builder.errors import BuilderError, OperandError, brief
 from builder.graph.aliasing import BufferDonor, Donations, InputOutputAlias
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record_with_sharding, shared_attributes
-from builder.graph.xla_op import OpMetadata, XlaOp, with_metadata
+from builder.graph.xla_op import NO_METADATA, OpMetadata, XlaOp, with_metadata
 from builder.layout.program_layouts import check_supported_layout, result_shape
 from builder.shape_inference import collectives, control_flow, reshaping
 from builder.support.extensions import extension
@@ -22,7 +22,6 @@ from builder.support.signatures import per_signature
 from builder.types.constant import constant_plan
 from builder.types.shape import (
     TOKEN_SHAPE,
-    ArrayShape,
     Shape,
     ShapeLike,
     TupleShape,
@@ -187,12 +186,8 @@ class XlaBuilder:
 
         Operation Semantics: Parameter.
         """
-        if self.built:
-            self.check_open("parameter")
-        if isinstance(shape, (ArrayShape, TupleShape)):
-            resolved: Shape = shape
-        else:
-            resolved = shape_argument("parameter", "shape", shape)
+        self.check_open("parameter")
+        resolved = shape_argument("parameter", "shape", shape)
         if number is None:
             number = len(self.parameters)
             while number in self.parameters:
@@ -320,10 +315,7 @@ class XlaBuilder:
         Operation Semantics: Constant (XlaBuilder's ConstantLiteral, ConstantR0, ConstantR1, ...).
         """
         shape, attributes = constant_plan(value, element_type)
-        target = self
-        if not self.is_open:
-            target = self.innermost()
-            target.check_open("constant")
+        target = self if self.is_open else self._target("constant")
         return append(target, "constant", shape, (), attributes, 2)
 
     def iota(self, shape: Any, iota_dimension: int | None = None) -> XlaOp:
@@ -555,8 +547,7 @@ class XlaBuilder:
         """
         return append(self._target("empty_tuple"), "tuple", TupleShape(()))
 
-    @contextmanager
-    def frontend_attributes(self, attributes: Mapping[str, str]) -> Iterator[None]:
+    def frontend_attributes(self, attributes: Mapping[str, str]) -> AbstractContextManager[None]:
         """Add these attributes to ops recorded in the block, besides those of enclosing blocks.
 
         They are also added to the ops of callables passed to while_, conditional and call in the
@@ -587,17 +578,24 @@ class XlaBuilder:
                     f"frontend_attributes: keys must consist of ASCII letters, digits, '_', '.' "
                     f"and '-', and begin with a letter or '_', got {brief(key)}"
                 )
+        added = dict(attributes)
+        return self._metadata_block(
+            "frontend_attributes", lambda before: {**(before or {}), **added}
+        )
+
+    @contextmanager
+    def _metadata_block(self, field: str, update: Callable[[Any], Any]) -> Iterator[None]:
+        """Update a field of the metadata of ops recorded in the block.
+
+        Arguments are checked by its callers: the caller of this generator is contextlib.
+        """
         target = self.innermost()
-        metadata = target.current_metadata
-        before = None if metadata is None else metadata.frontend_attributes
-        now = {**(before or {}), **attributes}
-        target.current_metadata = with_metadata(metadata, frontend_attributes=now)
+        before = getattr(target.current_metadata or NO_METADATA, field)
+        target.current_metadata = with_metadata(target.current_metadata, **{field: update(before)})
         try:
             yield
         finally:
-            target.current_metadata = with_metadata(
-                target.current_metadata, frontend_attributes=before
-            )
+            target.current_metadata = with_metadata(target.current_metadata, **{field: before})
 
     def sharding(self, sharding: ShardingLike | None) -> AbstractContextManager[None]:
         """Set the sharding of the results of ops recorded in the block; None for no sharding.
@@ -627,19 +625,8 @@ class XlaBuilder:
             >>> y.sharding
             '{devices=[2,1]<=[2]}'
         """
-        # Checked here, because on entry the caller is the code of context managers.
         self._check_sharding("sharding", sharding)
-        return self._under_sharding(sharding)
-
-    @contextmanager
-    def _under_sharding(self, sharding: ShardingLike | None) -> Iterator[None]:
-        target = self.innermost()
-        before = None if target.current_metadata is None else target.current_metadata.sharding
-        target.current_metadata = with_metadata(target.current_metadata, sharding=sharding)
-        try:
-            yield
-        finally:
-            target.current_metadata = with_metadata(target.current_metadata, sharding=before)
+        return self._metadata_block("sharding", lambda _: sharding)
 
     def set_sharding(self, sharding: ShardingLike | None) -> None:
         """Set the sharding of ops recorded from now on; None for no sharding, which is the default.
@@ -832,8 +819,7 @@ class XlaBuilder:
             >>> b.build(x + x, result_sharding=rows).annotations.result_shardings
             ('#sdy.sharding<@mesh, [{"data"}, {}]>',)
         """
-        if self.built:
-            self.check_open("build")
+        self.check_open("build")
         if self.child is not None:
             raise BuilderError(
                 f"build: {self.child.purpose} is still being recorded into {self.name!r}",

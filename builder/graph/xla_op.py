@@ -294,37 +294,32 @@ class XlaOp:
             f"an XlaOp has no attribute {name!r}" + (f"\nfix: use {hint}" if hint else "")
         )
 
-    def __len__(self) -> int:
-        if isinstance(self.shape, TupleShape):
-            return len(self.shape.elements)
-        raise ShapeInferenceError(
-            f"len: only a tuple has a length, got {self.shape}\n"
-            f"fix: use op.shape.dimensions for the sizes of an array",
-            op="len",
+    def _not_a_tuple(self, op: str, use: str, fix: str) -> ShapeInferenceError:
+        return ShapeInferenceError(
+            f"{op}: {use} requires a tuple, got {self.shape}\nfix: {fix}",
+            op=op,
             shapes={"operand": self.shape},
         )
 
+    def __len__(self) -> int:
+        if isinstance(self.shape, TupleShape):
+            return len(self.shape.elements)
+        fix = "use op.shape.dimensions for the sizes of an array"
+        raise self._not_a_tuple("len", "len(op)", fix)
+
     def __getitem__(self, index: int) -> XlaOp:
         """Return element `index` of a tuple, see `get_tuple_element`."""
-        if not isinstance(self.shape, TupleShape):
-            raise ShapeInferenceError(
-                f"get_tuple_element: op[{brief(index)}] requires a tuple, got {self.shape}\n"
-                f"fix: use xb.slice or xb.slice_in_dim for a part of an array",
-                op="get_tuple_element",
-                shapes={"operand": self.shape},
-            )
-        return OPERATOR_FUNCTIONS["get_tuple_element"](self, index)
+        if isinstance(self.shape, TupleShape):
+            return OPERATOR_FUNCTIONS["get_tuple_element"](self, index)
+        fix = "use xb.slice or xb.slice_in_dim for a part of an array"
+        raise self._not_a_tuple("get_tuple_element", f"op[{brief(index)}]", fix)
 
     def __iter__(self) -> Iterator[XlaOp]:
         """Iterate over the elements of a tuple, so that `a, b = op` works."""
-        if not isinstance(self.shape, TupleShape):
-            raise ShapeInferenceError(
-                f"get_tuple_element: iteration requires a tuple, got {self.shape}\n"
-                f"fix: use xb.while_ for a loop over an array, xb.slice for its parts",
-                op="get_tuple_element",
-                shapes={"operand": self.shape},
-            )
-        return (self[i] for i in range(len(self.shape.elements)))
+        if isinstance(self.shape, TupleShape):
+            return (self[i] for i in range(len(self.shape.elements)))
+        fix = "use xb.while_ for a loop over an array, xb.slice for its parts"
+        raise self._not_a_tuple("get_tuple_element", "iteration", fix)
 
     # Ops hash by identity, because `==` records a comparison.
     __hash__ = object.__hash__

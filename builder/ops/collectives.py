@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Any
 
 from builder import shape_inference
@@ -65,6 +64,7 @@ __all__ = [
 
 Reducer = XlaComputation | Callable[..., Any]
 
+_all_reduce_shape = per_signature(shape_inference.collectives.all_reduce.strict)
 _all_gather_shape = per_signature(shape_inference.collectives.all_gather.strict)
 _reduce_scatter_shape = per_signature(shape_inference.collectives.reduce_scatter.strict)
 _all_to_all_shape = per_signature(shape_inference.collectives.all_to_all.strict)
@@ -147,24 +147,7 @@ def _all_reduce(
     if shape_with_layout is not None:
         shape_with_layout = shape_argument(name, "shape_with_layout", shape_with_layout)
     reducer = as_computation(name, "computation", computation, _scalars(name, operand))
-    arguments = operand, groups, channel, shape_with_layout, use_device_ids
-    attributes = reducer.planned(
-        (name, *arguments), _all_reduce_attributes, name, reducer, *arguments
-    )
-    return _record_parts("all_reduce", operand, operand, arrays, attributes)
-
-
-def _all_reduce_attributes(
-    name: str,
-    reducer: XlaComputation,
-    operand: Shape,
-    groups: ReplicaGroups,
-    channel: ChannelHandle | None,
-    shape_with_layout: Shape | None,
-    use_device_ids: bool,
-) -> Mapping[str, Any]:
-    """Check the rules of an all_reduce and return its attributes."""
-    shape_inference.collectives.all_reduce.strict(
+    _all_reduce_shape(
         operand,
         reducer.signature,
         groups,
@@ -176,7 +159,7 @@ def _all_reduce_attributes(
     attributes = {"to_apply": reducer, **_group_attributes(groups, channel, use_device_ids)}
     if shape_with_layout is not None:
         attributes["shape_with_layout"] = shape_with_layout
-    return MappingProxyType(attributes)
+    return _record_parts("all_reduce", operand, operand, arrays, attributes)
 
 
 @op(SCHEMAS["all_reduce"], cpp_name="CrossReplicaSum", section="CrossReplicaSum")

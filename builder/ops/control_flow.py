@@ -215,23 +215,19 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
     Operation Semantics: Call.
     """
     arguments = need_ops("call", "operand", operands)
-    if not arguments:
-        raise OperandError(
-            "call: at least one operand is needed to determine the builder, got none\n"
-            "fix: a computation without parameters is called with builder.call(computation)",
-            op="call",
-        )
-    callee, arguments = _callee("call", computation, arguments)
+    builder = resolve_builder(
+        "call", *arguments, fix="call a computation without parameters with builder.call(...)"
+    )
+    callee, arguments = _callee("call", computation, arguments, builder)
     shapes = _shapes_of(arguments)
     shape, attributes = callee.planned(("call", shapes), _call_plan, callee, shapes)
     return record("call", shape, arguments, attributes)
 
 
 def _callee(
-    name: str, computation: Applied, operands: builtins.tuple[XlaOp, ...]
+    name: str, computation: Applied, operands: builtins.tuple[XlaOp, ...], builder: XlaBuilder
 ) -> builtins.tuple[XlaComputation, builtins.tuple[XlaOp, ...]]:
     """Return the called computation, and the operands followed by the values it captures."""
-    builder = resolve_builder(name, *operands)
     callee = computation_or_recorded(
         name, "computation", computation, _shapes_of(operands), builder
     )
@@ -244,12 +240,7 @@ def _callee(
 def call_reusable(function: ReusableFunction, values: Sequence[Any]) -> XlaOp:
     """Record a call of a reusable function; a sequence among the operands becomes a tuple."""
     ops = builtins.tuple(_leaves(function.name, "argument", values))
-    if not ops:
-        raise OperandError(
-            f"{function.name}: at least one XlaOp is needed to determine the builder, got none",
-            op=function.name,
-        )
-    builder = resolve_builder("call", *ops)
+    builder = resolve_builder(function.name, *ops)
     with rollback_on_error(builder):
         arguments = [_nested_tuple(builder, value) for value in values]
         shapes = _shapes_of(arguments)
@@ -318,19 +309,15 @@ def composite_call(
     Not in the document; XlaBuilder's CompositeCall.
     """
     arguments = need_ops("composite_call", "operand", operands)
-    if not arguments:
-        raise OperandError(
-            "composite_call: at least one operand is needed to determine the builder, got none",
-            op="composite_call",
-        )
+    builder = resolve_builder("composite_call", *arguments)
     text = composite_attributes_text(attributes)
     if not isinstance(name, str):
         raise OperandError(
             f"composite_call: name must be a string, got {brief(name)}", op="composite_call"
         )
     number = 0 if version is None else integer("composite_call", "version", version)
-    with rollback_on_error(resolve_builder("composite_call", *arguments)):
-        callee, arguments = _callee("composite_call", computation, arguments)
+    with rollback_on_error(builder):
+        callee, arguments = _callee("composite_call", computation, arguments, builder)
         shape = _composite_shape(callee.signature, _shapes_of(arguments), name, number)
     return record(
         "composite",

@@ -535,12 +535,9 @@ def custom_call(
     Operation Semantics: CustomCall.
     """
     arguments = need_ops("custom_call", "operand", operands)
-    if not arguments:
-        raise OperandError(
-            "custom_call: at least one operand is needed to determine the builder, got none\n"
-            "fix: without operands, call builder.custom_call(target_name, shape)",
-            op="custom_call",
-        )
+    resolve_builder(
+        "custom_call", *arguments, fix="without operands, call builder.custom_call(...)"
+    )
     shapes = tuple([a.shape for a in arguments])
     inferred, recorded = custom_call_plan(
         target_name,
@@ -690,12 +687,9 @@ def python_call(
     Operation Semantics: CustomCall (a Python function in place of a C function).
     """
     arguments = need_ops("python_call", "operand", operands)
-    if not arguments:
-        raise OperandError(
-            "python_call: at least one operand is needed to determine the builder, got none\n"
-            "fix: without operands, call builder.python_call(function, shape)",
-            op="python_call",
-        )
+    resolve_builder(
+        "python_call", *arguments, fix="without operands, call builder.python_call(...)"
+    )
     inferred, attributes = python_call_plan(function, arguments, shape, has_side_effect)
     return record("python_call", inferred, arguments, attributes)
 

@@ -287,10 +287,8 @@ def gather(
     if type(dimension_numbers) is not GatherDimensionNumbers:
         dimension_numbers = GatherDimensionNumbers.of(dimension_numbers)
     sizes = integers("gather", "slice_sizes", slice_sizes)
-    if indices_are_sorted is not False:
-        indices_are_sorted = flag("gather", "indices_are_sorted", indices_are_sorted)
-    if unique_indices is not False:
-        flag("gather", "unique_indices", unique_indices)
+    indices_are_sorted = flag("gather", "indices_are_sorted", indices_are_sorted)
+    flag("gather", "unique_indices", unique_indices)
     shape = _gather_shape(operand.shape, start_indices.shape, dimension_numbers, sizes)
     attributes = shared_attributes(
         dimension_numbers=dimension_numbers,
@@ -382,10 +380,8 @@ def scatter(
     values = need_ops("scatter", "updates", updates)
     if type(dimension_numbers) is not ScatterDimensionNumbers:
         dimension_numbers = ScatterDimensionNumbers.of(dimension_numbers)
-    if indices_are_sorted is not False:
-        indices_are_sorted = flag("scatter", "indices_are_sorted", indices_are_sorted)
-    if unique_indices is not False:
-        unique_indices = flag("scatter", "unique_indices", unique_indices)
+    indices_are_sorted = flag("scatter", "indices_are_sorted", indices_are_sorted)
+    unique_indices = flag("scatter", "unique_indices", unique_indices)
     shapes = tuple([array.shape for array in arrays])
     update_shapes = tuple([value.shape for value in values])
     applied = as_computation(

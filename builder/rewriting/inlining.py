@@ -49,13 +49,9 @@ def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> 
         <XlaOp %1 = f32[3] multiply(%0, %0)>
     """
     arguments = need_ops("inline", "operand", operands)
-    if not arguments:
-        raise OperandError(
-            "inline: at least one operand is needed to determine the builder, got none\n"
-            "fix: a computation without parameters is inlined with builder.inline(computation)",
-            op="inline",
-        )
-    builder = resolve_builder("inline", *arguments)
+    builder = resolve_builder(
+        "inline", *arguments, fix="inline a computation without parameters with builder.inline(...)"
+    )
     if isinstance(computation, ReusableFunction):
         with rollback_on_error(builder):
             shapes = tuple([operand.shape for operand in arguments])

@@ -369,7 +369,7 @@ class TestOperators:
     @pytest.mark.parametrize(
         ("use", "message"),
         [
-            (len, r"len: only a tuple has a length, got f32\[2\]\nfix: .*op.shape.dimensions"),
+            (len, r"len: len\(op\) requires a tuple, got f32\[2\]\nfix: .*op.shape.dimensions"),
             (
                 list,
                 (

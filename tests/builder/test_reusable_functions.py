@@ -546,8 +546,8 @@ class TestCall:
             (lambda x: (x, 2.0), xb.OperandError, "larger: argument 1 must be an XlaOp.*float"),
             (lambda x: (x, {"a": x}), xb.OperandError, "larger: argument 1 must be an XlaOp.*dict"),
             (lambda x: (x, [x, 1]), xb.OperandError, "argument 1 element 1 must be an XlaOp"),
-            (lambda x: (), xb.OperandError, "larger: at least one XlaOp is needed"),
-            (lambda x: ([], []), xb.OperandError, "larger: at least one XlaOp is needed"),
+            (lambda x: (), xb.OperandError, "larger: at least one operand is needed"),
+            (lambda x: ([], []), xb.OperandError, "larger: at least one operand is needed"),
             (
                 lambda x: (x, xb.XlaBuilder().parameter(xb.f32[2])),
                 xb.BuilderError,

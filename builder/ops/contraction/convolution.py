@@ -21,11 +21,11 @@ from builder.check import flags, integer, integers
 from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
+from builder.ops.contraction.dot_product import preferred_type
 from builder.ops.operands import need_op
 from builder.schema import SCHEMAS
 from builder.shape_inference import contraction as infer
 from builder.support.signatures import per_signature
-from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape
 
@@ -125,9 +125,7 @@ def _record(
             integer(name, "batch_group_count", group_counts[1]),
         ),
         Precision.pair(precision, op=name),
-        None
-        if preferred_element_type is None
-        else pt.element_type_argument(name, "preferred_element_type", preferred_element_type),
+        preferred_type(name, preferred_element_type),
     )
     return record("convolution", shape, (lhs, rhs), attributes)
 

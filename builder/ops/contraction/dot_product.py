@@ -28,7 +28,7 @@ from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape
 
-__all__ = ["dot", "dot_general"]
+__all__ = ["dot", "dot_general", "preferred_type"]
 
 
 @per_signature
@@ -56,6 +56,13 @@ def _dot_general_plan(
     return shape, shared_attributes(
         dimension_numbers=numbers, precision=precision, algorithm=algorithm
     )
+
+
+def preferred_type(op: str, element_type: PrimitiveTypeLike | None) -> PrimitiveType | None:
+    """Convert the argument `preferred_element_type`, which is optional."""
+    if element_type is None:
+        return None
+    return pt.element_type_argument(op, "preferred_element_type", element_type)
 
 
 _DEFAULT = Precision.pair(None)
@@ -100,11 +107,8 @@ def dot(
         need_op("dot", "lhs", lhs)
         need_op("dot", "rhs", rhs)
     pair = _DEFAULT if precision is None else Precision.pair(precision, op="dot")
-    if preferred_element_type is not None:
-        preferred_element_type = pt.element_type_argument(
-            "dot", "preferred_element_type", preferred_element_type
-        )
-    shape, attributes = _dot_plan(lhs.shape, rhs.shape, pair, preferred_element_type)
+    preferred = preferred_type("dot", preferred_element_type)
+    shape, attributes = _dot_plan(lhs.shape, rhs.shape, pair, preferred)
     return record("dot_general", shape, (lhs, rhs), attributes)
 
 
@@ -161,10 +165,7 @@ def dot_general(
     if numbers is None:
         numbers = DotDimensionNumbers.of(dimension_numbers)
     pair = _DEFAULT if precision is None else Precision.pair(precision, op="dot_general")
-    if preferred_element_type is not None:
-        preferred_element_type = pt.element_type_argument(
-            "dot_general", "preferred_element_type", preferred_element_type
-        )
+    preferred = preferred_type("dot_general", preferred_element_type)
     if algorithm is not None:
         algorithm = DotAlgorithm.of(algorithm)
         if pair != _DEFAULT:
@@ -174,7 +175,5 @@ def dot_general(
                 f"fix: leave precision out",
                 op="dot_general",
             )
-    shape, attributes = _dot_general_plan(
-        lhs.shape, rhs.shape, numbers, pair, preferred_element_type, algorithm
-    )
+    shape, attributes = _dot_general_plan(lhs.shape, rhs.shape, numbers, pair, preferred, algorithm)
     return record("dot_general", shape, (lhs, rhs), attributes)

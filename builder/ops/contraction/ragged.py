@@ -17,11 +17,11 @@ from builder.attributes import (
 from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
+from builder.ops.contraction.dot_product import preferred_type
 from builder.ops.operands import need_op
 from builder.schema import SCHEMAS
 from builder.shape_inference import contraction as infer
 from builder.support.signatures import per_signature
-from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.shape import ArrayShape, Shape
 
@@ -96,16 +96,12 @@ def ragged_dot(
     need_op("ragged_dot", "lhs", lhs)
     need_op("ragged_dot", "rhs", rhs)
     need_op("ragged_dot", "group_sizes", group_sizes)
-    if preferred_element_type is not None:
-        preferred_element_type = pt.element_type_argument(
-            "ragged_dot", "preferred_element_type", preferred_element_type
-        )
     shape, attributes = _plan(
         lhs.shape,
         rhs.shape,
         group_sizes.shape,
         RaggedDotDimensionNumbers.of(dimension_numbers),
         Precision.pair(precision, op="ragged_dot"),
-        preferred_element_type,
+        preferred_type("ragged_dot", preferred_element_type),
     )
     return record("ragged_dot", shape, (lhs, rhs, group_sizes), attributes)

@@ -99,18 +99,9 @@ def _select_and_scatter_plan(
     scatter: XlaComputation,
     window: Window,
 ) -> tuple[Shape, Mapping[str, Any]]:
-    dimensions, strides, padding = window[:3]
-    shape = shape_inference.reduction.select_and_scatter.strict(
-        operand,
-        select.signature,
-        dimensions,
-        strides,
-        padding,
-        source,
-        init_value,
-        scatter.signature,
-        op=name,
-    )
+    infer = shape_inference.reduction.select_and_scatter.strict
+    signatures = select.signature, scatter.signature
+    shape = infer(operand, signatures[0], *window[:3], source, init_value, signatures[1], op=name)
     attributes = _window_attributes(operand, window)
     del attributes["base_dilations"], attributes["window_dilations"]
     return shape, MappingProxyType({**attributes, "select": select, "scatter": scatter})

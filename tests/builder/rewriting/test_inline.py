@@ -174,7 +174,7 @@ class TestWithoutParameters:
             b.inline(one)
 
     def test_given_to_the_function(self, one: xb.XlaComputation) -> None:
-        with pytest.raises(xb.OperandError, match=r"\nfix: .* builder.inline\(computation\)"):
+        with pytest.raises(xb.OperandError, match=r"\nfix: .* builder.inline\("):
             xb.inline(one)
 
 

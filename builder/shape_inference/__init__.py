@@ -1,17 +1,19 @@
 """Shape inference: functions from shapes and attributes to the shape of an op's result.
 
-They need no builder, record nothing and remember nothing:
+They need no builder, record nothing and have no state:
 
     >>> import builder as xb
     >>> infer = xb.shape_inference
     >>> infer.contraction.dot_general(xb.f32[32, 784], "f32[784,10]", (([1], [0]), ([], [])))
     f32[32,10]
 
-One module for each family of ops, one function for each op, or for all ops that follow one rule
-(`elementwise.unary`, `elementwise.binary`). Arguments are those of the op, with shapes in the place
-of ops and a ProgramShape in the place of a computation; a shape may be given as text, and what else
-the op takes in the forms that the op takes. A rule that is broken raises the ShapeInferenceError
-that the op raises. docs/shape_inference.md shows more.
+There is one module for each family of ops, and one function for each op, or for all ops that follow
+one rule (`elementwise.unary`, `elementwise.binary`). Arguments are those of the op, with shapes in
+place of ops and a ProgramShape in place of a computation. A shape may be a text, and other arguments
+may have any form that the op accepts. A function raises the ShapeInferenceError that the op raises.
+
+A comment above each check cites the rule that it implements; docs/shape_inference.md explains the
+form of the citations.
 """
 
 from builder.check import Check as Check

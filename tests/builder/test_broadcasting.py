@@ -1,4 +1,4 @@
-"""The rules of broadcasting: the document's examples, NumPy, and what is refused."""
+"""Broadcasting: the document's examples, comparison with NumPy, and refused operands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def added(lhs: str, rhs: str, dimensions: tuple[int, ...] | None = None) -> str:
 
 
 class TestTheDocumentsExamples:
-    """Every worked example of "Broadcasting", as shapes."""
+    """The worked examples of "Broadcasting", as shapes."""
 
     def test_scalar_to_matrix(self) -> None:
         assert added("f32[2,3]", "f32[]") == "f32[2,3]"
@@ -82,7 +82,7 @@ class TestTheDocumentsExamples:
 def placed_operands(
     draw: st.DrawFn,
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Sizes of lower rank, of higher rank, and where the former's dimensions go."""
+    """Draw sizes of lower rank, of higher rank, and the broadcast dimensions."""
     higher = draw(st.lists(st.integers(0, 3), min_size=1, max_size=5))
     places = sorted(draw(st.sets(st.integers(0, len(higher) - 1), min_size=1)))
     lower = [draw(st.sampled_from([higher[p], 1, 2])) for p in places]
@@ -126,8 +126,8 @@ def test_equal_ranks_like_numpy(pairs: list[tuple[int, int]]) -> None:
         assert added(sizes_text(lhs), sizes_text(rhs)) == sizes_text(expected)
 
 
-class TestWhatIsRefused:
-    """The whole message of each broken rule."""
+class TestRefused:
+    """The complete message for each rule."""
 
     @pytest.mark.parametrize(
         ("lhs", "rhs", "dimensions", "rule"),
@@ -290,7 +290,7 @@ class TestWhatIsRefused:
 
 
 class TestDynamicSizes:
-    """As jaxlib 0.6.0's XlaBuilder answers."""
+    """The results of jaxlib 0.6.0's XlaBuilder."""
 
     @pytest.mark.parametrize(
         ("lhs", "rhs", "dimensions", "result"),
@@ -319,7 +319,7 @@ class TestDynamicSizes:
 
 
 class TestRecorded:
-    """What an op with broadcast operands records: explicit broadcasts, then the op."""
+    """An op with broadcast operands records explicit broadcasts and then the op."""
 
     def test_in_dim(self) -> None:
         b = xb.XlaBuilder()

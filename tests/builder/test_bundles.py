@@ -1,4 +1,4 @@
-"""Bundles of attributes, and other small classes that users get: values that never change."""
+"""Attribute bundles and other small public classes are immutable values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BUNDLES = [
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: type(bundle).__name__)
 class TestBundles:
-    def test_are_copied_and_pickled(self, bundle: Any) -> None:
+    def test_copy_and_pickle(self, bundle: Any) -> None:
         copies = [copy.copy(bundle), copy.deepcopy(bundle), pickle.loads(pickle.dumps(bundle))]
         for other in copies:
             assert type(other) is type(bundle)
@@ -37,12 +37,12 @@ class TestBundles:
             assert hash(other) == hash(bundle)
             assert repr(other) == repr(bundle)
 
-    def test_have_fields(self, bundle: Any) -> None:
+    def test_fields(self, bundle: Any) -> None:
         names = [field.name for field in dataclasses.fields(bundle)]
         assert type(bundle).__match_args__ == tuple(names)
         assert repr(bundle).startswith(f"{type(bundle).__name__}({names[0]}=")
 
-    def test_are_replaced_and_not_changed(self, bundle: Any) -> None:
+    def test_immutable(self, bundle: Any) -> None:
         name = dataclasses.fields(bundle)[0].name
         before = repr(bundle)
         value = getattr(bundle, name)
@@ -55,12 +55,12 @@ class TestBundles:
         ):
             with pytest.raises(dataclasses.FrozenInstanceError):
                 change()
-        # Python 3.11 raises TypeError for a name that is no field of a class with slots.
+        # Python 3.11 raises TypeError for a name that is not a field of a class with slots.
         with pytest.raises((dataclasses.FrozenInstanceError, TypeError)):
             bundle.other = 1
         assert repr(bundle) == before
         assert not hasattr(bundle, "__dict__")
 
-    def test_differ_from_other_types(self, bundle: Any) -> None:
+    def test_unequal_to_other_types(self, bundle: Any) -> None:
         assert bundle != dataclasses.astuple(bundle)
         assert all(bundle != other for other in BUNDLES if other is not bundle)

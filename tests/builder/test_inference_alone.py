@@ -1,4 +1,4 @@
-"""Shape inference without a builder: documented, with plain arguments, and with wrong ones."""
+"""Shape inference without a builder: its documentation, argument forms and errors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ FAMILIES = (
     *("collectives", "contraction", "control_flow", "dynamic", "elementwise", "host"),
     *("indexing", "linalg", "normalization", "random", "reduction", "reshaping"),
 )
-# What inference functions take; functions of other things are helpers of the library.
-PLAIN = ("Shape", "Sequence[Shape]", "ProgramShape", "Sequence[ProgramShape]", "str")
-NEEDS_NOTHING = {"replica_id", "partition_id"}
+# The first parameter of an inference function; functions of other types are helpers.
+FIRST_PARAMETERS = ("Shape", "Sequence[Shape]", "ProgramShape", "Sequence[ProgramShape]", "str")
+NULLARY = {"replica_id", "partition_id"}
 
 
 def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -33,14 +33,14 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
             helper = "ArrayShape" in annotations or "Shape" not in value.__annotations__["return"]
             if helper or not value.__module__.startswith(module.__name__):
                 continue
-            if (annotations and annotations[0] in PLAIN) or name in NEEDS_NOTHING:
+            if (annotations and annotations[0] in FIRST_PARAMETERS) or name in NULLARY:
                 yield f"{family}.{name}", value
 
 
 FUNCTIONS = dict(public_functions())
 
 
-def test_every_family_is_there() -> None:
+def test_every_family_is_covered() -> None:
     assert {name.split(".")[0] for name in FUNCTIONS} == set(FAMILIES)
     assert len(FUNCTIONS) > 60
 
@@ -48,12 +48,12 @@ def test_every_family_is_there() -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_has_an_example(name: str) -> None:
     examples = doctest.DocTestParser().get_examples(FUNCTIONS[name].__doc__ or "")
-    own = name.split(".")[1]
-    assert any(own in e.source for e in examples)
+    function = name.split(".")[1]
+    assert any(function in e.source for e in examples)
     assert any(e.want for e in examples)
 
 
-def test_the_examples_of_the_document_run() -> None:
+def test_examples_of_the_document() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     test = doctest.DocTestParser().get_doctest(
         "\n".join(line for line in text.splitlines() if not line.startswith("```")),
@@ -77,7 +77,7 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_wrong_arguments_get_errors_of_the_library(name: str) -> None:
+def test_wrong_arguments_raise_errors_of_the_library(name: str) -> None:
     function = FUNCTIONS[name]
     parameters = inspect.signature(function).parameters.values()
     draw = random.Random(name)
@@ -124,11 +124,11 @@ def test_wrong_arguments_get_errors_of_the_library(name: str) -> None:
         ),
     ],
 )
-def test_plain_forms_mean_the_same(plain: Any, strict: Any) -> None:
+def test_argument_forms_are_equivalent(plain: Any, strict: Any) -> None:
     assert plain(xb.shape_inference) is strict(xb.shape_inference)
 
 
-def test_what_is_wrong_is_said() -> None:
+def test_messages_for_wrong_arguments() -> None:
     infer = xb.shape_inference
     for call, message in (
         (lambda: infer.reshaping.rev(7, [0]), "rev: operand must be a shape, got 7"),

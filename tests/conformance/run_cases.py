@@ -1,11 +1,11 @@
-"""Compares `builder` with what the real C++ XlaBuilder answered, case by case.
+"""Compare `builder` with the recorded results of the C++ XlaBuilder, case by case.
 
     python tests/conformance/run_cases.py FILE [--op NAME]...
 
-FILE holds one case a line, plain or gzipped; README.md describes it. Every disagreement of a case
-that counts is printed, then the totals: the cases that count, and the others by the reason why
-they do not count. The exit status is 1 if a case that counts disagrees, or `builder` raises
-anything but one of its own errors.
+FILE has one case per line, plain or gzipped; README.md describes the format. The program prints
+every disagreement of a case that counts, then the totals: the cases that count, and the others by
+the reason why they do not count. The exit status is 1 if a case that counts disagrees, or `builder`
+raises an error that is not its own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Case = dict[str, Any]
 Ops = Sequence[xb.XlaOp]
 Call = Callable[[xb.XlaBuilder, Ops, dict[str, Any]], Any]
 
-# Why a case does not count, in the order in which a case is looked up here: README.md explains the
+# The reasons why a case does not count, in the order of their precedence. README.md explains the
 # tags. "lenient" and "loose" are reasons only where the C++ builder accepts the call.
 DECIDED_BY_DOCUMENT = "document"
 NO_ANSWER = "no answer there"
@@ -44,7 +44,7 @@ UNCOUNTED = {"changed": False, "lenient": True, "loose": True, "opaque": False, 
 """The tags of cases that do not count, and whether they matter for valid cases only."""
 
 # Cases in which the Operation Semantics document and the C++ builder differ, and builder follows
-# the document: id -> what the document says.
+# the document: id -> the rule of the document.
 DECIDED = {
     "Gather.368c624b3f": "a collapsed dimension must have a slice size of 1, not 0",
     "Scatter.4e2cadc532": "all operands must have the same dimensions",
@@ -93,12 +93,12 @@ DECIDED = {
 }
 
 
-# --- What builder is asked ----------------------------------------------------------------------
+# --- Calling builder ----------------------------------------------------------------------------
 
 
 @cache
 def public_modules() -> list[Any]:
-    """`builder` and, if there is one, its library of composites."""
+    """Return `builder` and, if it exists, its library of composites."""
     modules: list[Any] = [xb]
     if importlib.util.find_spec("builder.lib") is not None:
         lib = importlib.import_module("builder.lib")
@@ -109,7 +109,7 @@ def public_modules() -> list[Any]:
 
 @cache
 def public(name: str) -> Any:
-    """The public function or class called `name`, or None; builder methods are named "b.name"."""
+    """Return the public function or class `name`, or None; builder methods are named "b.name"."""
     if name.startswith("b."):
         return getattr(xb.XlaBuilder, name[2:], None)
     for module in public_modules():
@@ -121,10 +121,10 @@ def public(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Adapter:
-    """How an op of the corpus is called here.
+    """The call in `builder` for an op of the corpus.
 
     Attributes:
-        call: does it, and gives an op, a sequence of ops, or integers.
+        call: makes the call, and returns an op, a sequence of ops, or integers.
         needs: public names without which the op counts as not offered.
     """
 
@@ -140,7 +140,7 @@ ADAPTERS: dict[str, Adapter] = {}
 
 
 def adapter(op: str, *needs: str) -> Callable[[Call], Call]:
-    """Enters the decorated function as the adapter of `op`."""
+    """Register the decorated function as the adapter of `op`."""
 
     def enter(call: Call) -> Call:
         ADAPTERS[op] = Adapter(call, needs)
@@ -150,13 +150,13 @@ def adapter(op: str, *needs: str) -> Callable[[Call], Call]:
 
 
 def snake(op: str) -> str:
-    """The name here of an op of the corpus."""
+    """Return the name in `builder` of an op of the corpus."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", op).lower()
     return name + "_" if name in ("and", "or", "not", "while") else name
 
 
 def plain(ops: str, *attributes: str, name: str = "") -> None:
-    """Adapters for ops whose operands, then attributes, are passed in order, as they are."""
+    """Register adapters for ops that take their operands and then their attributes unchanged."""
     for op in ops.split():
         function = name or snake(op)
 
@@ -169,7 +169,7 @@ def plain(ops: str, *attributes: str, name: str = "") -> None:
 
 
 def binary(ops: str) -> None:
-    """Adapters for ops of two operands, which may be broadcast."""
+    """Register adapters for ops of two operands, which may be broadcast."""
     for op in ops.split():
 
         def call(
@@ -181,7 +181,7 @@ def binary(ops: str) -> None:
 
 
 def several(ops: str, *attributes: str) -> None:
-    """Like `plain`, for functions that give several ops."""
+    """Register adapters like `plain`, for functions that return several ops."""
     plain(ops, *attributes)
     for op in ops.split():
         one = ADAPTERS[op]
@@ -193,12 +193,12 @@ def several(ops: str, *attributes: str) -> None:
 
 
 def keywords(attrs: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Those attributes that the case has, by name."""
+    """Return the named attributes that the case has."""
     return {name: attrs[name] for name in names if name in attrs}
 
 
 def groups(operands: Ops, lengths: Sequence[int]) -> list[list[xb.XlaOp]]:
-    """The flat operands cut into consecutive groups."""
+    """Divide the flat operands into consecutive groups."""
     found, start = [], 0
     for length in lengths:
         found.append(list(operands[start : start + length]))
@@ -207,7 +207,7 @@ def groups(operands: Ops, lengths: Sequence[int]) -> list[list[xb.XlaOp]]:
 
 
 def type_named(name: str) -> xb.PrimitiveType:
-    """An element type; the error for a name that is none ("tuple", "token") is an answer too."""
+    """Return an element type; the error for "tuple" or "token" is a result as well."""
     return xb.as_primitive_type(name)
 
 
@@ -248,7 +248,7 @@ def body_root(b: xb.XlaBuilder, body: str, p: Ops, result: Any) -> xb.XlaOp:
     if body in BODY_FUNCTIONS:
         x, y = p[:2]
         if x.shape is not y.shape and all(map(is_floating, (x.shape, y.shape, result))):
-            # Of two floating-point types the C++ builder takes the wider one.
+            # The C++ builder converts two floating-point types to the wider one.
             x, y = (xb.convert_element_type(one, result.element_type) for one in (x, y))
         return public(BODY_FUNCTIONS[body])(x, y)
     if body.startswith("param"):
@@ -280,7 +280,7 @@ def _computation(text: str) -> xb.XlaComputation:
         root = body_root(b, body, [b.parameter(shape) for shape in spec["params"]], wanted)
         built = b.build(root)
     except xb.XlaError as error:
-        # Not an answer to the case: its computations are valid there.
+        # Not a result of the case: its computations are valid in the C++ builder.
         raise BodyError(f"body {body} of {text}: {error}") from error
     if wanted is not None and root.shape is not wanted:
         raise BodyError(f"body {body} of {text}: its result is {root.shape}")
@@ -288,7 +288,7 @@ def _computation(text: str) -> xb.XlaComputation:
 
 
 def computation(spec: dict[str, Any]) -> xb.XlaComputation:
-    """The computation that a case describes."""
+    """Build the computation that a case describes."""
     return _computation(json.dumps(spec))
 
 
@@ -665,7 +665,7 @@ def _(_: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
     return public("collective_permute")(operands[0], pairs)
 
 
-# The host, and code that XLA does not know.
+# The host, and custom calls.
 
 
 @adapter("AfterAll", "after_all")
@@ -704,7 +704,7 @@ def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
     return custom_call(b, operands, attrs, computation=computation(attrs["computation"]))
 
 
-# --- Asking and comparing -----------------------------------------------------------------------
+# --- Comparing -----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -719,7 +719,7 @@ class Rejection:
 
 @dataclass
 class Crash:
-    """builder raised something that is none of its errors."""
+    """builder raised an error that is not its own."""
 
     error: Exception
 
@@ -734,7 +734,7 @@ def without_layout(shape: xb.Shape) -> xb.Shape:
 
 
 def answer(case: Case) -> Any:
-    """What builder makes of a case: the shape's text, a list of texts or integers, or an error."""
+    """Return builder's result for a case: the text of a shape, a list of texts, or an error."""
     try:
         b = xb.XlaBuilder("case")
         operands = [b.parameter(text) for text in case["operands"]]
@@ -745,12 +745,12 @@ def answer(case: Case) -> Any:
         return str(without_layout(result.shape))
     except xb.XlaError as error:
         return Rejection(error)
-    except Exception as error:  # whatever it is: that is what the corpus is to find
+    except Exception as error:  # the corpus is meant to find any error
         return Crash(error)
 
 
 def why_uncounted(case: Case) -> str | None:
-    """Return the reason why agreement with the case is not required; None if it is.
+    """Return the reason why the case does not count; None if it counts.
 
     README.md explains the reasons.
     """
@@ -772,7 +772,7 @@ CRASHED = "crashed here"
 
 
 def outcome(case: Case, got: Any) -> str:
-    """Compare `got` with the C++ builder's answer. A case without an answer agrees with any."""
+    """Compare `got` with the C++ builder's result. A case without a result agrees with any."""
     if isinstance(got, Crash):
         return CRASHED
     if "error" in case:
@@ -787,10 +787,10 @@ class Report:
     """The totals of a comparison.
 
     Attributes:
-        not_offered: cases of ops that `builder` does not have.
-        outcomes: how many cases had each outcome, by the reason why they do not count; the reason
-            of those that count is None.
-        failures: the cases that count and disagree, and all that crashed, with what was got.
+        not_offered: the number of cases of ops that `builder` does not have.
+        outcomes: the number of cases by the reason why they do not count, None if they count, and
+            by outcome.
+        failures: the cases that count and disagree, and all that crashed, with the result.
     """
 
     not_offered: int = 0
@@ -819,12 +819,12 @@ class Report:
         )
 
     def by_outcome(self, reason: str | None) -> Counter[str]:
-        """Return how many cases of a reason had each outcome."""
+        """Return the number of cases of a reason by outcome."""
         return Counter({what: n for (why, what), n in self.outcomes.items() if why == reason})
 
 
 def run(cases: Iterable[Case]) -> Report:
-    """Asks builder every case."""
+    """Run every case."""
     report = Report()
     for case in cases:
         known = ADAPTERS.get(case["op"])
@@ -840,7 +840,7 @@ def run(cases: Iterable[Case]) -> Report:
 
 
 def read(path: Path) -> Iterator[Case]:
-    """The cases of a file."""
+    """Read the cases of a file."""
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
         for line in lines:
             if line.strip():
@@ -848,7 +848,7 @@ def read(path: Path) -> Iterator[Case]:
 
 
 def describe(case: Case, got: Any) -> str:
-    """One disagreement, for people."""
+    """Describe one disagreement."""
     expected = case.get("result", case.get("error", "anything but a crash"))
     attrs = json.dumps(case["attrs"])
     return (
@@ -860,7 +860,7 @@ def describe(case: Case, got: Any) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", type=Path, help="cases, one a line; plain or .gz")
+    parser.add_argument("file", type=Path, help="cases, one per line; plain or .gz")
     parser.add_argument(
         "--op", action="append", metavar="NAME", help="only this op, as the corpus calls it"
     )

@@ -1,11 +1,11 @@
-"""Imports the tests of StableHLO's reference interpreter, lowers them again, and runs them.
+"""Import the tests of StableHLO's reference interpreter, lower them again, and run them.
 
     python tests/conformance/run_interpret.py DIRECTORY
 
 The files are those of `stablehlo/tests/interpret` in openxla/stablehlo: modules divided by
-`// -----`, whose functions compare what they compute with literals. jaxlib has no `check` dialect;
-so the function that checks is given results, which are compared here. Where it runs programs side
-by side, that program is imported, and run on as many CPU devices. Exit status 1 if a file failed.
+`// -----`, whose functions compare computed values with literals. jaxlib has no `check` dialect, so
+the checked values become results, which this program compares. A program that the file runs in
+parallel is imported and run on as many CPU devices. The exit status is 1 if a file failed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEVICES: Final = 8
 
 _DIVIDER: Final = re.compile(r"^// -----.*$", re.MULTILINE)
 
-# Both ways in which they are written: check.expect_eq_const %0, dense<..> : type, and
+# The two forms of a check: check.expect_eq_const %0, dense<..> : type, and
 # "check.expect_eq_const"(%0) <{value = dense<..> : type}> : (type) -> ().
 _CHECK: Final = re.compile(
     r"""^[ ]*(?:
@@ -44,11 +44,11 @@ _PARALLEL: Final = re.compile(
 )
 
 _ALLOWED: Final = {"eq": {}, "almost_eq": {"tolerance": 0.001}}
-"""How far results may be from what is expected, as StableHLO's `check` dialect has it."""
+"""The tolerances of StableHLO's `check` dialect."""
 
 
 def check(path: Path) -> Answer:
-    """What became of one file: of its first module that does not pass."""
+    """Run one file; return the outcome of its first module that does not pass."""
     import lowering
 
     for number, text in enumerate(_DIVIDER.split(path.read_text()), 1):
@@ -65,7 +65,7 @@ def check(path: Path) -> Answer:
 
 
 def _check_module(text: str) -> None:
-    """Raises AssertionError unless what a module computes is what it says."""
+    """Raise AssertionError unless the results of a module are as expected."""
     import numpy as np
 
     checks = [
@@ -94,7 +94,7 @@ def _check_module(text: str) -> None:
 
 
 def _names(checks: Sequence[Sequence[str]]) -> list[str]:
-    """The values that are compared, each once."""
+    """Return the names of the compared values, without duplicates."""
     return list(dict.fromkeys(name for _, name, _, _ in checks))
 
 
@@ -103,7 +103,7 @@ def _named_types(checks: Sequence[Sequence[str]]) -> dict[str, str]:
 
 
 def _returning(text: str, values: dict[str, str]) -> str:
-    """The module with the function that checks as its @main, which returns these values."""
+    """Return the module with the checking function as @main, which returns these values."""
     kinds = ", ".join(values.values())
     text = _CHECK.sub("", text)
     entry = re.findall(r"func\.func (?:public )?@(\w+)\(\)", text)[-1]
@@ -118,21 +118,21 @@ def _flat(value: Any) -> list[Any]:
 
 
 def _run(text: str) -> list[Any]:
-    """What @main gives, imported and lowered again."""
+    """Run @main after importing it and lowering it again."""
     import lowering
 
     return _flat(lowering.compile(lowering.to_computation(lowering.load_bytes(text)))())
 
 
 def _compiled(text: str) -> list[Any]:
-    """What @main gives, not imported."""
+    """Run @main without importing it."""
     import lowering
 
     return _flat(lowering.compile(lowering.load_bytes(text))())
 
 
 def _run_parallel(text: str, parallel: re.Match[str]) -> dict[str, Any]:
-    """What programs give that run side by side: the rows are replicas, the columns partitions."""
+    """Run programs in parallel; the rows are replicas, the columns partitions."""
     import lowering
 
     name, operands, programs, kinds, _ = parallel.groups()

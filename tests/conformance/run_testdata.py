@@ -1,9 +1,10 @@
-"""Imports StableHLO's test data, lowers it again, runs it, and compares with what it expects.
+"""Import StableHLO's test data, lower it again, run it, and compare with the expected results.
 
     python tests/conformance/run_testdata.py DIRECTORY
 
 The files are those of `stablehlo/testdata` in openxla/stablehlo: a function @main, which computes
-from @inputs, and a function @expected with what it must return. Exit status 1 if any failed.
+from @inputs, and a function @expected, which returns the expected results. The exit status is 1 if
+a file failed.
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ import sample_runner
 from sample_runner import FAILED, PASSED, Answer
 
 _CHECK: Final = re.compile(r"^\s*stablehlo\.custom_call @check\.(expect_\w*)\(.*$\n?", re.MULTILINE)
-"""What compares in the files: it is no operation of XLA."""
+"""The comparison in the files, which is not an operation of XLA."""
 
 SIZE: Final = 2
-"""What is given for a size that is left open."""
+"""The argument for a dynamic size."""
 
 _ALLOWED: Final = {
     "expect_eq": {},
     "expect_close": {"ulps": 3},
     "expect_almost_eq": {"tolerance": 0.001},
 }
-"""How far results may be from what is expected, as StableHLO's `check` dialect has it."""
+"""The tolerances of StableHLO's `check` dialect."""
 
 
 def check(path: Path) -> Answer:
-    """What became of one file."""
+    """Run one file and return its outcome."""
     import numpy as np
 
     import lowering
 
     text = path.read_text()
     if "// -----" in text:
-        return run_interpret.check(path)  # the one file that is written as those
+        return run_interpret.check(path)  # one file has the form of the interpreter's tests
     checks = {match[1] for match in _CHECK.finditer(text)}
     try:
         module = lowering.load_bytes(_CHECK.sub("", text))
@@ -68,9 +69,9 @@ def check(path: Path) -> Answer:
 
 
 def _of_open_sizes(module: Any) -> Answer:
-    """What becomes of a module that is for arguments of any size, and has nothing to expect.
+    """Run a module with unbounded argument sizes, which has no expected results.
 
-    As it is, it can't be run. With sizes it can, and gives what it gives without being imported.
+    It can't be compiled without sizes. With sizes its results must be those without the import.
     """
     import numpy as np
 
@@ -82,7 +83,7 @@ def _of_open_sizes(module: Any) -> Answer:
     fixed = refinement.with_argument_shapes(module, shapes)
     random = np.random.default_rng(0)
     arguments = [
-        # The first of these programs' arguments is the size that was left open.
+        # The scalar argument of these programs is the dynamic size.
         np.full(shape.dimensions, SIZE, shape.element_type.dtype)
         if not shape.rank
         else random.normal(size=shape.dimensions).astype(shape.element_type.dtype)
@@ -96,7 +97,7 @@ def _of_open_sizes(module: Any) -> Answer:
         lowering.compile(lowering.to_computation(module))
     except (lowering.LoweringError, lowering.CompileError) as error:
         return "dynamic", str(error)
-    return FAILED, "it leaves sizes open, and is compiled all the same"
+    return FAILED, "compiled although sizes are unbounded"
 
 
 def _results(value: object) -> Sequence[object]:
@@ -104,7 +105,7 @@ def _results(value: object) -> Sequence[object]:
 
 
 def _expected(module: object) -> object:
-    """The module whose @main is the file's function @expected. It isn't imported."""
+    """Return a module whose @main is the file's function @expected, without importing it."""
     import lowering
 
     assert isinstance(module, lowering.StablehloModule)

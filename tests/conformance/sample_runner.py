@@ -1,6 +1,6 @@
-"""Running samples, files of other programs, in child processes, which a sample may kill.
+"""Run samples in child processes, because a sample may crash the process.
 
-The child answers one line a sample, and is replaced when it dies or is silent for too long.
+The child prints one line per sample. It is replaced if it crashes or exceeds the time limit.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import Any, Final
 __all__ = ["FAILED", "PASSED", "Answer", "command_line", "is_close", "refusal"]
 
 Answer = tuple[str, str]
-"""What became of a sample: PASSED, FAILED or why it can't be represented; and the reason."""
+"""The outcome of a sample: PASSED, FAILED or a member of REFUSED; and the reason."""
 
 PASSED: Final = "passed"
 FAILED: Final = "failed"
 
 REFUSED: Final = ("quantized", "dynamic")
-"""What XLA's computations can't represent, as our errors call it."""
+"""Features that XLA computations can't represent, as named in our errors."""
 
 SECONDS: Final = 300.0
-"""How long one sample may take, the child's start included."""
+"""The time limit of one sample, including the start of the child."""
 
 _REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
 
 def refusal(error: Exception) -> str | None:
-    """Why a sample can't be represented, if that is what an error says."""
+    """Return the feature that can't be represented according to an error, or None."""
     text = str(error)
     return next((reason for reason in REFUSED if reason in text), None)
 
@@ -43,7 +43,7 @@ def refusal(error: Exception) -> str | None:
 def command_line(
     script: str, description: str, check: Callable[[Path], Answer], arguments: Sequence[str] | None
 ) -> int:
-    """What both programs do: every file of a folder, a line for each failure, and the totals."""
+    """Run every file of a folder; print a line for each failure, and the totals."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("directory", type=Path, help="the folder of samples")
     parser.add_argument("--only", metavar="TEXT", default="", help="files with this in their name")
@@ -54,10 +54,10 @@ def command_line(
             print(json.dumps(_answer(check, Path(line.rstrip("\n")))), flush=True)
         return 0
     if not options.directory.is_dir():
-        parser.error(f"{options.directory}: is no folder")
+        parser.error(f"{options.directory}: not a folder")
     files = [f for f in sorted(options.directory.rglob("*.mlir")) if options.only in f.name]
     if not files:
-        parser.error(f"{options.directory}: has no such .mlir file")
+        parser.error(f"{options.directory}: no such .mlir file in the folder")
     counts: Counter[str] = Counter()
     for path, (outcome, reason) in _answers(script, options.directory, files):
         counts[outcome] += 1
@@ -74,7 +74,7 @@ def command_line(
 def _answer(check: Callable[[Path], Answer], path: Path) -> Answer:
     try:
         return check(path)
-    except Exception as error:  # whatever it is: that is what the samples are to find
+    except Exception as error:  # the samples are meant to find any error
         text = " / ".join(str(error).splitlines())
         return FAILED, f"{type(error).__name__}: {text}"
 
@@ -94,7 +94,7 @@ def _answers(script: str, directory: Path, files: Sequence[Path]) -> Iterator[tu
 
 
 class _Child:
-    """A process that is given names of files and answers each with a line."""
+    """A process that reads file names and prints one line for each."""
 
     def __init__(self, script: str, directory: Path) -> None:
         path = os.pathsep.join([str(_REPOSITORY), os.environ.get("PYTHONPATH", "")])
@@ -117,14 +117,14 @@ class _Child:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
-        assert self._process.stdout is not None  # a pipe was asked for
+        assert self._process.stdout is not None  # opened as a pipe
         for line in self._process.stdout:
             self._lines.put(line)
         self._lines.put("")
 
     def ask(self, path: Path) -> Answer | None:
-        """What became of a sample; None if the process died of it, or was silent."""
-        assert self._process.stdin is not None  # a pipe was asked for
+        """Return the outcome of a sample; None if the process crashed or timed out."""
+        assert self._process.stdin is not None  # opened as a pipe
         try:
             print(path, file=self._process.stdin, flush=True)
             outcome, reason = json.loads(self._lines.get(timeout=SECONDS))
@@ -136,11 +136,11 @@ class _Child:
         return outcome, reason
 
     def end(self) -> str:
-        """Ends the process; says what it ended of."""
-        assert self._process.stdin is not None  # a pipe was asked for
+        """End the process and return the reason for the message."""
+        assert self._process.stdin is not None  # opened as a pipe
         try:
             self._process.stdin.close()
-            # One that is silent would not notice.
+            # A process that timed out does not react to the closed pipe.
             status = self._process.wait(timeout=0 if self._is_silent else 5)
         except (OSError, subprocess.TimeoutExpired):
             self._process.kill()
@@ -153,9 +153,9 @@ def is_close(got: Any, expected: Any, *, ulps: int = 0, tolerance: float = 0.0) 
     """Whether two NumPy arrays agree: type, shape, and each element.
 
     Args:
-        ulps: by how many steps of the floating-point type elements may differ; of a complex number
-            each part.
-        tolerance: by how much they may differ, instead; of numbers above 1, by how much of that.
+        ulps: the allowed difference in steps of the floating-point type, for each part of a complex
+            number.
+        tolerance: the allowed difference, relative for numbers above 1.
     """
     import ml_dtypes
     import numpy as np
@@ -164,7 +164,7 @@ def is_close(got: Any, expected: Any, *, ulps: int = 0, tolerance: float = 0.0) 
         return False
     if np.iscomplexobj(got):
         with np.errstate(all="ignore"):
-            # The smaller part is as exact as the whole number.
+            # The tolerance is relative to the absolute value, not to each part.
             whole = np.abs(got - expected) <= tolerance * np.abs(expected)
             whole &= np.isfinite(got) & np.isfinite(expected)
         pairs = ((got.real, expected.real), (got.imag, expected.imag))
@@ -179,7 +179,7 @@ def is_close(got: Any, expected: Any, *, ulps: int = 0, tolerance: float = 0.0) 
     one, other = got.astype(np.float64), expected.astype(np.float64)
     with np.errstate(all="ignore"):
         same = (one == other) | (np.isnan(one) & np.isnan(other))
-        # The step of the type at the larger of the two: eps times the power of two below it.
+        # The step of the type at the larger number: eps times the power of two below it.
         exponent = np.frexp(np.maximum(np.abs(one), np.abs(other)))[1]
         steps = np.maximum(np.ldexp(relative, exponent - 1), step)
         near = np.abs(one - other) <= np.maximum(

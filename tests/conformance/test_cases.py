@@ -1,4 +1,4 @@
-"""`builder` against the table of what the real XlaBuilder answers; README.md describes it."""
+"""Compare `builder` with the recorded results of XlaBuilder, which README.md describes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ OFFERED = [
 ]
 
 
-def test_every_op_of_the_families_that_stand_is_asked() -> None:
-    """An op that `builder` stops offering must not drop out of the comparison unseen."""
+def test_no_op_drops_out() -> None:
+    """The comparison must fail if `builder` no longer offers an op."""
     assert len({op for _, op in OFFERED}) >= 117
 
 
-# What is not compared of the first file, frozen: a change of one of these numbers is a change of
-# behaviour. docs/architecture.md has the same table, and README.md shows the totals.
+# The outcomes of the first file that are not compared: a change of one of these numbers is a change
+# of behaviour. docs/architecture.md has the same table, and README.md shows the totals.
 COUNTED = 5471
 NOT_OFFERED = 880
 NOT_COUNTED = {
@@ -73,7 +73,7 @@ def test_cases_that_do_not_count_disagree_as_often_as_before() -> None:
 
 
 def test_cases_of_the_other_files() -> None:
-    """All bounded cases count, and a case without an answer is answered here."""
+    """All bounded cases count, and `builder` has a result for each case without one."""
     killers, bounded = map(run_file, FILES[1:])
     assert bounded.outcomes == {(None, "agree"): 2685}
     assert killers.outcomes == {(runner.NO_ANSWER, "agree"): 505}

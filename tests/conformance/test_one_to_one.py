@@ -1,8 +1,8 @@
 """`lower` and the HLO text have one operation for each recorded op; the exceptions are listed.
 
 docs/architecture.md lists them in two tables, "What StableHLO can't express" and "What HLO text
-can't express". Every op of every valid case of the corpora, and of the examples in the docstrings,
-is lowered and printed by itself here.
+can't express". The tests lower and print every op of every valid case of the corpora, and of the
+examples in the docstrings, in a computation of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STRUCTURE = ("builtin.module", "func.func", "func.return", "stablehlo.return", "
 
 @cache
 def listed(title: str) -> frozenset[str]:
-    """The opcodes in the first column of a table of docs/architecture.md."""
+    """Return the opcodes in the first column of a table of docs/architecture.md."""
     text = (ROOT / "docs" / "architecture.md").read_text()
     section = text.split(f"### {title}\n", 1)[1].split("\n#", 1)[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
@@ -85,13 +85,13 @@ WHEN = {
 
 
 def excused(op: xb.XlaOp, title: str) -> set[str]:
-    """The opcodes of an op, and of those that it applies, that the table lists for its kind."""
+    """Return the opcodes of an op and of applied ops that the table lists for such ops."""
     rows = WHEN[title]
     return {one.opcode for one in nested_ops(op) if one.opcode in rows and rows[one.opcode](one)}
 
 
 def expected_count(computation: xb.XlaComputation, functions: set[xb.XlaComputation]) -> int:
-    """How many operations one for each op makes; a called function counts once."""
+    """Return the number of operations if each op has one; a called function counts once."""
     count = 0
     for op in computation.ops:
         if op.opcode in FREE:
@@ -107,7 +107,7 @@ def expected_count(computation: xb.XlaComputation, functions: set[xb.XlaComputat
 
 
 def emitted(module: lowering.StablehloModule) -> Counter[str]:
-    """The operations of a module, those apart that only hold others together."""
+    """Count the operations of a module, without modules, functions and returns."""
     found: Counter[str] = Counter()
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
@@ -146,7 +146,7 @@ def test_stablehlo_has_one_operation_for_each_op() -> None:
             faults.append(f"{name}: {op!r} becomes {dict(found)}")
     assert not faults, "\n".join(faults[:20])
     assert checked > 4500
-    assert deviating == allowed, "a row of the table that nothing needs"
+    assert deviating == allowed, "a row of the table is not needed"
 
 
 _INSTRUCTION = re.compile(r"^ +(?:ROOT )?\S+ = ", re.MULTILINE)
@@ -166,7 +166,7 @@ def test_hlo_text_has_one_instruction_for_each_op() -> None:
         if not opcodes:
             faults.append(f"{name}: {op!r} is printed as\n{text}")
     assert not faults, "\n".join(faults[:5])
-    assert deviating == allowed, "a row of the table that nothing needs"
+    assert deviating == allowed, "a row of the table is not needed"
 
 
 @pytest.mark.parametrize("title", ["What StableHLO can't express", "What HLO text can't express"])

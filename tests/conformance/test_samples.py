@@ -1,4 +1,4 @@
-"""The programs that run StableHLO's samples, on some that are written here."""
+"""Test the programs that run StableHLO's samples, on samples defined here."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ module @sides {
 
 
 def run(program: str, folder: Path) -> tuple[int, list[str]]:
-    """The exit status and the lines of one of the programs."""
+    """Run one of the programs; return its exit status and its output lines."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "conformance" / program), str(folder)],
         capture_output=True,

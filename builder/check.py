@@ -136,14 +136,14 @@ def flags(op: str, name: str, values: Any, of: str = "") -> tuple[bool, ...]:
     Raises:
         ShapeInferenceError: `values` is not a sequence of bools.
     """
-    found = None
+    entries = None
     if not _is_text_or_op(values):
         with suppress(TypeError):
-            found = tuple(islice(values, MOST_DIMENSIONS))  # an iterator may have no end
-    if found is None or not all(isinstance(value, (bool, np.bool_)) for value in found):
+            entries = tuple(islice(values, MOST_DIMENSIONS))  # an iterator may have no end
+    if entries is None or not all(isinstance(entry, (bool, np.bool_)) for entry in entries):
         each = f", one for each {of}" if of else ""
         raise refusal(op, f"{name} must be a sequence of bools{each}", values)
-    return tuple(map(bool, found))
+    return tuple(map(bool, entries))
 
 
 def sizes_differ(size: int, other: int) -> bool:
@@ -364,8 +364,8 @@ class Check:
         computation: ProgramShape,
         parameters: Sequence[Shape],
         results: Sequence[Shape],
-        meaning: str,
-        returns: str,
+        meaning: str | None = None,
+        returns: str = "the new accumulated value",
         *,
         or_tuple: bool = False,
     ) -> None:
@@ -376,7 +376,7 @@ class Check:
             computation: its signature.
             parameters: the shapes of the parameters.
             results: the shape of the result; several make a tuple.
-            meaning: the meaning of the parameters, for the message.
+            meaning: the meaning of the parameters, for the message; None for a reducer's.
             returns: the meaning of the result, for the message.
             or_tuple: whether a tuple of one may stand for one result.
         """
@@ -385,5 +385,8 @@ class Check:
             return
         if not or_tuple or computation != ProgramShape(parameters, TupleShape(results)):
             signature = f"({', '.join(map(str, parameters))}) -> {result}"
+            if meaning is None:
+                one = len(results) == 1
+                meaning = "accumulated, value" if one else "accumulated..., values..."
             expected = f"of signature {signature} ({meaning})"
             self.signature(name, computation, expected, fix=f"return {result}, {returns}")

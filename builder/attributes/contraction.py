@@ -58,13 +58,9 @@ class DotDimensionNumbers:
             contracting, batch = map(unpackable, unpackable(value))
             (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch) = contracting, batch
         except (TypeError, ValueError):
-            raise refusal(
-                op,
-                "dimension_numbers must be DotDimensionNumbers or a pair of pairs",
-                value,
-                "write ((lhs contracting, rhs contracting), (lhs batch, rhs batch)), for instance "
-                "(([1], [0]), ([], []))",
-            ) from None
+            rule = "dimension_numbers must be DotDimensionNumbers or a pair of pairs"
+            fix = "write contracting and batch dimensions of lhs and rhs as (([1], [0]), ([], []))"
+            raise refusal(op, rule, value, fix) from None
         return cls(lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
 
 
@@ -111,13 +107,9 @@ class RaggedDotDimensionNumbers:
         try:
             numbers, ragged, group = unpackable(value)
         except (TypeError, ValueError):
-            raise refusal(
-                "ragged_dot",
-                "dimension_numbers must be RaggedDotDimensionNumbers or a triple "
-                "(dot dimension numbers, ragged dimensions, group dimensions)",
-                value,
-                "write for instance xb.RaggedDotDimensionNumbers((([1], [1]), ([], [])), [0], [0])",
-            ) from None
+            rule = "dimension_numbers must be RaggedDotDimensionNumbers or a triple of its fields"
+            fix = "write for instance ((([1], [1]), ([], [])), [0], [0])"
+            raise refusal("ragged_dot", rule, value, fix) from None
         return cls(numbers, ragged, group)
 
 

@@ -64,12 +64,9 @@ class NamedEnum(enum.Enum):
                 return cls(int(value))
         own_op, argument = cls._taken_by
         names = list(cls.__members__)
-        raise refusal(
-            op or own_op,
-            f"{argument} must be one of {', '.join(names)}",
-            value,
-            f"write xb.{cls.__name__}.{names[0]}, or the name as text",
-        )
+        rule = f"{argument} must be one of {', '.join(names)}"
+        fix = f"write xb.{cls.__name__}.{names[0]}, or the name as text"
+        raise refusal(op or own_op, rule, value, fix)
 
 
 def sequence_or_none(values: Any) -> tuple[Any, ...] | None:

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from builder.attributes.fields import NamedEnum, sequence_or_none, unpackable
+from builder.attributes.fields import NamedEnum, sequence_or_none, set_integers, unpackable
 from builder.attributes.mlir_text import float_text, quoted
-from builder.check import integer, integers, refusal
+from builder.check import refusal
 from builder.errors import ShapeInferenceError, brief
 
 __all__ = [
@@ -72,13 +72,7 @@ class OutputOperandAliasing:
     operand_index: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for field, convert in (
-            ("output_index", integers),
-            ("operand_index", integers),
-            ("operand_number", integer),
-        ):
-            name = f"output_operand_aliasing's {field}"
-            object.__setattr__(self, field, convert("custom_call", name, getattr(self, field)))
+        set_integers(self, "custom_call")
 
     @classmethod
     def all_of(cls, values: Any, op: str = "custom_call") -> tuple[OutputOperandAliasing, ...]:

@@ -52,12 +52,8 @@ class PaddingConfig:
     def __post_init__(self) -> None:
         dimensions = sequence_or_none(self.dimensions)
         if dimensions is None:
-            raise refusal(
-                "pad",
-                "padding_config must be a PaddingConfig or a sequence of triples "
-                "(low, high, interior)",
-                self.dimensions,
-            )
+            rule = "padding_config must be a PaddingConfig or a sequence of (low, high, interior)"
+            raise refusal("pad", rule, self.dimensions)
         object.__setattr__(self, "dimensions", tuple(map(_padding_dimension, dimensions)))
 
     def __str__(self) -> str:

@@ -40,12 +40,8 @@ class Precision(enum.Enum):
             lhs, rhs = (cls.__members__.get(p) if isinstance(p, str) else p for p in pair)
             if isinstance(lhs, Precision) and isinstance(rhs, Precision):
                 return lhs, rhs
-        raise refusal(
-            op,
-            "precision must be a Precision, or a pair of them for lhs and rhs",
-            value,
-            "write xb.Precision.HIGHEST, or the name as text",
-        )
+        rule = "precision must be a Precision, or a pair of them for lhs and rhs"
+        raise refusal(op, rule, value, "write xb.Precision.HIGHEST, or the name as text")
 
 
 PrecisionLike = Precision | str | Sequence[Precision | str] | None

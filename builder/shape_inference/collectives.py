@@ -186,10 +186,7 @@ def all_to_all(
     _count_of_replicas(check, split_count, "split_count")
     array = check.array("operand")
     # XLA shape_inference.cc: InferAllToAllShape
-    if any(
-        dynamic and size != UNBOUNDED
-        for size, dynamic in zip(array.dimensions, array.dynamic_dimensions, strict=True)
-    ):
+    if any(d and array.dimensions[i] != UNBOUNDED for i, d in enumerate(array.dynamic_dimensions)):
         fix = "exchange the array in its largest size, and its size separately"
         check.fail("operand must not have dynamic sizes with a bound", fix=fix)
     # StableHLO all_to_all (C1), (C3), (C2)
@@ -252,14 +249,11 @@ def collective_permute(
     check = Check(op, operand=operand)
     array = check.array("operand")
     ChannelHandle.of(channel_id, op=op)
-    for role, position, use in (
-        ("source", 0, "use xb.collective_broadcast"),
-        ("target", 1, "combine the results"),
-    ):
+    fixes = {"source": "use xb.collective_broadcast", "target": "combine the results"}
+    for position, (role, use) in enumerate(fixes.items()):
+        ids = [pair[position] for pair in source_target_pairs]
         # StableHLO collective_permute (C4), (C2), (C3)
-        twice = _unique_ids(
-            check, [pair[position] for pair in source_target_pairs], "source_target_pairs"
-        )
+        twice = _unique_ids(check, ids, "source_target_pairs")
         if twice is not None:
             check.fail(
                 f"no two of source_target_pairs may have the same {role}, got {twice} twice in "
@@ -431,14 +425,7 @@ def _reducer(check: Check, computation: ProgramShape, array: ArrayShape) -> None
     """Check that `computation` reduces two scalars of the array's element type to one."""
     scalar = intern_array(array.element_type, ())
     # StableHLO all_reduce (C5), reduce_scatter (C7)
-    check.applied(
-        "computation",
-        computation,
-        [scalar, scalar],
-        [scalar],
-        "accumulated, value",
-        "the new accumulated value",
-    )
+    check.applied("computation", computation, [scalar, scalar], [scalar])
 
 
 def _need_layout(check: Check, laid_out: Shape, operand: Shape) -> None:

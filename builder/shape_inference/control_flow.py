@@ -130,9 +130,8 @@ def call(computation: ProgramShape, operands: Sequence[Shape], op: str = "call")
     if len(computation.parameters) != count:
         expected = f"a function of {count} arguments, as many as operands"
         check.signature("computation", computation, expected)
-    for index, (operand, parameter) in enumerate(
-        zip(operands, computation.parameters, strict=True)
-    ):
+    pairs = zip(operands, computation.parameters, strict=True)
+    for index, (operand, parameter) in enumerate(pairs):
         if not same_shape.strict(operand, parameter):
             check.signature(
                 "computation",
@@ -189,12 +188,10 @@ def scan_arguments(
     check = _scan_check(inputs, inits)
     # xla_builder.h: Scan
     arrays = [check.array(name) for name in check.shapes]
-    for name, number in (
-        ("scan_dimension", scan_dimension),
-        ("scan_dimension_size", scan_dimension_size or 0),
-    ):
-        if number < 0:
-            check.fail(f"{name} must not be negative, got {number}")
+    if scan_dimension < 0:
+        check.fail(f"scan_dimension must not be negative, got {scan_dimension}")
+    if (scan_dimension_size or 0) < 0:
+        check.fail(f"scan_dimension_size must not be negative, got {scan_dimension_size}")
     if not all(array.is_bounded for array in arrays):
         check.fail("the sizes of operands must have a bound")
     size = scan_dimension_size
@@ -296,6 +293,16 @@ def while_(condition: ProgramShape, body: ProgramShape, init: Shape) -> Shape:
     return init
 
 
+_BY_NUMBER = (
+    "select a branch by number with "
+    "xb.conditional(branch_index, branch_computations, branch_operands)"
+)
+_BY_PRED = (
+    "select by a pred with "
+    "xb.conditional(pred, true_operand, true_computation, false_operand, false_computation)"
+)
+
+
 @public
 def conditional(
     branch_index: Shape,
@@ -321,19 +328,10 @@ def conditional(
     # StableHLO case (C1), (I1), if (I1)
     check.that(bool(branches), "at least one branch is needed")
     if predicated and branch_index is not _PRED:
-        check.fail(
-            f"pred must be a scalar pred, got {branch_index}",
-            fix="select a branch by number with "
-            "xb.conditional(branch_index, branch_computations, branch_operands)",
-        )
+        check.fail(f"pred must be a scalar pred, got {branch_index}", fix=_BY_NUMBER)
     if not predicated and branch_index is not _INDEX:
-        check.fail(
-            f"branch_index must be a scalar s32, got {branch_index}",
-            fix="select by a pred with xb.conditional(pred, true_operand, true_computation, "
-            "false_operand, false_computation)"
-            if branch_index is _PRED
-            else None,
-        )
+        fix = _BY_PRED if branch_index is _PRED else None
+        check.fail(f"branch_index must be a scalar s32, got {branch_index}", fix=fix)
     # XLA shape_inference.cc: InferConditionalShape
     if len(branches) != len(operands):
         check.fail(
@@ -343,8 +341,8 @@ def conditional(
     for index, (branch, operand) in enumerate(zip(branches, operands, strict=True)):
         role, result = f"branch {index}", branches[0].result
         if len(branch.parameters) != 1:
-            fix = "pass several values as one tuple: xb.tuple(a, b)"
-            check.signature(role, branch, "a function of one argument", fix=fix)
+            several = "pass several values as one tuple: xb.tuple(a, b)"
+            check.signature(role, branch, "a function of one argument", fix=several)
         if not same_shape.strict(operand, branch.parameters[0]):
             check.signature(role, branch, f"one that takes its operand, {operand}")
         # StableHLO case (C3), if (C2)

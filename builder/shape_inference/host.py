@@ -275,19 +275,13 @@ def custom_call(
         check.fail(f"target_name must not begin with '$', which XLA reserves, got {target_name!r}")
     # xla_builder.h: CustomCallWithLayout
     if operand_shapes_with_layout is not None:
-        check.one_for_each(
-            operand_shapes_with_layout,
-            len(operands),
-            of="operand",
-            name="operand_shapes_with_layout",
-        )
-        for number, laid_out in enumerate(operand_shapes_with_layout):
-            if not same_shape.strict(operands[number], laid_out):
-                check.fail(
-                    f"operand_shapes_with_layout must be the operands' shapes with layouts, "
-                    f"got {laid_out} for operand {number}"
-                )
-            check_supported_layout("custom_call", "operand_shapes_with_layout", laid_out)
+        name, shapes = "operand_shapes_with_layout", operand_shapes_with_layout
+        check.one_for_each(shapes, len(operands), of="operand", name=name)
+        for number, (operand, laid_out) in enumerate(zip(operands, shapes, strict=True)):
+            if not same_shape.strict(operand, laid_out):
+                rule = f"{name} must be the operands' shapes with layouts"
+                check.fail(f"{rule}, got {laid_out} for operand {number}")
+            check_supported_layout("custom_call", name, laid_out)
     check_supported_layout("custom_call", "shape", shape)
     result = without_layout(shape)
     # xla_builder.h: CustomCall

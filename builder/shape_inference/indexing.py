@@ -308,15 +308,10 @@ def scatter(
         _scattered(check, operand, update, dimension_numbers, sizes)
     scalars = [intern_array(array.element_type, ()) for array in arrays]
     # StableHLO scatter (C23)
-    check.applied(
-        "update_computation",
-        update_computation,
-        [*scalars, *scalars],
-        scalars,
-        "current, update" if len(scalars) == 1 else "current..., updates...",
-        "the new element",
-        or_tuple=True,
-    )
+    name, parameters = "update_computation", [*scalars, *scalars]
+    meaning = "current, update" if len(scalars) == 1 else "current..., updates..."
+    returns = "the new element"
+    check.applied(name, update_computation, parameters, scalars, meaning, returns, or_tuple=True)
     results = [array.with_layout(None) for array in arrays]
     return results[0] if len(results) == 1 else TupleShape(results)
 

@@ -58,12 +58,8 @@ def triangular_solve(a: Shape, b: Shape, left_side: bool) -> ArrayShape:
     rank = matrix.rank
     # StableHLO triangular_solve (C2)
     if right.rank != rank:
-        check.fail(
-            f"a and b must have the same rank, got {rank} and {right.rank}",
-            fix="a vector is a matrix with one column: reshape it to [n, 1]"
-            if right.rank == rank - 1
-            else None,
-        )
+        fix = "reshape a vector to a matrix of size [n, 1]" if right.rank == rank - 1 else None
+        check.fail(f"a and b must have the same rank, got {rank} and {right.rank}", fix=fix)
     # StableHLO triangular_solve (C3)
     rows, place = ("rows", rank - 2) if left_side else ("columns", rank - 1)
     rule = f"b must have as many {rows} as a, since left_side is {left_side}"

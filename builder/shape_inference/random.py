@@ -85,12 +85,8 @@ def rng_bit_generator(initial_state: Shape, shape: Shape) -> TupleShape:
     # Operation Semantics: RngBitGenerator
     element_type = shape.element_type if isinstance(shape, ArrayShape) else None
     if element_type is pt.pred or (element_type and element_type.is_complex):
-        check.fail(
-            f"shape must be of integral or floating-point type, got {shape}",
-            fix="compare bits, for instance bits < n, for preds"
-            if element_type is pt.pred
-            else "draw the bits of the two parts",
-        )
+        fix = "compare bits: bits < n" if element_type is pt.pred else "draw the bits of both parts"
+        check.fail(f"shape must be of integral or floating-point type, got {shape}", fix=fix)
     result = _result(check, shape)
     bits = pt.from_name(f"u{result.element_type.bits}")
     return TupleShape([state.with_layout(None), result.with_element_type(bits)])

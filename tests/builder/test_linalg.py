@@ -182,7 +182,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             "triangular_solve: a and b must have the same rank, got 2 and 1\n"
             "  a f32[3,3]\n"
             "  b f32[3]\n"
-            "fix: a vector is a matrix with one column: reshape it to [n, 1]"
+            "fix: reshape a vector to a matrix of size [n, 1]"
         ),
     ),
     "triangular_solve: rank": (

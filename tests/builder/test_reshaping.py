@@ -423,7 +423,7 @@ ERRORS = {
             "a negative size, -1, got (-2, -1, 0) for dimension 0",
         ),
         (["f32[2]", "f32[]"], ([(1, 1)],), "three numbers, got (1, 1)"),
-        (["f32[2]", "f32[]"], (3,), "must be a PaddingConfig or a sequence of triples"),
+        (["f32[2]", "f32[]"], (3,), "must be a PaddingConfig or a sequence of (low, "),
         (["f32[2]", "f32[]"], ([(1, 1, True)],), "interior_padding must be a whole number"),
         (["token[]", "f32[]"], ([],), "operand must be an array"),
     ],

@@ -166,17 +166,8 @@ def conv_general_dilated(
         >>> infer(x, kernel, [2, 1], [(0, 0), (1, 1)])
         f32[7,5,4,9]
     """
-    window = convolution_window.strict(
-        lhs,
-        rhs,
-        window_strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
-        dimension_numbers,
-        window_reversal,
-        op,
-    )
+    lists = (window_strides, padding, lhs_dilation, rhs_dilation)
+    window = convolution_window.strict(lhs, rhs, *lists, dimension_numbers, window_reversal, op)
     check = Check(op, lhs=lhs, rhs=rhs)
     left, right = check.array("lhs"), check.array("rhs")
     # StableHLO convolution (C27)
@@ -207,14 +198,9 @@ def conv_general_dilated(
     moves = zip(
         window.strides, window.padding, window.lhs_dilation, window.rhs_dilation, strict=True
     )
-    spatial = zip(
-        n.input_spatial_dimensions,
-        n.kernel_spatial_dimensions,
-        n.output_spatial_dimensions,
-        moves,
-        strict=True,
-    )
-    for i, (source, kernel, target, move) in enumerate(spatial):
+    for i, move in enumerate(moves):
+        source, kernel = n.input_spatial_dimensions[i], n.kernel_spatial_dimensions[i]
+        target = n.output_spatial_dimensions[i]
         old, size = left.dimensions[source], right.dimensions[kernel]
         # XLA shape_inference.cc: InferWindowFromDimensions
         if size < 1:

@@ -114,13 +114,8 @@ def ragged_dot(
     if is_free:
         (group,) = n.rhs_group_dimensions
         # xla_builder.h: RaggedDot, and CHLO ragged_dot
-        check.equal_sizes(
-            "the group dimension of rhs must have the size of the last dimension of group_sizes",
-            "rhs",
-            group,
-            "group_sizes",
-            sizes.rank - 1,
-        )
+        rule = "the group dimension of rhs must have the size of the last dimension of group_sizes"
+        check.equal_sizes(rule, "rhs", group, "group_sizes", sizes.rank - 1)
         # The group dimension is one of the free dimensions of rhs, which come last.
         free = [d for d in range(right.rank) if d not in bound_dimensions]
         at = len(dimensions) - len(free) + free.index(group)

@@ -48,15 +48,7 @@ def reducer(
             )
     # StableHLO reduce (C6), reduce_window (C13). The result of a reducer that returns a tuple of
     # one is a tuple of one.
-    check.applied(
-        "computation",
-        computation,
-        [*scalars, *scalars],
-        scalars,
-        "accumulated, value" if len(scalars) == 1 else "accumulated..., values...",
-        "the new accumulated value",
-        or_tuple=True,
-    )
+    check.applied("computation", computation, [*scalars, *scalars], scalars, or_tuple=True)
 
 
 @public

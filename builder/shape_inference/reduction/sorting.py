@@ -37,14 +37,11 @@ def sort(operands: Sequence[Shape], comparator: ProgramShape, dimension: int = -
     same_sizes(check, arrays)
     sorted_dimension(check, dimension)
     # StableHLO sort (C5)
-    check.applied(
-        "comparator",
-        comparator,
-        [intern_array(a.element_type, ()) for a in arrays for _ in range(2)],
-        [intern_array(pt.pred, ())],
-        ", ".join(f"lhs {i}, rhs {i}" for i in range(len(arrays))),
-        "whether the elements on the left come before those on the right",
-    )
+    pred = intern_array(pt.pred, ())
+    scalars = [intern_array(a.element_type, ()) for a in arrays for _ in range(2)]
+    pairs = ", ".join(f"lhs {i}, rhs {i}" for i in range(len(arrays)))
+    returns = "whether the elements on the left come before those on the right"
+    check.applied("comparator", comparator, scalars, [pred], pairs, returns)
     shapes = [intern_array(a.element_type, a.dimensions, a.dynamic_dimensions) for a in arrays]
     return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
 

@@ -107,15 +107,8 @@ def reduce_window(
     """
     check, arrays = reduction_operands(op, operands, init_values)
     same_sizes(check, arrays)
-    window = window_over(
-        check,
-        "operand 0",
-        window_dimensions,
-        window_strides,
-        padding,
-        base_dilations,
-        window_dilations,
-    )
+    lists = (window_dimensions, window_strides, padding, base_dilations, window_dilations)
+    window = window_over(check, "operand 0", *lists)
     reducer(check, computation, arrays, init_values)
     # Like XLA, take dynamic sizes from each operand, unlike in a reduction.
     results = [_windowed(check, f"operand {i}", window) for i in range(len(arrays))]
@@ -167,22 +160,10 @@ def select_and_scatter(
             f"init_value must be a scalar of the operand's element type, {scalar}, got {init_value}"
         )
     # StableHLO select_and_scatter (C9), (C10)
-    check.applied(
-        "select",
-        select,
-        [scalar, scalar],
-        [intern_array(pt.pred, ())],
-        "selected, candidate",
-        "whether to keep the first, for instance the result of xb.ge",
-    )
-    check.applied(
-        "scatter",
-        scatter,
-        [scalar, scalar],
-        [scalar],
-        "accumulated, value",
-        "the new accumulated value",
-    )
+    pred = intern_array(pt.pred, ())
+    returns = "whether to keep the first, for instance the result of xb.ge"
+    check.applied("select", select, [scalar] * 2, [pred], "selected, candidate", returns)
+    check.applied("scatter", scatter, [scalar] * 2, [scalar])
     window = window_over(check, "operand", window_dimensions, window_strides, padding)
     windows = _windowed(check, "operand", window)
     # StableHLO select_and_scatter (C2). Like XLA, compare sizes and not which of them are bounds.

@@ -1,14 +1,14 @@
-"""How an array lies in memory: layouts, tiles, positions, buffers, pictures.
+"""Layouts of arrays in memory: tiles, linear indices, buffers and pictures.
 
-`Layout` describes it; the functions compute with a shape that carries one::
+The functions compute with a shape and its `Layout`::
 
     import builder as xb
     from builder import layout
 
     shape = xb.parse_shape("f32[3,5]{1,0:T(2,2)}")
-    layout.linear_index(shape, (2, 3))     # 17: where the element (2, 3) lies in the buffer
-    layout.pack(values, shape)             # the buffer, padding and all
-    layout.draw(shape)                     # a picture of it
+    layout.linear_index(shape, (2, 3))     # 17: the index of element (2, 3) in the buffer
+    layout.pack(values, shape)             # the buffer, with padding
+    layout.draw(shape)                     # a picture
 
 Shapes and Layout; Tiled layout.
 """

@@ -1,6 +1,6 @@
-"""Indices of arrays and their places, with Python's ints and with arrays of int64 alike.
+"""Index arithmetic for Python ints and int64 arrays.
 
-A size of 1 costs nothing here: dimensions of 1 are common in tiled layouts.
+Dimensions of size 1, which are common in tiled layouts, cost no arithmetic.
 
 Tiled layout: Linear index formulas for tiling given a shape and a tile.
 """
@@ -14,39 +14,36 @@ from builder.types.physical_layout import Tiling
 
 __all__ = ["Number", "combined", "divided", "ravel", "tiled", "unravel"]
 
-# Type checkers know no name for what ints and arrays can both do.
+# An int or an int64 array; the typing module has no name for their common operations.
 Number = Any
 
 
 def divided(number: Number, size: int) -> tuple[Number, Number]:
-    """How many whole `size` are in a number, and what is left.
-
-    Of ten million, what is left is found in 0.07 s so, and in 0.12 s by NumPy's `%`.
-    """
+    """Return quotient and remainder; computing the latter by subtraction is faster in NumPy."""
     if size == 1:
         return number, 0
-    whole = number // size
-    return whole, number - whole * size
+    quotient = number // size
+    return quotient, number - quotient * size
 
 
 def ravel(index: Iterable[Number], sizes: Sequence[int]) -> Number:
-    """The place in a row-major array of these sizes."""
+    """Return the linear index in a row-major array of these sizes."""
     place: Number = 0
     for number, size in zip(index, sizes, strict=True):
         place = _sum(place if size == 1 else place * size, number)
     return place
 
 
-def _sum(one: Number, other: Number) -> Number:
-    if isinstance(one, int) and one == 0:
-        return other
-    return one if isinstance(other, int) and other == 0 else one + other
+def _sum(first: Number, second: Number) -> Number:
+    if isinstance(first, int) and first == 0:
+        return second
+    return first if isinstance(second, int) and second == 0 else first + second
 
 
 def unravel(place: Number, sizes: Sequence[int]) -> list[Number]:
-    """The index in a row-major array of these sizes; the first takes what is too much.
+    """Return the index in a row-major array of these sizes; only the first index can overflow.
 
-    The index of a dimension of 1 is the int 0, for arrays too.
+    The index of a dimension of size 1 is the int 0, even if `place` is an array.
     """
     index: list[Number] = []
     for size in reversed(sizes[1:]):
@@ -58,16 +55,13 @@ def unravel(place: Number, sizes: Sequence[int]) -> list[Number]:
 
 
 def combined(tiling: Tiling, index: Iterable[Number]) -> list[Number]:
-    """The index after dimensions were combined."""
-    each = iter(index)
-    return [ravel([next(each) for _ in group], group) for group in tiling.groups]
+    """Return the index after dimensions are combined."""
+    numbers = iter(index)
+    return [ravel([next(numbers) for _ in group], group) for group in tiling.groups]
 
 
 def tiled(tiling: Tiling, numbers: Sequence[Number]) -> tuple[list[Number], list[Number]]:
-    """Which tile a `combined` index is in, after what is not tiled; and where in the tile."""
-    pairs = [
-        divided(number, size)
-        for number, size in zip(numbers[tiling.untiled :], tiling.tile, strict=True)
-    ]
-    which = [*numbers[: tiling.untiled], *(whole for whole, _ in pairs)]
-    return which, [rest for _, rest in pairs]
+    """Return the tile of a `combined` index, after untiled dimensions, and the rest in the tile."""
+    untiled = numbers[: tiling.untiled]
+    pairs = list(map(divided, numbers[tiling.untiled :], tiling.tile))
+    return [*untiled, *(quotient for quotient, _ in pairs)], [rest for _, rest in pairs]

@@ -1,7 +1,7 @@
-"""Where elements lie: from a multi-dimensional index to the place in the buffer, and back.
+"""Convert multi-dimensional indices to linear indices in the buffer, and back.
 
-This is XLA's IndexUtil, for every layout, and for whole arrays of indices at once. The buffer holds
-padding too: places that no element of the array is at.
+This is XLA's IndexUtil for all layouts, and vectorized over arrays of indices. Linear indices that
+belong to no element are padding.
 
 Shapes and Layout: Indexing into arrays; Tiled layout: Linear index formulas for tiling given a
 shape and a tile.
@@ -9,7 +9,7 @@ shape and a tile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from math import prod
 from typing import Any, Final, overload
@@ -24,6 +24,7 @@ from builder.types.physical_layout import Physical, physical
 from builder.types.shape import ArrayShape, ShapeLike, shape_of
 
 __all__ = [
+    "bounded_array",
     "buffer_size",
     "is_padding",
     "layout_of",
@@ -31,25 +32,21 @@ __all__ = [
     "multi_index",
     "physical_dimensions",
     "physical_of",
-    "placed_array",
 ]
 
 Integer = int | np.integer[Any]
 
-_GREATEST = 2**63 - 1
+_MAX_NUMBER = 2**63 - 1
 
 
 def layout_of(shape: ShapeLike) -> Layout:
-    """The layout of an array shape: the one asked for, or else the default, major to minor.
+    """Return the layout of an array shape; the default one, major to minor, if it has none.
 
     Args:
         shape: an array shape, or its text.
 
-    Returns:
-        A layout, never None.
-
     Raises:
-        OperandError: no array shape.
+        OperandError: `shape` is not an array shape.
 
     Example:
         >>> import builder as xb
@@ -62,23 +59,22 @@ def layout_of(shape: ShapeLike) -> Layout:
     Shapes and Layout: Default minor-to-major ordering.
     """
     array = _array("layout_of", shape)
-    return array.layout or _default(array.rank)
+    return _layout(array)
 
 
 def physical_dimensions(shape: ShapeLike) -> tuple[int, ...]:
-    """The sizes of the buffer, seen as a row-major array: after padding, order and tiles.
+    """Return the sizes of the buffer as a row-major array: after padding, ordering and tiling.
 
     Args:
         shape: an array shape without unbounded dimensions, or its text; bounded dimensions count
             at their bounds.
 
     Returns:
-        The sizes, the most major dimension first. Of a tiled layout the counts of tiles stand
-        before the sizes of the tile. What aligns the buffer's end is not among them, see
-        `buffer_size`.
+        The sizes, the most major dimension first. For a tiled layout, the numbers of tiles precede
+        the sizes of the tile. The alignment of the buffer's end is not included, see `buffer_size`.
 
     Raises:
-        OperandError: no array shape.
+        OperandError: `shape` is not an array shape.
         ShapeInferenceError: a dimension is unbounded.
 
     Example:
@@ -90,22 +86,22 @@ def physical_dimensions(shape: ShapeLike) -> tuple[int, ...]:
 
     Tiled layout: Tiling as pad-reshape-transpose.
     """
-    return physical_of(placed_array("physical_dimensions", shape)).dimensions
+    return physical_of(bounded_array("physical_dimensions", shape)).dimensions
 
 
 def buffer_size(shape: ShapeLike) -> int:
-    """The number of elements that the buffer has room for, padding and alignment included.
+    """Return the number of elements in the buffer, including padding and alignment.
 
     Args:
         shape: an array shape without unbounded dimensions, or its text; bounded dimensions count
             at their bounds.
 
     Returns:
-        A number of elements; linear indices are smaller than it. For bytes see
+        A number of elements; linear indices are smaller. For bytes see
         `ArrayShape.padded_byte_size`.
 
     Raises:
-        OperandError: no array shape.
+        OperandError: `shape` is not an array shape.
         ShapeInferenceError: a dimension is unbounded.
 
     Example:
@@ -117,7 +113,7 @@ def buffer_size(shape: ShapeLike) -> int:
 
     Tiled layout.
     """
-    return physical_of(placed_array("buffer_size", shape)).size
+    return physical_of(bounded_array("buffer_size", shape)).size
 
 
 @overload
@@ -125,7 +121,7 @@ def linear_index(shape: ShapeLike, multi_index: npt.NDArray[np.integer[Any]]) ->
 
 
 @overload
-def linear_index(  # type: ignore[overload-overlap]  # of ints alone, this one is meant
+def linear_index(  # type: ignore[overload-overlap]  # the first match, for ints alone
     shape: ShapeLike, multi_index: Iterable[Integer]
 ) -> int: ...
 
@@ -137,21 +133,21 @@ def linear_index(
 
 
 def linear_index(shape: ShapeLike, multi_index: Iterable[Any]) -> Any:
-    """The place of an element in the buffer.
+    """Return the linear index of an element in the buffer.
 
     Args:
         shape: an array shape without unbounded dimensions, or its text; bounded dimensions count
             at their bounds.
-        multi_index: one index for each dimension, in the order of their numbers: ints, or NumPy
-            arrays of integers that broadcast together, as `numpy.ravel_multi_index` takes them.
+        multi_index: an index for each dimension, by dimension number: ints, or NumPy arrays of
+            integers that broadcast together, as in `numpy.ravel_multi_index`.
 
     Returns:
-        An int; of arrays, an int64 array of the shape they broadcast to.
+        An int, or for arrays an int64 array of the shape that they broadcast to.
 
     Raises:
-        OperandError: no array shape; indices that are no integers.
-        ShapeInferenceError: a dimension is unbounded; more or fewer indices than dimensions, an
-            index out of bounds (negative ones too), arrays that do not broadcast together.
+        OperandError: `shape` is not an array shape, or an index is not an integer.
+        ShapeInferenceError: a dimension is unbounded, the number of indices is not the rank, an
+            index is negative or out of bounds, or the arrays do not broadcast together.
 
     Example:
         >>> import numpy as np
@@ -164,22 +160,20 @@ def linear_index(shape: ShapeLike, multi_index: Iterable[Any]) -> Any:
     Shapes and Layout: Indexing into arrays; Tiled layout: Linear index formulas for tiling given a
     shape and a tile.
     """
-    array = placed_array("linear_index", shape)
+    array = bounded_array("linear_index", shape)
     numbers = _indices(array, multi_index)
-    counted = np.broadcast_shapes(*(n.shape for n in numbers if isinstance(n, np.ndarray)))
-    is_one = not any(isinstance(n, np.ndarray) for n in numbers)
-    if not is_one and not prod(counted):
-        # Of no index: sizes that are multiplied below may be beyond 64 bits in empty buffers.
-        return np.empty(counted, np.int64)
-    place = _to_linear(physical_of(array), _default_or(array).minor_to_major, numbers)
-    if is_one:
+    arrays = [n for n in numbers if isinstance(n, np.ndarray)]
+    result_shape = np.broadcast_shapes(*(n.shape for n in arrays))
+    if arrays and not prod(result_shape):
+        # The sizes of an empty buffer may overflow 64 bits when they are multiplied.
+        return np.empty(result_shape, np.int64)
+    place = _to_linear(array, numbers)
+    if not arrays:
         return place
-    is_new = isinstance(place, np.ndarray) and not any(place is number for number in numbers)
-    if is_new and place.shape == counted:
+    is_new = isinstance(place, np.ndarray) and not any(place is number for number in arrays)
+    if is_new and place.shape == result_shape:
         return place
-    found = np.empty(counted, np.int64)
-    found[...] = place
-    return found
+    return np.array(np.broadcast_to(place, result_shape), np.int64, order="C")
 
 
 @overload
@@ -195,22 +189,21 @@ def multi_index(
 
 
 def multi_index(shape: ShapeLike, linear_index: Any, *, padding: int | None = None) -> Any:
-    """The element that is at a place of the buffer.
+    """Return the multi-dimensional index of a linear index in the buffer.
 
     Args:
         shape: an array shape without unbounded dimensions, or its text; bounded dimensions count
             at their bounds.
-        linear_index: a place in the buffer, or a NumPy array of places.
-        padding: stands for the index, in every dimension, of a place that is padding; None to
-            refuse such places.
+        linear_index: an index in the buffer, or a NumPy array of indices.
+        padding: the value to return in each dimension for padding; None to refuse padding.
 
     Returns:
-        One index for each dimension, in the order of their numbers: ints, or int64 arrays.
+        An index for each dimension, by dimension number: ints, or int64 arrays.
 
     Raises:
-        OperandError: no array shape; no integers.
-        ShapeInferenceError: a dimension is unbounded; a place is outside of the buffer; one is
-            padding and nothing is given to stand for that.
+        OperandError: `shape` is not an array shape, or an index is not an integer.
+        ShapeInferenceError: a dimension is unbounded, an index is outside the buffer, or it is
+            padding and `padding` is None.
 
     Example:
         >>> import numpy as np
@@ -222,31 +215,29 @@ def multi_index(shape: ShapeLike, linear_index: Any, *, padding: int | None = No
 
     Shapes and Layout: Indexing into arrays.
     """
-    array = placed_array("multi_index", shape)
+    array = bounded_array("multi_index", shape)
     place = _place("multi_index", array, linear_index)
-    stands = None if padding is None else int_or_none(padding)
-    if padding is not None and (stands is None or not -_GREATEST - 1 <= stands <= _GREATEST):
+    fill = None if padding is None else int_or_none(padding)
+    if padding is not None and (fill is None or not -_MAX_NUMBER - 1 <= fill <= _MAX_NUMBER):
         raise OperandError(
-            f"multi_index: padding is an int of 64 bits, or None, got {brief(padding)}",
+            f"multi_index: padding must be an int of 64 bits, or None, got {brief(padding)}",
             op="multi_index",
         )
     if isinstance(place, np.ndarray) and not place.size:
         return tuple(np.empty(place.shape, np.int64) for _ in range(array.rank))
-    numbers, is_outside = _to_multi(array, place)
-    if stands is None:
-        if np.any(is_outside):
-            first = place if isinstance(place, int) else place[is_outside].item(0)
-            raise ShapeInferenceError(
-                f"multi_index: no element is at place {first} of {array}: it is padding\n"
-                "fix: ask is_padding first, or give padding=-1 to get -1 as the index there",
-                op="multi_index",
-                shapes={"shape": array},
-            )
-    elif isinstance(place, int):
-        numbers = [stands] * array.rank if is_outside else numbers
-    else:
-        return tuple(np.where(is_outside, stands, _array_of(n, place)) for n in numbers)
-    return tuple(numbers if isinstance(place, int) else (_array_of(n, place) for n in numbers))
+    numbers, is_padding = _to_multi(array, place)
+    if fill is None and np.any(is_padding):
+        first = place if isinstance(place, int) else place[is_padding].item(0)
+        raise ShapeInferenceError(
+            f"multi_index: linear index {first} of {array} is padding\n"
+            "fix: test with is_padding first, or pass padding=-1 to get -1 for padding",
+            op="multi_index",
+            shapes={"shape": array},
+        )
+    if isinstance(place, int):
+        return (fill,) * array.rank if is_padding else tuple(numbers)
+    arrays = (_array_of(number, place) for number in numbers)
+    return tuple(arrays if fill is None else (np.where(is_padding, fill, n) for n in arrays))
 
 
 @overload
@@ -260,19 +251,19 @@ def is_padding(
 
 
 def is_padding(shape: ShapeLike, linear_index: Any) -> Any:
-    """Whether a place of the buffer is padding: no element of the array is there.
+    """Return whether a linear index belongs to no element of the array.
 
     Args:
         shape: an array shape without unbounded dimensions, or its text; bounded dimensions count
             at their bounds.
-        linear_index: a place in the buffer, or a NumPy array of places.
+        linear_index: an index in the buffer, or a NumPy array of indices.
 
     Returns:
         A bool, or an array of bools.
 
     Raises:
-        OperandError: no array shape; no integers.
-        ShapeInferenceError: a dimension is unbounded; a place is outside of the buffer.
+        OperandError: `shape` is not an array shape, or an index is not an integer.
+        ShapeInferenceError: a dimension is unbounded, or an index is outside the buffer.
 
     Example:
         >>> import numpy as np
@@ -284,28 +275,28 @@ def is_padding(shape: ShapeLike, linear_index: Any) -> Any:
 
     Shapes and Layout: Padding; Tiled layout.
     """
-    array = placed_array("is_padding", shape)
+    array = bounded_array("is_padding", shape)
     place = _place("is_padding", array, linear_index)
     if isinstance(place, int):
         return bool(_to_multi(array, place)[1])
-    found = np.zeros(place.shape, np.bool_)
+    result = np.zeros(place.shape, np.bool_)
     if place.size:
-        found |= _to_multi(array, place)[1]
-    return found
+        result |= _to_multi(array, place)[1]
+    return result
 
 
 def physical_of(shape: ArrayShape) -> Physical:
-    """The steps of the shape's layout. No dimension may be unbounded."""
-    return physical(shape.dimensions, _default_or(shape))
+    """Return the physical form of a shape without unbounded dimensions."""
+    return physical(shape.dimensions, _layout(shape))
 
 
-def placed_array(function: str, shape: Any) -> ArrayShape:
-    """The array shape, with sizes that are known, that was given to a function."""
+def bounded_array(function: str, shape: Any) -> ArrayShape:
+    """Convert the `shape` argument of a function to an array shape without unbounded dimensions."""
     array = _array(function, shape)
     if not array.is_bounded:
         raise ShapeInferenceError(
-            f"{function}: the buffer of {array} has no size: a dimension is unbounded\n"
-            "fix: give the dimension a size, or a bound ('<=n')",
+            f"{function}: shape can't have unbounded dimensions, got {array}\n"
+            "fix: write a size or a bound ('<=n') for the dimension",
             op=function,
             shapes={"shape": array},
             dimension=array.dimensions.index(-1),
@@ -315,32 +306,30 @@ def placed_array(function: str, shape: Any) -> ArrayShape:
 
 def _array(function: str, shape: Any) -> ArrayShape:
     try:
-        found = shape_of(shape)
+        array = shape_of(shape)
     except XlaError as error:
-        _need_no_other(function, shape)
+        _check_other_type(function, shape)
         raise error.in_argument(function, "shape") from None
-    if not isinstance(found, ArrayShape):
-        kind = "a tuple's parts are" if found.is_tuple else "a token is"
+    if not isinstance(array, ArrayShape):
+        fix = "\nfix: pass the elements of the tuple one by one" if array.is_tuple else ""
         raise OperandError(
-            f"{function}: shape must be the shape of an array, got {brief(found)}\n"
-            f"fix: {kind} {'laid out one by one' if found.is_tuple else 'no data'}",
+            f"{function}: shape must be the shape of an array, got {brief(array)}{fix}",
             op=function,
-            shapes={"shape": found},
+            shapes={"shape": array},
         )
-    return found
+    return array
 
 
-def _need_no_other(function: str, shape: Any) -> None:
-    """Raises if what stands in the place of a shape is known for something else."""
+def _check_other_type(function: str, shape: Any) -> None:
+    """Raise if a layout or an array was passed as `shape`."""
     is_text = isinstance(shape, str) and shape.lstrip().startswith("{")
     if is_text or isinstance(shape, Layout):
-        got, fix = f"the layout {brief(shape)}", "shape.with_layout(layout)"
+        got, fix = f"the layout {brief(shape)}", "write shape.with_layout(layout)"
     elif isinstance(shape, np.ndarray):
         got = f"an array of {shape.dtype} with sizes {list(shape.shape)}"
-        call = _OF_ARRAYS.get(function)
-        fix = "array_shape(array.dtype, array.shape)"
-        if call is not None:
-            fix = f"the arguments are swapped, write {call}"
+        fix = "write array_shape(array.dtype, array.shape)"
+        if function in _ARRAY_FUNCTIONS:
+            fix = f"swap the arguments, {_ARRAY_FUNCTIONS[function]}"
     else:
         return
     raise OperandError(
@@ -348,14 +337,14 @@ def _need_no_other(function: str, shape: Any) -> None:
     )
 
 
-_OF_ARRAYS: Final = {
+_ARRAY_FUNCTIONS: Final = {
     "is_padding": "is_padding(shape, linear_index)",
     "linear_index": "linear_index(shape, multi_index)",
     "multi_index": "multi_index(shape, linear_index)",
     "pack": "pack(array, shape)",
     "unpack": "unpack(buffer, shape)",
 }
-"""How the functions are called that take arrays besides the shape."""
+"""The signatures of the functions with an array argument."""
 
 
 @lru_cache(maxsize=256)
@@ -363,39 +352,39 @@ def _default(rank: int) -> Layout:
     return Layout(range(rank - 1, -1, -1))
 
 
-def _default_or(shape: ArrayShape) -> Layout:
+def _layout(shape: ArrayShape) -> Layout:
     return shape.layout or _default(shape.rank)
 
 
 def _number(function: str, what: str, value: Any) -> Number:
-    """An int, or an array of integers of whatever width."""
+    """Check an int or an array of integers."""
     if isinstance(value, np.ndarray) and value.ndim:
         if value.dtype.kind in "iu":
             return value
-        raise OperandError(
-            f"{function}: {what} must be of integers, got an array of {value.dtype}", op=function
-        )
-    is_bools = isinstance(value, np.ndarray) and value.dtype.kind == "b"
-    number = None if is_bools else int_or_none(value)
-    if number is None:
-        raise OperandError(
-            f"{function}: {what} is an int, or a NumPy array of integers, got {brief(value)}"
-            + (f"\nfix: numpy.asarray({brief(value)})" if isinstance(value, (list, tuple)) else ""),
-            op=function,
-        )
-    return number
+        got = f"an array of {value.dtype}"
+    else:
+        is_bool = isinstance(value, np.ndarray) and value.dtype.kind == "b"
+        number = None if is_bool else int_or_none(value)
+        if number is not None:
+            return number
+        got = brief(value)
+    fix = f"\nfix: write numpy.asarray({got})" if isinstance(value, (list, tuple)) else ""
+    raise OperandError(
+        f"{function}: {what} must be an int or a NumPy array of integers, got {got}{fix}",
+        op=function,
+    )
 
 
 def _array_of(number: Number, place: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The index of each of these places: 0 may have come for all of them, or `place` itself."""
+    """Return a new array of indices for `place` from an int, `place` itself or a new array."""
     if isinstance(number, int):
         return np.full(place.shape, number, np.int64)
-    found: npt.NDArray[np.int64] = place.copy() if number is place else number
-    return found
+    result: npt.NDArray[np.int64] = place.copy() if number is place else number
+    return result
 
 
 def _first_outside(number: Number, size: int) -> int | None:
-    """The first value that is negative or not smaller than `size`."""
+    """Return the first value that is negative or not less than `size`, or None."""
     if isinstance(number, int):
         return None if 0 <= number < size else number
     if not number.size or (int(number.min()) >= 0 and int(number.max()) < size):
@@ -404,25 +393,26 @@ def _first_outside(number: Number, size: int) -> int | None:
 
 
 def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
-    """The indices, checked, arrays as int64."""
-    each = in_order(multi_index)
-    if each is None:
+    """Check the indices, and convert arrays to int64."""
+    values = in_order(multi_index)
+    if values is None:
         raise OperandError(
-            f"linear_index: multi_index is a sequence with an index for each dimension of {shape}, "
-            f"got {brief(multi_index)}",
+            f"linear_index: multi_index must be a sequence with an index for each dimension of "
+            f"{shape}, got {brief(multi_index)}",
             op="linear_index",
         )
-    given = list(each)
-    if len(given) != shape.rank:
+    indices = list(values)
+    if len(indices) != shape.rank:
         raise ShapeInferenceError(
-            f"linear_index: {shape} takes {shape.rank} ind{'ex' if shape.rank == 1 else 'ices'}, "
-            f"one for each dimension, got {len(given)}",
+            f"linear_index: multi_index must have {shape.rank} "
+            f"ind{'ex' if shape.rank == 1 else 'ices'}, one for each dimension of {shape}, "
+            f"got {len(indices)}",
             op="linear_index",
             shapes={"shape": shape},
         )
     numbers = [
         _number("linear_index", f"the index of dimension {d} of {shape}", value)
-        for d, value in enumerate(given)
+        for d, value in enumerate(indices)
     ]
     for dimension, (number, size) in enumerate(zip(numbers, shape.dimensions, strict=True)):
         outside = _first_outside(number, size)
@@ -430,7 +420,7 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
             raise ShapeInferenceError(
                 f"linear_index: index {brief(outside)} is out of bounds for dimension "
                 f"{dimension} of {shape}, whose size is {size}"
-                + (f"\nfix: index + {size} counts from the end" if -size <= outside < 0 else ""),
+                + (f"\nfix: add {size} to count from the end" if -size <= outside < 0 else ""),
                 op="linear_index",
                 shapes={"shape": shape},
                 dimension=dimension,
@@ -449,13 +439,13 @@ def _indices(shape: ArrayShape, multi_index: Any) -> list[Number]:
 
 
 def _place(function: str, shape: ArrayShape, linear_index: Any) -> Number:
-    """Places in the buffer, checked, an array as int64."""
+    """Check linear indices, and convert an array to int64."""
     place = _number(function, "linear_index", linear_index)
     size = physical_of(shape).size
     outside = _first_outside(place, size)
     if outside is not None:
         raise ShapeInferenceError(
-            f"{function}: linear index {brief(outside)} is outside of the buffer of {shape}, "
+            f"{function}: linear index {brief(outside)} is outside the buffer of {shape}, "
             f"which has {size} element{'' if size == 1 else 's'}"
             + (", padding included" if size != shape.element_count else ""),
             op=function,
@@ -464,43 +454,43 @@ def _place(function: str, shape: ArrayShape, linear_index: Any) -> Number:
     return place if isinstance(place, int) else place.astype(np.int64, copy=False)
 
 
-def _to_linear(steps: Physical, minor_to_major: Sequence[int], numbers: list[Number]) -> Number:
-    """The formula of the document, a tile after the other."""
-    index = [numbers[d] for d in reversed(minor_to_major)]
-    for tiling in steps.tilings:
+def _to_linear(shape: ArrayShape, numbers: list[Number]) -> Number:
+    """Apply the formula of the document, tile by tile."""
+    form = physical_of(shape)
+    index = [numbers[d] for d in reversed(_layout(shape).minor_to_major)]
+    for tiling in form.tilings:
         # A scalar is tiled as an array of one element.
-        which, where = tiled(tiling, combined(tiling, index or [0]))
-        index = [*which, *where]
-    return ravel(index, steps.dimensions)
+        tile, in_tile = tiled(tiling, combined(tiling, index or [0]))
+        index = [*tile, *in_tile]
+    return ravel(index, form.dimensions)
 
 
 def _to_multi(shape: ArrayShape, place: Number) -> tuple[list[Number], Number]:
-    """The way back: an index for each dimension, and whether the place is padding.
+    """Return the index of a linear index, and whether it is padding.
 
-    What is padding for one tile goes on as if it were an element; its index means nothing.
+    The index of padding is meaningless.
     """
-    steps = physical_of(shape)
-    is_outside: Number = False
-    if steps.tail:
-        count = prod(steps.dimensions)
-        is_outside = place >= count
+    form = physical_of(shape)
+    is_padding: Number = False
+    if form.tail:
+        count = prod(form.dimensions)
+        is_padding = place >= count
         _, place = divided(place, count)
-    index = unravel(place, steps.dimensions)
-    for tiling in reversed(steps.tilings):
+    index = unravel(place, form.dimensions)
+    for tiling in reversed(form.tilings):
         untiled, length = tiling.untiled, len(tiling.tile)
-        which, where = index[untiled : untiled + length], index[untiled + length :]
         sizes = zip(tiling.counts, tiling.tile, strict=True)
-        digits = zip(which, where, strict=True)
+        digits = zip(index[untiled : untiled + length], index[untiled + length :], strict=True)
         numbers = [*index[:untiled], *map(ravel, digits, sizes)]
         index = []
         for number, group, padded in zip(numbers, tiling.groups, tiling.padded, strict=True):
             if padded > prod(group):
-                is_outside = is_outside | (number >= prod(group))
+                is_padding = is_padding | (number >= prod(group))
             index += unravel(number, group)
     numbers = [0] * shape.rank
-    # A tiled scalar has one index left, of no dimension: `zip` ends before it.
-    for dimension, number in zip(reversed(_default_or(shape).minor_to_major), index, strict=False):
+    # A tiled scalar has an index without a dimension, which `zip` drops.
+    for dimension, number in zip(reversed(_layout(shape).minor_to_major), index, strict=False):
         numbers[dimension] = number
-        if steps.sizes[dimension] > shape.dimensions[dimension]:
-            is_outside = is_outside | (number >= shape.dimensions[dimension])
-    return numbers, is_outside
+        if form.sizes[dimension] > shape.dimensions[dimension]:
+            is_padding = is_padding | (number >= shape.dimensions[dimension])
+    return numbers, is_padding

@@ -1,4 +1,4 @@
-"""From an array to the buffer that holds it in memory, and back.
+"""Pack an array into a buffer with its layout, and unpack it.
 
 Tiled layout: Tiling as pad-reshape-transpose; Shapes and Layout: Padding.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builder.errors import OperandError, ShapeInferenceError, brief
-from builder.layout.indexing import layout_of, physical_of, placed_array
+from builder.layout.indexing import bounded_array, layout_of, physical_of
 from builder.layout.stages import Stage, stages
 from builder.layout.strided_copy import strided_copy, words
 from builder.types.layout import PaddingValue
@@ -22,37 +22,34 @@ __all__ = ["pack", "unpack"]
 
 Array = npt.NDArray[Any]
 
-_GREATEST: Final = 2**63 - 1
+_MAX_BYTES: Final = 2**63 - 1
 
-_MOST_DIMENSIONS: Final = 64
-"""Of NumPy's arrays; there is no name for it in NumPy 2."""
-
-_UNMASK: Final = "there are no masks in XLA; fill it: array.filled(value)"
+_MAX_DIMENSIONS: Final = 64
+"""The limit of NumPy's arrays, which NumPy 2 does not export."""
 
 
 def pack(array: Array, shape: ShapeLike) -> Array:
-    """The buffer of an array: its elements in the order of memory, with all padding.
+    """Return the buffer of an array: its elements in memory order, with padding.
 
     Args:
-        array: a NumPy array of the shape's dimensions and of its element type's dtype; nothing is
-            converted. Bounded dimensions have their bounds as sizes.
+        array: a NumPy array with the shape's dimensions and its element type's dtype, which is not
+            converted. The sizes of bounded dimensions are their bounds.
         shape: an array shape without unbounded dimensions, or its text.
 
     Returns:
-        A new array of one dimension. It is of the array's dtype and holds `buffer_size` elements,
-        unless the layout gives elements another size than they have in NumPy. Then it is of uint8,
-        the bytes of memory: elements of less than a byte begin at the low bits, as many in a byte
-        as there is room for; of wider ones the value is in the low bytes (little-endian) and low
-        bits. Bits that belong to no value are zero.
+        A new array of one dimension. It has the array's dtype and `buffer_size` elements, unless
+        the layout's element size differs from NumPy's. Then it has dtype uint8, the bytes of
+        memory. Elements of less than a byte are packed from the low bits on, as many as fit into a
+        byte. Values of wider elements are in the low bytes (little-endian) and low bits. Unused
+        bits are zero.
 
-        Padding is filled with the layout's padding value: lowest and highest are the infinities of
-        types that have some, and else the least and greatest number. Where nothing is said of it,
-        padding is zero.
+        Padding has the layout's padding value: lowest and highest are infinities if the type has
+        them, and the least and greatest number otherwise. An unspecified padding value is zero.
 
     Raises:
-        OperandError: no array shape; no NumPy array, or one of another dtype.
-        ShapeInferenceError: a dimension is unbounded; the array has other sizes; the padding value
-            is none that the element type has; there is not enough memory for the padding.
+        OperandError: `shape` is not an array shape, or `array` is not a NumPy array of its dtype.
+        ShapeInferenceError: a dimension is unbounded, the array has other sizes, the element type
+            does not have the padding value, or there is not enough memory for the padding.
 
     Example:
         >>> import numpy as np
@@ -67,57 +64,52 @@ def pack(array: Array, shape: ShapeLike) -> Array:
 
     Shapes and Layout: Padding; Tiled layout: Tiling as pad-reshape-transpose.
     """
-    wanted = placed_array("pack", shape)
-    element = wanted.element_type
-    if not isinstance(array, np.ndarray):
-        fix = f"numpy.asarray(array, numpy.dtype({element.dtype.name!r}))"
-        raise _not_numpy("pack", "array", brief(array), fix)
-    if isinstance(array, np.ma.MaskedArray):
-        raise _not_numpy("pack", "array", "a masked array", _UNMASK)
+    target = bounded_array("pack", shape)
+    element = target.element_type
+    fix = f"write numpy.asarray(array, numpy.dtype({element.dtype.name!r}))"
+    _check_array("pack", "array", array, fix)
     if array.dtype != element.dtype:
         raise OperandError(
-            f"pack: the elements of {wanted} are of dtype {element.dtype}, "
-            f"got an array of {array.dtype}\nfix: array.astype({dtype_text(element.dtype)})",
+            f"pack: array must be of dtype {element.dtype} for {target}, "
+            f"got {array.dtype}\nfix: write array.astype({dtype_text(element.dtype)})",
             op="pack",
-            shapes={"shape": wanted},
+            shapes={"shape": target},
         )
-    if array.shape != wanted.dimensions:
+    if array.shape != target.dimensions:
         raise ShapeInferenceError(
-            f"pack: the array of {wanted} has sizes {list(wanted.dimensions)}, "
+            f"pack: array must have the sizes {list(target.dimensions)} for {target}, "
             f"got {list(array.shape)}",
             op="pack",
-            shapes={"shape": wanted},
+            shapes={"shape": target},
         )
+    size = target.padded_byte_size
     try:
-        # More bytes than 63 bits can count NumPy does not even try to get.
-        found = _in_memory(array, wanted) if wanted.padded_byte_size <= _GREATEST else None
+        if size > _MAX_BYTES:
+            raise MemoryError  # NumPy would raise another exception
+        return _in_memory(array, target)
     except MemoryError:
-        found = None
-    if found is None:
         raise ShapeInferenceError(
-            f"pack: the buffer of {wanted} takes {brief(wanted.padded_byte_size)} bytes, padding "
-            "included, and there is not enough memory",
+            f"pack: not enough memory for the buffer of {target}, {brief(size)} bytes with padding",
             op="pack",
-            shapes={"shape": wanted},
-        )
-    return found
+            shapes={"shape": target},
+        ) from None
 
 
 def unpack(buffer: Array, shape: ShapeLike) -> Array:
-    """The array that is in a buffer: the way back from `pack`.
+    """Return the array in a buffer; the inverse of `pack`.
 
     Args:
-        buffer: a NumPy array of one dimension, of the dtype and the size that `pack` gives. What
-            its padding holds does not matter, nor do the bits that belong to no value.
+        buffer: a NumPy array of one dimension, with the dtype and the size of the result of `pack`.
+            The values of padding and of unused bits are ignored.
         shape: an array shape without unbounded dimensions, or its text.
 
     Returns:
-        A new array of the shape's dimensions and of its element type's dtype, C-contiguous.
+        A new C-contiguous array with the shape's dimensions and its element type's dtype.
 
     Raises:
-        OperandError: no array shape; no NumPy array, or one of another dtype.
-        ShapeInferenceError: a dimension is unbounded; the shape has more dimensions than NumPy's
-            arrays; the buffer has another size.
+        OperandError: `shape` is not an array shape, or `buffer` is not a NumPy array of the dtype.
+        ShapeInferenceError: a dimension is unbounded, the shape has more dimensions than a NumPy
+            array can have, or the buffer has another size.
 
     Example:
         >>> import numpy as np
@@ -128,63 +120,68 @@ def unpack(buffer: Array, shape: ShapeLike) -> Array:
 
     Tiled layout: Tiling as pad-reshape-transpose.
     """
-    wanted = placed_array("unpack", shape)
-    element, bits = wanted.element_type, wanted.element_size_in_bits
-    if wanted.rank > _MOST_DIMENSIONS:
+    source = bounded_array("unpack", shape)
+    element, bits = source.element_type, source.element_size_in_bits
+    if source.rank > _MAX_DIMENSIONS:
         raise ShapeInferenceError(
-            f"unpack: NumPy's arrays have at most {_MOST_DIMENSIONS} dimensions, "
-            f"got {brief(wanted)} of {wanted.rank}",
+            f"unpack: shape can't have more than the {_MAX_DIMENSIONS} dimensions of a NumPy "
+            f"array, got {brief(source)} of rank {source.rank}",
             op="unpack",
-            shapes={"shape": wanted},
+            shapes={"shape": source},
         )
-    if not isinstance(buffer, np.ndarray):
-        raise _not_numpy("unpack", "buffer", brief(buffer), "numpy.frombuffer reads bytes")
-    if isinstance(buffer, np.ma.MaskedArray):
-        raise _not_numpy("unpack", "buffer", "a masked array", _UNMASK)
-    is_natural = bits == 8 * element.dtype.itemsize
-    dtype = element.dtype if is_natural else np.dtype(np.uint8)
+    _check_array("unpack", "buffer", buffer, "read bytes with numpy.frombuffer")
+    is_native = bits == 8 * element.dtype.itemsize
+    dtype = element.dtype if is_native else np.dtype(np.uint8)
     if buffer.dtype != dtype:
-        why = "" if is_natural else f", whose elements take {bits} bits,"
-        convert = "view" if _is_same_bits(buffer.dtype, dtype) else "astype"
+        reason = "" if is_native else f", with elements of {bits} bits"
+        convert = "view" if _is_reinterpretable(buffer.dtype, dtype) else "astype"
         raise OperandError(
-            f"unpack: the buffer of {wanted}{why} is of dtype {dtype}, got {buffer.dtype}\n"
-            f"fix: buffer.{convert}({dtype_text(dtype)})",
+            f"unpack: buffer must be of dtype {dtype} for {source}{reason}, got {buffer.dtype}\n"
+            f"fix: write buffer.{convert}({dtype_text(dtype)})",
             op="unpack",
-            shapes={"shape": wanted},
+            shapes={"shape": source},
         )
-    size = physical_of(wanted).size if is_natural else wanted.padded_byte_size
+    size = physical_of(source).size if is_native else source.padded_byte_size
     if buffer.shape != (size,):
         raise ShapeInferenceError(
-            f"unpack: the buffer of {wanted} has the one dimension [{size}], "
-            f"got {list(buffer.shape)}",
+            f"unpack: buffer must have the sizes [{size}] for {source}, got {list(buffer.shape)}",
             op="unpack",
-            shapes={"shape": wanted},
+            shapes={"shape": source},
         )
     if bits < 8:
-        buffer = _unnarrowed(buffer, physical_of(wanted).size, element, bits)
-    elif not is_natural:
-        buffer = _unwidened(buffer, element, bits)
-    return _unpacked(buffer, wanted)
+        buffer = _split_bytes(buffer, physical_of(source).size, element, bits)
+    elif not is_native:
+        buffer = _narrowed(buffer, element, bits)
+    return _unpacked(buffer, source)
 
 
-def _not_numpy(function: str, name: str, got: str, fix: str) -> OperandError:
-    return OperandError(
+def _check_array(function: str, name: str, value: Any, fix: str) -> None:
+    """Raise unless `value` is a NumPy array without a mask."""
+    if isinstance(value, np.ma.MaskedArray):
+        got, fix = "a masked array", "fill it first: array.filled(value)"
+    elif isinstance(value, np.ndarray):
+        return
+    else:
+        got = brief(value)
+    raise OperandError(
         f"{function}: {name} must be a NumPy array, got {got}\nfix: {fix}", op=function
     )
 
 
-def _is_same_bits(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Whether memory of one dtype is likely to hold elements of another: bytes that were read, or
-    words of the same width. Else it is numbers that were computed in another type."""
-    is_swapped = given.newbyteorder() == wanted
-    return given.itemsize in (1, wanted.itemsize) and not (is_swapped or given.hasobject)
+def _is_reinterpretable(dtype: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Return whether memory probably has elements of another dtype: bytes, or of the same size.
+
+    Other arrays probably have numbers that were computed in another type.
+    """
+    is_swapped = dtype.newbyteorder() == target
+    return dtype.itemsize in (1, target.itemsize) and not (is_swapped or dtype.hasobject)
 
 
 def _in_memory(array: Array, shape: ArrayShape) -> Array:
     buffer = _packed(array, shape)
     element, bits = shape.element_type, shape.element_size_in_bits
     if bits < 8:
-        return _narrowed(words(buffer), element.bits, bits)
+        return _joined_bytes(words(buffer), element.bits, bits)
     return buffer if bits == 8 * element.dtype.itemsize else _widened(buffer, element.bits, bits)
 
 
@@ -197,51 +194,50 @@ def _stages(shape: ArrayShape) -> tuple[Stage, ...]:
 
 
 def _packed(array: Array, shape: ArrayShape) -> Array:
-    """The buffer, its elements as NumPy has them."""
-    steps = physical_of(shape)
-    buffer = np.empty(steps.size, array.dtype)
-    if not steps.size:
+    """Return the buffer with NumPy's element size."""
+    form = physical_of(shape)
+    buffer = np.empty(form.size, array.dtype)
+    if not form.size:
         return buffer
-    # Only padding is filled: to fill all of the buffer first would take as long again as to write
-    # the elements.
+    # Only padding is filled, because filling the buffer takes as long as writing the elements.
     fill: Any = 0
-    if steps.size != shape.element_count:
+    if form.size != shape.element_count:
         fill = words(_padding_element(shape))[0]
     body = words(buffer)
     if not shape.element_count:
         body[:] = fill
         return buffer
-    if steps.tail:
-        body[-steps.tail :] = fill
-        body = body[: -steps.tail]
+    if form.tail:
+        body[-form.tail :] = fill
+        body = body[: -form.tail]
     source = words(array).transpose(_major_to_minor(shape))
-    parts = _stages(shape)
-    for stage in parts:
+    all_stages = _stages(shape)
+    for stage in all_stages:
         if not _is_view(source, stage):
-            # Dimensions are combined, which memory in another order than theirs does not allow.
+            # Dimensions can only be combined if they are contiguous.
             source = _contiguous(source)
         source = source.reshape(stage.sizes)
-        is_last = stage is parts[-1]
-        made = (body if is_last else np.empty(stage.size, body.dtype)).reshape(stage.dimensions)
+        is_last = stage is all_stages[-1]
+        target = (body if is_last else np.empty(stage.size, body.dtype)).reshape(stage.dimensions)
         for ranges in stage.paddings:
-            made[tuple(slice(first, first + count) for first, count in ranges)] = fill
-        _copy(stage, source, made, to_buffer=True)
-        source = made
+            target[tuple(slice(first, first + count) for first, count in ranges)] = fill
+        _copy(stage, source, target, to_buffer=True)
+        source = target
     return buffer
 
 
 def _unpacked(buffer: Array, shape: ArrayShape) -> Array:
-    """The array in a buffer of elements as NumPy has them."""
-    steps = physical_of(shape)
+    """Return the array in a buffer with NumPy's element size."""
+    form = physical_of(shape)
     array = np.empty(shape.dimensions, buffer.dtype)
     if not array.size:
         return array
     ordered = words(array).transpose(_major_to_minor(shape))
-    source = words(buffer)[: steps.size - steps.tail]
-    parts = _stages(shape)
-    is_in_place = _is_view(ordered, parts[0])
-    for stage in reversed(parts):
-        if is_in_place and stage is parts[0]:
+    source = words(buffer)[: form.size - form.tail]
+    all_stages = _stages(shape)
+    is_in_place = _is_view(ordered, all_stages[0])
+    for stage in reversed(all_stages):
+        if is_in_place and stage is all_stages[0]:
             target = ordered.reshape(stage.sizes)
         else:
             target = np.empty(stage.sizes, source.dtype)
@@ -254,19 +250,18 @@ def _unpacked(buffer: Array, shape: ArrayShape) -> Array:
 
 
 def _is_view(array: Array, stage: Stage) -> bool:
-    """Whether the array has the sizes of the stage but for some of 1, so that it can be looked at
-    with those whatever its strides are."""
+    """Return whether `array` can be reshaped to the sizes of the stage without a copy."""
     return [n for n in array.shape if n != 1] == [n for n in stage.sizes if n != 1]
 
 
 def _copy(stage: Stage, array: Array, buffer: Array, *, to_buffer: bool) -> None:
-    """Copies the elements of a stage between the array and the buffer, seen as its dimensions."""
+    """Copy the elements of a stage between an array and a buffer with its dimensions."""
     strides = [0] * len(stage.dimensions)
     for stride, digits in zip(array.strides, stage.digits, strict=True):
         for digit in digits:
             strides[digit.axis] = stride * digit.weight
     for block in stage.blocks:
-        # With an ellipsis, as without dimensions NumPy gives a number and no array.
+        # With an ellipsis, because indexing with () returns a scalar rather than an array.
         within: tuple[Any, ...] = tuple(slice(f, f + count) for f, count in block.ranges)
         start: tuple[Any, ...] = tuple(slice(first, None) for first in block.offsets)
         inside, outside = buffer[(..., *within)], array[(..., *start)]
@@ -279,24 +274,24 @@ def _copy(stage: Stage, array: Array, buffer: Array, *, to_buffer: bool) -> None
 def _contiguous(array: Array) -> Array:
     if array.flags.c_contiguous:
         return array
-    made = np.empty(array.shape, array.dtype)
-    strided_copy(made, made.strides, array, array.strides, array.shape)
-    return made
+    copy = np.empty(array.shape, array.dtype)
+    strided_copy(copy, copy.strides, array, array.strides, array.shape)
+    return copy
 
 
 _EXTREMES: Final = {PaddingValue.LOWEST_PAD: -np.inf, PaddingValue.HIGHEST_PAD: np.inf}
 
 
 def _padding_element(shape: ArrayShape) -> Array:
-    """An array of one element: what padding is filled with."""
+    """Return the padding value as an array of one element."""
     element, value = shape.element_type, layout_of(shape).padding_value
     zeros = np.zeros(1, element.dtype)
     if value in (PaddingValue.INVALID_PAD, PaddingValue.UNKNOWN_PAD):
         return zeros
 
-    def refuse(what: str) -> ShapeInferenceError:
+    def refuse(missing: str) -> ShapeInferenceError:
         return ShapeInferenceError(
-            f"pack: padding of {shape} is {value.text}, and {element} has no {what}",
+            f"pack: {element} has no {missing} for the padding value {value.text}, got {shape}",
             op="pack",
             shapes={"shape": shape},
         )
@@ -318,29 +313,29 @@ def _padding_element(shape: ArrayShape) -> Array:
     return np.array([element.min if extreme < 0 else element.max]).astype(element.dtype)
 
 
-def _narrowed(elements: Array, value_bits: int, bits: int) -> Array:
-    """Elements of a byte each, several in a byte."""
-    each = 8 // bits
-    packed = np.zeros(-(-len(elements) // each), np.uint8)
-    for place in range(each):
-        part = elements[place::each] & (2**value_bits - 1)
-        part <<= place * bits
+def _joined_bytes(elements: Array, value_bits: int, bits: int) -> Array:
+    """Pack elements of a byte each, several into a byte."""
+    per_byte = 8 // bits
+    packed = np.zeros(-(-len(elements) // per_byte), np.uint8)
+    for i in range(per_byte):
+        part = elements[i::per_byte] & (2**value_bits - 1)
+        part <<= i * bits
         packed[: len(part)] |= part
     return packed
 
 
-def _unnarrowed(packed: Array, count: int, element: PrimitiveType, bits: int) -> Array:
-    each = 8 // bits
+def _split_bytes(packed: Array, count: int, element: PrimitiveType, bits: int) -> Array:
+    per_byte = 8 // bits
     elements = np.empty(count, np.uint8)
-    for place in range(each):
-        part = elements[place::each]
-        np.right_shift(packed[: len(part)], place * bits, out=part)
+    for i in range(per_byte):
+        part = elements[i::per_byte]
+        np.right_shift(packed[: len(part)], i * bits, out=part)
     elements &= 2**element.bits - 1
     return elements.view(element.dtype)
 
 
 def _widened(elements: Array, value_bits: int, bits: int) -> Array:
-    """The bytes of elements that take more than theirs."""
+    """Extend elements to more bytes."""
     width = elements.dtype.itemsize
     memory = np.zeros((len(elements), bits // 8), np.uint8)
     memory[:, :width] = elements.view(np.uint8).reshape(-1, width)
@@ -349,9 +344,9 @@ def _widened(elements: Array, value_bits: int, bits: int) -> Array:
     return memory.reshape(-1)
 
 
-def _unwidened(memory: Array, element: PrimitiveType, bits: int) -> Array:
+def _narrowed(memory: Array, element: PrimitiveType, bits: int) -> Array:
     width = element.dtype.itemsize
-    own = np.ascontiguousarray(memory.reshape(-1, bits // 8)[:, :width]).reshape(-1)
+    low = np.ascontiguousarray(memory.reshape(-1, bits // 8)[:, :width]).reshape(-1)
     if element.bits < 8:
-        own &= 2**element.bits - 1
-    return own.view(element.dtype)
+        low &= 2**element.bits - 1
+    return low.view(element.dtype)

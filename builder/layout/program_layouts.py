@@ -1,7 +1,7 @@
-"""Layouts in programs: of parameters, of results, and of what ops pass to others.
+"""Layouts of the parameters and results of programs.
 
-A layout is a fact of the entry, where arrays come in and go out; of the values inside a program
-the compiler chooses it. So parameters and results carry layouts, and ops see the shapes without.
+The compiler chooses the layouts of values inside a program. So only parameters and results have
+layouts, and ops have shapes without layouts.
 
 Shapes and Layout: Layout.
 """
@@ -18,10 +18,9 @@ __all__ = ["check_supported_layout", "result_shape"]
 
 
 def check_supported_layout(op: str, name: str, shape: Shape) -> None:
-    """Raises if a layout in `shape`, given for an argument of `op`, can't be said to XLA.
+    """Raise if argument `name` of `op` has a layout with padded dimensions or a padding value.
 
-    XLA's layouts once had padded dimensions and have them no more; neither HLO text nor StableHLO
-    has words for them.
+    XLA removed them, and neither HLO text nor StableHLO can express them.
     """
     for leaf in leaves(shape):
         layout = leaf.layout if isinstance(leaf, ArrayShape) else None
@@ -29,45 +28,45 @@ def check_supported_layout(op: str, name: str, shape: Shape) -> None:
             layout.padded_dimensions is not None
             or layout.padding_value is not PaddingValue.INVALID_PAD
         ):
-            plain = layout.replace(padded_dimensions=None, padding_value=PaddingValue.INVALID_PAD)
+            unpadded = layout.replace(
+                padded_dimensions=None, padding_value=PaddingValue.INVALID_PAD
+            )
             raise ShapeInferenceError(
-                f"{op}: {name}: XLA has layouts with padded dimensions or a padding value no more: "
-                f"no program can have them, got {leaf}\n"
-                f"fix: leave the padding out, {plain}; or give the array in its padded sizes",
+                f"{op}: {name}: a layout in a program can't have padded dimensions or a padding "
+                f"value, got {leaf}\n"
+                f"fix: write {unpadded}, or pass the array with its padded sizes",
                 op=op,
                 shapes={name: shape},
             )
 
 
-def result_shape(op: str, root: Shape, given: Any) -> Shape:
-    """The shape that the result is given in: the root's, with the layouts that are asked for.
+def result_shape(op: str, root: Shape, value: Any) -> Shape:
+    """Convert the `result` argument of `op`: the shape of the root, with the requested layouts.
 
     Raises:
-        ShapeInferenceError: it is not the root's shape but for layouts, or a layout can't be said.
-        OperandError, ShapeTextError: no shape.
+        ShapeInferenceError: the shape without layouts is not the root's, or a layout has padding.
+        OperandError, ShapeTextError: `value` is not a shape.
     """
     try:
-        wanted = shape_argument(op, "result", given)
+        result = shape_argument(op, "result", value)
     except XlaError as error:
-        if _is_layout(given):
-            error.args = (
-                f"{error}\nfix: give the layout with the shape: root.shape.with_layout(layout)",
-            )
+        if _is_layout(value):
+            error.args = (f"{error}\nfix: pass root.shape.with_layout(layout)",)
         raise
-    if without_layout(wanted) is not root:
+    if without_layout(result) is not root:
         raise ShapeInferenceError(
-            f"{op}: result must be the root's shape but for layouts, {root}, got {wanted}",
+            f"{op}: result must be the root's shape except for layouts, {root}, got {result}",
             op=op,
-            shapes={"root": root, "result": wanted},
+            shapes={"root": root, "result": result},
         )
-    check_supported_layout(op, "result", wanted)
-    return wanted
+    check_supported_layout(op, "result", result)
+    return result
 
 
-def _is_layout(given: Any) -> bool:
-    """Whether what was given for a shape is a layout by itself, or an order."""
-    if isinstance(given, str):
-        return given.lstrip().startswith("{")
-    if isinstance(given, (tuple, list)):
-        return bool(given) and all(isinstance(one, int) for one in given)
-    return isinstance(given, Layout)
+def _is_layout(value: Any) -> bool:
+    """Return whether `value` is a layout, its text or its minor_to_major."""
+    if isinstance(value, str):
+        return value.lstrip().startswith("{")
+    if isinstance(value, (tuple, list)):
+        return bool(value) and all(isinstance(element, int) for element in value)
+    return isinstance(value, Layout)

@@ -1,13 +1,13 @@
-"""How a layout moves elements: each one to a sum of digits times strides.
+"""Decompose a layout into strided copies.
 
-A tile writes an index as two digits, which tile and where in it, so that after any number of tiles
-each dimension of an array has become a few physical dimensions, with a digit in each: index =
-sum of digit times weight. With that, the elements of the array and those of the buffer are the same
-block, looked at with two sets of strides, and packing is to copy the one to the other. Where tiles
-do not divide a size, a block is cut into a few: what fills whole tiles, and the edges.
+A tile splits an index into two digits, the tile and the index in it. After any number of tiles each
+dimension of the array has become a few physical dimensions, each with a digit of the index:
+index = sum of digit * weight. So the elements of array and buffer are the same block with two sets
+of strides, and packing copies one to the other. If tiles do not divide a size, the block is cut
+into several: complete tiles, and the edges.
 
-What can't be said with digits is a combination of dimensions that were tiled or padded before.
-There a stage ends, its result is looked at as an array of its own, and another stage begins.
+Digits cannot express the combination of dimensions that have been tiled or padded. There a stage
+ends, and the next one treats its result as an array.
 
 Tiled layout: Tiling as pad-reshape-transpose; Repeated tiling; Combining dimensions using tiles.
 """
@@ -25,16 +25,16 @@ from builder.types.physical_layout import Physical
 __all__ = ["Block", "Stage", "stages"]
 
 Range = tuple[int, int]
-"""Of a digit: the first value and how many there are."""
+"""The first value of a digit, and the number of values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """One digit of a dimension's index.
+    """A digit of a dimension's index.
 
     Attributes:
-        axis: the physical dimension it is the index of.
-        weight: what it counts for in the dimension's index.
+        axis: the physical dimension with this index.
+        weight: the weight in the dimension's index.
         size: the size of the physical dimension.
     """
 
@@ -45,11 +45,11 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Elements whose digits run through ranges, independently.
+    """The elements with digits in a product of ranges.
 
     Attributes:
-        ranges: for each physical dimension the range of its digit.
-        offsets: for each dimension of the array the index of the block's first element.
+        ranges: the range of the digit of each physical dimension.
+        offsets: the index of the first element in each dimension of the array.
     """
 
     ranges: tuple[Range, ...]
@@ -58,17 +58,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A part of a layout without combinations of tiled or padded dimensions.
+    """A part of a layout that does not combine tiled or padded dimensions.
 
     Attributes:
-        sizes: the array's sizes, without padding, the most major dimension first; dimensions that
-            are combined are one here.
-        digits: for each of them the digits of its index, the one that counts most first.
-        dimensions: the sizes of the result, the most major first. There are none of 1, nor
-            dimensions of the array that would have no digits then: 1 may be the size of more
-            dimensions than NumPy's arrays have.
-        blocks: those that the array's elements make up.
-        paddings: the ranges of digits that no element has. They may overlap one another.
+        sizes: the array's sizes, without padding, the most major dimension first; combined
+            dimensions are one.
+        digits: the digits of each dimension's index, the most significant first.
+        dimensions: the sizes of the result, the most major first, without sizes of 1. A layout may
+            have more dimensions of size 1 than NumPy supports.
+        blocks: the blocks of the array's elements.
+        paddings: the ranges of digits without elements, which may overlap.
     """
 
     sizes: tuple[int, ...]
@@ -79,12 +78,12 @@ class Stage:
 
     @property
     def size(self) -> int:
-        """The number of elements of the result, padding included."""
+        """The number of elements of the result, including padding."""
         return prod(self.dimensions)
 
 
 class _Axis:
-    """A physical dimension of a stage that is being made: its digit's weight, its size."""
+    """A physical dimension of a stage under construction, compared by identity."""
 
     __slots__ = ("size", "weight")
 
@@ -93,88 +92,89 @@ class _Axis:
         self.size = size
 
 
-class _Open:
-    """A stage that is being made.
+class _StageBuilder:
+    """A stage under construction.
 
     Attributes:
         sizes: the array's sizes.
-        axes: the physical dimensions, in their order in memory.
-        of: for each dimension of the array those of `axes` that its digits are in, the one that
-            counts most first. Not always that of the greatest weight: a tile may be larger than
-            the tile that it divides.
+        axes: the physical dimensions, the most major first.
+        digit_axes: for each dimension of the array the axes of its digits, the most significant
+            first. The weights need not be descending: a tile may be larger than the tile that it
+            divides.
     """
 
     def __init__(self, sizes: tuple[int, ...], padded: tuple[int, ...]) -> None:
         self.sizes = list(sizes)
         self.axes = [_Axis(1, size) for size in padded]
-        self.of = [[axis] for axis in self.axes]
+        self.digit_axes = [[axis] for axis in self.axes]
 
     def can_combine(self, first: int, count: int) -> bool:
-        """Whether these physical dimensions are still ones of the array, all but the most major
-        without padding; then the array can be seen with one dimension in their place."""
+        """Return whether these axes are dimensions of the array, all but the first unpadded."""
         group = self.axes[first : first + count]
-        if not all([axis] in self.of for axis in group):
+        if not all([axis] in self.digit_axes for axis in group):
             return False
-        sizes = [self.sizes[self.of.index([axis])] for axis in group]
+        sizes = [self.sizes[self.digit_axes.index([axis])] for axis in group]
         return all(n == axis.size for n, axis in zip(sizes[1:], group[1:], strict=True))
 
     def combine(self, first: int, count: int) -> None:
         group = self.axes[first : first + count]
         combined = _Axis(1, prod(axis.size for axis in group))
-        dimension = self.of.index([group[0]])
-        behind = dimension + count
-        self.sizes[dimension:behind] = [prod(self.sizes[dimension:behind])]
-        self.of[dimension:behind] = [[combined]]
+        dimension = self.digit_axes.index([group[0]])
+        end = dimension + count
+        self.sizes[dimension:end] = [prod(self.sizes[dimension:end])]
+        self.digit_axes[dimension:end] = [[combined]]
         self.axes[first : first + count] = [combined]
 
     def tile(self, untiled: int, tile: tuple[int, ...]) -> None:
-        which, where = [], []
+        outer, inner = [], []
         for axis, size in zip(self.axes[untiled:], tile, strict=True):
-            which.append(_Axis(axis.weight * size, -(-axis.size // size)))
-            where.append(_Axis(axis.weight, size))
-            for own in self.of:
-                if axis in own:
-                    at = own.index(axis)
-                    own[at : at + 1] = [which[-1], where[-1]]
-        self.axes[untiled:] = [*which, *where]
+            outer.append(_Axis(axis.weight * size, -(-axis.size // size)))
+            inner.append(_Axis(axis.weight, size))
+            for axes in self.digit_axes:
+                if axis in axes:
+                    at = axes.index(axis)
+                    axes[at : at + 1] = [outer[-1], inner[-1]]
+        self.axes[untiled:] = [*outer, *inner]
 
-    def closed(self) -> Stage:
+    def build(self) -> Stage:
         axes = [axis for axis in self.axes if axis.size != 1]
-        place = {axis: number for number, axis in enumerate(axes)}
+        numbers = {axis: number for number, axis in enumerate(axes)}
         all_digits = [
-            tuple(Digit(place[axis], axis.weight, axis.size) for axis in own if axis in place)
-            for own in self.of
+            tuple(Digit(numbers[a], a.weight, a.size) for a in axes_of_one if a in numbers)
+            for axes_of_one in self.digit_axes
         ]
-        kept = [(n, own) for n, own in zip(self.sizes, all_digits, strict=True) if own or n != 1]
-        sizes, digits = tuple(n for n, _ in kept), tuple(own for _, own in kept)
+        pairs = [(n, d) for n, d in zip(self.sizes, all_digits, strict=True) if d or n != 1]
+        sizes, digits = tuple(n for n, _ in pairs), tuple(d for _, d in pairs)
         dimensions = tuple(axis.size for axis in axes)
-        # Found out once: of small arrays it takes longer than all the rest.
+        # Computed here, where they are cached: for small arrays they take longer than the copy.
         blocks = tuple(_blocks(sizes, digits, len(dimensions)))
         paddings = tuple(_paddings(sizes, digits, dimensions))
         return Stage(sizes, digits, dimensions, blocks, paddings)
 
 
 @lru_cache(maxsize=1024)
-def stages(sizes: tuple[int, ...], steps: Physical) -> tuple[Stage, ...]:
-    """The stages that turn an array of these sizes, none 0, in the layout's order, into the buffer.
+def stages(sizes: tuple[int, ...], form: Physical) -> tuple[Stage, ...]:
+    """Return the stages that transform an array into the buffer, each applied to the previous one.
 
-    The first takes the array, each of the others the result of the one before.
+    Args:
+        sizes: the sizes of the array in the layout's order; none is 0.
+        form: the physical form of the array.
     """
-    done: list[Stage] = []
+    result: list[Stage] = []
     # A scalar is tiled as an array of one element.
-    is_tiled_scalar = steps.tilings and not sizes
-    open_stage = _Open((1,), (1,)) if is_tiled_scalar else _Open(sizes, steps.ordered)
-    for tiling in steps.tilings:
+    is_tiled_scalar = form.tilings and not sizes
+    stage = _StageBuilder((1,), (1,)) if is_tiled_scalar else _StageBuilder(sizes, form.ordered)
+    for tiling in form.tilings:
         counts = [len(group) for group in tiling.groups]
-        firsts = list(itertools.accumulate(counts, initial=0))
-        wanted = [(f, n) for f, n in zip(firsts, counts, strict=False) if n > 1]
-        if not all(open_stage.can_combine(first, count) for first, count in wanted):
-            done.append(open_stage.closed())
-            open_stage = _Open(tiling.before, tiling.before)
-        for first, count in reversed(wanted):
-            open_stage.combine(first, count)
-        open_stage.tile(tiling.untiled, tiling.tile)
-    return (*done, open_stage.closed())
+        firsts = itertools.accumulate(counts, initial=0)
+        groups = [(first, n) for first, n in zip(firsts, counts, strict=False) if n > 1]
+        if not all(stage.can_combine(first, count) for first, count in groups):
+            result.append(stage.build())
+            stage = _StageBuilder(tiling.before, tiling.before)
+        for first, count in reversed(groups):
+            stage.combine(first, count)
+        stage.tile(tiling.untiled, tiling.tile)
+    return (*result, stage.build())
 
 
 def _blocks(
@@ -184,10 +184,12 @@ def _blocks(
     for choice in itertools.product(*covers):
         ranges: list[Range] = [(0, 1)] * rank
         offsets = []
-        for digits, own in zip(all_digits, choice, strict=True):
-            for digit, each in zip(digits, own, strict=True):
-                ranges[digit.axis] = each
-            offsets.append(sum(d.weight * first for d, (first, _) in zip(digits, own, strict=True)))
+        for digits, digit_ranges in zip(all_digits, choice, strict=True):
+            offset = 0
+            for digit, digit_range in zip(digits, digit_ranges, strict=True):
+                ranges[digit.axis] = digit_range
+                offset += digit.weight * digit_range[0]
+            offsets.append(offset)
         yield Block(tuple(ranges), tuple(offsets))
 
 
@@ -197,15 +199,15 @@ def _paddings(
     dimensions: tuple[int, ...],
 ) -> Iterator[tuple[Range, ...]]:
     for size, digits in zip(sizes, all_digits, strict=True):
-        for own in _uncovered(size, digits):
+        for digit_ranges in _uncovered(size, digits):
             ranges = [(0, n) for n in dimensions]
-            for digit, each in zip(digits, own, strict=True):
-                ranges[digit.axis] = each
+            for digit, digit_range in zip(digits, digit_ranges, strict=True):
+                ranges[digit.axis] = digit_range
             yield tuple(ranges)
 
 
 def _covered(size: int, digits: tuple[Digit, ...]) -> Iterator[tuple[Range, ...]]:
-    """Ranges of the digits that the indices 0 to size-1 have."""
+    """Yield ranges of digits that cover the indices 0 to size-1."""
     if not size:
         return
     if not digits:
@@ -213,23 +215,23 @@ def _covered(size: int, digits: tuple[Digit, ...]) -> Iterator[tuple[Range, ...]
         return
     full, rest = divmod(size, digits[0].weight)
     if full:
-        for own in _covered(digits[0].weight, digits[1:]):
-            yield (0, full), *own
-    for own in _covered(rest, digits[1:]):
-        yield (full, 1), *own
+        for ranges in _covered(digits[0].weight, digits[1:]):
+            yield (0, full), *ranges
+    for ranges in _covered(rest, digits[1:]):
+        yield (full, 1), *ranges
 
 
 def _uncovered(size: int, digits: tuple[Digit, ...]) -> Iterator[tuple[Range, ...]]:
-    """Ranges of the digits that no index from 0 to size-1 has."""
+    """Yield ranges of digits that cover all but the indices 0 to size-1."""
     if not digits:
         return
     full, rest = divmod(size, digits[0].weight)
     if full:
-        for own in _uncovered(digits[0].weight, digits[1:]):
-            yield (0, full), *own
+        for ranges in _uncovered(digits[0].weight, digits[1:]):
+            yield (0, full), *ranges
     if rest:
-        for own in _uncovered(rest, digits[1:]):
-            yield (full, 1), *own
+        for ranges in _uncovered(rest, digits[1:]):
+            yield (full, 1), *ranges
     used = full + (rest > 0)
     if used < digits[0].size:
         yield (used, digits[0].size - used), *((0, digit.size) for digit in digits[1:])

@@ -138,7 +138,7 @@ def test_another_shape_than_the_root_s(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
         with pytest.raises(xb.ShapeInferenceError) as caught:
             b.build(x, result=given)
         assert str(caught.value) == (
-            f"build: result must be the root's shape but for layouts, f32[2,3], got {given}"
+            f"build: result must be the root's shape except for layouts, f32[2,3], got {given}"
         )
         assert caught.value.op == "build"
     b.build(x)  # nothing was built by what failed
@@ -154,7 +154,7 @@ def test_no_shape(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
 
 
 def test_a_layout_alone(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
-    fix = "\nfix: give the layout with the shape: root.shape.with_layout(layout)"
+    fix = "\nfix: pass root.shape.with_layout(layout)"
     given: Any
     for given in ("{0,1}", " {0,1}", [0, 1], (0, 1), xb.Layout([0, 1])):
         with pytest.raises((xb.OperandError, xb.ShapeTextError)) as caught:
@@ -221,9 +221,9 @@ def test_padded_dimensions_are_in_no_program(b: xb.XlaBuilder, x: xb.XlaOp, plac
         assert (caught.value.location or "").rpartition(":")[0] == __file__
     message = str(caught.value)
     assert message.startswith(
-        f"{place.strip()}: XLA has layouts with padded dimensions or a padding value no more: "
+        f"{place.strip()}: a layout in a program can't have padded dimensions or a padding value"
     )
-    assert "\nfix: leave the padding out, {1,0}; or give the array in its padded sizes" in message
+    assert "\nfix: write {1,0}, or pass the array with its padded sizes" in message
 
 
 def test_layouts_of_collectives_as_text(x: xb.XlaOp) -> None:

@@ -1,6 +1,6 @@
-"""Pictures of arrays in memory: each element with its place, tiles in colours, padding marked.
+"""Pictures of arrays in memory: linear indices, tiles in colours, and padding.
 
-`grid` says what is drawn, `svg` and `text` draw it.
+`grid` computes the cells, `svg` and `text` render them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from builder.errors import OperandError, brief
 from builder.layout.drawing.grid import Grid, grid_of
 from builder.layout.drawing.svg import svg_of
 from builder.layout.drawing.text import text_of
-from builder.layout.indexing import placed_array
+from builder.layout.indexing import bounded_array
 from builder.types.layout import int_or_none
 from builder.types.shape import ArrayShape, ShapeLike
 
@@ -24,12 +24,12 @@ MAX_CELLS = 4096
 
 
 class Picture:
-    """A picture of an array in memory, made by `draw`.
+    """A picture of an array in memory, returned by `draw`.
 
     A notebook shows it as SVG, a terminal as text.
 
     Attributes:
-        shape: the shape that it is a picture of, in the layout that is drawn.
+        shape: the shape of the array, with its layout.
     """
 
     __slots__ = ("_grid", "_labels")
@@ -43,19 +43,19 @@ class Picture:
         return self._grid.shape
 
     def svg(self) -> str:
-        """The picture as the text of an SVG file."""
+        """Return the picture as the text of an SVG file."""
         return svg_of(self._grid, self._labels)
 
     def text(self, *, color: bool = False, width: int = 100) -> str:
-        """The picture in characters; padding is a dot, and lines stand between tiles.
+        """Return the picture as text, with dots for padding and lines between tiles.
 
         Args:
-            color: tiles in colours too, by the escape sequences of terminals.
-            width: columns that do not fit into lines of this length stand below the others; in a
-                summary they are left out.
+            color: whether to colour tiles with the escape sequences of terminals.
+            width: the length of lines. Columns that do not fit follow below the others, or are
+                omitted in an abbreviated picture.
 
         Raises:
-            OperandError: `color` is not True or False, `width` no number from 1.
+            OperandError: `color` is not a bool, or `width` is not a positive integer.
 
         Example:
             >>> from builder import layout
@@ -73,12 +73,12 @@ class Picture:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the picture into a file: SVG if its name ends in .svg, text if it ends in .txt.
+        """Write the picture to a file: SVG for the suffix .svg, text for .txt.
 
-        What was there is replaced at once, or not at all.
+        An existing file is replaced atomically.
 
         Raises:
-            OperandError: no path, or one that ends in something else.
+            OperandError: `path` is not a path, has another suffix, or can't be written.
         """
         try:
             file = Path(path)
@@ -88,8 +88,7 @@ class Picture:
         write = writers.get(file.suffix.lower())
         if write is None:
             raise OperandError(
-                f"save: a picture's file ends in .svg or .txt, got {brief(os.fspath(path))}",
-                op="save",
+                f"save: path must end in .svg or .txt, got {brief(os.fspath(path))}", op="save"
             )
         _write(file, write() + "\n")
 
@@ -103,25 +102,26 @@ class Picture:
 
 
 def draw(shape: ShapeLike, *, labels: bool = True, max_cells: int = MAX_CELLS) -> Picture:
-    """A picture of an array in memory.
+    """Draw an array in memory.
 
-    Rows and columns are the last two dimensions; an array of more has a grid for each index of the
-    others. In each cell stands where the element lies in the buffer. A colour is a tile of the
-    layout's first level, a red border one of the second, a dashed one of the third; without tiles,
-    a colour is a run of the most minor dimension. White and hatched is padding.
+    Rows and columns are the last two dimensions; there is a grid for each index of the others. A
+    cell shows the linear index of its element in the buffer. Tiles of the first level have
+    colours, those of the second red borders, and those of the third dashed ones; without tiles,
+    runs of the most minor dimension have colours. Padding is white and hatched.
 
     Args:
         shape: an array shape without unbounded dimensions, or its text; bounded dimensions are
             drawn at their bounds.
-        labels: whether places are written into the cells.
-        max_cells: how many cells are drawn at most. Of a larger array the beginning, the end and
-            the first border between tiles are drawn, and the caption says what is not.
+        labels: whether cells show their linear indices.
+        max_cells: the most cells to draw. A larger array is abbreviated to its beginning, its end
+            and the first border between tiles, and the caption reports the omissions.
 
     Returns:
         A Picture, which notebooks and terminals show.
 
     Raises:
-        OperandError: no array shape; another value for `labels` or `max_cells`.
+        OperandError: `shape` is not an array shape, `labels` is not a bool, or `max_cells` is not
+            a positive integer.
         ShapeInferenceError: a dimension is unbounded.
 
     Example:
@@ -140,7 +140,7 @@ def draw(shape: ShapeLike, *, labels: bool = True, max_cells: int = MAX_CELLS) -
 
     Tiled layout: figures 1 and 2.
     """
-    array = placed_array("draw", shape)
+    array = bounded_array("draw", shape)
     is_labelled = _flag("draw", "labels", labels)
     return Picture(grid_of(array, _count("draw", "max_cells", max_cells)), is_labelled)
 
@@ -157,23 +157,22 @@ def _count(function: str, name: str, value: Any) -> int:
     number = int_or_none(value)
     if number is None or number < 1:
         raise OperandError(
-            f"{function}: {name} must be a whole number from 1, got {brief(value)}",
-            op=function,
+            f"{function}: {name} must be a positive integer, got {brief(value)}", op=function
         )
     return number
 
 
 def _write(file: Path, text: str) -> None:
-    """Writes beside the file and renames, so that nobody finds half of it."""
-    beside = file.with_name(f".{file.name[:200]}.{secrets.token_hex(6)}.tmp")
+    """Write a temporary file and rename it, so that the file is never incomplete."""
+    temporary = file.with_name(f".{file.name[:200]}.{secrets.token_hex(6)}.tmp")
     try:
         try:
-            with beside.open("x", encoding="utf-8") as stream:
+            with temporary.open("x", encoding="utf-8") as stream:
                 stream.write(text)
-            beside.replace(file)
+            temporary.replace(file)
         finally:
-            beside.unlink(missing_ok=True)
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+            temporary.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise OperandError(
             f"save: {brief(str(file))} can't be written: {reason[:1].lower()}{reason[1:]}",

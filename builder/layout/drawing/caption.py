@@ -1,4 +1,4 @@
-"""The words below a picture: how large the buffer is, what colours mean, what is not drawn."""
+"""The caption of a picture: sizes, legend, and omissions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["axes_line", "facts", "index_text", "left_out", "legend"]
 
 
 def index_text(grid: Grid, leading: tuple[int, ...], row: str, column: str) -> str:
-    """An index as Python writes it between brackets: "0,2,3"."""
+    """Return an index as text: "0,2,3"."""
     rank = grid.shape.rank
     return ",".join([*map(str, leading), row, column][max(0, len(leading) + 2 - rank) :])
 
 
 def axes_line(grid: Grid) -> str:
-    """Which dimension goes down and which across."""
+    """Return the dimensions of rows and columns."""
     down, across = grid.rows.dimension, grid.columns.dimension
     if across is None:
         return "no elements" if grid.shape.rank else "a scalar"
@@ -25,16 +25,13 @@ def axes_line(grid: Grid) -> str:
 
 
 def facts(grid: Grid) -> list[str]:
-    """Sizes in elements and bytes, and the share of padding."""
+    """Return the sizes in elements and bytes, and the share of padding."""
     shape, size = grid.shape, grid.size
     count = shape.element_count
     padding = size - count
-    share = "no padding"
-    if padding:
-        share = f"{padding:,} of padding, " + _percent(padding, size)
-    lines = [
-        f"{_elements(count)} in a buffer of {size:,} ({_bytes(shape.padded_byte_size)}): {share}"
-    ]
+    share = f"{padding:,} of padding, {_percent(padding, size)}" if padding else "no padding"
+    elements, byte_size = _plural(count, "element"), _plural(shape.padded_byte_size, "byte")
+    lines = [f"{elements} in a buffer of {size:,} ({byte_size}): {share}"]
     if not shape.is_static:
         lines.append("dynamic dimensions are drawn at their bounds")
     tail = physical_of(shape).tail
@@ -47,23 +44,23 @@ def facts(grid: Grid) -> list[str]:
 
 
 def legend(grid: Grid) -> str:
-    """What colours and borders stand for."""
+    """Return the meaning of colours and borders."""
     layout = grid.shape.layout
     tiles = [repr(tile) for tile in layout.tiles] if layout is not None else []
-    words = []
+    entries = []
     if tiles:
         marks = ("colours: tiles of", "red borders: of", "dashed: of")
-        words = [f"{mark} {tile}" for mark, tile in zip(marks, tiles, strict=False)]
+        entries = [f"{mark} {tile}" for mark, tile in zip(marks, tiles, strict=False)]
     elif grid.shape.rank > 1:
         minor = grid.shape.rank - 1 if layout is None else layout.minor_to_major[0]
-        words = [f"colours: runs of dimension {minor}, the most minor"]
+        entries = [f"colours: runs of dimension {minor}, the most minor"]
     if grid.size > grid.shape.element_count:
-        words.append("hatched: padding")
-    return "; ".join(words)
+        entries.append("hatched: padding")
+    return "; ".join(entries)
 
 
 def left_out(grid: Grid) -> list[str]:
-    """What a summarised picture does not show."""
+    """Return what an abbreviated picture omits."""
     if grid.is_complete:
         return []
     parts = [_axis_part(axis) for axis in (grid.rows, grid.columns) if not axis.is_complete]
@@ -78,17 +75,13 @@ def _axis_part(axis: Axis) -> str:
     return f"{len(axis.drawn)} of {axis.extent:,}{padded} {where}"
 
 
-def _elements(count: int) -> str:
-    return "1 element" if count == 1 else f"{count:,} elements"
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _bytes(count: int) -> str:
-    return "1 byte" if count == 1 else f"{count:,} bytes"
-
-
-def _percent(part: int, whole: int) -> str:
-    # In whole numbers: of the largest buffers a float has not all digits.
-    tenths = (part * 1000 + whole // 2) // whole
+def _percent(part: int, total: int) -> str:
+    # In integers, because a float does not have enough digits for large buffers.
+    tenths = (part * 1000 + total // 2) // total
     if tenths == 0:
         return "less than 0.1%"
-    return "more than 99.9%" if tenths == 1000 and part < whole else f"{tenths / 10:g}%"
+    return "more than 99.9%" if tenths == 1000 and part < total else f"{tenths / 10:g}%"

@@ -1,18 +1,19 @@
-"""What a picture of an array shows: which cells, where each lies in the buffer, in which tile.
+"""The cells of a picture: their linear indices, tiles and colours.
 
-The cells are those of the array and, around them, those that padding adds: an array of 3x5 under
-tiles of 2x2 is a grid of 4x6. Rows and columns are the last two dimensions, and there is a panel
-for each index of the others. A large array is summarised: what changes (ends, borders of tiles, the
-beginning of padding) is shown, and what lies between is left out.
+The cells are the elements of the array and the padding around them: an array of 3x5 with tiles of
+2x2 is a grid of 4x6. Rows and columns are the last two dimensions, and there is a panel for each
+index of the others. A large array is abbreviated to its ends, the first border between tiles and
+the beginning of padding.
 
 Tiled layout: figures 1 and 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from math import prod
 from typing import Final
 
@@ -21,18 +22,18 @@ import numpy.typing as npt
 
 from builder.layout.digits import Number, combined, ravel, tiled, unravel
 from builder.layout.indexing import layout_of, physical_of
-from builder.types.physical_layout import Physical, Tiling
+from builder.types.physical_layout import Physical
 from builder.types.shape import ArrayShape
 
 __all__ = ["COLOURS", "SIDES", "Axis", "Grid", "Panel", "grid_of", "narrowed"]
 
 COLOURS: Final = 6
-"""How many colours tiles have. Neighbours are given different ones."""
+"""The number of colours of tiles."""
 
 SIDES: Final = {"top": (-1, 0), "right": (0, 1), "bottom": (1, 0), "left": (0, -1)}
-"""The sides of a cell: how many rows and columns away the neighbour there is."""
+"""The sides of a cell, with the row and column offset of the neighbour."""
 
-MOST_PANELS: Final = 64
+MAX_PANELS: Final = 64
 
 _Numbers = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
@@ -40,14 +41,14 @@ _Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The rows, or the columns, of a grid.
+    """The rows or the columns of a grid.
 
     Attributes:
-        dimension: the dimension's number; None for the one row of an array of rank 1 or 0.
-        size: the dimension's size.
-        extent: the size with all padding.
-        drawn: the indices that are shown, ascending; what is missing is left out.
-        unit: the size of tiles along it, or 0.
+        dimension: the dimension number; None for the only row of an array of rank 1 or 0.
+        size: the size of the dimension.
+        extent: the size with padding.
+        drawn: the indices that are drawn, ascending.
+        unit: the size of tiles along the dimension, or 0.
     """
 
     dimension: int | None
@@ -61,52 +62,54 @@ class Axis:
         return len(self.drawn) == self.extent
 
     def blocks(self, most: int) -> list[range]:
-        """The positions in `drawn`, in pieces of at most `most`, if they can of whole tiles."""
+        """Split the positions in `drawn` into blocks of at most `most`, if possible at tiles."""
         length, most = len(self.drawn), max(most, 1)
         unit = self.unit or 8
-        parts = max(-(-length // most), 1)
-        step = -(-length // parts)  # of one length, nearly, where there are no whole tiles
-        if parts > 1 and unit <= most:
+        count = max(-(-length // most), 1)
+        step = -(-length // count)  # blocks of nearly equal length
+        if count > 1 and unit <= most:
             step = most // unit * unit
         step = max(step, 1)
         return [range(start, min(start + step, length)) for start in range(0, length, step)]
 
     def is_gap(self, position: int) -> bool:
-        """Whether something is left out before this position of `drawn`."""
+        """Return whether indices are omitted before this position of `drawn`."""
         before = self.drawn[position - 1] if position else -1
         return self.drawn[position] != before + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """The rows and columns at one index of all other dimensions.
+    """The rows and columns at one index of the other dimensions.
 
     Attributes:
-        index: that index.
-        places: where each cell lies in the buffer, -1 for cells that are not in it.
-        is_padding: whether a cell is in the buffer and no element of the array.
+        index: the index of the other dimensions.
+        places: the linear index of each cell, -1 for cells that are not in the buffer.
+        is_padding: whether a cell is in the buffer but not an element of the array.
+        tiles: the number of the first-level tile of each cell.
         colours: a number below `COLOURS` for each cell.
-        borders: for each level of tiles, the sides of cells where the tile ends.
+        borders: for each level of tiles, the sides of cells at the end of a tile.
     """
 
     index: tuple[int, ...]
     places: _Numbers
     is_padding: _Flags
+    tiles: _Numbers
     colours: _Numbers
     borders: tuple[dict[str, _Flags], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """All that is drawn.
+    """The contents of a picture.
 
     Attributes:
-        shape: what it is a picture of.
+        shape: the shape of the array.
         rows, columns: the last two dimensions.
-        panels: those that are drawn, the last after a gap if there are more.
-        panel_count: how many there are.
+        panels: the panels that are drawn; if some are omitted, they precede the last.
+        panel_count: the number of panels, including omitted ones.
         size: the number of elements in the buffer.
-        cell_count: how many of them have a cell in the grid, drawn or left out.
+        cell_count: the number of cells, including omitted ones.
     """
 
     shape: ArrayShape
@@ -119,223 +122,195 @@ class Grid:
 
     @property
     def is_complete(self) -> bool:
-        """Nothing is left out."""
+        """Whether no cell is omitted."""
         axes = self.rows.is_complete and self.columns.is_complete
         return not self.cell_count or (axes and len(self.panels) == self.panel_count)
 
+    def is_after_gap(self, panel: Panel) -> bool:
+        """Return whether panels are omitted before this one."""
+        return 1 < len(self.panels) < self.panel_count and panel is self.panels[-1]
+
 
 def grid_of(shape: ArrayShape, max_cells: int) -> Grid:
-    """The grid of a shape without unbounded dimensions, of at most so many cells."""
-    steps = physical_of(shape)
-    extents, units = _extents(shape, steps), _units(shape, steps)
+    """Return the grid of a shape without unbounded dimensions, with at most `max_cells` cells."""
+    form = physical_of(shape)
+    extents, units = _extents_and_units(shape, form)
     if not prod(extents):
-        nothing = Axis(None, 0, 0, (), 0)
-        return Grid(shape, nothing, nothing, (), 0, steps.size, 0)
+        empty = Axis(None, 0, 0, (), 0)
+        return Grid(shape, empty, empty, (), 0, form.size, 0)
     panel_count = prod(extents[:-2])
-    panels, most = _fitting(panel_count, extents[-2:], max_cells)
-    axes = [
-        Axis(d, size, extents[d], _drawn(size, extents[d], units[d], most), units[d])
-        for d, size in list(enumerate(shape.dimensions))[-2:]
-    ]
-    if not axes:  # a scalar, with its padding in a row beside it
-        axes = [Axis(None, 1, extents[0], _drawn(1, extents[0], units[0], most), units[0])]
+    panel_limit, most = _limits(panel_count, extents[-2:], max_cells)
+
+    def axis(dimension: int | None, size: int, extent: int, unit: int) -> Axis:
+        return Axis(dimension, size, extent, _drawn(size, extent, unit, most), unit)
+
+    axes = list(map(axis, range(shape.rank), shape.dimensions, extents, units))[-2:]
+    if not axes:  # the padding of a scalar is drawn in a row
+        axes = [axis(None, 1, extents[0], units[0])]
     rows, columns = axes if len(axes) == 2 else (Axis(None, 1, 1, (0,), 0), axes[0])
-    indices = [tuple(unravel(n, extents[:-2])) for n in _first_and_last(panel_count, panels)]
-    found = [_panel(shape, steps, index, rows, columns) for index in indices]
-    cell_count = prod(steps.tilings[0].padded if steps.tilings else steps.sizes)
-    colours = _colours(found, COLOURS if steps.tilings else 2)
+    numbers = list(range(panel_count)) if panel_count <= panel_limit else [0]
+    if panel_limit > 1 and panel_count > panel_limit:
+        numbers = [*range(panel_limit - 1), panel_count - 1]
+    panels = [_panel(shape, form, unravel(n, extents[:-2]), rows, columns) for n in numbers]
     return Grid(
         shape,
         rows,
         columns,
-        tuple(
-            Panel(index, raw.places, raw.is_padding, colour, raw.borders)
-            for index, raw, colour in zip(indices, found, colours, strict=True)
-        ),
+        tuple(_coloured(panels, COLOURS if form.tilings else 2)),
         panel_count,
-        steps.size,
-        cell_count,
+        form.size,
+        prod(form.tilings[0].padded if form.tilings else form.sizes),
     )
 
 
 def narrowed(grid: Grid, most: int) -> Grid:
-    """The grid with at most so many columns, those that tell most."""
+    """Return the grid with at most `most` columns."""
     old = grid.columns
     drawn = _drawn(old.size, old.extent, old.unit, most)
-    # What tells more comes first whatever `most` is, so that these are among those there.
-    kept = [old.drawn.index(column) for column in drawn]
+    # A subset of the old ones, because the order of preference is independent of `most`.
+    positions = [old.drawn.index(column) for column in drawn]
 
     def part(panel: Panel) -> Panel:
-        borders = ({side: at[:, kept] for side, at in each.items()} for each in panel.borders)
-        return Panel(
-            panel.index,
-            panel.places[:, kept],
-            panel.is_padding[:, kept],
-            panel.colours[:, kept],
-            tuple(borders),
+        return replace(
+            panel,
+            places=panel.places[:, positions],
+            is_padding=panel.is_padding[:, positions],
+            tiles=panel.tiles[:, positions],
+            colours=panel.colours[:, positions],
+            borders=tuple(
+                {side: flags[:, positions] for side, flags in level.items()}
+                for level in panel.borders
+            ),
         )
 
-    columns = Axis(old.dimension, old.size, old.extent, drawn, old.unit)
-    return Grid(
-        grid.shape,
-        grid.rows,
-        columns,
-        tuple(map(part, grid.panels)),
-        grid.panel_count,
-        grid.size,
-        grid.cell_count,
-    )
+    columns = replace(old, drawn=drawn)
+    return replace(grid, columns=columns, panels=tuple(map(part, grid.panels)))
 
 
-def _fitting(panel_count: int, extents: Sequence[int], max_cells: int) -> tuple[int, int]:
-    """How many panels are drawn, and how many rows and columns of each at most."""
-    whole = max(extents)
-    for panels, most in ((MOST_PANELS, whole), (4, whole), *_SUMMARIES):
-        is_short = panels < panel_count and panels == MOST_PANELS
-        each = prod(min(extent, most) for extent in extents)
-        if not is_short and min(panels, panel_count) * each <= max_cells:
-            return min(panels, panel_count), most
+def _limits(panel_count: int, extents: Sequence[int], max_cells: int) -> tuple[int, int]:
+    """Return the number of panels to draw, and the most rows and columns of each."""
+    all_cells = max(extents)
+    choices = [(4, all_cells), *_ABBREVIATIONS]
+    if panel_count <= MAX_PANELS:
+        choices.insert(0, (panel_count, all_cells))
+    for panels, most in choices:
+        panels = min(panels, panel_count)
+        if panels * prod(min(extent, most) for extent in extents) <= max_cells:
+            return panels, most
     return 1, 1
 
 
-_SUMMARIES: Final = ((4, 16), (4, 12), (4, 8), (2, 8), (1, 8), (1, 6), (1, 4), (1, 3), (1, 2))
-"""How many panels, and how many rows and columns, are tried for a picture that is summarised."""
+_ABBREVIATIONS: Final = ((4, 16), (4, 12), (4, 8), (2, 8), (1, 8), (1, 6), (1, 4), (1, 3), (1, 2))
+"""Numbers of panels, and of rows and columns, for abbreviated pictures, in order of preference."""
 
 
-def _extents(shape: ArrayShape, steps: Physical) -> list[int]:
-    """The sizes of the grid: each dimension with the padding that belongs to it.
+def _extents_and_units(shape: ArrayShape, form: Physical) -> tuple[list[int], list[int]]:
+    """Return the size of each dimension with its padding, and the size of the first tile along it.
 
-    What the first tile pads goes to the most major one of dimensions that are combined. The padding
-    of further tiles lies inside tiles and between them, in no row or column.
+    The padding of combined dimensions extends the most major one, and their tile size is 0. The
+    padding of further tiles is inside and between tiles, in no row or column.
     """
-    extents = list(steps.sizes) or [1]
-    if steps.tilings:
-        tiling = steps.tilings[0]
-        for dimensions, wanted in zip(_groups(shape, tiling), tiling.padded, strict=True):
-            first, *others = dimensions
-            rest = prod(steps.sizes[d] for d in others)
-            if rest:
-                extents[first] = -(-wanted // rest)
-    return extents
-
-
-def _groups(shape: ArrayShape, tiling: Tiling) -> list[list[int]]:
-    """The numbers of the dimensions that the first tile combines, the most major first."""
-    major_to_minor = iter(reversed(layout_of(shape).minor_to_major or (0,)))
-    return [list(islice(major_to_minor, len(group))) for group in tiling.groups]
-
-
-def _units(shape: ArrayShape, steps: Physical) -> list[int]:
-    """The size of the first tile along each dimension; 0 where there is none or it is combined."""
-    units = [0] * max(shape.rank, 1)
-    if steps.tilings:
-        tiling = steps.tilings[0]
-        sizes = [0] * tiling.untiled + list(tiling.tile)
-        for (first, *others), size in zip(_groups(shape, tiling), sizes, strict=True):
+    extents = list(form.sizes) or [1]
+    units = [0] * len(extents)
+    if form.tilings:
+        tiling = form.tilings[0]
+        tile = [0] * tiling.untiled + list(tiling.tile)
+        major_to_minor = iter(reversed(layout_of(shape).minor_to_major or (0,)))
+        for group, padded, size in zip(tiling.groups, tiling.padded, tile, strict=True):
+            first, *others = islice(major_to_minor, len(group))
             units[first] = 0 if others else size
-    return units
+            minor_size = prod(form.sizes[d] for d in others)
+            if minor_size:
+                extents[first] = -(-padded // minor_size)
+    return extents, units
 
 
 def _drawn(size: int, extent: int, unit: int, most: int) -> tuple[int, ...]:
-    """The indices of a dimension that are drawn: all, or the `most` that tell most."""
+    """Return the indices of a dimension to draw: all, or the `most` most informative ones."""
     if extent <= most:
         return tuple(range(extent))
-    # The most telling first: ends, where padding begins, the first border between tiles.
-    telling = [0, extent - 1, size - 1, size, unit - 1, unit, 1, extent - 2, 2, size - 2, size + 1]
-    chosen = dict.fromkeys(i for i in telling if 0 <= i < extent)
-    wanted = list(islice(chosen, most))
-    others = (i for i in range(extent) if i not in chosen)
-    return tuple(sorted([*wanted, *islice(others, most - len(wanted))]))
-
-
-def _first_and_last(count: int, most: int) -> list[int]:
-    if count <= most:
-        return list(range(count))
-    return [*range(most - 1), count - 1] if most > 1 else [0]
-
-
-@dataclass(frozen=True, slots=True)
-class _Raw:
-    """A panel before it is coloured, with the number of each cell's tile at each level."""
-
-    places: _Numbers
-    is_padding: _Flags
-    tiles: tuple[_Numbers, ...]
-    borders: tuple[dict[str, _Flags], ...]
+    # In order of preference: ends, the beginning of padding, the first border between tiles.
+    ranked = [0, extent - 1, size - 1, size, unit - 1, unit, 1, extent - 2, 2, size - 2, size + 1]
+    preferred = dict.fromkeys(i for i in ranked if 0 <= i < extent)
+    others = (i for i in range(extent) if i not in preferred)
+    return tuple(sorted(islice(chain(preferred, others), most)))
 
 
 def _panel(
     shape: ArrayShape,
-    steps: Physical,
-    leading: tuple[int, ...],
+    form: Physical,
+    leading: Sequence[int],
     rows: Axis,
     columns: Axis,
-) -> _Raw:
+) -> Panel:
+    """Return a panel, without colours."""
     down = np.array(rows.drawn, np.int64).reshape(-1, 1)
     across = np.array(columns.drawn, np.int64).reshape(1, -1)
 
-    def at(row_step: int, column_step: int) -> tuple[_Numbers, list[_Numbers]]:
-        row, column = down + row_step, across + column_step
+    def at(row_offset: int, column_offset: int) -> tuple[_Numbers, list[_Numbers]]:
+        row, column = down + row_offset, across + column_offset
         index = [np.full((1, 1), i, np.int64) for i in leading]
         index += [row, column] if shape.rank > 1 else [column]
         inside = (row >= 0) & (row < rows.extent) & (column >= 0) & (column < columns.extent)
-        return _places(shape, steps, index, inside)
+        return _places(shape, form, index, inside)
 
     places, tiles = at(0, 0)
     borders: list[dict[str, _Flags]] = [{} for _ in tiles]
-    for side, (row_step, column_step) in SIDES.items():
-        for level, theirs in enumerate(at(row_step, column_step)[1]):
-            borders[level][side] = (tiles[level] != theirs) & (places >= 0)
+    for side, offsets in SIDES.items():
+        for level, neighbours in enumerate(at(*offsets)[1]):
+            borders[level][side] = (tiles[level] != neighbours) & (places >= 0)
     is_element = (down < rows.size) & (across < columns.size)
     if any(i >= size for i, size in zip(leading, shape.dimensions, strict=False)):
         is_element = np.zeros_like(is_element)
-    return _Raw(places, (places >= 0) & ~is_element, tuple(tiles), tuple(borders))
+    is_padding = (places >= 0) & ~is_element
+    return Panel(tuple(leading), places, is_padding, tiles[0], tiles[0], tuple(borders))
 
 
 def _places(
-    shape: ArrayShape, steps: Physical, index: list[_Numbers], inside: _Flags
+    shape: ArrayShape, form: Physical, index: list[_Numbers], inside: _Flags
 ) -> tuple[_Numbers, list[_Numbers]]:
-    """Where cells lie in the buffer, and the numbers of their tiles at each level; -1 for nowhere.
+    """Return the linear indices of cells and the numbers of their tiles at each level, or -1.
 
-    Unlike `linear_index` this takes indices of padding as well.
+    Unlike `linear_index`, this accepts indices of padding.
     """
     remaining: list[Number] = [index[d] for d in reversed(layout_of(shape).minor_to_major)] or index
     tiles = []
-    for level, tiling in enumerate(steps.tilings):
+    for level, tiling in enumerate(form.tilings):
         numbers = combined(tiling, remaining)
         if level == 0:
             for number, padded in zip(numbers, tiling.padded, strict=True):
-                # Negative is what is beyond 63 bits, and so beyond the buffer.
+                # A number that overflowed 63 bits is negative, and outside the buffer.
                 inside = inside & (number >= 0) & (number < padded)
-        which, where = tiled(tiling, numbers)
-        tiles.append(ravel(which, tiling.after[: len(which)]))
-        remaining = [*which, *where]
-    if not steps.tilings:
-        tiles.append(ravel(remaining[:-1], steps.dimensions[:-1]))
-    place = ravel(remaining, steps.dimensions or (1,))
+        tile, in_tile = tiled(tiling, numbers)
+        tiles.append(ravel(tile, tiling.after[: len(tile)]))
+        remaining = [*tile, *in_tile]
+    if not form.tilings:
+        tiles.append(ravel(remaining[:-1], form.dimensions[:-1]))
+    place = ravel(remaining, form.dimensions or (1,))
     return np.where(inside, place, -1), [np.where(inside, number, -1) for number in tiles]
 
 
-def _colours(panels: Sequence[_Raw], cycle: int) -> list[_Numbers]:
-    """A colour for each cell of each panel: one for a tile, and no neighbour's if there are enough.
+def _coloured(panels: Sequence[Panel], cycle: int) -> Iterator[Panel]:
+    """Colour the tiles of panels, neighbours differently if there are enough colours.
 
-    In memory order, `cycle` colours follow one after the other where neighbours allow it.
+    In memory order, tiles cycle through `cycle` colours if their neighbours allow it.
     """
-    neighbours: dict[int, set[int]] = {}
+    neighbours: defaultdict[int, set[int]] = defaultdict(set)
     for panel in panels:
-        tile = np.where(panel.is_padding, -1, panel.tiles[0])
-        for one, other in ((tile[1:], tile[:-1]), (tile[:, 1:], tile[:, :-1])):
-            pairs = np.stack([one.ravel(), other.ravel()], axis=1)
+        tile = np.where(panel.is_padding, -1, panel.tiles)
+        for first, second in ((tile[1:], tile[:-1]), (tile[:, 1:], tile[:, :-1])):
+            pairs = np.stack([first.ravel(), second.ravel()], axis=1)
             differ = (pairs[:, 0] != pairs[:, 1]) & (pairs >= 0).all(axis=1)
             for a, b in np.unique(pairs[differ], axis=0).tolist():
-                neighbours.setdefault(a, set()).add(b)
-                neighbours.setdefault(b, set()).add(a)
-    numbers = np.unique(np.concatenate([panel.tiles[0].ravel() for panel in panels]))
+                neighbours[a].add(b)
+                neighbours[b].add(a)
+    numbers = np.unique(np.concatenate([panel.tiles.ravel() for panel in panels]))
     colours: dict[int, int] = {}
     for number in numbers.tolist():
-        # Nor that of the tile before, which is beside it in memory.
-        taken = {colours.get(n) for n in (number - 1, *neighbours.get(number, ()))}
-        wanted = [(number % cycle + more) % COLOURS for more in range(COLOURS)]
-        colours[number] = next((c for c in wanted if c not in taken), wanted[0])
+        # The previous tile is a neighbour in memory.
+        used = {colours.get(n) for n in (number - 1, *neighbours[number])}
+        ranked = [(number % cycle + more) % COLOURS for more in range(COLOURS)]
+        colours[number] = next((c for c in ranked if c not in used), ranked[0])
     by_number = np.array([colours[number] for number in numbers.tolist()], np.int64)
-    return [by_number[np.searchsorted(numbers, panel.tiles[0])] for panel in panels]
+    for panel in panels:
+        yield replace(panel, colours=by_number[np.searchsorted(numbers, panel.tiles)])

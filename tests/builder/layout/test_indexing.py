@@ -177,7 +177,9 @@ def test_each_place_is_of_one_element_or_padding(shape: xb.ArrayShape) -> None:
         assert layout.is_padding(shape, place) is (index is None)
         if index is None:
             assert layout.multi_index(shape, place, padding=-7) == standing
-            with pytest.raises(xb.ShapeInferenceError, match=f"no element is at place {place} of"):
+            with pytest.raises(
+                xb.ShapeInferenceError, match=f"linear index {place} of .* is padding"
+            ):
                 layout.multi_index(shape, place)
         else:
             found = layout.multi_index(shape, place)
@@ -233,7 +235,7 @@ def test_scalars() -> None:
     assert layout.multi_index(tiled, 0) == ()
     assert layout.buffer_size(tiled) == 128
     assert np.flatnonzero(~layout.is_padding(tiled, np.arange(128))).tolist() == [0]
-    with pytest.raises(xb.ShapeInferenceError, match=r"place 5 of s32\[\]\{:T\(128\)\}: it is pad"):
+    with pytest.raises(xb.ShapeInferenceError, match=r"index 5 of s32\[\]\{:T\(128\)\} is pad"):
         layout.multi_index(tiled, 5)
 
 
@@ -345,7 +347,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         xb.ShapeInferenceError,
         (
             "linear_index: index -1 is out of bounds for dimension 0 of f32[3,5]{1,0:T(2,2)}, "
-            "whose size is 3\nfix: index + 3 counts from the end"
+            "whose size is 3\nfix: add 3 to count from the end"
         ),
     ),
     "the first of an array": (
@@ -366,127 +368,129 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "too few": (
         lambda: layout.linear_index(FIGURE_1, (1,)),
         xb.ShapeInferenceError,
-        "linear_index: f32[3,5]{1,0:T(2,2)} takes 2 indices, one for each dimension, got 1",
+        "linear_index: multi_index must have 2 indices, one for each dimension of f32[3,5]{1,0:T(2",
     ),
     "too many": (
         lambda: layout.linear_index("f32[3]", (1, 2)),
         xb.ShapeInferenceError,
-        "linear_index: f32[3] takes 1 index, one for each dimension, got 2",
+        "linear_index: multi_index must have 1 index, one for each dimension of f32[3], got 2",
     ),
     "no sequence": (
         lambda: layout.linear_index("f32[3]", 1),  # type: ignore[arg-type]
         xb.OperandError,
         (
-            "linear_index: multi_index is a sequence with an index for each dimension of f32[3], "
+            "linear_index: multi_index must be a sequence with an index for each dimension of "
+            "f32[3], "
             "got 1"
         ),
     ),
     "text": (
         lambda: layout.linear_index("f32[3]", "0"),
         xb.OperandError,
-        "linear_index: multi_index is a sequence with an index for each dimension of f32[3]",
+        "linear_index: multi_index must be a sequence with an index for each dimension of f32[3]",
     ),
     "an op": (
         lambda: layout.linear_index("f32[1]", xb.XlaBuilder().parameter(xb.s32[1])),
         xb.OperandError,
-        "linear_index: multi_index is a sequence with an index for each dimension of f32[1]",
+        "linear_index: multi_index must be a sequence with an index for each dimension of f32[1]",
     ),
     "a float": (
         lambda: layout.linear_index(FIGURE_1, (0, 1.0)),
         xb.OperandError,
         (
-            "linear_index: the index of dimension 1 of f32[3,5]{1,0:T(2,2)} is an int, or a NumPy "
-            "array of integers, got 1.0"
+            "linear_index: the index of dimension 1 of f32[3,5]{1,0:T(2,2)} must be an int or a "
+            "NumPy array of integers, got 1.0"
         ),
     ),
     "a bool": (
         lambda: layout.linear_index(FIGURE_1, (True, 0)),
         xb.OperandError,
-        "is an int, or a NumPy array of integers, got True",
+        "must be an int or a NumPy array of integers, got True",
     ),
     "a bool of NumPy": (
         lambda: layout.linear_index(FIGURE_1, (np.array(True), 0)),
         xb.OperandError,
-        "is an int, or a NumPy array of integers, got array(True)",
+        "must be an int or a NumPy array of integers, got array(True)",
     ),
     "a list": (
         lambda: layout.linear_index(FIGURE_1, ([0, 1], 0)),  # type: ignore[arg-type]
         xb.OperandError,
-        "is an int, or a NumPy array of integers, got [0, 1]\nfix: numpy.asarray([0, 1])",
+        "must be an int or a NumPy array of integers, got [0, 1]\nfix: write numpy.asarray([0, 1])",
     ),
     "a set": (
         lambda: layout.linear_index(FIGURE_1, {2, 1}),
         xb.OperandError,
-        "linear_index: multi_index is a sequence with an index for each dimension of f32[3,5]",
+        "linear_index: multi_index must be a sequence with an index for each dimension of f32[3,5]",
     ),
     "a frozen set": (
         lambda: layout.linear_index(FIGURE_1, frozenset([2, 1])),
         xb.OperandError,
-        "linear_index: multi_index is a sequence with an index for each dimension of f32[3,5]",
+        "linear_index: multi_index must be a sequence with an index for each dimension of f32[3,5]",
     ),
     "a mapping": (
         lambda: layout.linear_index(FIGURE_1, {0: 2, 1: 3}),
         xb.OperandError,
-        "linear_index: multi_index is a sequence with an index for each dimension of f32[3,5]",
+        "linear_index: multi_index must be a sequence with an index for each dimension of f32[3,5]",
     ),
     "an array of floats": (
         lambda: layout.linear_index(FIGURE_1, (np.zeros(2), 0)),
         xb.OperandError,
         (
-            "linear_index: the index of dimension 0 of f32[3,5]{1,0:T(2,2)} must be of integers, "
+            "linear_index: the index of dimension 0 of f32[3,5]{1,0:T(2,2)} must be an int or a "
+            "NumPy array of integers, "
             "got an array of float64"
         ),
     ),
     "an array of bools": (
         lambda: layout.is_padding(FIGURE_1, np.zeros(2, bool)),  # type: ignore[call-overload]
         xb.OperandError,
-        "is_padding: linear_index must be of integers, got an array of bool",
+        "is_padding: linear_index must be an int or a NumPy array of integers, got an array of",
     ),
     "that do not broadcast": (
         lambda: layout.linear_index(FIGURE_1, (np.zeros(2, int), np.zeros(3, int))),
         xb.ShapeInferenceError,
         "linear_index: the index arrays must broadcast together, got the shapes (2,), (3,)",
     ),
-    "outside of the buffer": (
+    "outside the buffer": (
         lambda: layout.multi_index(FIGURE_1, 24),
         xb.ShapeInferenceError,
         (
-            "multi_index: linear index 24 is outside of the buffer of f32[3,5]{1,0:T(2,2)}, which "
+            "multi_index: linear index 24 is outside the buffer of f32[3,5]{1,0:T(2,2)}, which "
             "has 24 elements, padding included"
         ),
     ),
     "outside, in an array": (
         lambda: layout.is_padding("f32[1]", np.array([0, -2, 7])),
         xb.ShapeInferenceError,
-        "is_padding: linear index -2 is outside of the buffer of f32[1], which has 1 element",
+        "is_padding: linear index -2 is outside the buffer of f32[1], which has 1 element",
     ),
     "outside of nothing": (
         lambda: layout.multi_index("f32[0,3]{1,0:T(2,2)}", 0),
         xb.ShapeInferenceError,
-        "multi_index: linear index 0 is outside of the buffer of f32[0,3]{1,0:T(2,2)}, which has 0",
+        "multi_index: linear index 0 is outside the buffer of f32[0,3]{1,0:T(2,2)}, which has 0",
     ),
     "no integer": (
         lambda: layout.multi_index(FIGURE_1, "3"),  # type: ignore[call-overload]
         xb.OperandError,
-        "multi_index: linear_index is an int, or a NumPy array of integers, got '3'",
+        "multi_index: linear_index must be an int or a NumPy array of integers, got '3'",
     ),
     "padding": (
         lambda: layout.multi_index(FIGURE_1, np.array([8, 11, 9])),
         xb.ShapeInferenceError,
         (
-            "multi_index: no element is at place 11 of f32[3,5]{1,0:T(2,2)}: it is padding\n"
-            "fix: ask is_padding first, or give padding=-1 to get -1 as the index there"
+            "multi_index: linear index 11 of f32[3,5]{1,0:T(2,2)} is padding\n"
+            "fix: test with is_padding first, or pass padding=-1 to get -1 for padding"
         ),
     ),
     "no number for padding": (
         lambda: layout.multi_index(FIGURE_1, 9, padding=0.5),  # type: ignore[call-overload]
         xb.OperandError,
-        "multi_index: padding is an int of 64 bits, or None, got 0.5",
+        "multi_index: padding must be an int of 64 bits, or None, got 0.5",
     ),
     "a number for padding too large": (
         lambda: layout.multi_index(FIGURE_1, 9, padding=2**63),
         xb.OperandError,
-        "multi_index: padding is an int of 64 bits, or None, got 9223372036854775808",
+        "multi_index: padding must be an int of 64 bits, or None, got 9223372036854775808",
     ),
 }
 
@@ -526,21 +530,21 @@ class TestEveryFunction:
         [
             (
                 "(f32[1], s32[])",
-                "shape must be the shape of an array, got (f32[1], s32[])\nfix: a tuple's parts",
+                "shape must be the shape of an array, got (f32[1], s32[])\nfix: pass the elem",
             ),
-            ("token[]", "shape must be the shape of an array, got token[]\nfix: a token is no"),
+            ("token[]", "shape must be the shape of an array, got token[]"),
             (
                 "{1,0:T(2,2)}",
                 (
                     "shape must be the shape of an array, got the layout '{1,0:T(2,2)}'\n"
-                    "fix: shape.with_layout(layout)"
+                    "fix: write shape.with_layout(layout)"
                 ),
             ),
             (
                 xb.Layout([0]),
                 (
                     "shape must be the shape of an array, got the layout {0}\n"
-                    "fix: shape.with_layout(layout)"
+                    "fix: write shape.with_layout(layout)"
                 ),
             ),
             (xb.f32, "shape: expected a shape, got the element type f32"),
@@ -561,13 +565,13 @@ class TestEveryFunction:
 @pytest.mark.parametrize(
     ("name", "fix"),
     [
-        ("layout_of", "array_shape(array.dtype, array.shape)"),
-        ("buffer_size", "array_shape(array.dtype, array.shape)"),
-        ("pack", "the arguments are swapped, write pack(array, shape)"),
-        ("unpack", "the arguments are swapped, write unpack(buffer, shape)"),
-        ("linear_index", "the arguments are swapped, write linear_index(shape, multi_index)"),
-        ("multi_index", "the arguments are swapped, write multi_index(shape, linear_index)"),
-        ("is_padding", "the arguments are swapped, write is_padding(shape, linear_index)"),
+        ("layout_of", "write array_shape(array.dtype, array.shape)"),
+        ("buffer_size", "write array_shape(array.dtype, array.shape)"),
+        ("pack", "swap the arguments, pack(array, shape)"),
+        ("unpack", "swap the arguments, unpack(buffer, shape)"),
+        ("linear_index", "swap the arguments, linear_index(shape, multi_index)"),
+        ("multi_index", "swap the arguments, multi_index(shape, linear_index)"),
+        ("is_padding", "swap the arguments, is_padding(shape, linear_index)"),
     ],
 )
 def test_an_array_instead_of_a_shape(name: str, fix: str) -> None:
@@ -584,6 +588,6 @@ def test_unbounded_dimensions(name: str) -> None:
     with pytest.raises(xb.ShapeInferenceError) as caught:
         FUNCTIONS[name]("f32[?]")
     assert str(caught.value).startswith(
-        f"{name}: the buffer of f32[?] has no size: a dimension is unbounded\nfix: "
+        f"{name}: shape can't have unbounded dimensions, got f32[?]\nfix: "
     )
     assert caught.value.dimension == 0

@@ -423,131 +423,131 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         xb.OperandError,
         (
             "pack: array must be a NumPy array, got [[1.0]]\n"
-            "fix: numpy.asarray(array, numpy.dtype('float32'))"
+            "fix: write numpy.asarray(array, numpy.dtype('float32'))"
         ),
     ),
     "another dtype": (
         lambda: layout.pack(F32, "bf16[2,3]"),
         xb.OperandError,
         (
-            "pack: the elements of bf16[2,3] are of dtype bfloat16, got an array of float32\n"
-            "fix: array.astype(ml_dtypes.bfloat16)"
+            "pack: array must be of dtype bfloat16 for bf16[2,3], got float32\n"
+            "fix: write array.astype(ml_dtypes.bfloat16)"
         ),
     ),
     "another order of bytes": (
         lambda: layout.pack(F32.astype(">f4"), "f32[2,3]"),
         xb.OperandError,
         (
-            "pack: the elements of f32[2,3] are of dtype float32, got an array of >f4\n"
-            "fix: array.astype(numpy.float32)"
+            "pack: array must be of dtype float32 for f32[2,3], got >f4\n"
+            "fix: write array.astype(numpy.float32)"
         ),
     ),
     "other sizes": (
         lambda: layout.pack(F32, "f32[3,2]{0,1}"),
         xb.ShapeInferenceError,
-        "pack: the array of f32[3,2]{0,1} has sizes [3, 2], got [2, 3]",
+        "pack: array must have the sizes [3, 2] for f32[3,2]{0,1}, got [2, 3]",
     ),
     "the padded sizes": (
         lambda: layout.pack(np.zeros((3, 5), np.float32), "f32[2,3]{0,1:pad(3,5)}"),
         xb.ShapeInferenceError,
-        "has sizes [2, 3], got [3, 5]",
+        "must have the sizes [2, 3] for f32[2,3]{0,1:pad(3,5)}, got [3, 5]",
     ),
     "complex lowest": (
         lambda: layout.pack(np.zeros(1, np.complex64), "c64[1]{0:pad(2)=lowest}"),
         xb.ShapeInferenceError,
-        "pack: padding of c64[1]{0:pad(2)=lowest} is lowest, and c64 has no order",
+        "pack: c64 has no order for the padding value lowest, got c64[1]{0:pad(2)=lowest}",
     ),
     "no zero": (
         lambda: layout.pack(np.ones(1, ml_dtypes.float8_e8m0fnu), "f8e8m0fnu[1]{0:pad(2)=zero}"),
         xb.ShapeInferenceError,
-        "is zero, and f8e8m0fnu has no zero",
+        "f8e8m0fnu has no zero for the padding value zero",
     ),
     "more bytes than 63 bits": (
         lambda: layout.pack(np.zeros(1, np.float32), "f32[1]{0:T(9223372036854775807)}"),
         xb.ShapeInferenceError,
         (
-            "pack: the buffer of f32[1]{0:T(9223372036854775807)} takes 36893488147419103228 "
-            "bytes, padding included, and there is not enough memory"
+            "pack: not enough memory for the buffer of f32[1]{0:T(9223372036854775807)}, "
+            "36893488147419103228 bytes with padding"
         ),
     ),
     "more memory than there is": (
         lambda: layout.pack(np.zeros(1, np.int8), "s8[1]{0:T(4611686018427387904)}"),
         xb.ShapeInferenceError,
-        "takes 4611686018427387904 bytes, padding included, and there is not enough memory",
+        "4611686018427387904 bytes with padding",
     ),
     "bytes": (
         lambda: layout.unpack(b"1234", "f32[1]"),  # type: ignore[arg-type]
         xb.OperandError,
-        "unpack: buffer must be a NumPy array, got b'1234'\nfix: numpy.frombuffer reads bytes",
+        "unpack: buffer must be a NumPy array, got b'1234'\nfix: read bytes with numpy.frombuffer",
     ),
     "a buffer of another dtype": (
         lambda: layout.unpack(np.zeros(4, np.uint8), "f32[1]"),
         xb.OperandError,
         (
-            "unpack: the buffer of f32[1] is of dtype float32, got uint8\n"
-            "fix: buffer.view(numpy.float32)"
+            "unpack: buffer must be of dtype float32 for f32[1], got uint8\n"
+            "fix: write buffer.view(numpy.float32)"
         ),
     ),
     "a buffer of numbers of another width": (
         lambda: layout.unpack(np.zeros(1), "f32[1]"),
         xb.OperandError,
-        "is of dtype float32, got float64\nfix: buffer.astype(numpy.float32)",
+        "must be of dtype float32 for f32[1], got float64\nfix: write buffer.astype(numpy.float32)",
     ),
     "a buffer of another order of bytes": (
         lambda: layout.unpack(np.zeros(1, ">f4"), "f32[1]"),
         xb.OperandError,
-        "is of dtype float32, got >f4\nfix: buffer.astype(numpy.float32)",
+        "must be of dtype float32 for f32[1], got >f4\nfix: write buffer.astype(numpy.float32)",
     ),
     "a buffer of words of the same width": (
         lambda: layout.unpack(np.zeros(1, np.uint16), "bf16[1]"),
         xb.OperandError,
-        "is of dtype bfloat16, got uint16\nfix: buffer.view(ml_dtypes.bfloat16)",
+        "bfloat16 for bf16[1], got uint16\nfix: write buffer.view(ml_dtypes.bfloat16)",
     ),
     "a buffer of objects": (
         lambda: layout.unpack(np.zeros(1, object), "f64[1]"),
         xb.OperandError,
-        "is of dtype float64, got object\nfix: buffer.astype(numpy.float64)",
+        "must be of dtype float64 for f64[1], got object\nfix: write buffer.astype(numpy.float64)",
     ),
     "a masked array": (
         lambda: layout.pack(np.ma.array([1.0, 2.0], np.float32, mask=[0, 1]), "f32[2]"),
         xb.OperandError,
         (
             "pack: array must be a NumPy array, got a masked array\n"
-            "fix: there are no masks in XLA; fill it: array.filled(value)"
+            "fix: fill it first: array.filled(value)"
         ),
     ),
     "a masked buffer": (
         lambda: layout.unpack(np.ma.array([1.0, 2.0], np.float32, mask=[0, 1]), "f32[2]"),
         xb.OperandError,
-        "unpack: buffer must be a NumPy array, got a masked array\nfix: there are no masks",
+        "unpack: buffer must be a NumPy array, got a masked array\nfix: fill it first",
     ),
     "an array of too many dimensions": (
         lambda: layout.unpack(np.zeros(1, np.float32), xb.f32[(1,) * 65]),
         xb.ShapeInferenceError,
-        "unpack: NumPy's arrays have at most 64 dimensions, got f32[1,1,1,1",
+        "unpack: shape can't have more than the 64 dimensions of a NumPy array, got f32[1,1,1",
     ),
     "elements instead of bytes": (
         lambda: layout.unpack(np.zeros(4, ml_dtypes.int4), "s4[4]{0:E(4)}"),
         xb.OperandError,
         (
-            "unpack: the buffer of s4[4]{0:E(4)}, whose elements take 4 bits, is of dtype uint8, "
-            "got int4\nfix: buffer.view(numpy.uint8)"
+            "unpack: buffer must be of dtype uint8 for s4[4]{0:E(4)}, with elements of 4 bits, "
+            "got int4\nfix: write buffer.view(numpy.uint8)"
         ),
     ),
     "a buffer of another size": (
         lambda: layout.unpack(np.zeros(6, np.float32), "f32[2,3]{1,0:T(2,2)}"),
         xb.ShapeInferenceError,
-        "unpack: the buffer of f32[2,3]{1,0:T(2,2)} has the one dimension [8], got [6]",
+        "unpack: buffer must have the sizes [8] for f32[2,3]{1,0:T(2,2)}, got [6]",
     ),
     "a buffer of two dimensions": (
         lambda: layout.unpack(F32, "f32[2,3]"),
         xb.ShapeInferenceError,
-        "unpack: the buffer of f32[2,3] has the one dimension [6], got [2, 3]",
+        "unpack: buffer must have the sizes [6] for f32[2,3], got [2, 3]",
     ),
     "a buffer of packed elements of another size": (
         lambda: layout.unpack(np.zeros(3, np.uint8), "s4[3]{0:E(4)}"),
         xb.ShapeInferenceError,
-        "has the one dimension [2], got [3]",
+        "must have the sizes [2] for ",
     ),
 }
 

@@ -70,50 +70,35 @@ if TYPE_CHECKING:
         load_bytes as load_bytes,
     )
 else:
-    # Importing jax is slow, and `xlabuilder --help` does not need it. `lazy_name` imports submodules
-    # such as `ffi` without an entry here.
-    _LAZY = {
-        "ArgumentError": "lowering.errors",
-        "Comparison": "lowering.interpreter",
-        "CompileError": "lowering.errors",
-        "DeviceError": "lowering.errors",
-        "Difference": "lowering.interpreter",
-        "Executable": "lowering.running.executable",
-        "ExecutionError": "lowering.errors",
-        "Interpretation": "lowering.interpreter",
-        "JitCacheInfo": "lowering.running.jit_cache",
-        "JittedFunction": "lowering.running.jit",
-        "LoweringError": "lowering.errors",
-        "Memory": "lowering.running.profiling",
-        "ModuleFileError": "lowering.errors",
-        "PartitionedExecutable": "lowering.running.partitioned",
-        "Profile": "lowering.running.profiling",
-        "ReplicatedExecutable": "lowering.running.replicated",
-        "StablehloModule": "lowering.stablehlo.module",
-        "Topology": "lowering.running.topology",
-        "UnloadedExecutable": "lowering.running.topology",
-        "VersionError": "lowering.errors",
-        "clear_transfers": "lowering.host.infeed",
-        "compare": "lowering.interpreter",
-        "compile": "lowering.running.compiling",
-        "device": "lowering.pjrt.devices",
-        "device_put": "lowering.pjrt.placement",
-        "devices": "lowering.pjrt.devices",
-        "from_hlo": "lowering.importer.hlo",
-        "infeed": "lowering.host",
-        "interpret": "lowering.interpreter",
-        "jit": "lowering.running.jit",
-        "load": "lowering.stablehlo.module",
-        "load_bytes": "lowering.stablehlo.module",
-        "load_executable": "lowering.running.executable_loading",
-        "lower": "lowering.stablehlo.lower",
-        "register_custom_call_target": "lowering.host.custom_calls",
-        "to_computation": "lowering.importer",
-        "topology": "lowering.running.topology",
-        "transfer_from_outfeed": "lowering.host.infeed",
-        "transfer_to_infeed": "lowering.host.infeed",
-        "use_compilation_cache": "lowering.running.compilation_cache",
+    # Importing jax is slow, and `xlabuilder --help` does not need it. Submodules such as `ffi` need
+    # no entry.
+    _MODULES = {
+        "lowering.errors": "ArgumentError CompileError DeviceError "
+        "ExecutionError LoweringError ModuleFileError VersionError",
+        "lowering.host": "infeed",
+        "lowering.host.custom_calls": "register_custom_call_target",
+        "lowering.host.infeed": "clear_transfers transfer_from_outfeed transfer_to_infeed",
+        "lowering.importer": "to_computation",
+        "lowering.importer.hlo": "from_hlo",
+        "lowering.interpreter": "Comparison Difference Interpretation compare interpret",
+        "lowering.pjrt.devices": "device devices",
+        "lowering.pjrt.placement": "device_put",
+        "lowering.running.compilation_cache": "use_compilation_cache",
+        "lowering.running.compiling": "compile",
+        "lowering.running.executable": "Executable",
+        "lowering.running.executable_loading": "load_executable",
+        "lowering.running.jit": "JittedFunction jit",
+        "lowering.running.jit_cache": "JitCacheInfo",
+        "lowering.running.partitioned": "PartitionedExecutable",
+        "lowering.running.profiling": "Memory Profile",
+        "lowering.running.replicated": "ReplicatedExecutable",
+        "lowering.running.topology": "Topology UnloadedExecutable topology",
+        "lowering.stablehlo.lower": "lower",
+        "lowering.stablehlo.module": "StablehloModule load load_bytes",
     }
+    _LAZY = dict(
+        sorted((name, module) for module, names in _MODULES.items() for name in names.split())
+    )
     __all__ = list(_LAZY)
 
     def __getattr__(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import jax
@@ -10,8 +11,18 @@ import numpy as np
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from lowering.errors import ArgumentError
+from lowering.jaxlib_api import jax_arrays
 
-__all__ = ["TRUNCATED_BY_JAX", "check_readable", "describe", "host_array", "read_array"]
+__all__ = [
+    "TRUNCATED_BY_JAX",
+    "check_readable",
+    "copy_numpy",
+    "describe",
+    "host_array",
+    "read_array",
+]
+
+_JaxArray: Final = jax_arrays.array_type
 
 TRUNCATED_BY_JAX: Final = frozenset(map(np.dtype, ("f8", "i8", "u8", "c16")))
 """jaxlib converts NumPy arrays of these types to 32 bits, where jax's x64 flag is off."""
@@ -44,6 +55,37 @@ def host_array(value: Any) -> np.ndarray[Any, Any] | None:
             return np.asarray(jax.dlpack.from_dlpack(value))
     except Exception:  # the exporter may raise anything
         return None
+
+
+def copy_numpy(values: Sequence[Any]) -> Sequence[Any] | None:
+    """Copy the NumPy arrays among values that jaxlib transfers on the way to executing.
+
+    That is the fastest way, but jaxlib may read their memory while the program runs, when the
+    caller may already write to it.
+
+    Returns:
+        The arrays; `values` itself if none is of NumPy; None if there is a value of another type,
+        an array that jaxlib would convert, or not enough memory.
+    """
+    arrays = []
+    is_same = True
+    for value in values:
+        if type(value) is _JaxArray:
+            arrays.append(value)
+            continue
+        is_same = False
+        if type(value) is np.ndarray:
+            if value.dtype in TRUNCATED_BY_JAX or not value.dtype.isnative:
+                return None
+            try:
+                arrays.append(value.copy())
+            except MemoryError:
+                return None
+        elif isinstance(value, np.generic) and value.dtype not in TRUNCATED_BY_JAX:
+            arrays.append(np.asarray(value))
+        else:
+            return None
+    return values if is_same else arrays
 
 
 def check_readable(op: str, array: jax.Array) -> None:

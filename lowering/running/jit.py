@@ -26,7 +26,7 @@ from builder.types.shape import Shape
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import execution, jax_arrays
 from lowering.pjrt.devices import DeviceLike, device as find_device
-from lowering.pjrt.host_arrays import TRUNCATED_BY_JAX, describe
+from lowering.pjrt.host_arrays import copy_numpy, describe
 from lowering.pjrt.placement import device_put
 from lowering.running.compiling import compile
 from lowering.running.donation import Parameters
@@ -138,12 +138,12 @@ class JittedFunction:
             leaves, tree = flatten(args)
         except (TypeError, ValueError, RecursionError, SystemError):
             nested, leaves, tree = self._flatten(args)  # raises an ArgumentError with the reason
-        arrays = _copy_numpy(leaves)
+        arrays = copy_numpy(leaves)
         if arrays is leaves:
             return self._call_flat(_Call(nested, leaves, tree, static, static_key))
         if arrays is None:  # there are dataclasses, or values that are not arrays
             nested, leaves, tree = self._flatten(args)
-            arrays = _copy_numpy(leaves)
+            arrays = copy_numpy(leaves)
             if arrays is None:
                 return self._call_flat(_Call(nested, leaves, tree, static, static_key))[0], None
         caller = self._cache.callers.get((static_key, tree)) or self._flat_caller(
@@ -276,7 +276,7 @@ class JittedFunction:
         It takes the calls that jaxlib can't flatten, because of dataclasses, and those with NumPy
         arrays. jaxlib transfers NumPy arrays fastest on the way to executing. But it may read their
         memory while the program runs, and converts 64-bit elements to 32 bits where jax's x64 flag
-        is off. So it gets copies, and no 64-bit elements: `_copy_numpy`.
+        is off. So it gets copies, and no 64-bit elements: `copy_numpy`.
         """
 
         def on_miss(*arrays: Any) -> tuple[Any, Any]:
@@ -555,29 +555,6 @@ def _run_executable(entry: Entry, executable: Executable, leaves: Sequence[Any])
         from_host = not all(type(leaf) is _JaxArray for leaf in leaves)
         data = executable.call_data(recording.results, from_host=from_host)
     return recording.nested(result), data
-
-
-def _copy_numpy(leaves: list[Any]) -> list[Any] | None:
-    """Copy NumPy arrays: the caller may write to them while the program runs.
-
-    Returns:
-        The arrays; `leaves` itself if none is of NumPy; None if there is another value among them,
-        or an array that jaxlib would convert.
-    """
-    arrays = []
-    is_same = True
-    for leaf in leaves:
-        if type(leaf) is _JaxArray:
-            arrays.append(leaf)
-            continue
-        is_same = False
-        if type(leaf) is np.ndarray and leaf.dtype not in TRUNCATED_BY_JAX and leaf.dtype.isnative:
-            arrays.append(leaf.copy())
-        elif isinstance(leaf, np.generic) and leaf.dtype not in TRUNCATED_BY_JAX:
-            arrays.append(np.asarray(leaf))
-        else:
-            return None
-    return leaves if is_same else arrays
 
 
 @overload

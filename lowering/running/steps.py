@@ -11,10 +11,10 @@ import numpy as np
 from builder.errors import XlaError
 from builder.types.shape import ArrayShape, TupleShape, leaves
 from lowering.host.callbacks import raise_failure
-from lowering.jaxlib_api import execution, jax_arrays
+from lowering.jaxlib_api import execution
 from lowering.legalize.dynamic import bounded_dimensions
 from lowering.pjrt.devices import sharding_of
-from lowering.pjrt.host_arrays import TRUNCATED_BY_JAX
+from lowering.pjrt.host_arrays import TRUNCATED_BY_JAX, copy_numpy
 from lowering.pjrt.nesting import result_packer
 from lowering.running import bounded_arrays as bounded
 from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, target_of
@@ -22,8 +22,6 @@ from lowering.running.failures import check_numbers, must_wait, raise_execution_
 from lowering.running.program import ProgramInfo
 
 __all__ = ["Steps", "accepts_numpy", "are_same", "direct_call", "translating_errors"]
-
-_JaxArray: Final = jax_arrays.array_type
 
 
 class Steps:
@@ -146,17 +144,18 @@ def direct_call(loaded: Any, steps: Steps) -> Callable[..., Any] | None:
     def call_with_arrays(*args: Any, **by_name: Any) -> tuple[Any, bool]:
         if by_name:
             args = arguments.by_position(args, by_name)
-        elif from_host is not None and (copies := _copies(args, dtypes)) is not None:
-            return from_host(*copies), False
+        elif from_host is not None:
+            copies = copy_numpy(args)
+            if copies is not None and copies is not args:
+                return from_host(*copies), False
         arrays = steps.prepare(args)
         return steps.run(arrays), are_same(arrays, args) and not by_name
 
     def call_with_numpy(*args: Any) -> tuple[Any, bool]:
         arrays = steps.prepare(args)
-        # `_copies` compares the dtypes of NumPy arrays, and jaxlib their sizes.
+        # jaxlib compares the dtypes and sizes of NumPy arrays, but not of those that it truncates.
         return steps.run(arrays), are_same(arrays, args, allow_numpy=True)
 
-    dtypes = [leaf.target.dtype for leaf in arguments.leaves]
     from_host = caller(call_with_numpy) if accepts_numpy(steps) else None
     return caller(call_with_arrays)
 
@@ -169,26 +168,6 @@ def accepts_numpy(steps: Steps) -> bool:
         and leaf.target.dtype not in TRUNCATED_BY_JAX
         for leaf in steps.arguments.leaves
     )
-
-
-def _copies(args: tuple[Any, ...], dtypes: Sequence[Any]) -> list[Any] | None:
-    """Return the arguments, NumPy arrays copied; None if there are no NumPy arrays, or others.
-
-    jaxlib transfers NumPy arrays fastest on the way to executing, as for jax.jit. But it may read
-    their memory while the program runs, when the caller may already write to it.
-    """
-    copies = []
-    for value, dtype in zip(args, dtypes):  # noqa: B905 (a wrong count is refused later)
-        if type(value) is np.ndarray and value.dtype == dtype:
-            try:
-                copies.append(value.copy())
-            except MemoryError:  # the transfer raises an ExecutionError
-                return None
-        elif type(value) is _JaxArray:
-            copies.append(value)
-        else:
-            return None
-    return copies if len(copies) == len(args) and np.ndarray in map(type, copies) else None
 
 
 def translating_errors(call: Callable[..., Any], steps: Steps) -> Callable[..., Any]:

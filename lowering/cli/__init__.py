@@ -1,7 +1,7 @@
-"""The command `xlabuilder`: files of StableHLO and HLO, looked at, converted, run and compared.
+"""The command `xlabuilder`: inspect, convert, run and compare files of StableHLO and HLO.
 
-One module a command. What they need of jax they import when they are carried out: `--help` and a
-wrong word are answered at once.
+Each command has a module. Commands import jax and NumPy when they run, so `--help` and usage errors
+are fast.
 """
 
 from lowering.cli import (

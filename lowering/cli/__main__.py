@@ -1,4 +1,4 @@
-"""python -m lowering.cli: the command, where it is not installed."""
+"""python -m lowering.cli: run the command without installing it."""
 
 from lowering.cli import main
 

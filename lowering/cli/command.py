@@ -1,4 +1,4 @@
-"""The command itself: its subcommands, and what becomes of their errors."""
+"""The command itself: its group of subcommands, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -26,44 +26,33 @@ _ORDER: Final = ("inspect", "convert", "run", "compare", "diff", "ops", "devices
 
 
 class FailedError(Exception):
-    """The work failed; the text is the message."""
-
-
-class _Session:
-    """What is known of one call of the command.
-
-    Attributes:
-        traceback: whether to show where an error comes from.
-    """
-
-    def __init__(self) -> None:
-        self.traceback = False
+    """A command failed; the text is the message."""
 
 
 class _Group(click.Group):
     """The group of the commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names, in the order in which one meets them."""
+        """Return the names of the commands in a useful order."""
         return sorted(super().list_commands(ctx), key=_ORDER.index)
 
     def main(self, *args: Any, **named: Any) -> NoReturn:
-        """Carries out a command and ends with its exit status; errors are said in two lines."""
-        session = _Session()
+        """Run a command and exit with its status; errors are printed in two lines."""
+        settings = {"traceback": False}
         if named.get("prog_name") is None:
             named["prog_name"] = NAME
         try:
-            status = super().main(*args, **{**named, "standalone_mode": False, "obj": session})
+            status = super().main(*args, **{**named, "standalone_mode": False, "obj": settings})
             sys.stdout.flush()
         except BaseException as error:
-            status = _status_of(error, session)
+            status = _status_of(error, with_traceback=settings["traceback"])
         sys.exit(status or 0)
 
 
-def _status_of(error: BaseException, session: _Session) -> int:
-    """Says on stderr what went wrong, and gives the exit status."""
+def _status_of(error: BaseException, *, with_traceback: bool) -> int:
+    """Print an error on stderr and return the exit status."""
     if isinstance(error, BrokenPipeError):
-        # Who read has read enough. What is left in the buffer would raise again at the end.
+        # The reader closed the pipe. Flushing the buffer at exit would raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
@@ -73,21 +62,21 @@ def _status_of(error: BaseException, session: _Session) -> int:
         return error.exit_code
     if isinstance(error, SystemExit) or not isinstance(error, Exception):
         raise error
-    if session.traceback:
+    if with_traceback:
         traceback.print_exception(error)
     click.echo(_message(error), err=True)
     return WRONG_USAGE if isinstance(error, click.UsageError) else FAILED
 
 
-_SAID_HERE: Final = {"to_computation(module, argument_shapes=[...])": "--shape NAME=SHAPE"}
-"""What messages tell who writes Python, and what does the same here."""
+_OPTIONS_FOR: Final = {"to_computation(module, argument_shapes=[...])": "--shape NAME=SHAPE"}
+"""The command line options for Python code in the fixes of messages."""
 
 
 def _message(error: Exception) -> str:
-    """What to say of an error, in one or two lines."""
+    """Return the message of an error in one or two lines."""
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx is not None else NAME
-        return f"{path}: {error.format_message()}\n`{path} --help` says what it takes."
+        return f"{path}: {error.format_message()}\nSee `{path} --help`."
     if isinstance(error, click.ClickException):
         return f"{NAME}: {error.format_message()}"
     from builder.errors import XlaError
@@ -95,21 +84,21 @@ def _message(error: Exception) -> str:
     if isinstance(error, (FailedError, XlaError)):
         first, *rest = str(error).splitlines() or [type(error).__name__]
         fix = next((line for line in rest if line.startswith("fix: ")), "")
-        for in_python, here in _SAID_HERE.items():
-            fix = fix.replace(in_python, here)
+        for code, option in _OPTIONS_FOR.items():
+            fix = fix.replace(code, option)
         return f"{NAME}: {first}" + (f"\n{fix}" if fix else "")
     if isinstance(error, OSError) and error.strerror:
         name = f"{error.filename}: " if error.filename is not None else ""
         return f"{NAME}: {name}{error.strerror}"
-    said = (str(error).strip().splitlines() or [""])[0][:300]
-    return f"{NAME}: {type(error).__name__}: {said}\n--traceback shows where it comes from."
+    reason = (str(error).strip().splitlines() or [""])[0][:300]
+    return f"{NAME}: {type(error).__name__}: {reason}\n--traceback shows where it was raised."
 
 
 @contextlib.contextmanager
 def ended_by_interrupt() -> Iterator[None]:
-    """Has Ctrl-C end the process at once.
+    """Let Ctrl-C end the process immediately.
 
-    XLA's compiler and its devices, where a program may run for ever, let nothing of Python's run.
+    Python's handlers do not run while XLA compiles or executes a program.
     """
     handler = signal.getsignal(signal.SIGINT)
     if handler is not signal.default_int_handler or (
@@ -124,9 +113,9 @@ def ended_by_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _ask_for_traceback(context: click.Context, _: click.Parameter, value: bool) -> None:
-    if value and isinstance(context.obj, _Session):
-        context.obj.traceback = True
+def _enable_traceback(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and context.obj is not None:
+        context.obj["traceback"] = True
 
 
 _traceback_option: Final = click.option(
@@ -134,13 +123,11 @@ _traceback_option: Final = click.option(
     is_flag=True,
     expose_value=False,
     is_eager=True,
-    callback=_ask_for_traceback,
-    help="Show where in the program an error comes from.",
+    callback=_enable_traceback,
+    help="Print the traceback of an error.",
 )
 
-json_option: Final = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, for programs."
-)
+json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def _print_versions(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -148,9 +135,8 @@ def _print_versions(context: click.Context, _: click.Parameter, value: bool) -> 
         return
     from lowering.cli.devices import versions
 
-    found = versions()
-    listed = ", ".join(f"{name} {version}" for name, version in found.items() if name != NAME)
-    click.echo(f"{NAME} {found[NAME]} ({listed})")
+    own, *others = (f"{name} {version}" for name, version in versions().items())
+    click.echo(f"{own} ({', '.join(others)})")
     context.exit()
 
 
@@ -169,18 +155,18 @@ def _print_versions(context: click.Context, _: click.Parameter, value: bool) -> 
 )
 @_traceback_option
 def main() -> None:
-    """Looks at files of StableHLO and HLO, converts, runs and compares them.
+    """Inspect, convert, run and compare files of StableHLO and HLO.
 
-    A FILE is MLIR text, MLIR bytecode, a portable artifact, what jax.export serialized, HLO text or
-    a protocol buffer of HLO; what it is, its content says. "-" is the standard input.
+    A FILE is MLIR text, MLIR bytecode, a portable artifact, a serialized jax.export.Exported, HLO
+    text or an HLO protocol buffer, as detected from its content. "-" is the standard input.
 
-    The exit status is 0 when all went well, 1 when the work failed (or `diff` and `compare` found a
-    difference), 2 when the command was wrong.
+    The exit status is 0 for success, 1 for a failure (or a difference, of `diff` and `compare`), 2
+    for a usage error.
     """
 
 
 def subcommand(name: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """Enters the decorated function as a command of `main`."""
+    """Register the decorated function as a command of `main`."""
 
     def enter(function: Callable[..., Any]) -> click.Command:
         return main.command(name)(_traceback_option(function))

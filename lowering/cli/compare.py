@@ -1,17 +1,15 @@
-"""`xlabuilder compare`: a device against the reference interpreter."""
+"""`xlabuilder compare`: compare a device with the reference interpreter."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lowering.cli.command import ended_by_interrupt, json_option, subcommand
-from lowering.cli.inputs import arguments_of, input_options
+from lowering.cli.inputs import execution_options
 from lowering.cli.output import print_json
-from lowering.cli.programs import file_argument, opened, shape_option
-from lowering.cli.run import device_option
 
 if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation
@@ -19,41 +17,31 @@ if TYPE_CHECKING:
 
 
 @subcommand("compare")
-@file_argument
-@input_options
-@shape_option
-@device_option
+@execution_options
 @json_option
 def compare(
-    file: str,
-    inputs: tuple[str, ...],
-    seed: int | None,
-    shapes: tuple[str, ...],
-    device: str | None,
-    as_json: bool,
+    computation: XlaComputation, arguments: list[Any], device: str | None, as_json: bool
 ) -> None:
-    """Runs FILE on a device and on StableHLO's reference interpreter, and compares every value.
+    """Run FILE on a device and on StableHLO's reference interpreter, and compare every value.
 
-    Names the first operation whose values are farther apart than they may be, in units in the last
-    place. The exit status is 1 if there is one. Functions are put where they are called, so that
-    their operations are compared one by one too: numbers are those of the program so written.
+    Names the first operation whose values differ by more than its tolerance, in units in the last
+    place. The exit status is 1 if there is one. Functions are inlined, so that their operations are
+    compared too; op numbers refer to the inlined program.
     """
-    computation = functions_inlined(opened(file, shapes).computation())
-    arguments = arguments_of(computation, inputs, seed)
-    from lowering.interpreter import compare as compared
+    from lowering.interpreter import compare
 
     with ended_by_interrupt():
-        found = compared(computation, *arguments, device=device)
+        comparison = compare(functions_inlined(computation), *arguments, device=device)
     if as_json:
-        print_json(found.as_dict())
+        print_json(comparison.as_dict())
     else:
-        click.echo(str(found))
-    if not found.agrees:
+        click.echo(str(comparison))
+    if not comparison.agrees:
         click.get_current_context().exit(1)
 
 
 def functions_inlined(computation: XlaComputation) -> XlaComputation:
-    """The computation without calls, in which whole functions would be compared as one."""
+    """Return the computation with functions inlined, since calls are compared as one op."""
     from builder.rewriting.inlining import inline
 
     def body(op: XlaOp, operands: Sequence[XlaOp]) -> XlaOp | None:

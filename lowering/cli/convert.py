@@ -1,4 +1,4 @@
-"""`xlabuilder convert`: from one kind of file to another."""
+"""`xlabuilder convert`: convert files between formats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Final
 import click
 
 from lowering.cli.command import subcommand
-from lowering.cli.output import bytes_text
 from lowering.cli.programs import Program, opened, shape_option
 
 FORMATS: Final = {
@@ -34,65 +33,65 @@ _SUFFIXES: Final = {
 @click.option(
     "--target",
     metavar="VERSION|4w|12w",
-    help="The StableHLO version that a portable artifact is written for, such as 1.9.0: what that "
-    "one and later ones read. 4w and 12w: what the versions of the last 4 or 12 weeks read.",
+    help="The StableHLO version of a portable artifact, such as 1.9.0; that version and "
+    "later ones read it. 4w and 12w: the version that releases of the last 4 or 12 weeks read.",
 )
 @click.option(
     "--format",
-    "kind",
+    "format_name",
     type=click.Choice(list(FORMATS)),
-    help="What to write, whatever OUT is called.",
+    help="The format to write, regardless of the suffix of OUT.",
 )
 @shape_option
 def convert(
-    source: str, target_file: str, target: str | None, kind: str | None, shapes: tuple[str, ...]
+    source: str,
+    target_file: str,
+    target: str | None,
+    format_name: str | None,
+    shapes: tuple[str, ...],
 ) -> None:
-    """Writes the program of IN to OUT in another form.
+    """Write the program of IN to OUT in another format.
 
-    The suffix of OUT says in which: .mlir for StableHLO text, .mlirbc for bytecode, .stablehlo for
-    a portable artifact, .hlo or .txt for HLO text. OUT is written whole or not at all, and replaces
-    a file that is there. "-" is the standard input or output.
+    The suffix of OUT selects the format: .mlir for StableHLO text, .mlirbc for bytecode, .stablehlo
+    for a portable artifact, .hlo or .txt for HLO text. OUT is written atomically and replaces an
+    existing file. "-" is the standard input or output.
     """
-    wanted = kind or _SUFFIXES.get(Path(target_file).suffix.lower())
-    if wanted is None:
+    format_name = format_name or _SUFFIXES.get(Path(target_file).suffix.lower())
+    if format_name is None:
         where = "the standard output" if target_file == "-" else f"{target_file!r}"
         raise click.UsageError(
-            f"OUT's suffix says what to write: {', '.join(_SUFFIXES)}; got {where}. "
-            f"--format says it too."
+            f"OUT's suffix or --format selects the format: {', '.join(_SUFFIXES)}; got {where}."
         )
-    if target is not None and wanted != "artifact":
-        raise click.UsageError(f"--target is for portable artifacts, not for {FORMATS[wanted]}")
-    content = _content(opened(source, shapes), wanted, target)
+    if target is not None and format_name != "artifact":
+        raise click.UsageError(f"--target is for portable artifacts, not {FORMATS[format_name]}")
+    content = _content(opened(source, shapes), format_name, target)
     if target_file == "-":
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
+    from builder.inspection.rendering import bytes_text
     from lowering.stablehlo.module import write_whole
 
     write_whole(target_file, [content])
-    version = f" for StableHLO {_version(target)}" if wanted == "artifact" else ""
-    click.echo(f"{target_file}: {FORMATS[wanted]}{version}, {bytes_text(len(content))}")
+    version = f" for StableHLO {_version(target)}" if format_name == "artifact" else ""
+    click.echo(f"{target_file}: {FORMATS[format_name]}{version}, {bytes_text(len(content))}")
 
 
-def _content(program: Program, wanted: str, target: str | None) -> bytes:
-    """What is written."""
-    if wanted == "hlo":
+def _content(program: Program, format_name: str, target: str | None) -> bytes:
+    if format_name == "hlo":
         return program.computation().to_hlo_text(metadata=True).encode()
-    if program.shapes:
-        from lowering.stablehlo.lower import lower
+    from lowering.stablehlo.lower import lower
 
-        module = lower(program.computation())
-    else:
-        module = program.module()
-    if wanted == "text":
+    module = lower(program.computation()) if program.shapes else program.module()
+    if format_name == "text":
         return module.text.encode()
-    if wanted == "bytecode":
+    if format_name == "bytecode":
         return module.bytecode
     return module.artifact(_version(target))
 
 
 def _version(target: str | None) -> str:
-    """The StableHLO version that `--target` names."""
+    """Return the StableHLO version of `--target`."""
     from lowering.jaxlib_api import versions
 
     if target is None:

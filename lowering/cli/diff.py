@@ -1,4 +1,4 @@
-"""`xlabuilder diff`: two files, compared as graphs."""
+"""`xlabuilder diff`: compare two files as graphs."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from lowering.cli.programs import opened
 @subcommand("diff")
 @click.argument("before", metavar="A", type=click.Path(allow_dash=True))
 @click.argument("after", metavar="B", type=click.Path(allow_dash=True))
-@click.option("--metadata", is_flag=True, help="Names and source lines count too.")
+@click.option("--metadata", is_flag=True, help="Compare names and source lines too.")
 @json_option
 def diff(before: str, after: str, metadata: bool, as_json: bool) -> None:
-    """Shows what differs between the programs of A and B.
+    """Show the differences between the programs of A and B.
 
-    Operations are the same where their inputs, or what is made of them, are the same; their order
-    does not count, nor do the names of computations. The exit status is 0 if nothing differs, and 1
-    if something does.
+    Operations are matched by their inputs or their uses; the order of operations and the names of
+    computations are ignored. The exit status is 0 if the programs are equal, else 1.
     """
     if before == after == "-":
-        raise click.UsageError("the standard input can be one of the two only")
-    one, other = (opened(file).computation() for file in (before, after))
-    found = one.diff(other, metadata=metadata)
+        raise click.UsageError("only one of the files can be the standard input")
+    first, second = (opened(file).computation() for file in (before, after))
+    differences = first.diff(second, metadata=metadata)
     if as_json:
-        print_json(found.as_dict())
-    elif found:
-        show(found)
+        print_json(differences.as_dict())
+    elif differences:
+        show(differences)
     else:
-        click.echo("nothing differs")
-    if found:
+        click.echo("no differences")
+    if differences:
         click.get_current_context().exit(1)

@@ -1,4 +1,4 @@
-"""`xlabuilder inspect`: what is in a file."""
+"""`xlabuilder inspect`: show the content of a file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lowering.cli.command import json_option, subcommand
-from lowering.cli.output import bytes_text, count_text, print_json, show, table
-from lowering.cli.programs import Program, file_argument, opened, shape_option
+from lowering.cli.output import print_json, show, table
+from lowering.cli.programs import Program, file_argument, opened, shape_fix, shape_option
 
 if TYPE_CHECKING:
     from builder.errors import XlaError
-    from builder.graph.computation import XlaComputation
-    from builder.inspection.stats import ComputationStats
+    from builder.types.shape import Shape
 
 
 @subcommand("inspect")
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
     default=40,
     show_default=True,
     metavar="N",
-    help="With --ops: of each computation print the first N operations and the last N; 0 for all.",
+    help="With --ops: print the first and the last N operations of each computation; 0 for all.",
 )
 @json_option
 def inspect(file: str, shapes: tuple[str, ...], with_ops: bool, limit: int, as_json: bool) -> None:
-    """Shows what is in FILE.
+    """Show the content of FILE.
 
-    What kind of file it is and what wrote it, its parameters and results, the operations by count,
-    and what they cost: floating-point operations, transcendental functions, bytes read and written,
-    each operation by itself.
+    This is the kind of file and its producer, the parameters and results, and the number of
+    operations with their cost: floating-point operations, transcendental functions, and bytes
+    accessed by each operation.
     """
     from builder.errors import XlaError
 
@@ -45,43 +44,38 @@ def inspect(file: str, shapes: tuple[str, ...], with_ops: bool, limit: int, as_j
         computation = program.computation()
         stats = computation.stats()
     except XlaError as error:
-        about = _without_computation(program, error)
-        if about is None:
+        summary = _unimported_summary(program, error)
+        if summary is None:
             raise
         if as_json:
-            print_json(about)
+            print_json(summary)
         else:
-            _print_without_computation(program, about)
+            _print_unimported(program, summary)
         return
+    signature = computation.program_shape
+    parameters = list(zip(signature.parameter_names, signature.parameters, strict=True))
     if as_json:
-        print_json(_about(program, computation, stats, with_ops=with_ops))
+        summary = {
+            **_file_summary(program),
+            "name": computation.name,
+            "parameters": [{"name": name, "shape": str(shape)} for name, shape in parameters],
+            "result": str(signature.result),
+            "stats": stats.as_dict(),
+        }
+        if with_ops:
+            summary["ops"] = computation.table(nested=True, limit=None).as_dict()["ops"]
+        print_json(summary)
         return
-    show(_head(program), f"{computation.name}{computation.program_shape}", "")
-    if computation.program_shape.parameters:
-        show(_parameter_table(computation), "")
+    show(_heading(program), f"{computation.name}{signature}", "")
+    if parameters:
+        rows = [(name, shape, _size_text(shape)) for name, shape in parameters]
+        show(table([("parameter", "left"), ("shape", "left"), ("size", "right")], rows), "")
     show(stats)
     if with_ops:
         show("", computation.table(nested=True, limit=limit or None))
 
 
-def _about(
-    program: Program, computation: XlaComputation, stats: ComputationStats, *, with_ops: bool
-) -> dict[str, Any]:
-    shape = computation.program_shape
-    named = zip(shape.parameter_names, shape.parameters, strict=True)
-    found = {
-        **_file(program),
-        "name": computation.name,
-        "parameters": [{"name": name, "shape": str(one)} for name, one in named],
-        "result": str(shape.result),
-        "stats": stats.as_dict(),
-    }
-    if with_ops:
-        found["ops"] = computation.table(nested=True, limit=None).as_dict()["ops"]
-    return found
-
-
-def _file(program: Program) -> dict[str, Any]:
+def _file_summary(program: Program) -> dict[str, Any]:
     return {
         "file": program.name,
         "kind": program.kind,
@@ -91,39 +85,41 @@ def _file(program: Program) -> dict[str, Any]:
     }
 
 
-def _head(program: Program) -> str:
-    said = [program.kind]
+def _heading(program: Program) -> str:
+    from builder.inspection.rendering import bytes_text
+
+    notes = [program.kind]
     if program.version is not None:
-        said.append(f"version {program.version}")
+        notes.append(f"version {program.version}")
     elif program.producer is not None:
-        said.append(f"written by {program.producer}")
-    said.append(bytes_text(len(program.data)))
-    return f"{program.name}: {', '.join(said)}"
+        notes.append(f"written by {program.producer}")
+    notes.append(bytes_text(len(program.data)))
+    return f"{program.name}: {', '.join(notes)}"
 
 
-def _parameter_table(computation: XlaComputation) -> Any:
+def _size_text(shape: Shape) -> str:
+    from builder.inspection.rendering import bytes_text
     from builder.types.shape import leaves
 
-    shape = computation.program_shape
-    rows = []
-    for name, one in zip(shape.parameter_names, shape.parameters, strict=True):
-        sizes = [getattr(leaf, "byte_size", 0) for leaf in leaves(one)] if one.is_static else None
-        rows.append((name, one, "" if sizes is None else bytes_text(sum(sizes))))
-    return table([("parameter", "left"), ("shape", "left"), ("size", "right")], rows)
+    if not shape.is_static:
+        return ""
+    return bytes_text(sum(getattr(leaf, "byte_size", 0) for leaf in leaves(shape)))
 
 
-# What can't be a computation here: quantized types, operations of others, sizes that stay open
+# StableHLO that can't be imported: quantized types, other dialects, dynamic sizes
 
 
-def _without_computation(program: Program, error: XlaError) -> dict[str, Any] | None:
-    """What can be said of a file that is StableHLO, and no computation; None if it is damaged."""
+def _unimported_summary(program: Program, error: XlaError) -> dict[str, Any] | None:
+    """Return a summary of StableHLO that can't be imported; None for other or damaged files."""
     reason = str(error).splitlines()[0].removeprefix("stats: ").removeprefix("to_computation: ")
     if program.is_hlo:
         return None
+    from lowering.mlir.walking import operations_where
+
     try:
         module = program.module()
     except Exception:
-        # MLIR's parser itself needs types that are not known here. It is read as text.
+        # MLIR can't parse types of unregistered dialects; count the operations in the text.
         text = program.data.decode(errors="replace")
         main = re.search(r"func\.func (?:public )?@main(.*?)\{\s*$", text, re.MULTILINE)
         if main is None or not _FOREIGN.search(reason):
@@ -131,10 +127,15 @@ def _without_computation(program: Program, error: XlaError) -> dict[str, Any] | 
         counts = Counter(_OPERATION.findall(text))
         name, signature = "main", main[1].strip()
     else:
-        counts = Counter(_operations(module.module))
+        operations = operations_where(
+            module.module,
+            lambda operation: operation.name.partition(".")[0] not in ("builtin", "func"),
+        )
+        names = [operation.name for operation in operations]
+        counts = Counter(name for name in names if not name.endswith(".return"))
         name, signature = module.name, str(module.program_shape)
     return {
-        **_file(program),
+        **_file_summary(program),
         "name": name,
         "signature": signature,
         "operations": dict(counts.most_common()),
@@ -143,44 +144,22 @@ def _without_computation(program: Program, error: XlaError) -> dict[str, Any] | 
 
 
 _FOREIGN: Final = re.compile(r"quantized types|unregistered dialect|Dialect .* not found")
-"""Why MLIR does not read what may be right otherwise."""
+"""Errors of MLIR for modules that may be valid in other programs."""
 
 _OPERATION: Final = re.compile(r'^\s*(?:%\S+ = )?"?((?:stablehlo|chlo)\.\w+)', re.MULTILINE)
 
 
-def _operations(module: Any) -> list[str]:
-    from jaxlib.mlir import ir
-
-    found: list[str] = []
-
-    def look(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name.partition(".")[0] not in ("builtin", "func"):
-            found.append(operation.name)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look)
-    return [name for name in found if not name.endswith(".return")]
-
-
-def _print_without_computation(program: Program, about: dict[str, Any]) -> None:
-    counts = about["operations"]
-    total = count_text(sum(counts.values()), "operation")
+def _print_unimported(program: Program, summary: dict[str, Any]) -> None:
+    counts = summary["operations"]
+    parameters = summary["signature"].partition(" -> ")[0]
+    dynamic = re.search(r"([^\s(]+): (\w+\[[^\]]*\?[^\]]*\])", parameters)
     show(
-        _head(program),
-        f"{about['name']}{about['signature']}",
+        _heading(program),
+        f"{summary['name']}{summary['signature']}",
         "",
         table([("operation", "left"), ("count", "right")], counts.items()),
         "",
-        f"{total}. Costs and the table of ops are missing, as the program can't be imported:",
-        about["not_imported"],
-        *_hint(program, about["signature"]),
+        f"{sum(counts.values()):,} operations, without costs, since the program can't be imported:",
+        summary["not_imported"],
+        *([] if dynamic is None or program.shapes else [shape_fix(dynamic[1], dynamic[2])]),
     )
-
-
-def _hint(program: Program, signature: str) -> list[str]:
-    """How to get more, where sizes are open."""
-    opened_by = re.search(r"(\S+): (\w+\[[^\]]*\?[^\]]*\])", signature.partition(" -> ")[0])
-    if opened_by is None or program.shapes:
-        return []
-    name, shape = opened_by[1].lstrip("("), opened_by[2].replace("?", "8")
-    return [f"fix: --shape {name}={shape}, with the sizes that you want"]

@@ -1,4 +1,4 @@
-"""Reading the files that commands are given."""
+"""Read the files of the commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation
     from lowering.stablehlo.module import StablehloModule
 
-__all__ = ["Program", "file_argument", "opened", "shape_option"]
+__all__ = ["Program", "file_argument", "opened", "shape_fix", "shape_option"]
 
 file_argument: Final = click.argument("file", metavar="FILE", type=click.Path(allow_dash=True))
 
@@ -25,9 +25,15 @@ shape_option: Final = click.option(
     "shapes",
     metavar="NAME=SHAPE",
     multiple=True,
-    help="The shape of a parameter whose sizes the file leaves open, such as x=f32[2,3]; "
-    "in place of the name its number counts too. May be given several times.",
+    help="The shape of a parameter with dynamic sizes, such as x=f32[2,3]; NAME may also be the "
+    "parameter's number. May be repeated.",
 )
+
+
+def shape_fix(name: str, shape: object) -> str:
+    """Return the fix for a parameter with dynamic sizes."""
+    return f"fix: --shape {name}={str(shape).replace('?', '8')}, with the intended sizes"
+
 
 HLO_TEXT: Final = "HLO text"
 HLO_PROTO: Final = "HLO protocol buffer"
@@ -38,15 +44,15 @@ EXPORTED: Final = "jax.export"
 
 
 class Program(NamedTuple):
-    """A file that was read.
+    """The content of a file.
 
     Attributes:
         name: the file, or "<stdin>".
         data: its content.
-        kind: what it is.
-        producer: what wrote it, as it says itself, or None.
-        version: the StableHLO version that it is written for, or None.
-        shapes: `--shape`, as they were given.
+        kind: its kind, for output.
+        producer: the name of the program that wrote it, from the file, or None.
+        version: the StableHLO version of a portable artifact, or None.
+        shapes: the values of `--shape`.
     """
 
     name: str
@@ -58,14 +64,14 @@ class Program(NamedTuple):
 
     @property
     def is_hlo(self) -> bool:
-        """Whether it is HLO, and not StableHLO."""
+        """Whether it is HLO instead of StableHLO."""
         return self.kind in (HLO_TEXT, HLO_PROTO)
 
     def module(self) -> StablehloModule:
-        """The StableHLO module in it, or what its HLO is lowered to.
+        """Return the StableHLO module in the file, or lowered from its HLO.
 
         Raises:
-            XlaError: it can't be read.
+            XlaError: the file cannot be read.
         """
         from lowering.stablehlo.lower import lower
         from lowering.stablehlo.module import from_bytes
@@ -75,16 +81,16 @@ class Program(NamedTuple):
         return from_bytes(self.data, self.name)
 
     def computation(self) -> XlaComputation:
-        """The computation in it.
+        """Return the computation in the file.
 
         Raises:
-            XlaError: it can't be read, or an operation has no counterpart.
+            XlaError: the file cannot be read or imported.
         """
         if self.is_hlo:
             from lowering.importer.hlo import from_hlo
 
             if self.shapes:
-                raise click.UsageError("--shape is for StableHLO: HLO leaves no sizes open")
+                raise click.UsageError("--shape is for StableHLO: HLO has static sizes")
             is_file = self.name != STDIN
             return from_hlo(Path(self.name) if is_file else self.data)
         from lowering.errors import LoweringError
@@ -101,11 +107,11 @@ STDIN: Final = "<stdin>"
 
 
 def opened(file: str, shapes: Sequence[str] = ()) -> Program:
-    """The file that a command was given, and what kind of file it is.
+    """Read a file and detect its kind.
 
     Raises:
-        FailedError: nothing is on the standard input.
-        ModuleFileError: it can't be read.
+        FailedError: the standard input is empty.
+        ModuleFileError: the file cannot be read.
     """
     from lowering.importer import hlo
     from lowering.jaxlib_api import hlo_conversion, mlir
@@ -116,20 +122,20 @@ def opened(file: str, shapes: Sequence[str] = ()) -> Program:
     if file == "-":
         name, data = STDIN, sys.stdin.buffer.read()
         if not data.strip():
-            raise FailedError("<stdin>: nothing came in")
+            raise FailedError("<stdin>: is empty")
     else:
         data, name = read_file(file, "load", reject_by_prefix)
-    inside = embedded_artifact(data)
+    embedded = embedded_artifact(data)
     producer = version = None
-    code = inside or data
+    code = embedded or data
     if code.startswith(mlir.BYTECODE_MAGIC):
-        found = _PRODUCER.match(code)
-        if found:
-            producer = found[1].decode(errors="replace").partition(" xlabuilder-crc32")[0]
-        said = re.fullmatch(r"StableHLO_v(\d+\.\d+\.\d+)", producer or "")
-        version = said[1] if said else None
-        kind = ARTIFACT if said else BYTECODE
-        if inside is not None:
+        written_by = _PRODUCER.match(code)
+        if written_by:
+            producer = written_by[1].decode(errors="replace").partition(" xlabuilder-crc32")[0]
+        match = re.fullmatch(r"StableHLO_v(\d+\.\d+\.\d+)", producer or "")
+        version = match[1] if match else None
+        kind = ARTIFACT if match else BYTECODE
+        if embedded is not None:
             kind = f"{EXPORTED}, around a {kind}"
     elif hlo.is_hlo(data):
         kind = HLO_PROTO if hlo_conversion.is_hlo_proto(data) else HLO_TEXT
@@ -138,43 +144,45 @@ def opened(file: str, shapes: Sequence[str] = ()) -> Program:
     return Program(name, data, kind, producer, version, shapes)
 
 
-# A number of variable width, of which the first byte says how many follow, and a text.
+# The version, a variable-width number below 128, and the producer, a zero-terminated string.
 _PRODUCER: Final = re.compile(rb"ML\xefR[^\0]([^\0]{0,4096})\0", re.DOTALL)
 
 
-def _argument_shapes(module: StablehloModule, said: Sequence[str]) -> list[Any] | None:
-    """A shape for each parameter: those of `--shape`, and of the others those that they have."""
-    if not said:
+def _argument_shapes(module: StablehloModule, options: Sequence[str]) -> list[Any] | None:
+    """Return the shape of each parameter, with those of `--shape` replaced."""
+    if not options:
         return None
     from builder.types.shape import parse_shape
 
     names = list(module.program_shape.parameter_names)
-    written = _written_names(module)
+    location_names = _location_names(module)
     shapes = list(module.program_shape.parameters)
-    for one in said:
-        name, equals, text = one.partition("=")
+    for option in options:
+        name, equals, text = option.partition("=")
         if not equals:
-            raise click.UsageError(f"--shape: expected NAME=SHAPE such as x=f32[2,3], got {one!r}")
+            raise click.UsageError(
+                f"--shape: expected NAME=SHAPE such as x=f32[2,3], got {option!r}"
+            )
         if name in names:
             number = names.index(name)
-        elif name in written:
-            number = written.index(name)
+        elif name in location_names:
+            number = location_names.index(name)
         elif name.isdecimal() and int(name) < len(shapes):
             number = int(name)
         else:
             raise FailedError(
                 f"--shape: there is no parameter {name!r}\n"
-                f"fix: give one of {', '.join(names) or 'none'}"
+                f"fix: use one of {', '.join(names) or 'none'}"
             )
         shapes[number] = parse_shape(text)
     return shapes
 
 
-def _written_names(module: StablehloModule) -> list[str | None]:
-    """What the locations of the arguments of @main call them."""
+def _location_names(module: StablehloModule) -> list[str | None]:
+    """Return the names of the parameters from the locations of the arguments of @main."""
     from lowering.importer.refinement import main_function
     from lowering.importer.tables import name_of
 
     arguments = main_function(module.module).regions[0].blocks[0].arguments
-    found = [name_of(argument.location) for argument in arguments]
-    return found if len(found) == len(module.program_shape.parameters) else []
+    names = [name_of(argument.location) for argument in arguments]
+    return names if len(names) == len(module.program_shape.parameters) else []

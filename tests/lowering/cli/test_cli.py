@@ -22,6 +22,7 @@ from scripts import ROOT
 
 import builder as xb
 import lowering
+from builder.inspection.rendering import bytes_text
 from lowering.cli import main
 from lowering.cli.command import ended_by_interrupt, subcommand
 from lowering.jaxlib_api import hlo_conversion, versions
@@ -111,10 +112,10 @@ def test_inspect_for_people(files):
     version = versions.current_version()
     assert lines[0].endswith(
         f"layer.stablehlo: StableHLO portable artifact, version {version}, "
-        f"{files['stablehlo'].stat().st_size} bytes"
+        f"{bytes_text(files['stablehlo'].stat().st_size)}"
     )
     assert lines[1] == f"layer{layer.program_shape}"
-    assert lines[5] == "x           f32[8,4]   128 bytes"
+    assert lines[5] == "x           f32[8,4]   128 B"
     assert any(re.match(r"dot_general +1 +1 +192 FLOP", line) for line in lines)
     assert "\x1b" not in "".join(lines)
     assert not any(line.endswith(" ") for line in lines)
@@ -146,7 +147,7 @@ def test_sizes_that_the_file_leaves_open(tmp_path):
         assert about["result"] == "f32[5,2]"
         assert about["stats"]["flops"] == 10
     assert (
-        "no parameter 'x'\nfix: give one of arg0"
+        "no parameter 'x'\nfix: use one of arg0"
         in call("inspect", path, "--shape", "x=f32[1,2]", status=1).stderr
     )
     assert "expected NAME=SHAPE" in call("inspect", path, "--shape", "x", status=2).stderr
@@ -246,15 +247,17 @@ def test_convert_from_and_to_the_standard_streams(files):
     assert text.decode() == lowering.load_bytes(data).text
     artifact = call("convert", "-", "-", "--format", "artifact", stdin=text).stdout_bytes
     assert lowering.load_bytes(artifact).text == text.decode()
-    assert "<stdin>: nothing came in" in call("inspect", "-", stdin=b"", status=1).stderr
+    assert "<stdin>: is empty" in call("inspect", "-", stdin=b"", status=1).stderr
 
 
 def test_convert_with_wrong_words(files, tmp_path):
     message = call("convert", files["mlir"], tmp_path / "out.onnx", status=2).stderr
-    assert message.startswith("xlabuilder convert: OUT's suffix says what to write: .mlir, ")
+    assert message.startswith(
+        "xlabuilder convert: OUT's suffix or --format selects the format: .mlir, "
+    )
     assert "standard output" in call("convert", files["mlir"], "-", status=2).stderr
     message = call("convert", files["mlir"], tmp_path / "a.mlir", "--target", "4w", status=2).stderr
-    assert "--target is for portable artifacts, not for StableHLO text" in message
+    assert "--target is for portable artifacts, not StableHLO text" in message
     assert list(tmp_path.iterdir()) == []
 
 
@@ -302,7 +305,7 @@ def test_run_for_people(files, tmp_path):
         "compile",
         "first call",
         "call",
-        "FLOP/s",
+        "speed",
         "memory",
     ]
     assert any(line.startswith("result[1]   bf16[8,3]") for line in lines)
@@ -351,10 +354,10 @@ def test_sizes_that_a_file_leaves_open_are_asked_for(tmp_path):
         "func.func @main(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {\n"
         "  %y = stablehlo.negate %x : tensor<?x4xf32>\n  return %y : tensor<?x4xf32>\n}"
     )
-    fix = "fix: --shape arg0=f32[8,4], with the sizes that you want"
+    fix = "fix: --shape arg0=f32[8,4], with the intended sizes"
     for command in ("run", "compare"):
         first, second = call(command, path, "--random", 0, status=1).stderr.splitlines()
-        assert first == "xlabuilder: parameter arg0 is f32[?,4]: the file leaves sizes open"
+        assert first == "xlabuilder: parameter arg0 is f32[?,4]: its sizes are dynamic"
         assert second == fix
     assert call("inspect", path).stdout.splitlines()[-1] == fix
     assert from_json("run", path, "--random", 0, "--shape", "arg0=f32[2,4]")["flops"] == 8
@@ -381,7 +384,7 @@ def test_run_with_wrong_arguments(files, tmp_path):
         return message
 
     assert said() == (
-        "xlabuilder: no arrays are given for x: f32[8,4], w: f32[4,3], bias: bf16[3]\n"
+        "xlabuilder: arrays are missing for x: f32[8,4], w: f32[4,3], bias: bf16[3]\n"
         "fix: --input x=FILE.npy, or --random SEED\n"
     )
     path, both = tmp_path / "a.npy", tmp_path / "both.npz"
@@ -389,24 +392,22 @@ def test_run_with_wrong_arguments(files, tmp_path):
     np.savez(both, a=np.zeros(2), b=np.zeros(2))
     wrong = said("--input", f"x={path}", "--random", "0")
     assert "layer: argument 0 (x) must be f32[8,4], got f32[8,5]" in wrong
-    assert "no parameter 'y'\nfix: give one of x, w, bias" in said("--input", f"y={path}")
-    assert "holds several arrays: a, b\nfix: say which: x=" in said("--input", f"x={both}")
-    assert "holds no array 'c', but a, b" in said("--input", f"x={both}:c")
+    assert "no parameter 'y'\nfix: use one of x, w, bias" in said("--input", f"y={path}")
+    assert "has several arrays: a, b\nfix: select one: x=" in said("--input", f"x={both}")
+    assert "has no array 'c', only a, b" in said("--input", f"x={both}:c")
     assert "none of its arrays has a parameter's name: a, b" in said("--input", str(both))
     assert "expected NAME=FILE" in said("--input", str(path), status=2)
     assert "No such file" in said("--input", f"x={tmp_path / 'none.npy'}")
     twice = ("--input", f"x={path}", "--input", f"x={both}:a")
-    assert f"x is given twice: {path} and {both}:a" in said(*twice, status=2)
-    assert "expected a file behind 'x='" in said("--input", "x=", status=2)
+    assert f"x has two files: {path} and {both}:a" in said(*twice, status=2)
+    assert "expected a file after 'x='" in said("--input", "x=", status=2)
     path.write_text("hello")
     assert "a.npy: is neither a file .npy nor a file .npz" in said("--input", f"x={path}")
     np.save(path, np.zeros(1000))
     path.write_bytes(path.read_bytes()[:100])
-    assert "a.npy: is no array of NumPy's" in said("--input", f"x={path}")
+    assert "a.npy: is not a NumPy array" in said("--input", f"x={path}")
     np.save(path, np.zeros(3, ml_dtypes.int4))
-    assert "bias is bf16[3], of 2 bytes an element, and the file has 1" in said(
-        "--input", f"bias={path}"
-    )
+    assert "bias is bf16[3], with 2 bytes an element, got 1" in said("--input", f"bias={path}")
     assert "there is no platform 'abacus' here" in said("--random", "0", "--device", "abacus")
     assert "expected a file .npz" in said("--random", "0", "--output", "a.npy", status=2)
 
@@ -449,7 +450,7 @@ def test_compare(files, tmp_path):
 
 
 def test_diff(files, tmp_path):
-    assert call("diff", files["mlir"], files["stablehlo"]).stdout == "nothing differs\n"
+    assert call("diff", files["mlir"], files["stablehlo"]).stdout == "no differences\n"
     assert from_json("diff", files["mlir"], files["mlirbc"])["equal"] is True
     other = tmp_path / "other.mlir"
     other.write_text(files["mlir"].read_text().replace("stablehlo.tanh", "stablehlo.sine"))
@@ -457,7 +458,7 @@ def test_diff(files, tmp_path):
     assert said.stderr == ""
     assert re.search(r"opcode: tanh -> sine", said.stdout)
     assert from_json("diff", files["mlir"], other, status=1)["equal"] is False
-    assert "one of the two only" in call("diff", "-", "-", status=2).stderr
+    assert "only one of the files" in call("diff", "-", "-", status=2).stderr
 
 
 # ops, devices
@@ -527,7 +528,7 @@ def test_errors_are_short(files, tmp_path):
         (
             ZeroDivisionError("no\nmore"),
             1,
-            "xlabuilder: ZeroDivisionError: no\n--traceback shows where it comes from.\n",
+            "xlabuilder: ZeroDivisionError: no\n--traceback shows where it was raised.\n",
         ),
         (OSError(28, "No space left on device", "a.npz"), 1, "xlabuilder: a.npz: No space left"),
     ],

@@ -70,9 +70,9 @@ def convert(
         sys.stdout.buffer.flush()
         return
     from builder.inspection.rendering import bytes_text
-    from lowering.stablehlo.module import write_whole
+    from lowering.stablehlo.module import write_atomically
 
-    write_whole(target_file, [content])
+    write_atomically(target_file, [content])
     version = f" for StableHLO {_version(target)}" if format_name == "artifact" else ""
     click.echo(f"{target_file}: {FORMATS[format_name]}{version}, {bytes_text(len(content))}")
 

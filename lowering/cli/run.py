@@ -242,7 +242,7 @@ def _write(path: str, results: dict[str, Any]) -> list[str]:
 
     from builder.inspection.rendering import bytes_text
     from builder.types import primitive_type as pt
-    from lowering.stablehlo.module import write_whole
+    from lowering.stablehlo.module import write_atomically
 
     # NumPy can't read arrays of some types of ml_dtypes, so their bytes are stored.
     raw = {name: array.dtype for name, array in results.items() if array.dtype.isbuiltin != 1}
@@ -252,7 +252,7 @@ def _write(path: str, results: dict[str, Any]) -> list[str]:
     }
     buffer = io.BytesIO()
     np.savez(buffer, **stored)
-    write_whole(path, [buffer.getvalue()])
+    write_atomically(path, [buffer.getvalue()])
     return [f"{path}: {bytes_text(buffer.tell())}"] + [
         f"{pt.from_dtype(dtype).name} is stored as V{dtype.itemsize}, its bytes: "
         f"array.view(ml_dtypes.{dtype.name})"

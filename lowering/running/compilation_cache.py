@@ -38,7 +38,7 @@ from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import compilation, executables, mlir, topologies, versions
 from lowering.running.executable_file import UnusableError, packed, unpacked
 from lowering.running.interrupts import deferred_interrupts
-from lowering.stablehlo.module import path_text, write_whole
+from lowering.stablehlo.module import path_text, write_atomically
 
 __all__ = ["compile_or_read", "use_compilation_cache"]
 
@@ -98,7 +98,7 @@ class _Cache:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(str(self.folder / (key + _SUFFIX)), pieces)
+            write_atomically(str(self.folder / (key + _SUFFIX)), pieces)
             self.evict()
         except ModuleFileError as error:
             self.warn(str(error).partition("\n")[0])

@@ -23,7 +23,7 @@ from lowering.jaxlib_api import array_layouts, executables, mlir, topologies, ve
 from lowering.legalize.agreement import Disagreement
 from lowering.pjrt.devices import is_local
 from lowering.reading.foreign_formats import EXECUTABLE_MAGIC, other_kind
-from lowering.stablehlo.module import path_text, write_whole
+from lowering.stablehlo.module import path_text, write_atomically
 
 if TYPE_CHECKING:
     from lowering.running.program import ProgramInfo
@@ -202,4 +202,4 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
         raise refuse(
             f"can't be written by {devices[0].platform}'s runtime", save_module, str(error)
         ) from None
-    write_whole(name, packed(info, devices, payload))
+    write_atomically(name, packed(info, devices, payload))

@@ -60,7 +60,7 @@ __all__ = [
     "load_bytes",
     "path_text",
     "read_file",
-    "write_whole",
+    "write_atomically",
 ]
 
 PathLike = str | os.PathLike[str]
@@ -257,7 +257,7 @@ class StablehloModule:
             pieces = module_reader.sealed_bytecode(self.module)
         else:
             pieces = [self.artifact(version)]
-        write_whole(name, pieces)
+        write_atomically(name, pieces)
 
     def __str__(self) -> str:
         return self.text
@@ -371,7 +371,7 @@ _WRITE_FIXES: Final = {
 }
 
 
-def write_whole(name: str, pieces: list[bytes]) -> None:
+def write_atomically(name: str, pieces: list[bytes]) -> None:
     """Write a file atomically: a reader finds the old content or the new, never a part."""
     target = Path(name)
     temporary: Path | None = None

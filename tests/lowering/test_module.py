@@ -681,7 +681,7 @@ def test_syntax_errors_say_where(tmp_path):
         ("func.func @main(%a: tensor<*xf32>) { return }", "@main can't be called: the MLIR type"),
         (
             "func.func @main() {\n  %0 = arith.constant 1 : i32\n  return }",
-            "line 2, column 8: arith.constant is not an operation of StableHLO\nfix: use operations of",
+            "line 2, column 8: arith.constant is not an operation of StableHLO\nfix: use operatio",
         ),
         (
             'func.func @main() {\n  "foo.bar"() : () -> ()\n  return }',

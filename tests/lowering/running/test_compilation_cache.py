@@ -199,7 +199,7 @@ class TestFolder:
         def full(*_: Any) -> None:
             raise ModuleFileError("entry: can't be written: the disk is full\nfix: make room")
 
-        monkeypatch.setattr(compilation_cache, "write_whole", full)
+        monkeypatch.setattr(compilation_cache, "write_atomically", full)
         with pytest.warns(RuntimeWarning, match="each time: entry: can't be written: the disk is"):
             assert np.array_equal(lowering.compile(adding(), "cpu")(X), X + 1)
 

@@ -1,7 +1,7 @@
-"""From StableHLO to a computation: every operation recorded again, through the public ops.
+"""Import of StableHLO: every operation is recorded again, through the public ops.
 
-One module a family, with the names of `builder/ops` and `lowering/stablehlo/rules`; `scope` is the
-walk.
+Most operations are imported from their schema (`by_schema`). The others have an importer in the
+module of their family, named as in `builder/ops`. `scope` has the walk.
 """
 
 from lowering.importer import (

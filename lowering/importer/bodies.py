@@ -8,7 +8,7 @@ from jaxlib.mlir import ir
 
 from lowering.importer.registry import Value
 
-__all__ = ["Body", "Holder", "holders_of"]
+__all__ = ["Body", "RegionOperation", "region_operations"]
 
 
 class Body:
@@ -17,9 +17,9 @@ class Body:
     Attributes:
         arguments: the block's arguments.
         operations: its operations; the terminator is last.
-        inner: the bodies of the operations with regions, by their positions in `operations`.
-        captures: values from outside that operations here use, or those in regions inside, each
-            once, in the order of their first use. Empty for the body of a function.
+        inner: the bodies of the operations with regions, by position in `operations`.
+        captures: the values from outside that operations use, here or in inner regions, without
+            duplicates, in the order of first use. Empty for the body of a function.
     """
 
     __slots__ = ("_numbers", "arguments", "captures", "inner", "operations")
@@ -32,8 +32,8 @@ class Body:
         self._numbers: dict[Value, int] = {}
 
     def find_captures(self) -> None:
-        """Set `captures`. The bodies inside must have theirs."""
-        numbers: dict[Value, int] = {}
+        """Set `captures`. The captures of inner bodies must be set."""
+        numbers = self._numbers
         captures: dict[Value, None] = {}
         for value in self.arguments:
             numbers[value] = len(numbers)
@@ -41,16 +41,13 @@ class Body:
             used = list(operation.operands)
             for body in self.inner.get(position, ()):
                 used += body.captures
-            for value in used:
-                if value not in numbers:
-                    captures[value] = None
+            captures.update(dict.fromkeys(value for value in used if value not in numbers))
             for value in operation.results:
                 numbers[value] = len(numbers)
-        self._numbers = numbers
         self.captures = list(captures)
 
     def key(self, *, with_locations: bool) -> tuple[Any, ...] | None:
-        """A key that is equal for bodies that consist of equal operations.
+        """Return a key that is equal for bodies that consist of equal operations.
 
         None for bodies that are not compared: those that use values from outside, contain regions
         or have attributes that Python cannot read.
@@ -73,28 +70,29 @@ class Body:
         return tuple(key)
 
 
-class Holder(NamedTuple):
-    """An operation with regions, and the bodies of these."""
+class RegionOperation(NamedTuple):
+    """An operation with regions, and their bodies."""
 
     operation: ir.Operation
     bodies: tuple[Body, ...]
 
 
-def holders_of(function: ir.Operation) -> list[Holder]:
-    """The operations with regions in a function: inner ones and earlier ones first, itself last."""
-    found: list[Holder] = []
-    pending = [(function, _bodies(function))]
+def region_operations(function: ir.Operation) -> list[RegionOperation]:
+    """Return the operations with regions in a function, inner and earlier ones first, and the
+    function last."""
+    found: list[RegionOperation] = []
+    pending = [RegionOperation(function, _bodies(function))]
     while pending:
-        operation, bodies = pending.pop()
-        found.append(Holder(operation, bodies))
-        for body in bodies:
-            for position, one in enumerate(body.operations):
-                if len(one.regions):
-                    body.inner[position] = _bodies(one)
-                    pending.append((one, body.inner[position]))
+        current = pending.pop()
+        found.append(current)
+        for body in current.bodies:
+            for position, operation in enumerate(body.operations):
+                if len(operation.regions):
+                    body.inner[position] = _bodies(operation)
+                    pending.append(RegionOperation(operation, body.inner[position]))
     found.reverse()
-    for holder in found[:-1]:
-        for body in holder.bodies:
+    for _, bodies in found[:-1]:
+        for body in bodies:
             body.find_captures()
     return found
 

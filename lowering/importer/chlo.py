@@ -1,9 +1,10 @@
-"""Operations of CHLO that are no ops here, or several: broadcasts that are implied, functions."""
+"""Operations of CHLO that broadcast their operands, or have no op of their own."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,14 +16,13 @@ from builder.schema import Schema
 from builder.types.shape import ArrayShape
 from lowering.importer.by_schema import SchemaImporter, importer_of
 from lowering.importer.constants import constant
-from lowering.importer.decompositions import call_in_other_words
+from lowering.importer.decompositions import call_decomposition
 from lowering.importer.failures import failure
-from lowering.importer.registry import DECOMPOSITIONS, IMPORTERS, Imported, importer
+from lowering.importer.registry import DECOMPOSITIONS, IMPORTERS, importer
 from lowering.importer.scope import Scope
 from lowering.jaxlib_api import artifacts
 
-for _name in ("conj", "square"):
-    # No operation of its own in XLA: the public op records others.
+for _name in ("conj", "square"):  # ops of XLA's client library
     IMPORTERS[f"chlo.{_name}"] = SchemaImporter(Schema(_name, "operand"), xb.OPERATIONS[_name])
 
 IMPORTERS["chlo.constant"] = constant
@@ -35,44 +35,43 @@ IMPORTERS["chlo.constant"] = constant
         if "broadcast_dimensions" in inspect.signature(info.function).parameters
     )
 )
-def broadcasting(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    """Record a binary operation, whose public op broadcasts the operands as this one does."""
+def broadcasting(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """Record a binary operation, whose public op broadcasts its operands as this one does."""
     record: Any = importer_of(f"stablehlo.{operation.name.removeprefix('chlo.broadcast_')}")
-    places = _places(scope, operation, operands)
-    found: Imported = record(scope, operation, operands, broadcast_dimensions=places)
-    return found
+    dimensions = _broadcast_dimensions(scope, operation, operands)
+    op: XlaOp = record(scope, operation, operands, broadcast_dimensions=dimensions)
+    return op
 
 
-def _places(
+def _broadcast_dimensions(
     scope: Scope, operation: ir.Operation, operands: list[XlaOp]
-) -> tuple[int, ...] | range | None:
-    """Which dimensions of the larger operand the smaller one has: the last, unless it is said."""
-    said: tuple[int, ...] | None = scope.attribute(operation, "broadcast_dimensions")
+) -> Sequence[int] | None:
+    """Return the dimensions of the larger operand that the smaller one has, by default the last."""
+    dimensions: tuple[int, ...] | None = scope.attribute(operation, "broadcast_dimensions")
     ranks = [op.shape.rank for op in operands if isinstance(op.shape, ArrayShape)]
-    if said is not None or min(ranks) == max(ranks):
-        return said
+    if dimensions is not None or min(ranks) == max(ranks):
+        return dimensions
     return range(max(ranks) - min(ranks), max(ranks))
 
 
 @importer("chlo.broadcast_select")
 def broadcast_select(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    whole = scope.result_shape(operation)
-    assert isinstance(whole, ArrayShape)  # MLIR's verifier has said so
-    sizes, same = whole.dimensions, []
+    result = scope.result_array(operation)
+    broadcast = []
     for op in operands:
-        assert isinstance(op.shape, ArrayShape)  # MLIR's verifier has said so
-        places = range(whole.rank - op.shape.rank, whole.rank)
-        needed = op.shape.dimensions != sizes
-        same.append(xb.broadcast_in_dim(op, sizes, places) if needed else op)
-    return xb.select(*same)
+        assert isinstance(op.shape, ArrayShape)  # verified by MLIR
+        if op.shape.dimensions != result.dimensions:
+            last = range(result.rank - op.shape.rank, result.rank)
+            op = xb.broadcast_in_dim(op, result.dimensions, last)
+        broadcast.append(op)
+    return xb.select(*broadcast)
 
 
 @importer("chlo.atan")
-def atan(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    shape = scope.result_shape(operation)
-    if isinstance(shape, ArrayShape) and shape.element_type.is_complex:
-        # xb.atan is an atan2, as XlaBuilder has it, and less exact than what CHLO means.
-        return function(scope, operation, operands)
+def atan(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    if scope.result_array(operation).element_type.is_complex:
+        # xb.atan is an atan2, as in XlaBuilder, and less exact than CHLO's operation.
+        return decomposed(scope, operation, operands)
     return xb.atan(operands[0])
 
 
@@ -96,19 +95,18 @@ _COMPLEX: Final = re.compile(r"#complex\.number<:\w+ (\S+), (\S+)>.*")
 
 @importer("chlo.constant_like")
 def constant_like(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    shape, value = scope.result_shape(operation), scope.attribute(operation, "value")
-    assert isinstance(shape, ArrayShape)  # MLIR's verifier has said so
+    shape, value = scope.result_array(operation), scope.attribute(operation, "value")
     parts = _COMPLEX.fullmatch(str(value))
     try:
         number = value if parts is None else complex(float(parts[1]), float(parts[2]))
-        one = np.array(number).astype(shape.element_type.dtype)
+        scalar = np.array(number).astype(shape.element_type.dtype)
     except (TypeError, ValueError):
-        raise failure(operation, f"{value} is not read as a number") from None
-    return scope.builder.constant(np.broadcast_to(one, shape.dimensions))
+        raise failure(operation, f"its value must be a number, got {value}") from None
+    return scope.builder.constant(np.broadcast_to(scalar, shape.dimensions))
 
 
-def function(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    return call_in_other_words(scope, operation, operands, artifacts.decomposed)
+def decomposed(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    return call_decomposition(scope, operation, operands, artifacts.decomposed)
 
 
 for _name in (
@@ -124,4 +122,4 @@ for _name in (
     "polygamma",
     "zeta",
 ):
-    DECOMPOSITIONS[f"chlo.{_name}"] = function
+    DECOMPOSITIONS[f"chlo.{_name}"] = decomposed

@@ -1,11 +1,11 @@
 """Constants: the elements of an MLIR attribute as an array.
 
-MLIR's Python shows the elements of the types that Python's buffers have. Those of the others, and
-those that stand in a resource of the file, are taken from the bytecode of the one operation: in it
-they are bytes as they are in memory.
+MLIR's Python exposes elements of types that the buffer protocol supports. Elements of other types,
+and those in a resource of the file, are read from the bytecode of the operation, which has them as
+in memory.
 
-Elements that are all the same are one element in MLIR. They are one in the array too, which shows
-it in all places (`builder.types.constant.repeats_one`).
+A splat is one element in MLIR. It is one in the array too, which repeats it
+(`builder.types.constant.repeats_one`).
 """
 
 from __future__ import annotations
@@ -35,32 +35,25 @@ Elements = np.ndarray[Any, Any]
 def constant(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     shape = scope.result_shape(operation)
     if not isinstance(shape, ArrayShape):
-        raise failure(operation, f"it gives {shape}, and a constant is an array")
+        raise failure(operation, f"a constant must be an array, got {shape}")
     if not shape.is_static:
-        raise failure(operation, f"it gives {shape}, and a constant has static sizes")
+        raise failure(operation, f"a constant must have static sizes, got {shape}")
     if shape.element_count * shape.element_type.dtype.itemsize >= 1 << 63:
-        raise failure(operation, f"it gives {shape}, which has more bytes than can be counted")
-    if shape.rank == 1 and _only_draws(operation):
-        # Sizes, which the result's shape says: in a builder of its own, so as not to be recorded.
+        raise failure(operation, f"a constant must have less than 2**63 bytes, got {shape}")
+    if shape.rank == 1 and _is_only_rng_sizes(operation):
+        # The result of the rng has the sizes: record the constant in another builder.
         return XlaBuilder("sizes").constant(np.zeros(shape.dimensions, shape.element_type.dtype))
-    return scope.builder.constant(_array(scope, operation, shape))
-
-
-def _array(scope: Scope, operation: ir.Operation, shape: ArrayShape) -> Elements:
-    if shape.element_type.is_complex:
-        # MLIR's Python raises TypeError where such an attribute is asked for.
-        return elements_in_bytecode(operation, shape)
+    if shape.element_type.is_complex:  # MLIR's Python raises TypeError for the attribute
+        return scope.builder.constant(elements_in_bytecode(operation, shape))
     attribute = operation.attributes["value"]
-    # Attributes that are equal are one in MLIR, and their elements there once.
-    known = scope.tables.elements
-    array = known.get(attribute)
+    array = scope.tables.elements.get(attribute)
     if array is None:
-        array = known[attribute] = _elements(operation, attribute, shape)
-    return array
+        array = scope.tables.elements[attribute] = _elements(operation, attribute, shape)
+    return scope.builder.constant(array)
 
 
-def _only_draws(operation: ir.Operation) -> bool:
-    """Whether the result is the sizes of random numbers drawn beside it, and nothing else."""
+def _is_only_rng_sizes(operation: ir.Operation) -> bool:
+    """Return whether the result is used only as the sizes of random numbers in the same block."""
     uses = list(operation.results[0].uses)
     return bool(uses) and all(
         use.owner.name == "stablehlo.rng"
@@ -71,47 +64,44 @@ def _only_draws(operation: ir.Operation) -> bool:
 
 
 def _elements(operation: ir.Operation, attribute: Any, shape: ArrayShape) -> Elements:
-    """The elements as an array that is contiguous, or repeats one; nobody else can write to it."""
+    """Return the elements as a read-only array, contiguous or repeating one element."""
     try:
         view = memoryview(attribute)
     except (BufferError, TypeError):
         return elements_in_bytecode(operation, shape)
-    seen = np.asarray(view)
-    if seen.dtype != shape.element_type.dtype:
+    elements = np.asarray(view)
+    if elements.dtype != shape.element_type.dtype:
         return elements_in_bytecode(operation, shape)
-    if is_splat(seen):
-        return _repeated(np.array(splat_or_array(seen)), shape)
-    # The one copy. (Without it the module would stay as long as the computation.)
-    array = np.array(seen, order="C")
+    if is_splat(elements):
+        return _repeated(np.array(splat_or_array(elements)), shape)
+    # A copy, because a view would keep the module alive.
+    array = np.array(elements, order="C")
     array.flags.writeable = False
     return array
 
 
-def _repeated(one: Elements, shape: ArrayShape) -> Elements:
-    one = one.reshape(())
-    one.flags.writeable = False
-    return np.broadcast_to(one, shape.dimensions) if shape.rank else one
+def _repeated(element: Elements, shape: ArrayShape) -> Elements:
+    element = element.reshape(())
+    element.flags.writeable = False
+    return np.broadcast_to(element, shape.dimensions) if shape.rank else element
 
 
 def elements_in_bytecode(operation: ir.Operation, shape: ArrayShape) -> Elements:
-    """The elements out of the operation's bytecode, of which they are a piece of their own."""
+    """Return the elements in the operation's bytecode, where they are a separate piece."""
     dtype = shape.element_type.dtype
     count = shape.element_count
     if not count:
         return np.empty(shape.dimensions, dtype)
-    # A copy, since MLIR dies of writing an operation alone whose value others use. (The elements
-    # are not copied.) Other attributes may hold elements too.
-    alone = operation.clone()
-    for name in [name for name in alone.attributes if name != "value"]:
-        del alone.attributes[name]
+    # A clone, without copying elements: MLIR aborts on writing a single operation whose result has
+    # users. Other attributes may have elements too.
+    clone = operation.clone()
+    for name in [name for name in clone.attributes if name != "value"]:
+        del clone.attributes[name]
     sizes = (count * dtype.itemsize, dtype.itemsize)
-    found = set(_elements_among(bytecode_pieces(alone), sizes))
-    if len(found) != 1:
-        raise failure(
-            operation, "its elements are not in the file, or can't be told from what is around them"
-        )
-    # Bytes, which nobody can write to: no copy of what is large.
-    array = np.frombuffer(found.pop(), np.uint8)
+    candidates = set(_elements_among(bytecode_pieces(clone), sizes))
+    if len(candidates) != 1:
+        raise failure(operation, "its elements are not in the file, or are ambiguous in it")
+    array = np.frombuffer(candidates.pop(), np.uint8)  # read-only, without a copy
     if shape.element_type is pt.pred:
         array = array != 0
         array.flags.writeable = False
@@ -120,18 +110,18 @@ def elements_in_bytecode(operation: ir.Operation, shape: ArrayShape) -> Elements
 
 
 def _elements_among(pieces: Sequence[bytes], sizes: Sequence[int]) -> Iterator[bytes]:
-    """The pieces of bytecode that are elements, of one of these sizes in bytes.
+    """Yield the pieces of bytecode that are elements, of one of these sizes in bytes.
 
-    Before dense elements stand their code, the number of their type, and the size. Before a
-    resource, its alignment, the size, and what fills it up; and before these what begins the
-    section of resources, in which it is alone.
+    Dense elements follow their code, the number of their type, and the size. A resource follows its
+    alignment, the size, and padding; these follow the header of the resource section, which has
+    only this resource.
 
     MLIR Bytecode Format: Attribute/Type Sections; Resource Section.
     """
     for size in sizes:
-        said = re.escape(reference(size))
-        dense = re.compile(b"%." + said + b"$", re.DOTALL)
-        resource = re.compile(b".{1,9}" + said + b"\xcb*", re.DOTALL)
+        encoded = re.escape(reference(size))
+        dense = re.compile(b"%." + encoded + b"$", re.DOTALL)
+        resource = re.compile(b".{1,9}" + encoded + b"\xcb*", re.DOTALL)
         for before, head, piece in zip(pieces, pieces[1:], pieces[2:], strict=False):
             if len(piece) != size:
                 continue

@@ -1,4 +1,4 @@
-"""Dot products, those with groups of unequal sizes too, and convolutions."""
+"""Dot products and convolutions of operands of two element types, and einsums."""
 
 from __future__ import annotations
 
@@ -8,143 +8,138 @@ import builder as xb
 from builder.graph.xla_op import XlaOp
 from builder.shape_inference.contraction import is_promotable
 from builder.types.primitive_type import PrimitiveType
-from builder.types.shape import ArrayShape
 from lowering.importer.by_schema import schema_importer
 from lowering.importer.failures import failure
-from lowering.importer.registry import Imported, importer
+from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
 from lowering.stablehlo.attribute_codecs import reader_of
 
+_dot_general = schema_importer("dot_general", "preferred_element_type")
+_ragged_dot = schema_importer("ragged_dot", "preferred_element_type")
+_convolution = schema_importer("convolution", "preferred_element_type")
+_precision = reader_of("dot_general", "precision")
 
-def _of_one_type(operands: list[XlaOp], wide: PrimitiveType) -> list[XlaOp]:
+
+@importer("stablehlo.dot_general")
+def dot_general(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    element_type = scope.result_array(operation).element_type
+    if "algorithm" not in operation.attributes:
+        operands = _converted(operands, element_type)
+    return _dot_general(scope, operation, operands, preferred_element_type=element_type)
+
+
+@importer("chlo.ragged_dot", "mhlo.ragged_dot")
+def ragged_dot(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    element_type = scope.result_array(operation).element_type
+    operands = _converted(operands, element_type)
+    return _ragged_dot(scope, operation, operands, preferred_element_type=element_type)
+
+
+@importer("stablehlo.convolution")
+def convolution(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    result = scope.result_array(operation)
+    return _convolution(
+        scope,
+        operation,
+        _converted(operands, result.element_type),
+        preferred_element_type=result.element_type,
+        # These attributes may be absent:
+        window_strides=(),
+        padding=[(0, 0)] * (result.rank - 2),
+        lhs_dilation=None,
+        rhs_dilation=None,
+    )
+
+
+@importer("stablehlo.dot")
+def dot(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    element_type = scope.result_array(operation).element_type
+    lhs, rhs = _converted(operands, element_type)
+    config = operation.attributes.get("precision_config")
+    return xb.dot(lhs, rhs, None if config is None else _precision(config), element_type)
+
+
+def _converted(operands: list[XlaOp], result: PrimitiveType) -> list[XlaOp]:
     """Return the operands, lhs and rhs converted to the element type of the result if need be.
 
     In StableHLO lhs and rhs may have two element types, or be integers for a floating-point result;
     XLA converts them to the result's element type. A conversion is recorded only if it is exact.
     """
-    lhs, rhs, *others = operands
-    first, second = lhs.shape.element_type, rhs.shape.element_type
-    if first is second and (first is wide or is_promotable(first, wide)):
+    lhs, rhs = (operand.shape.element_type for operand in operands[:2])
+    if lhs is rhs and (lhs is result or is_promotable(lhs, result)):
         return operands
-    if not (_is_held(first, wide) and _is_held(second, wide)):
+    if not (_is_exact(lhs, result) and _is_exact(rhs, result)):
         return operands
-    return [_converted(lhs, wide), _converted(rhs, wide), *others]
+    converted = [
+        op if op.shape.element_type is result else xb.convert_element_type(op, result)
+        for op in operands[:2]
+    ]
+    return converted + operands[2:]
 
 
-def _converted(factor: XlaOp, wide: PrimitiveType) -> XlaOp:
-    if factor.shape.element_type is wide:
-        return factor
-    return xb.convert_element_type(factor, wide)
-
-
-def _is_held(element_type: PrimitiveType, wide: PrimitiveType) -> bool:
-    """Whether all numbers of a type are numbers of a wide one."""
-    if wide.is_complex and not element_type.is_complex:
-        wide = wide.real_type
-    if element_type.is_integral and wide.is_floating:
-        # Floating-point types of 16 bits have 8 bits of digits or more, those of 32 bits 24.
-        return wide.bits >= max(16, 2 * element_type.bits)
-    return is_promotable(element_type, wide)
-
-
-_dot_general = schema_importer("dot_general", "preferred_element_type")
-_ragged_dot = schema_importer("ragged_dot", "preferred_element_type")
-_convolution = schema_importer("convolution", "preferred_element_type")
-
-
-@importer("stablehlo.dot_general")
-def dot_general(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    wide = scope.result_shape(operation).element_type
-    if "algorithm" not in operation.attributes:
-        operands = _of_one_type(operands, wide)
-    return _dot_general(scope, operation, operands, preferred_element_type=wide)
-
-
-@importer("chlo.ragged_dot", "mhlo.ragged_dot")
-def ragged_dot(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    wide = scope.result_shape(operation).element_type
-    operands = _of_one_type(operands, wide)
-    return _ragged_dot(scope, operation, operands, preferred_element_type=wide)
-
-
-@importer("stablehlo.convolution")
-def convolution(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    result = scope.result_shape(operation)
-    assert isinstance(result, ArrayShape)  # verified by MLIR
-    return _convolution(
-        scope,
-        operation,
-        _of_one_type(operands, result.element_type),
-        # Attributes that the operation may do without.
-        window_strides=(),
-        padding=[(0, 0)] * (result.rank - 2),
-        lhs_dilation=None,
-        rhs_dilation=None,
-        preferred_element_type=result.element_type,
-    )
-
-
-_precision = reader_of("dot_general", "precision")
-
-
-@importer("stablehlo.dot")
-def dot(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    wide = scope.result_shape(operation).element_type
-    lhs, rhs = _of_one_type(operands, wide)
-    config = operation.attributes.get("precision_config")
-    return xb.dot(lhs, rhs, None if config is None else _precision(config), wide)
+def _is_exact(source: PrimitiveType, target: PrimitiveType) -> bool:
+    """Return whether `target` has all numbers of `source`."""
+    if target.is_complex and not source.is_complex:
+        target = target.real_type
+    if source.is_integral and target.is_floating:
+        # Floating-point types of 16 bits have a significand of 8 bits or more, of 32 bits 24.
+        return target.bits >= max(16, 2 * source.bits)
+    return is_promotable(source, target)
 
 
 @importer("stablehlo.einsum")
 def einsum(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """A dot product and a transpose: what the operation's letters say."""
-    left, right, wanted = _letters(scope, operation, 2)
-    wide = scope.result_shape(operation).element_type
-    lhs, rhs = _of_one_type(operands, wide)
-    lhs, left = _summed(lhs, left, right + wanted)
-    rhs, right = _summed(rhs, right, left + wanted)
-    batch = [c for c in left if c in right and c in wanted]
-    summed = [c for c in left if c in right and c not in wanted]
-    pairs = [[list(map(side.index, one)) for side in (left, right)] for one in (summed, batch)]
-    product = xb.dot_general(lhs, rhs, pairs, preferred_element_type=wide)
-    rest = [c for c in left + right if c not in batch and c not in summed]
-    return xb.transpose(product, list(map([*batch, *rest].index, wanted)))
+    """Record an einsum as a dot product and a transpose."""
+    left, right, result = _labels(scope, operation, 2)
+    element_type = scope.result_array(operation).element_type
+    lhs, rhs = _converted(operands, element_type)
+    lhs, left = _summed(lhs, left, right + result)
+    rhs, right = _summed(rhs, right, left + result)
+    batch = [label for label in left if label in right and label in result]
+    contracting = [label for label in left if label in right and label not in result]
+    numbers = [
+        [list(map(labels.index, shared)) for labels in (left, right)]
+        for shared in (contracting, batch)
+    ]
+    product = xb.dot_general(lhs, rhs, numbers, preferred_element_type=element_type)
+    rest = [label for label in left + right if label not in (*batch, *contracting)]
+    return xb.transpose(product, list(map([*batch, *rest].index, result)))
 
 
 @importer("stablehlo.unary_einsum")
 def unary_einsum(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """A sum and a transpose."""
-    source, wanted = _letters(scope, operation, 1)
-    found, left = _summed(operands[0], source, wanted)
-    return xb.transpose(found, list(map(left.index, wanted)))
+    """Record a unary einsum as a sum and a transpose."""
+    source, result = _labels(scope, operation, 1)
+    total, remaining = _summed(operands[0], source, result)
+    return xb.transpose(total, list(map(remaining.index, result)))
 
 
-def _letters(scope: Scope, operation: ir.Operation, count: int) -> list[str]:
-    """The letters of the dimensions of so many operands, and then of the result."""
+def _labels(scope: Scope, operation: ir.Operation, count: int) -> list[str]:
+    """Return the labels of the dimensions of each of `count` operands, and of the result."""
     config = scope.attribute(operation, "einsum_config")
-    sources, _, wanted = config.replace(" ", "").partition("->")
-    parts = [*sources.split(","), wanted]
+    sources, _, result = config.replace(" ", "").partition("->")
+    labels = [*sources.split(","), result]
     values = (*operation.operands, operation.results[0])
     ranks = [ir.RankedTensorType(value.type).rank for value in values]
-    is_plain = all(part.isalpha() or not part for part in parts)
     if (
-        len(parts) != count + 1
-        or not is_plain
-        or list(map(len, parts)) != ranks
-        or any(len(set(part)) < len(part) for part in parts)
-        or not set(wanted) <= set(sources)
+        len(labels) != count + 1
+        or not all(part.isalpha() or not part for part in labels)
+        or list(map(len, labels)) != ranks
+        or any(len(set(part)) < len(part) for part in labels)
+        or not set(result) <= set(sources)
     ):
         raise failure(
             operation,
-            f"its einsum_config {config!r} is not a letter for each dimension, one for each of "
-            f"the result that an operand has too",
+            f"its einsum_config must have a letter for each dimension, and in the result only "
+            f"letters of the operands, got {config!r}",
         )
-    return parts
+    return labels
 
 
-def _summed(op: XlaOp, letters: str, kept: str) -> tuple[XlaOp, str]:
-    """An array summed along the dimensions whose letters are not to be kept, and the letters."""
-    lost = [place for place, letter in enumerate(letters) if letter not in kept]
-    if not lost:
-        return op, letters
-    return xb.reduce(op, 0, xb.add, lost), "".join(c for c in letters if c in kept)
+def _summed(op: XlaOp, labels: str, retained: str) -> tuple[XlaOp, str]:
+    """Return the sum of an array along the dimensions whose labels are not retained, and the
+    remaining labels."""
+    summed = [number for number, label in enumerate(labels) if label not in retained]
+    if not summed:
+        return op, labels
+    return xb.reduce(op, 0, xb.add, summed), "".join(c for c in labels if c in retained)

@@ -1,4 +1,4 @@
-"""Loops, branches, calls and barriers. Their regions are computations already: see `regions`."""
+"""Loops, branches, calls and barriers. `regions` has recorded the computations of their regions."""
 
 from __future__ import annotations
 
@@ -17,45 +17,42 @@ from lowering.mlir.types import attribute_text
 
 @importer("stablehlo.while")
 def while_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+    """Record a loop, whose state includes the values that its regions use from outside."""
     state = [*operands, *scope.captured()]
     condition, body = scope.computation(0), scope.computation(1)
     if len(state) == 1:
         return [xb.while_(condition, body, state[0])][: len(operands)]
-    init = xb.tuple(*state) if state else scope.builder.empty_tuple()
-    return xb.while_(condition, body, init)
+    return xb.while_(condition, body, scope.tuple_of(state))
 
 
 @importer("stablehlo.if", "stablehlo.case")
-def conditional(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    branches = range(len(scope.bodies))
-    taken = []
-    for number in branches:
+def conditional(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """Record a conditional, whose branches take the values that they use from outside."""
+    branches: list[tuple[XlaOp, Any]] = []
+    for number in range(len(scope.bodies)):
         captured = scope.captured(number)
-        if len(captured) == 1:
-            taken.append(captured[0])
-        else:
-            taken.append(xb.tuple(*captured) if captured else scope.builder.empty_tuple())
-    computations = [scope.computation(number) for number in branches]
+        operand = captured[0] if len(captured) == 1 else scope.tuple_of(captured)
+        branches.append((operand, scope.computation(number)))
     if operation.name == "stablehlo.if":
-        if len(computations) != 2:
-            raise failure(operation, f"it has two branches, got {len(computations)}")
-        pairs = (taken[0], computations[0], taken[1], computations[1])
-        return xb.conditional(operands[0], *pairs)
-    return xb.conditional(operands[0], computations, taken)
+        if len(branches) != 2:
+            raise failure(operation, f"it must have two branches, got {len(branches)}")
+        return xb.conditional(operands[0], *branches[0], *branches[1])
+    branch_operands, computations = zip(*branches, strict=True)
+    return xb.conditional(operands[0], computations, branch_operands)
 
 
 @importer("func.call")
-def call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    computation = scope.functions[scope.attribute(operation, "callee")]
-    if operands:
-        return xb.call(computation, *operands)
-    return scope.builder.call(computation)
+def call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    return scope.call(scope.functions[scope.attribute(operation, "callee")], operands)
 
 
-def stands_for_op(operation: ir.Operation) -> bool:
-    """Whether an operation is the composite that a portable artifact has of an operation of CHLO.
+_ATTRIBUTES: Final = "composite_attributes"
 
-    It is recorded as the op, and its decomposition is not: that of top_k compares complex numbers,
+
+def is_chlo_op(operation: ir.Operation) -> bool:
+    """Return whether an operation is the composite of a CHLO operation in a portable artifact.
+
+    It is imported as the op, without its decomposition: that of top_k compares complex numbers,
     which no op does.
     """
     if operation.name != "stablehlo.composite":
@@ -63,27 +60,23 @@ def stands_for_op(operation: ir.Operation) -> bool:
     attributes = operation.attributes
     name = attribute_text(attributes["name"]) or ""
     recorder = derived_importer(name) if name.startswith("chlo.") else None
-    said: Any = ir.DictAttr(attributes[_SAID]) if _SAID in attributes else ()
-    return recorder is not None and recorder.accepts(said[i].name for i in range(len(said)))
-
-
-_SAID: Final = "composite_attributes"
+    inner: Any = ir.DictAttr(attributes[_ATTRIBUTES]) if _ATTRIBUTES in attributes else ()
+    return recorder is not None and recorder.accepts(inner[i].name for i in range(len(inner)))
 
 
 @importer("stablehlo.composite")
-def composite(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    said = scope.attribute(operation, _SAID) or {}
+def composite(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    attributes = scope.attribute(operation, _ATTRIBUTES, {})
     name, version = scope.attribute(operation, "name"), scope.attribute(operation, "version")
-    if stands_for_op(operation):
+    if is_chlo_op(operation):
         recorder = derived_importer(name)
-        assert recorder is not None  # see stands_for_op
-        return recorder.call(operands, said)
+        assert recorder is not None  # see is_chlo_op
+        return recorder.call(operands, attributes)
     computation = scope.functions[scope.attribute(operation, "decomposition")]
-    return xb.composite_call(computation, operands, name, said, version)
+    return xb.composite_call(computation, operands, name, attributes, version)
 
 
 @importer("stablehlo.optimization_barrier")
-def optimization_barrier(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    if len(operands) == 1:
-        return xb.optimization_barrier(operands[0])
-    return xb.optimization_barrier(xb.tuple(*operands))
+def optimization_barrier(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """Record a barrier, whose public op takes one value."""
+    return xb.optimization_barrier(operands[0] if len(operands) == 1 else scope.tuple_of(operands))

@@ -1,7 +1,6 @@
-"""Operations that XLA lacks, as calls of computations that say the same in other words.
+"""Operations without an op, imported as calls of their decompositions.
 
-jaxlib finds the words: it is given a module with the one operation, and translates it. So numbers
-are those that JAX gets, which goes the same way.
+jaxlib decomposes a module with the one operation, as it does for JAX, so results equal JAX's.
 """
 
 from __future__ import annotations
@@ -10,95 +9,93 @@ from collections.abc import Callable, Mapping
 
 from jaxlib.mlir import ir
 
-import builder as xb
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ProgramShape, TupleShape
 from lowering.errors import LoweringError
 from lowering.importer.failures import failure
-from lowering.importer.importing import recorded
-from lowering.importer.refinement import main_function
-from lowering.importer.registry import Imported, Value
+from lowering.importer.importing import imported
+from lowering.importer.registry import Value
 from lowering.importer.scope import Scope
 from lowering.jaxlib_api import mlir
+from lowering.sharding.partitioning import main_function
 from lowering.stablehlo.module import StablehloModule
 
-__all__ = ["call_in_other_words"]
+__all__ = ["call_decomposition"]
 
 
-def call_in_other_words(
+def call_decomposition(
     scope: Scope,
     operation: ir.Operation,
     operands: list[XlaOp],
-    translate: Callable[[ir.Module], bytes],
+    decompose: Callable[[ir.Module], bytes],
     constants: Mapping[int, ir.Attribute] | None = None,
-) -> Imported:
-    """Calls a computation that does what an operation does.
-
-    Operations that are alike share one.
+) -> XlaOp:
+    """Record a call of the decomposition of an operation; equal operations share it.
 
     Args:
-        translate: makes bytecode of a module with other operations of one with this.
-        constants: the operands that have to be known, by their numbers.
+        scope: where the call is recorded.
+        operation: the operation.
+        operands: its operands.
+        decompose: a function of a module with this operation that returns the bytecode of one with
+            other operations.
+        constants: the operands that must be constants, by number.
     """
-    known = constants or {}
-    kinds = [value.type for value in operation.operands]
-    results = [result.type for result in operation.results]
-    given = operation.attributes
-    # By name: of one that MLIR's Python has no class for, `given[number].attr` ends the process.
-    names = [name for name in given if "." not in name]  # no shardings and the like
+    constants = constants or {}
+    # Attributes of other dialects, such as shardings, are those of the call.
+    names = [name for name in operation.attributes if "." not in name]
     try:
-        attributes = {name: given[name] for name in names}
+        attributes = {name: operation.attributes[name] for name in names}
     except TypeError:
-        raise failure(operation, "an attribute of it holds elements that can't be read") from None
+        raise failure(operation, "an attribute has elements that can't be read") from None
     key = (
         operation.name,
-        translate,
-        tuple(kinds),
-        tuple(known.items()),
-        tuple(results),
+        decompose,
+        tuple(value.type for value in operation.operands),
+        tuple(constants.items()),
+        tuple(result.type for result in operation.results),
         tuple(attributes.items()),
     )
-    computation = scope.tables.others.get(key)
+    computation = scope.tables.decompositions.get(key)
     if computation is None:
-        module = _with_one(operation, attributes, known)
-        computation = _translated(scope, operation, module, translate)
-        scope.tables.others[key] = computation
-    passed = [op for number, op in enumerate(operands) if number not in known]
-    return xb.call(computation, *passed) if passed else scope.builder.call(computation)
+        module = _module_of(operation, attributes, constants)
+        computation = _decomposed(scope, operation, module, decompose)
+        scope.tables.decompositions[key] = computation
+    return scope.call(computation, [op for n, op in enumerate(operands) if n not in constants])
 
 
-def _with_one(
+def _module_of(
     operation: ir.Operation,
     attributes: Mapping[str, ir.Attribute],
-    known: Mapping[int, ir.Attribute],
+    constants: Mapping[int, ir.Attribute],
 ) -> ir.Module:
-    """A module whose @main is an operation like this, and takes the operands that aren't known."""
-    context = operation.context
-    with context, ir.Location.unknown(context):
+    """Return a module whose @main is a copy of an operation, and takes the operands that are not
+    constants."""
+    with operation.context, ir.Location.unknown(operation.context):
         module = ir.Module.create()
-        kinds = [v.type for n, v in enumerate(operation.operands) if n not in known]
+        module.operation.attributes["sym_name"] = ir.StringAttr.get(
+            operation.name.rpartition(".")[2]
+        )
+        types = [v.type for n, v in enumerate(operation.operands) if n not in constants]
         results = [result.type for result in operation.results]
         main = ir.Operation.create(
             "func.func",
             attributes={
                 "sym_name": ir.StringAttr.get("main"),
-                "function_type": ir.TypeAttr.get(ir.FunctionType.get(kinds, results)),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, results)),
             },
             regions=1,
             ip=ir.InsertionPoint(module.body),
         )
-        block = main.regions[0].blocks.append(*kinds)
+        block = main.regions[0].blocks.append(*types)
         end = ir.InsertionPoint(block)
         arguments = iter(block.arguments)
         values: list[Value] = []
         for number, value in enumerate(operation.operands):
-            if number in known:
+            if number in constants:
+                elements = {"value": constants[number]}
                 constant = ir.Operation.create(
-                    "stablehlo.constant",
-                    [value.type],
-                    attributes={"value": known[number]},
-                    ip=end,
+                    "stablehlo.constant", [value.type], attributes=elements, ip=end
                 )
                 values.append(constant.results[0])
             else:
@@ -108,25 +105,24 @@ def _with_one(
     return module
 
 
-def _translated(
+def _decomposed(
     scope: Scope,
     operation: ir.Operation,
     module: ir.Module,
-    translate: Callable[[ir.Module], bytes],
+    decompose: Callable[[ir.Module], bytes],
 ) -> XlaComputation:
-    name = operation.name.rpartition(".")[2]
-    module.operation.attributes["sym_name"] = ir.StringAttr.get(name, operation.context)
     try:
-        code = translate(module)
-        found = mlir.read_module(operation.context, code)
+        decomposed = mlir.read_module(operation.context, decompose(module))
     except (ValueError, mlir.UnreadableModuleError) as error:
-        said = (str(error).strip().splitlines() or ["for no reason"])[0]
-        raise failure(operation, f"StableHLO's operations can't say it: {said}") from None
-    kind = ir.FunctionType(ir.TypeAttr(main_function(found).attributes["function_type"]).value)
-    shapes = [[scope.tables.shape(one) for one in side] for side in (kind.inputs, kind.results)]
-    inputs, results = shapes
-    result = results[0] if len(results) == 1 else TupleShape(results)
+        reason = (str(error).strip().splitlines() or ["no reason"])[0]
+        raise failure(operation, f"StableHLO can't express it: {reason}") from None
+    main = main_function(decomposed.operation)
+    main_type = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+    inputs, results = (
+        list(map(scope.tables.shape, types)) for types in (main_type.inputs, main_type.results)
+    )
+    shape = ProgramShape(inputs, results[0] if len(results) == 1 else TupleShape(results))
     try:
-        return recorded(StablehloModule(found, ProgramShape(inputs, result)))
+        return imported(StablehloModule(decomposed, shape))
     except LoweringError as error:
-        raise failure(operation, f"in other words: {error}") from error
+        raise failure(operation, f"in its decomposition: {error}") from error

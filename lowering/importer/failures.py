@@ -8,25 +8,24 @@ from jaxlib.mlir import ir
 
 from lowering.errors import LoweringError, recorded_at
 
-__all__ = ["failure", "unknown"]
+__all__ = ["failure", "unsupported"]
 
-_LACKING: Final = {
-    "sdy.manual_computation": "what it holds is done by each device with its part of the arrays, "
-    "and no op of XLA's has such a computation",
-    "stablehlo.async_start": "what begins and ends apart is made by XLA itself",
+_REASONS: Final = {
+    "sdy.manual_computation": ": each device runs its body on its shards of the arrays, and no op "
+    "of XLA has such a computation",
+    "stablehlo.async_start": ": XLA's compiler makes asynchronous operations itself",
 }
-"""Why there is no op for some operations."""
+"""Why some operations have no op."""
 
 
 def failure(operation: ir.Operation, reason: str) -> LoweringError:
-    """The error of an operation that can't be imported."""
+    """Return the error of an operation that can't be imported."""
     where = recorded_at(operation.location).rstrip(",")
     return LoweringError(
         f"to_computation: {operation.name}{where}: {reason}", op=str(operation.name)
     )
 
 
-def unknown(operation: ir.Operation) -> LoweringError:
-    """The error of an operation that there is no op for."""
-    why = _LACKING.get(operation.name)
-    return failure(operation, "there is no op for it" + (f": {why}" if why else ""))
+def unsupported(operation: ir.Operation) -> LoweringError:
+    """Return the error of an operation that no op corresponds to."""
+    return failure(operation, f"there is no op for it{_REASONS.get(operation.name, '')}")

@@ -1,9 +1,9 @@
-"""from_hlo: HLO text, or XLA's protocol buffers of it, as an XlaComputation.
+"""from_hlo: import HLO text, or XLA's protocol buffers, as an XlaComputation.
 
-jaxlib's converter makes StableHLO of it, which the importer reads. It takes what XLA writes, before
-its passes and after them: a fusion becomes a call of what it fuses, and an operation that is begun
-and waited for becomes the operation. The converter dies of some HLO, and XLA's parser of brackets
-nested deep, so both are at work in a helper process.
+jaxlib's converter makes a StableHLO module, which is imported. HLO from before or after XLA's
+passes is supported: a fusion becomes a call of its computation, and an asynchronous operation the
+operation. The converter aborts on some HLO, and XLA's parser on deeply nested brackets, so both
+run in a helper process.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from builder.types.shape import (
 )
 from lowering.errors import LoweringError, ModuleFileError
 from lowering.importer.importing import to_computation
-from lowering.importer.refinement import main_function
-from lowering.importer.tables import decoded, name_of
+from lowering.importer.tables import decoded, dict_items, name_of
 from lowering.jaxlib_api import hlo_conversion, mlir
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
 from lowering.mlir.donations import ALIASING, DONOR
@@ -40,34 +39,34 @@ from lowering.reading.bytecode_tables import module_strings
 from lowering.reading.file_kind import BEGINNING, LARGE, complete_characters
 from lowering.reading.helper_process import HelperError, in_helper
 from lowering.sharding.frontend_shardings import read_shardings
+from lowering.sharding.partitioning import main_function
 from lowering.stablehlo.module import Buffer, StablehloModule, read_file
 
 __all__ = ["from_hlo", "is_hlo"]
 
 
 def from_hlo(source: str | Buffer | os.PathLike[str]) -> XlaComputation:
-    """The computation that HLO text means, or a protocol buffer of HLO.
+    """Import HLO text, or a protocol buffer of HLO, as a computation.
 
-    It may be what `XlaComputation.to_hlo_text` or `Executable.hlo_text` gave, or what XLA dumped,
-    before optimization or after it. A fusion becomes a call of the computation that it fuses, a
-    bitcast the reshape or transpose that it stands for, and copies that only order memory are left
-    out. Reading takes some tenths of a second, as it is done in a helper process first: some HLO
-    ends the process that converts it.
+    The source may be the result of `XlaComputation.to_hlo_text` or `Executable.hlo_text`, or a dump
+    of XLA from before or after optimization. A fusion becomes a call of its computation, a bitcast
+    a reshape or transpose; copies that only change the memory layout are omitted. Import takes some
+    tenths of a second, because some HLO aborts the converter, which runs in a helper process.
 
     Args:
         source: text; bytes of an HloModuleProto or HloProto, or of text; or a `pathlib.Path` of a
             file with any of these.
 
     Returns:
-        A computation named like the module, with the parameters, the result and the layouts of its
-        entry, tuples nested as they are there. Ops have the names of the instructions, or those in
-        their metadata, and the source lines of the metadata.
+        A computation with the name of the module and the signature of its entry, including layouts
+        and nested tuples. Ops have the names of the instructions, or those in their metadata, and
+        the source lines in the metadata.
 
     Raises:
-        ModuleFileError: the file can't be read, or XLA refuses what is in it; carries path, line
-            and column. Text in which constants are left out is refused.
-        LoweringError: an instruction has no counterpart here.
-        OperandError: neither text nor bytes nor a path.
+        ModuleFileError: the file can't be read, or XLA refuses its content; carries path, line and
+            column. Text with elided constants is refused.
+        LoweringError: there is no op for an instruction.
+        OperandError: `source` is neither text nor bytes nor a path.
 
     Example:
         >>> import lowering
@@ -102,37 +101,37 @@ def from_hlo(source: str | Buffer | os.PathLike[str]) -> XlaComputation:
         module = mlir.read_module(mlir.new_context(), code)
     except UnreadableModuleError as error:
         raise LoweringError(
-            f"from_hlo: {name} can't be said in StableHLO: {error.reason}",
+            f"from_hlo: StableHLO can't express {name}: {error.reason}",
             op="from_hlo",
             detail=error.detail,
         ) from None
-    _wait_at_once(module)
+    _make_synchronous(module)
     try:
-        parameters = [_plain(parse_shape(one)) for one in head["parameters"]]
-        result = _plain(parse_shape(head["result"]))
-    except ShapeTextError as error:  # XLA's converter passes over layouts, also impossible ones
+        parameters = [_without_default_layouts(parse_shape(text)) for text in head["parameters"]]
+        result = _without_default_layouts(parse_shape(head["result"]))
+    except ShapeTextError as error:  # XLA's converter ignores layouts, even impossible ones
         reason = str(error).partition("\n")[0]
         raise ModuleFileError(
             f"{name}: not HLO: in the signature of its entry, {reason}", path=path
         ) from None
     names = _names(module, parameters, {} if text is None else _names_in(text))
     try:
-        given = _given_away(data) if text is None else _given_away_in(text)
-        _note_donations(module, parameters, result, given)
-    except (IndexError, ValueError):  # XLA looks at no donors before it compiles
+        donors = _proto_donors(data) if text is None else _text_donors(text)
+        _set_donations(module, parameters, result, donors)
+    except (IndexError, ValueError):  # XLA verifies donors only when it compiles
         raise ModuleFileError(
-            f"{name}: not HLO: it gives away the memory of an argument that is not there", path=path
+            f"{name}: not HLO: it donates the memory of an argument that does not exist", path=path
         ) from None
     if b"xla.sdy.sharding\0" in module_strings(code):
         read_shardings(module, parameters)
     attributes = module.operation.attributes
     for key in [key for key in attributes if key.startswith("mhlo.")]:
-        del attributes[key]  # as XLA has them of every module
+        del attributes[key]  # XLA writes them for every module
     return to_computation(StablehloModule(module, ProgramShape(parameters, result, names)))
 
 
 def is_hlo(data: bytes) -> bool:
-    """Whether the content of a file looks like HLO, and not like StableHLO."""
+    """Return whether the content of a file looks like HLO, not StableHLO."""
     if data.startswith(BYTECODE_MAGIC):
         return False
     if hlo_conversion.is_hlo_proto(data):
@@ -144,20 +143,20 @@ _BEGINNING: Final = re.compile(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*(?:HloModule|ENTRY
 
 
 def _content(source: Any) -> tuple[bytes, str | None]:
-    """The bytes of what `from_hlo` was given, and the file that they are from."""
+    """Return the bytes of the argument of `from_hlo`, and the path of their file."""
     if isinstance(source, str):
         if source and "\n" not in source and "{" not in source and Path(source).exists():
             raise OperandError(
-                f"from_hlo: a string is HLO text, got the name of a file, {brief(source)}\n"
-                f"fix: pathlib.Path({brief(source)})",
+                f"from_hlo: a string must be HLO text, got the name of a file, {brief(source)}\n"
+                f"fix: pass pathlib.Path({brief(source)})",
                 op="from_hlo",
             )
         return source.encode("utf-8", "surrogatepass"), None
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source), None
     if isinstance(source, os.PathLike):
-        return read_file(source, "from_hlo", _look)
-    fix = "\nfix: lowering.to_computation reads StableHLO modules"
+        return read_file(source, "from_hlo", _check_beginning)
+    fix = "\nfix: call lowering.to_computation, which reads StableHLO modules"
     raise OperandError(
         f"from_hlo: expected HLO text, bytes or a pathlib.Path, got {brief(source)}"
         f"{fix if isinstance(source, StablehloModule) else ''}",
@@ -165,8 +164,8 @@ def _content(source: Any) -> tuple[bytes, str | None]:
     )
 
 
-def _look(file: BinaryIO, size: int, name: str, path: str) -> None:
-    """Refuses a large file that is seen to be no HLO without reading all of it."""
+def _check_beginning(file: BinaryIO, size: int, name: str, path: str) -> None:
+    """Refuse a large file that is not HLO by its beginning, without reading all of it."""
     if size < LARGE:
         return
     beginning = file.read(BEGINNING)
@@ -179,67 +178,66 @@ def _look(file: BinaryIO, size: int, name: str, path: str) -> None:
 
 def _no_hlo(name: str, path: str | None) -> ModuleFileError:
     return ModuleFileError(
-        f"{name}: is StableHLO, not HLO\nfix: lowering.to_computation reads it", path=path
+        f"{name}: is StableHLO, not HLO\nfix: call lowering.to_computation", path=path
     )
 
 
 def _module_inside(data: bytes) -> bytes:
-    """The HloModuleProto in the bytes of an HloProto, whose first field it is; others as they are.
+    """Return the HloModuleProto in the bytes of an HloProto, its first field, or other bytes
+    unchanged.
 
-    Modules have a second field, the name of the entry, and an HloProto has none.
+    A module has a second field, the name of the entry, and an HloProto does not.
     """
     try:
         fields = _fields(data)
     except IndexError:
         return data
-    if 1 not in fields or 2 in fields:
-        return data
-    begin, end = fields[1][0]
-    return data[begin:end]
+    return bytes(fields[1][0]) if 1 in fields and 2 not in fields else data
 
 
-def _fields(data: bytes) -> dict[int, list[tuple[int, int]]]:
-    """Where the values of a protocol buffer begin and end, by the numbers of their fields.
+def _fields(data: bytes | memoryview) -> dict[int, list[memoryview]]:
+    """Return the values of a protocol buffer, by field number.
 
     Raises:
-        IndexError: it is none.
+        IndexError: the bytes are not a protocol buffer.
     """
-    fields: dict[int, list[tuple[int, int]]] = {}
-    at = 0
-    while at < len(data):
-        tag, at = _number(data, at)
-        if tag & 7 == _LENGTH_FIRST:
-            size, at = _number(data, at)
-            end = at + size
-        elif tag & 7 == _NUMBER:
-            _, end = _number(data, at)
-        elif tag & 7 in _FIXED:
-            end = at + _FIXED[tag & 7]
+    data = memoryview(data)
+    fields: dict[int, list[memoryview]] = {}
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        start = position
+        if tag & 7 == _LENGTH_DELIMITED:
+            size, start = _varint(data, position)
+            position = start + size
+        elif tag & 7 == _VARINT:
+            _, position = _varint(data, position)
+        elif tag & 7 in _FIXED_SIZES:
+            position += _FIXED_SIZES[tag & 7]
         else:
             raise IndexError
-        fields.setdefault(tag >> 3, []).append((at, end))
-        at = end
-    if at != len(data):
+        fields.setdefault(tag >> 3, []).append(data[start:position])
+    if position != len(data):
         raise IndexError
     return fields
 
 
-_NUMBER: Final = 0
-_LENGTH_FIRST: Final = 2
-_FIXED: Final = {1: 8, 5: 4}
-"""The kinds of fields in protocol buffers; of the last the sizes."""
+_VARINT: Final = 0
+_LENGTH_DELIMITED: Final = 2
+_FIXED_SIZES: Final = {1: 8, 5: 4}
+"""The wire types of protocol buffers, those of fixed size with their size."""
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number of variable width, and where it ends."""
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
+    """Return a number of variable width, and its end."""
     value = shift = 0
     while True:
-        byte = data[at]
-        at += 1
+        byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
-            return value, at
+            return value, position
 
 
 _ELIDED: Final = re.compile(r"\bconstant\(\{\.\.\.\}\)")
@@ -247,31 +245,29 @@ _MLIR: Final = re.compile(r"(?:\s|//[^\n]*\n)*(?:module\b|func\.func\b|#\w+ = )"
 
 
 def _text(data: bytes, name: str, path: str | None) -> str:
-    """`data` as text that XLA's parser can be given."""
+    """Decode HLO text for XLA's parser."""
+    reason = ""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        reason = f"byte {error.start} (0x{data[error.start]:02x}) is no text"
+    else:
+        if "\0" in text:
+            reason = f"byte {data.index(0)} is zero"
+    if reason:
         raise ModuleFileError(
-            f"{name}: is not HLO text, nor a protocol buffer of HLO: byte {error.start} "
-            f"(0x{data[error.start]:02x}) is no text",
-            path=path,
-        ) from None
-    if "\0" in text:
-        raise ModuleFileError(
-            f"{name}: is not HLO text, nor a protocol buffer of HLO: byte {data.index(0)} is zero",
-            path=path,
+            f"{name}: is not HLO text, nor a protocol buffer of HLO: {reason}", path=path
         )
     if _MLIR.match(text):
         raise _no_hlo(name, path)
     elided = _ELIDED.search(text)
-    if elided is not None:
-        # XLA's parser makes up numbers in their place.
+    if elided is not None:  # XLA's parser would invent values
         before = text[: elided.start()]
         line, column = before.count("\n") + 1, elided.start() - before.rfind("\n")
         raise ModuleFileError(
             f"{name}: line {line}, column {column}: the elements of a constant are left out\n"
-            f"fix: have them printed (XLA_FLAGS=--xla_dump_large_constants), or give the protocol "
-            f"buffer (--xla_dump_hlo_as_proto)",
+            f"fix: print them (XLA_FLAGS=--xla_dump_large_constants), or dump a protocol buffer "
+            f"(--xla_dump_hlo_as_proto)",
             path=path,
             line=line,
             column=column,
@@ -279,62 +275,60 @@ def _text(data: bytes, name: str, path: str | None) -> str:
     return text
 
 
+_ABORTED: Final = "XLA's converter to StableHLO aborts on it"
+
+
 def _converted(data: bytes, name: str, path: str | None) -> tuple[dict[str, Any], bytes]:
-    """What `hlo_conversion.hlo_program` says of HLO, taken apart."""
+    """Return the signature and the bytecode of `hlo_conversion.hlo_program`."""
     try:
         if sys.executable:
-            found = in_helper(hlo_conversion.hlo_program, data, crash_reason=_DIED)
+            program = in_helper(hlo_conversion.hlo_program, data, crash_reason=_ABORTED)
         else:
-            found = hlo_conversion.hlo_program(data)
+            program = hlo_conversion.hlo_program(data)
     except (HelperError, UnreadableModuleError) as error:
         place = "" if error.line is None else f"line {error.line}, column {error.column}: "
-        what = error.reason[:300]
-        if what != _DIED:
-            what = f"not HLO: {what}"
+        reason = error.reason if error.reason == _ABORTED else f"not HLO: {error.reason[:300]}"
         raise ModuleFileError(
-            f"{name}: {place}{what}",
+            f"{name}: {place}{reason}",
             path=path,
             line=error.line,
             column=error.column,
             detail=error.detail,
         ) from None
-    head, _, code = found.partition(b"\n")
+    head, _, code = program.partition(b"\n")
     return json.loads(head), code
 
 
-_DIED: Final = "XLA's converter to StableHLO dies of it"
-
-
-def _plain(shape: Shape) -> Shape:
-    """A shape without the layouts that arrays have by default."""
+def _without_default_layouts(shape: Shape) -> Shape:
     if isinstance(shape, TupleShape):
-        return TupleShape([_plain(element) for element in shape.elements])
+        return TupleShape(list(map(_without_default_layouts, shape.elements)))
     layout = getattr(shape, "layout", None)
     return without_layout(shape) if layout is not None and layout.is_default else shape
 
 
-def _wait_at_once(module: ir.Module) -> None:
-    """Puts what is begun and waited for apart in the place where it is begun."""
-    begun: list[ir.Operation] = []
+def _make_synchronous(module: ir.Module) -> None:
+    """Replace asynchronous operations by their computations, at their start."""
+    starts: list[ir.Operation] = []
 
-    def look(operation: ir.Operation) -> ir.WalkResult:
+    def collect(operation: ir.Operation) -> ir.WalkResult:
         if operation.name in ("mhlo.async_start", "stablehlo.async_start"):
-            begun.append(operation)
+            starts.append(operation)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(look)
-    for start in begun:
-        waiting: list[ir.Operation] = []
+    module.operation.walk(collect)
+    for start in starts:
+        updates: list[ir.Operation] = []  # the last is async_done
         handle = start.results[0]
-        while waiting[-1:] == [] or waiting[-1].name.endswith("async_update"):
-            used = [use.owner for use in handle.uses]
-            if len(used) != 1:
+        while not updates or updates[-1].name.endswith("async_update"):
+            users = [use.owner for use in handle.uses]
+            if len(users) != 1:
                 raise LoweringError(
-                    f"from_hlo: {start.name}: it is begun and not waited for once", op=start.name
+                    f"from_hlo: {start.name}: it must have one async_done, got {len(users)} users",
+                    op=start.name,
                 )
-            waiting.append(used[0])
-            handle = used[0].results[0]
-        done = waiting[-1]
+            updates.append(users[0])
+            handle = users[0].results[0]
+        done = updates[-1]
         if "called_computation" in start.attributes:
             call = ir.Operation.create(
                 "func.call",
@@ -349,13 +343,13 @@ def _wait_at_once(module: ir.Module) -> None:
             block = start.regions[0].blocks[0]
             for argument, operand in zip(block.arguments, start.operands, strict=True):
                 argument.replace_all_uses_with(operand)
-            *inside, end = [view.operation for view in block.operations]
-            for operation in inside:
+            *inner, terminator = [view.operation for view in block.operations]
+            for operation in inner:
                 operation.move_before(start)
-            values = list(end.operands)
+            values = list(terminator.operands)
         for result, value in zip(done.results, values, strict=True):
             result.replace_all_uses_with(value)
-        for operation in (*reversed(waiting), start):
+        for operation in (*reversed(updates), start):
             operation.erase()
 
 
@@ -364,106 +358,100 @@ _PARAMETER: Final = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = .*? parameter\((\d
 
 
 def _names_in(text: str) -> dict[int, str]:
-    """The names of the entry's parameters in HLO text."""
+    """Return the names of the entry's parameters in HLO text, by number."""
     entry = _ENTRY.search(text)
-    found = _PARAMETER.findall(entry[0]) if entry is not None else []
-    return {int(number): name for name, number in found}
+    parameters = _PARAMETER.findall(entry[0]) if entry is not None else []
+    return {int(number): name for name, number in parameters}
 
 
-def _names(module: ir.Module, parameters: list[Shape], said: dict[int, str]) -> list[str]:
-    """The names of the parameters: those in their metadata, or those of the instructions.
+def _names(module: ir.Module, parameters: list[Shape], in_text: dict[int, str]) -> list[str]:
+    """Return the names of the parameters: those in their metadata, or those of the instructions.
 
-    XLA numbers names that stand in several computations: "x.1" is the x that was `said`.
+    XLA numbers equal names in several computations: "x.1" is the x of the text.
     """
     unique = UniqueNames()
     names = []
-    arguments = list(main_function(module).regions[0].blocks[0].arguments)
+    arguments = list(main_function(module.operation).regions[0].blocks[0].arguments)
     position = 0
     for number, shape in enumerate(parameters):
         count = leaf_count(shape)
-        name = said.get(number)
+        name = in_text.get(number)
         if count:
-            found = name_of(arguments[position].location)
-            if found and not (name and re.fullmatch(rf"{re.escape(name)}(?:\.\d+)?", found)):
-                name = found
+            located = name_of(arguments[position].location)
+            if located and not (name and re.fullmatch(rf"{re.escape(name)}(?:\.\d+)?", located)):
+                name = located
         names.append(unique.claim(name or f"arg{number}"))
         position += count
     return names
 
 
-def _note_donations(
-    module: ir.Module,
-    parameters: list[Shape],
-    result: Shape,
-    donors: list[tuple[int, tuple[int, ...]]],
+Donor = tuple[int, tuple[int, ...]]
+"""The number of a donated parameter, and the index of the leaf in it."""
+
+
+def _set_donations(
+    module: ir.Module, parameters: list[Shape], result: Shape, donors: list[Donor]
 ) -> None:
-    """Says of the arguments whose memory is given away that it is, as `lower` says it.
+    """Set the attributes of donated arguments that `lower` writes.
 
     Raises:
         IndexError, ValueError: there is no such argument.
     """
     attributes = module.operation.attributes
-    listed = decoded(attributes[_ALIASES]) if _ALIASES in attributes else ()
-    if not listed and not donors:
+    aliases = decoded(attributes[_ALIASES]) if _ALIASES in attributes else ()
+    if not aliases and not donors:
         return
-    main = main_function(module)
-    count = sum(map(leaf_count, parameters))
+    main = main_function(module.operation)
+    arguments: list[dict[str, ir.Attribute]] = [{} for _ in range(sum(map(leaf_count, parameters)))]
     if "arg_attrs" in main.attributes:
-        said = [dict(_items(one)) for one in ir.ArrayAttr(main.attributes["arg_attrs"])]
-    else:
-        said = [{} for _ in range(count)]
+        listed = ir.ArrayAttr(main.attributes["arg_attrs"])
+        arguments = [dict(dict_items(ir.DictAttr(attributes))) for attributes in listed]
 
-    def leaf(number: int, place: tuple[int, ...]) -> int:
+    def leaf(number: int, index: tuple[int, ...]) -> int:
         before = sum(map(leaf_count, parameters[:number]))
-        return before + leaf_indices(parameters[number]).index(place)
+        return before + leaf_indices(parameters[number]).index(index)
 
     with module.context:
-        number_type = ir.IntegerType.get_signless(32)
-        for alias in listed:
-            place, number = alias["alias"]["parameter_index"], alias["alias"]["parameter_number"]
-            output = leaf_indices(result).index(alias["output_index"])
-            said[leaf(number, place)][ALIASING] = ir.IntegerAttr.get(number_type, output)
-        for number, place in donors:
-            said[leaf(number, place)][DONOR] = ir.BoolAttr.get(True)
-        main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(one) for one in said])
+        i32 = ir.IntegerType.get_signless(32)
+        for entry in aliases:
+            alias = entry["alias"]
+            output = leaf_indices(result).index(entry["output_index"])
+            place = leaf(alias["parameter_number"], alias["parameter_index"])
+            arguments[place][ALIASING] = ir.IntegerAttr.get(i32, output)
+        for donor in donors:
+            arguments[leaf(*donor)][DONOR] = ir.BoolAttr.get(True)
+        main.attributes["arg_attrs"] = ir.ArrayAttr.get(list(map(ir.DictAttr.get, arguments)))
 
 
 _DONORS: Final = re.compile(r"^\s*HloModule\b[^\n]*\bbuffer_donor=\{(.*?\}\)\s*)?\}", re.MULTILINE)
 _DONOR_FIELD: Final = 18
 
 
-def _given_away_in(text: str) -> list[tuple[int, tuple[int, ...]]]:
-    """The donors of HLO text, which jaxlib's converter passes over: parameters and places there."""
-    said = _DONORS.search(text)
-    found = [] if said is None else re.findall(r"\(\s*(\d+)\s*,\s*\{([^}]*)\}", said[1] or "")
-    return [(int(n), tuple(map(int, re.findall(r"\d+", place)))) for n, place in found]
+def _text_donors(text: str) -> list[Donor]:
+    """Return the donors in HLO text, which jaxlib's converter ignores."""
+    match = _DONORS.search(text)
+    entries = [] if match is None else re.findall(r"\(\s*(\d+)\s*,\s*\{([^}]*)\}", match[1] or "")
+    return [(int(n), tuple(map(int, re.findall(r"\d+", index)))) for n, index in entries]
 
 
-def _given_away(data: bytes) -> list[tuple[int, tuple[int, ...]]]:
-    """The same of an HloModuleProto.
+def _proto_donors(data: bytes) -> list[Donor]:
+    """Return the donors in an HloModuleProto.
 
     hlo.proto, HloModuleProto.buffer_donor, BufferDonorProto.
     """
-    found = []
-    for begin, end in _fields(data).get(_DONOR_FIELD, ()):
-        inside = data[begin:end]
-        for first, last in _fields(inside).get(1, ()):
-            entry = inside[first:last]
+    donors = []
+    for config in _fields(data).get(_DONOR_FIELD, ()):
+        for entry in _fields(config).get(1, ()):
             fields = _fields(entry)
-            number = _number(entry, fields[1][0][0])[0] if 1 in fields else 0
-            place: list[int] = []
-            for at, stop in fields.get(2, ()):
-                while at < stop:
-                    index, at = _number(entry, at)
-                    place.append(index)
-            found.append((number, tuple(place)))
-    return found
+            number = _varint(fields[1][0], 0)[0] if 1 in fields else 0
+            index: list[int] = []
+            for packed in fields.get(2, ()):
+                position = 0
+                while position < len(packed):
+                    element, position = _varint(packed, position)
+                    index.append(element)
+            donors.append((number, tuple(index)))
+    return donors
 
 
 _ALIASES: Final = "mhlo.input_output_alias"
-
-
-def _items(attributes: ir.Attribute) -> list[tuple[str, ir.Attribute]]:
-    entries = ir.DictAttr(attributes)
-    names = [entries[i].name for i in range(len(entries))]
-    return [(name, entries[name]) for name in names]

@@ -1,4 +1,4 @@
-"""Tokens, the host, and code that XLA does not know."""
+"""Tokens, tuples, transfers to and from the host, and custom calls."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from jaxlib.mlir.dialects import stablehlo
 import builder as xb
 from builder.attributes import ChannelHandle, ChannelType
 from builder.attributes.host import CustomCallApiVersion, OutputOperandAliasing
+from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types.layout import Layout
 from builder.types.shape import ArrayShape, Shape, TupleShape
@@ -18,112 +19,91 @@ from lowering.host.callbacks import PYTHON_CALL
 from lowering.importer.by_schema import derived_importer
 from lowering.importer.failures import failure
 from lowering.importer.registry import Imported, importer
-from lowering.importer.scope import Scope, closed, opened
+from lowering.importer.scope import Scope, flat_values, is_used, nested_value
 
 
 @importer("stablehlo.after_all", "stablehlo.create_token")
 def after_all(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """Record an after_all; without operands it is a create_token."""
     return xb.after_all(operands) if operands else scope.builder.create_token()
-
-
-# Tuples, which StableHLO has left of HLO.
 
 
 @importer("stablehlo.tuple")
 def tuple_(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    return xb.tuple(*operands) if operands else scope.builder.empty_tuple()
+    return scope.tuple_of(operands)
 
 
-# Infeed and outfeed, send and recv.
-
-
-def _in_order(shape: Shape, order: Sequence[int]) -> Shape:
-    """The shape with its dimensions in this order in memory, minor to major."""
-    if not isinstance(shape, ArrayShape) or list(order) == list(range(shape.rank))[::-1]:
+def _in_order(shape: Shape, minor_to_major: Sequence[int]) -> Shape:
+    """Return the shape with a layout of this order, or without layout for the default order."""
+    if not isinstance(shape, ArrayShape) or list(minor_to_major) == list(range(shape.rank))[::-1]:
         return shape
-    return shape.with_layout(Layout(tuple(order)))
+    return shape.with_layout(Layout(tuple(minor_to_major)))
 
 
-def _together(shapes: list[Shape]) -> Shape:
+def _joined(shapes: list[Shape]) -> Shape:
     return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
-
-
-def _with_token(scope: Scope, operation: ir.Operation, found: XlaOp) -> Imported:
-    """The results of an operation that gives data and a token."""
-    assert isinstance(found.shape, TupleShape)  # inference has said so
-    *used, of_token = [next(iter(one.uses), None) is not None for one in operation.results]
-    values: list[XlaOp | None] = [None] * len(used)
-    if True in used:
-        data = found[0]
-        whole = len(used) == 1
-        values = [
-            (data if whole else data[number]) if one else None for number, one in enumerate(used)
-        ]
-    return [*values, found[1] if of_token else None]
 
 
 @importer("stablehlo.infeed")
 def infeed(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    data: list[Shape] = [
-        scope.result_shape(operation, number) for number in range(len(operation.results) - 1)
-    ]
+    """Record an infeed, whose data are several results in StableHLO."""
+    *data, token = operation.results
+    shapes = [scope.tables.shape(result.type) for result in data]
     orders = scope.attribute(operation, "layout")
     if orders is not None:
-        data = [_in_order(*pair) for pair in zip(data, orders, strict=True)]
+        shapes = list(map(_in_order, shapes, orders))
     config = scope.attribute(operation, "infeed_config", "")
-    found = xb.infeed_with_token(operands[0], _together(data), config)
-    return _with_token(scope, operation, found)
+    op = xb.infeed_with_token(operands[0], _joined(shapes), config)
+    values: list[XlaOp | None] = [None] * len(data)
+    used = [number for number, result in enumerate(data) if is_used(result)]
+    if used:
+        content = op[0]
+        for number in used:
+            values[number] = content if len(data) == 1 else content[number]
+    return [*values, op[1] if is_used(token) else None]
 
 
 @importer("stablehlo.outfeed")
 def outfeed(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     *values, token = operands
+    value = values[0] if len(values) == 1 else scope.tuple_of(values)
     config = scope.attribute(operation, "outfeed_config", "")
-    return xb.outfeed_with_token(_value(scope, values), token, outfeed_config=config)
+    return xb.outfeed_with_token(value, token, outfeed_config=config)
 
 
-def _value(scope: Scope, values: list[XlaOp]) -> XlaOp:
-    if len(values) == 1:
-        return values[0]
-    return xb.tuple(*values) if values else scope.builder.empty_tuple()
-
-
-def _channel(scope: Scope, operation: ir.Operation) -> tuple[ChannelHandle, bool]:
-    """The channel of a transfer, and whether it goes to or from the host."""
+def _channel(
+    scope: Scope, operation: ir.Operation, host_type: ChannelType
+) -> tuple[ChannelHandle, bool]:
+    """Return the channel of a transfer, and whether it is a transfer to or from the host."""
     if scope.attribute(operation, "source_target_pairs") is not None:
-        raise failure(operation, "it names the devices it is between, which XLA's can't")
-    said = stablehlo.ChannelHandle(operation.attributes["channel_handle"])
+        raise failure(operation, "XLA's operation has no source_target_pairs")
+    handle = stablehlo.ChannelHandle(operation.attributes["channel_handle"]).handle
     is_host = bool(scope.attribute(operation, "is_host_transfer", False))
-    to_host = ChannelType.DEVICE_TO_HOST
-    if operation.name == "stablehlo.recv":
-        to_host = ChannelType.HOST_TO_DEVICE
-    return ChannelHandle(said.handle, to_host if is_host else ChannelType.DEVICE_TO_DEVICE), is_host
+    return ChannelHandle(handle, host_type if is_host else ChannelType.DEVICE_TO_DEVICE), is_host
 
 
 @importer("stablehlo.send")
 def send(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     if len(operands) != 2:
-        raise failure(operation, f"it sends one array, got {len(operands) - 1}")
+        raise failure(operation, f"it must send one array, got {len(operands) - 1}")
     value, token = operands
-    channel, is_host = _channel(scope, operation)
+    channel, is_host = _channel(scope, operation, ChannelType.DEVICE_TO_HOST)
     if is_host:
         return xb.send_to_host(value, token, value.shape, channel)
     return xb.send_with_token(value, token, channel)
 
 
 @importer("stablehlo.recv")
-def recv(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+def recv(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     if len(operation.results) != 2:
-        raise failure(operation, f"it receives one array, got {len(operation.results) - 1}")
-    channel, is_host = _channel(scope, operation)
+        raise failure(operation, f"it must receive one array, got {len(operation.results) - 1}")
+    channel, is_host = _channel(scope, operation, ChannelType.HOST_TO_DEVICE)
     receive = xb.recv_from_host if is_host else xb.recv_with_token
     return receive(operands[0], scope.result_shape(operation), channel)
 
 
-# Custom calls.
-
-_ENCODED: Final = "mhlo.attributes"
-"""What a custom call carries that stands for an operation of CHLO, whose name it calls."""
+_CHLO_ATTRIBUTES: Final = "mhlo.attributes"
+"""The attribute of a custom call that encodes an operation of CHLO, whose name is the target."""
 
 
 @importer("stablehlo.custom_call")
@@ -131,99 +111,93 @@ def custom_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) ->
     target = scope.attribute(operation, "call_target_name")
     if target == PYTHON_CALL:
         return _python_call(scope, operation, operands)
-    if _ENCODED in operation.attributes:
-        return _encoded(scope, operation, operands, target)
-    shapes = [scope.tables.shape(result.type) for result in operation.results]
-    shape = _together(shapes)
-    opaque, version = _said(scope, operation)
-    more = {
+    if _CHLO_ATTRIBUTES in operation.attributes:
+        return _chlo_op(scope, operation, operands, target)
+    shape = _joined([scope.tables.shape(result.type) for result in operation.results])
+    opaque, version = _opaque_and_version(scope, operation)
+    named: dict[str, Any] = {
         "opaque": opaque,
         "has_side_effect": scope.attribute(operation, "has_side_effect", False),
         "api_version": version,
-        "computation": _called(scope, operation),
-        "output_operand_aliasing": _aliases(operation),
+        "computation": _called_computation(scope, operation),
+        "output_operand_aliasing": _aliasing(operation),
     }
     orders = scope.attribute(operation, "operand_layouts")
     if orders is not None:
-        pairs = zip([op.shape for op in operands], orders, strict=True)
-        more["operand_shapes_with_layout"] = [_in_order(*pair) for pair in pairs]
+        shapes = [operand.shape for operand in operands]
+        named["operand_shapes_with_layout"] = list(map(_in_order, shapes, orders))
         shape = _laid_out(shape, scope.attribute(operation, "result_layouts"))
     if operands:
-        return xb.custom_call(target, operands, shape, **more)
-    return scope.builder.custom_call(target, shape, **more)
+        return xb.custom_call(target, operands, shape, **named)
+    return scope.builder.custom_call(target, shape, **named)
 
 
-def _said(scope: Scope, operation: ir.Operation) -> tuple[str, int]:
-    """What is said to the function, and the number of the API version, which is XLA's.
+def _opaque_and_version(scope: Scope, operation: ir.Operation) -> tuple[str, int]:
+    """Return the opaque text, and the number of the API version, which is XLA's.
 
-    To a typed FFI call it is the text of a dictionary. JAX gives the dictionary another name, and
-    leaves the version out; XLA's own importer takes that so, too.
+    That of a typed FFI call is the text of a dictionary. JAX names the dictionary
+    mhlo.backend_config and omits the version, which XLA's importer accepts too.
     """
     attributes = operation.attributes
-    if "mhlo.backend_config" in attributes:
-        said = attributes["mhlo.backend_config"]
-        if isinstance(said, ir.DictAttr):
-            return str(said), CustomCallApiVersion.API_VERSION_TYPED_FFI
+    config = attributes.get("mhlo.backend_config")
+    if isinstance(config, ir.DictAttr):
+        return str(config), CustomCallApiVersion.API_VERSION_TYPED_FFI
     version = scope.attribute(operation, "api_version", CustomCallApiVersion.API_VERSION_ORIGINAL)
-    if "backend_config" not in attributes:
-        return "", version
-    said = attributes["backend_config"]
-    if isinstance(said, ir.DictAttr):
-        return str(said), version
-    return scope.attribute(operation, "backend_config"), version
+    config = attributes.get("backend_config")
+    if isinstance(config, ir.DictAttr):
+        return str(config), version
+    return scope.attribute(operation, "backend_config", ""), version
 
 
-def _called(scope: Scope, operation: ir.Operation) -> Any:
-    names = scope.attribute(operation, "called_computations") or ()
+def _called_computation(scope: Scope, operation: ir.Operation) -> XlaComputation | None:
+    names = scope.attribute(operation, "called_computations", ())
     if len(names) > 1:
-        raise failure(operation, f"it names {len(names)} computations, and XLA's one")
+        raise failure(operation, f"XLA's operation calls one computation, got {len(names)}")
     return scope.functions[names[0]] if names else None
 
 
-def _aliases(operation: ir.Operation) -> tuple[OutputOperandAliasing, ...]:
-    name = "output_operand_aliases"
-    if name not in operation.attributes:
-        return ()
-    listed: Any = operation.attributes[name]
-    said = map(stablehlo.OutputOperandAlias, listed)
+def _aliasing(operation: ir.Operation) -> tuple[OutputOperandAliasing, ...]:
+    aliases: Any = operation.attributes.get("output_operand_aliases") or ()
     return tuple(
         OutputOperandAliasing(
-            tuple(one.output_tuple_indices), one.operand_index, tuple(one.operand_tuple_indices)
+            tuple(alias.output_tuple_indices),
+            alias.operand_index,
+            tuple(alias.operand_tuple_indices),
         )
-        for one in said
+        for alias in map(stablehlo.OutputOperandAlias, aliases)
     )
 
 
 def _laid_out(shape: Shape, orders: Sequence[Sequence[int]]) -> Shape:
     if isinstance(shape, TupleShape):
-        return TupleShape([_in_order(*pair) for pair in zip(shape.elements, orders, strict=True)])
+        return TupleShape(list(map(_in_order, shape.elements, orders)))
     return _in_order(shape, orders[0])
 
 
 def _python_call(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    """The call of a Python function, which the module, if it is not out of a file, holds."""
-    said = scope.attribute(operation, "backend_config")
-    known = scope.tables.python_functions
-    if said.get("index", len(known)) >= len(known):  # HLO text has none
+    """Record the call of a Python function, to which only modules that `lower` returned refer."""
+    config = scope.attribute(operation, "backend_config")
+    functions = scope.tables.python_functions
+    if config.get("index", len(functions)) >= len(functions):  # HLO text has no index
         raise failure(
-            operation, f"it calls the Python function {said['name']}, which is not in files"
+            operation, f"it calls the Python function {config['name']}, which files do not contain"
         )
-    record = known[said["index"]]
+    record = functions[config["index"]]
     leaves = iter(operands)
-    arguments = [closed(scope.builder, shape, leaves) for shape in record.operands]
-    more = {"has_side_effect": scope.attribute(operation, "has_side_effect", False)}
+    arguments = [nested_value(scope, shape, leaves) for shape in record.operands]
+    named = {"has_side_effect": scope.attribute(operation, "has_side_effect", False)}
     if arguments:
-        found = xb.python_call(record.function, arguments, record.result, **more)
+        op = xb.python_call(record.function, arguments, record.result, **named)
     else:
-        found = scope.builder.python_call(record.function, record.result, **more)
-    return list(opened(found)) if isinstance(found.shape, TupleShape) else found
+        op = scope.builder.python_call(record.function, record.result, **named)
+    return list(flat_values(op)) if isinstance(op.shape, TupleShape) else op
 
 
-def _encoded(scope: Scope, operation: ir.Operation, operands: list[XlaOp], target: str) -> Imported:
-    """An operation of CHLO, as portable artifacts of some programs have them."""
+def _chlo_op(scope: Scope, operation: ir.Operation, operands: list[XlaOp], target: str) -> XlaOp:
+    """Record an operation of CHLO that a portable artifact has as a custom call."""
     name = "chlo.top_k" if target == "mhlo.topk" else target.replace("mhlo.", "chlo.", 1)
-    said = scope.attribute(operation, _ENCODED)
+    attributes = scope.attribute(operation, _CHLO_ATTRIBUTES)
     recorder = derived_importer(name)
-    if recorder is None or not recorder.accepts(said):
-        raise failure(operation, f"it stands for {target}, which there is no op for")
-    return recorder.call(operands, said)
+    if recorder is None or not recorder.accepts(attributes):
+        raise failure(operation, f"there is no op for {target}")
+    return recorder.call(operands, attributes)

@@ -14,22 +14,21 @@ from lowering.importer.scope import Scope
 
 @importer("stablehlo.torch_index_select")
 def torch_index_select(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """A gather of slices that are one thick along `dim`, which is all that this operation is."""
+    """Record a gather of slices whose size is 1 along `dim`."""
     dim, batch = (scope.attribute(operation, name) for name in ("dim", "batch_dims"))
-    source, index = operands
-    assert isinstance(source.shape, ArrayShape)  # MLIR's verifier has said so
-    assert isinstance(index.shape, ArrayShape)
-    if not 0 <= batch <= dim < source.shape.rank or batch > index.shape.rank:
+    source, index = (operand.shape for operand in operands)
+    assert isinstance(source, ArrayShape)  # verified by MLIR
+    assert isinstance(index, ArrayShape)
+    if not 0 <= batch <= dim < source.rank or batch > index.rank:
         raise failure(operation, f"its dim is {dim} and its batch_dims {batch}, out of range")
-    batching, extra = range(batch), index.shape.rank - batch
+    batching, extra = tuple(range(batch)), index.rank - batch
     numbers = xb.GatherDimensionNumbers(
-        (*range(batch, dim), *range(dim + extra, source.shape.rank - 1 + extra)),
+        (*range(batch, dim), *range(dim + extra, source.rank - 1 + extra)),
         (dim,),
         (dim,),
-        index.shape.rank,
-        tuple(batching),
-        tuple(batching),
+        index.rank,
+        batching,
+        batching,
     )
-    alone = {*batching, dim}
-    sizes = [1 if d in alone else size for d, size in enumerate(source.shape.dimensions)]
-    return xb.gather(source, index, numbers, sizes)
+    sizes = [1 if d in (*batching, dim) else size for d, size in enumerate(source.dimensions)]
+    return xb.gather(operands[0], operands[1], numbers, sizes)

@@ -6,21 +6,22 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder.graph.xla_op import XlaOp
-from lowering.importer.registry import Imported, importer
+from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
 
-_DRAWN = {"NORMAL": xb.rng_normal, "UNIFORM": xb.rng_uniform}
+_DISTRIBUTIONS = {"NORMAL": xb.rng_normal, "UNIFORM": xb.rng_uniform}
 
 
 @importer("stablehlo.rng")
 def rng(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    # The third operand holds the sizes, which the result's type says too.
-    draw = _DRAWN[scope.attribute(operation, "rng_distribution")]
-    return draw(operands[0], operands[1], scope.result_shape(operation))
+    """Record an rng by the public op of its distribution. The third operand has the sizes, which
+    the result's type has as well."""
+    distribution = _DISTRIBUTIONS[scope.attribute(operation, "rng_distribution")]
+    return distribution(operands[0], operands[1], scope.result_shape(operation))
 
 
 @importer("stablehlo.rng_bit_generator")
-def rng_bit_generator(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+def rng_bit_generator(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """Record an rng_bit_generator, whose public op takes the shape of the second result."""
     algorithm = f"RNG_{scope.attribute(operation, 'rng_algorithm')}"
-    shape = scope.result_shape(operation, 1)
-    return xb.rng_bit_generator(algorithm, operands[0], shape)
+    return xb.rng_bit_generator(algorithm, operands[0], scope.result_shape(operation, 1))

@@ -1,4 +1,4 @@
-"""Reductions, windows and sorts."""
+"""Windowed reductions, top_k and scans."""
 
 from __future__ import annotations
 
@@ -8,44 +8,49 @@ import builder as xb
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape
 from lowering.importer.by_schema import schema_importer
-from lowering.importer.registry import Imported, importer
+from lowering.importer.registry import importer
 from lowering.importer.scope import Scope
 
 _reduce_window = schema_importer("reduce_window")
+_top_k = schema_importer("top_k")
 
 
 @importer("stablehlo.reduce_window")
-def reduce_window(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    """Record a windowed reduction; the padding may be absent, and depends on the rank then."""
-    rank = len(scope.attribute(operation, "window_dimensions"))
-    padding = [(0, 0)] * rank
+def reduce_window(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """Record a reduce_window, whose strides and padding may be absent."""
+    padding = [(0, 0)] * len(scope.attribute(operation, "window_dimensions"))
     return _reduce_window(scope, operation, operands, window_strides=None, padding=padding)
 
 
 @importer("stablehlo.select_and_scatter")
 def select_and_scatter(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """Record a select_and_scatter, whose public op does not take its operands first."""
-    operand, source, init = operands
+    """Record a select_and_scatter: attributes may be absent, and the public op does not take the
+    operands first."""
+    operand, source, init_value = operands
     assert isinstance(operand.shape, ArrayShape)  # verified by MLIR
-    sizes = scope.attribute(operation, "window_dimensions", (1,) * operand.shape.rank)
-    strides = scope.attribute(operation, "window_strides")
+    rank = operand.shape.rank
     padding = scope.attribute(operation, "padding")
-    pairs = [(0, 0)] * len(sizes) if padding is None else padding.tolist()
-    select, scatter = scope.computation(0), scope.computation(1)
-    return xb.select_and_scatter(operand, select, sizes, strides, pairs, source, init, scatter)
-
-
-_top_k = schema_importer("top_k")
+    return xb.select_and_scatter(
+        operand,
+        scope.computation(0),
+        scope.attribute(operation, "window_dimensions", (1,) * rank),
+        scope.attribute(operation, "window_strides"),
+        [(0, 0)] * rank if padding is None else padding.tolist(),
+        source,
+        init_value,
+        scope.computation(1),
+    )
 
 
 @importer("mhlo.topk")
-def top_k(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
-    """Record a top_k, whose operation in CHLO has no attribute `largest`."""
+def top_k(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """Record a top_k; CHLO's operation has no attribute `largest`."""
     return _top_k(scope, operation, operands, largest=scope.attribute(operation, "largest", True))
 
 
 @importer("chlo.scan", "mhlo.scan")
-def scan(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
+def scan(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    """Record a scan, whose schema is that of the loop that it is lowered to."""
     inputs, _ = scope.attribute(operation, "operandSegmentSizes")
     return xb.scan(
         operands[:inputs],

@@ -1,14 +1,14 @@
-"""Sizes that a module leaves open, worked out from those of its arguments.
+"""Inference of a module's unbounded sizes from those of its arguments.
 
-Programs for arguments of any size (`tensor<?xf32>`) say sizes as values: asked of an argument,
-calculated with, given to operations that make arrays of them. When the arguments' sizes are known,
-so are all these, and jaxlib says the program again without them.
+A program for arguments of any size (`tensor<?xf32>`) computes with sizes as values. Once the sizes
+of the arguments are known, jaxlib refines it to a program of static sizes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any, Final
 
 import numpy as np
@@ -30,41 +30,42 @@ from builder.types.shape import (
 from lowering.errors import ArgumentError, LoweringError
 from lowering.importer.failures import failure
 from lowering.jaxlib_api import artifacts, mlir
-from lowering.mlir.types import attribute_text, mlir_type, shape_of_type
+from lowering.mlir.types import mlir_type, shape_of_type
+from lowering.sharding.partitioning import main_function
 from lowering.stablehlo.module import StablehloModule
 
-__all__ = ["has_open_sizes", "main_function", "refined", "with_argument_shapes"]
+__all__ = ["has_unbounded_sizes", "refined", "with_argument_shapes"]
 
 _WRAPPER: Final = "stablehlo.shape_refinement_operand_wrapper"
-"""A custom call that gives its first operand, in a type with sizes left open."""
+"""A custom call that returns its first operand, in a type with unbounded sizes."""
 
 
-def has_open_sizes(shape: Shape) -> bool:
-    """Whether a size is left open in an array or in an element of a tuple."""
+def has_unbounded_sizes(shape: Shape) -> bool:
+    """Return whether an array, or a leaf of a tuple, has an unbounded size."""
     return any(isinstance(leaf, ArrayShape) and not leaf.is_bounded for leaf in leaves(shape))
 
 
 def with_argument_shapes(
     source: StablehloModule, argument_shapes: Sequence[ShapeLike]
 ) -> StablehloModule:
-    """A module for arguments of these shapes; `source` itself, if it is for these alone.
+    """Return a module for arguments of these shapes; `source` if it has no unbounded sizes.
 
     Raises:
-        ArgumentError: they are not as many as @main has parameters, or not of their types.
+        ArgumentError: the shapes do not match the parameters of @main.
         LoweringError: the module can't be refined for these sizes.
-        OperandError: they are no shapes.
+        OperandError: they are not shapes.
     """
     parameters = _checked(source, argument_shapes)
-    if not any(map(has_open_sizes, source.program_shape.parameters)):
+    if not any(map(has_unbounded_sizes, source.program_shape.parameters)):
         return source
     copy = ir.Module.parse(mlir.bytecode(source.module), mlir.new_context())
     arguments = [leaf for shape in parameters for leaf in leaves(shape)]
-    _fix(main_function(copy), arguments, copy.context)
+    _set_argument_shapes(main_function(copy.operation), arguments, copy.context)
     return _refined(source, copy, parameters)
 
 
 def refined(source: StablehloModule) -> StablehloModule:
-    """A module with the sizes worked out that follow from its arguments', which are known.
+    """Return a module with the sizes that follow from those of its arguments.
 
     Raises:
         LoweringError: sizes contradict each other.
@@ -73,65 +74,68 @@ def refined(source: StablehloModule) -> StablehloModule:
 
 
 def _checked(source: StablehloModule, argument_shapes: Sequence[ShapeLike]) -> list[Shape]:
-    """The shapes of the parameters, sizes left open filled in."""
-    said = source.program_shape
+    """Return the shapes of the parameters with the unbounded sizes replaced."""
+    program_shape = source.program_shape
     if isinstance(argument_shapes, (str, bytes)) or not isinstance(argument_shapes, Sequence):
         raise OperandError(
             f"to_computation: argument_shapes must be a list of shapes, got "
-            f"{brief(argument_shapes)}\nfix: one shape for each parameter, such as ['f32[8,3]']",
+            f"{brief(argument_shapes)}\n"
+            f"fix: pass one shape for each parameter, such as ['f32[8,3]']",
             op="to_computation",
         )
-    if len(argument_shapes) != len(said.parameters):
+    if len(argument_shapes) != len(program_shape.parameters):
         raise ArgumentError(
-            f"to_computation: {source.name} has {len(said.parameters)} parameters, got "
-            f"{len(argument_shapes)} argument_shapes\n  {said}",
+            f"to_computation: {source.name} has {len(program_shape.parameters)} parameters, got "
+            f"{len(argument_shapes)} argument_shapes\n  {program_shape}",
             computation=source.name,
             op="to_computation",
         )
-    found = []
-    for number, (value, parameter) in enumerate(zip(argument_shapes, said.parameters, strict=True)):
-        given = shape_argument("to_computation", f"argument_shapes[{number}]", value)
-        filled = _filled(parameter, given)
-        if filled is None:
-            name = said.parameter_names[number]
+    shapes = []
+    pairs = zip(argument_shapes, program_shape.parameters, strict=True)
+    for number, (value, parameter) in enumerate(pairs):
+        argument = shape_argument("to_computation", f"argument_shapes[{number}]", value)
+        shape = _replaced(parameter, argument)
+        if shape is None:
+            name = program_shape.parameter_names[number]
             raise ArgumentError(
-                f"to_computation: argument_shapes[{number}] must be {parameter}, as parameter "
-                f"{name} of {source.name} is, with a size for each that is open (?), got {given}",
+                f"to_computation: argument_shapes[{number}] must be the shape of parameter {name} "
+                f"of {source.name}, {parameter}, with a size for each unbounded size (?), "
+                f"got {argument}",
                 computation=source.name,
                 argument=number,
                 name=name,
                 op="to_computation",
             )
-        found.append(filled)
-    return found
+        shapes.append(shape)
+    return shapes
 
 
-def _filled(parameter: Shape, given: Shape) -> Shape | None:
-    """The shape of a parameter with the sizes given where they are open; None if they differ."""
-    if nested_text(parameter, lambda _: "_") != nested_text(given, lambda _: "_"):
+def _replaced(parameter: Shape, argument: Shape) -> Shape | None:
+    """Return the shape of a parameter with the argument's sizes; None if the shapes differ."""
+    if nested_text(parameter, lambda _: "_") != nested_text(argument, lambda _: "_"):
         return None
-    pairs = list(zip(leaves(parameter), leaves(given), strict=True))
-    if not all(_fits(one, other) for one, other in pairs):
+    pairs = list(zip(leaves(parameter), leaves(argument), strict=True))
+    if not all(starmap(_fits, pairs)):
         return None
-    return _with_leaves(parameter, [_in_layout_of(other, one) for one, other in pairs])
+    return _with_leaves(parameter, [_in_layout_of(new, old) for old, new in pairs])
 
 
-def _fits(parameter: ArrayShape | TokenShape, given: ArrayShape | TokenShape) -> bool:
-    if not isinstance(parameter, ArrayShape) or not isinstance(given, ArrayShape):
-        return parameter is given
-    if parameter.element_type is not given.element_type or parameter.rank != given.rank:
+def _fits(parameter: ArrayShape | TokenShape, argument: ArrayShape | TokenShape) -> bool:
+    if not isinstance(parameter, ArrayShape) or not isinstance(argument, ArrayShape):
+        return parameter is argument
+    if parameter.element_type is not argument.element_type or parameter.rank != argument.rank:
         return False
-    wanted = zip(parameter.dimensions, parameter.dynamic_dimensions, strict=True)
-    got = zip(given.dimensions, given.dynamic_dimensions, strict=True)
+    old = zip(parameter.dimensions, parameter.dynamic_dimensions, strict=True)
+    new = zip(argument.dimensions, argument.dynamic_dimensions, strict=True)
     return all(
-        not other[1] if one[0] == UNBOUNDED else one == other
-        for one, other in zip(wanted, got, strict=True)
+        not is_dynamic if expected[0] == UNBOUNDED else expected == (size, is_dynamic)
+        for expected, (size, is_dynamic) in zip(old, new, strict=True)
     )
 
 
-def _with_leaves(shape: Shape, wanted: Sequence[ArrayShape | TokenShape]) -> Shape:
-    """A shape that is nested as this one, with these leaves."""
-    remaining = iter(wanted)
+def _with_leaves(shape: Shape, new: Sequence[ArrayShape | TokenShape]) -> Shape:
+    """Return a shape with the nesting of `shape` and these leaves."""
+    remaining = iter(new)
     return parse_shape(nested_text(shape, lambda _: str(next(remaining))))
 
 
@@ -143,109 +147,97 @@ def _in_layout_of(
     return shape
 
 
-def main_function(module: ir.Module) -> ir.Operation:
-    """The function @main of a module."""
-    (found,) = (
-        view.operation
-        for view in module.body.operations
-        if view.operation.name == "func.func"
-        and attribute_text(view.operation.attributes["sym_name"]) == "main"
-    )
-    return found
-
-
-def _fix(
+def _set_argument_shapes(
     main: ir.Operation, arguments: Sequence[ArrayShape | TokenShape], context: ir.Context
 ) -> None:
-    """Gives @main arguments of these shapes.
+    """Set the types of @main's arguments.
 
-    The operations in it go on taking values with open sizes, until jaxlib refines these.
+    The operations in it use values of the unbounded types until jaxlib refines them.
     """
     block = main.regions[0].blocks[0]
-    begin = ir.InsertionPoint(block.operations[0])
+    start = ir.InsertionPoint(block.operations[0])
     types = [mlir_type(shape, context) for shape in arguments]
     with context, ir.Location.unknown(context):
-        second = ir.DenseElementsAttr.get(_buffer([1]))
-        for argument, kind in zip(block.arguments, types, strict=True):
-            open_kind = argument.type
-            if kind == open_kind:
+        second = ir.DenseElementsAttr.get(_int64([1]))
+        for argument, bounded_type in zip(block.arguments, types, strict=True):
+            unbounded_type = argument.type
+            if bounded_type == unbounded_type:
                 continue
-            argument.set_type(kind)
-            value = ir.DenseElementsAttr.get(_buffer(ir.RankedTensorType(kind).shape))
+            argument.set_type(bounded_type)
+            sizes = ir.DenseElementsAttr.get(_int64(ir.RankedTensorType(bounded_type).shape))
             constant = ir.Operation.create(
-                "stablehlo.constant", [value.type], attributes={"value": value}, ip=begin
+                "stablehlo.constant", [sizes.type], attributes={"value": sizes}, ip=start
             )
             wrapper = ir.Operation.create(
                 "stablehlo.custom_call",
-                [open_kind],
+                [unbounded_type],
                 [argument, constant.results[0]],
                 {
                     "call_target_name": ir.StringAttr.get(_WRAPPER),
                     "indices_of_shape_operands": second,
                 },
-                ip=begin,
+                ip=start,
             )
             argument.replace_all_uses_except(wrapper.results[0], wrapper)
         results = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).results
-        whole = ir.FunctionType.get(types, list(results))
-        main.attributes["function_type"] = ir.TypeAttr.get(whole)
+        function_type = ir.FunctionType.get(types, list(results))
+        main.attributes["function_type"] = ir.TypeAttr.get(function_type)
 
 
-def _buffer(numbers: Sequence[int]) -> Any:
-    """Numbers as MLIR's Python takes them."""
+def _int64(numbers: Sequence[int]) -> Any:
     return np.array(numbers, np.int64)
 
 
 def _refined(
     source: StablehloModule, module: ir.Module, parameters: Sequence[Shape]
 ) -> StablehloModule:
-    """What jaxlib makes of a module; its signature is nested as that of `source`."""
+    """Return a refined module; its signature has the nesting of that of `source`."""
     try:
-        code = artifacts.refined(module)
-        found = mlir.read_module(mlir.new_context(), code)
+        refined_module = mlir.read_module(mlir.new_context(), artifacts.refined(module))
     except (ValueError, mlir.UnreadableModuleError) as error:
         raise LoweringError(
-            f"to_computation: {source.name} is dynamic, and its sizes can't be worked out for "
+            f"to_computation: {source.name} is dynamic, and its sizes can't be inferred for "
             f"arguments of {', '.join(map(str, parameters))}: {_reason(str(error))}",
             op="to_computation",
             detail=str(error),
         ) from None
-    _refuse_open_sizes(found)
-    kind = ir.FunctionType(ir.TypeAttr(main_function(found).attributes["function_type"]).value)
-    said = source.program_shape
+    _refuse_unbounded_sizes(refined_module)
+    main = main_function(refined_module.operation)
+    function_type = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+    old = source.program_shape
     results = [
-        _in_layout_of(shape_of_type(one), other)
-        for one, other in zip(kind.results, leaves(said.result), strict=True)
+        _in_layout_of(shape_of_type(result), leaf)
+        for result, leaf in zip(function_type.results, leaves(old.result), strict=True)
     ]
-    shape = ProgramShape(parameters, _with_leaves(said.result, results), said.parameter_names)
-    return StablehloModule(found, shape, source.functions)
+    shape = ProgramShape(parameters, _with_leaves(old.result, results), old.parameter_names)
+    return StablehloModule(refined_module, shape, source.functions)
 
 
-def _refuse_open_sizes(module: ir.Module) -> None:
-    """Raises LoweringError for the first operation that gives an array with open sizes."""
-    static: set[ir.Type] = set()
+def _refuse_unbounded_sizes(module: ir.Module) -> None:
+    """Raise LoweringError for the first operation whose result has unbounded sizes."""
+    bounded: set[ir.Type] = set()
+    errors: list[LoweringError] = []
 
-    def look(view: ir.Operation) -> ir.WalkResult:
-        for result in view.results:
-            kind = result.type
-            if kind not in static:
-                if has_open_sizes(shape_of_type(kind)):
-                    given.append((view, kind))
+    def check(operation: ir.Operation) -> ir.WalkResult:
+        for result in operation.results:
+            if result.type not in bounded:
+                shape = shape_of_type(result.type)
+                if has_unbounded_sizes(shape):
+                    reason = (
+                        "it is dynamic, which XLA supports only if the sizes of its result follow "
+                        f"from the arguments' sizes, got {shape}"
+                    )
+                    errors.append(failure(operation, reason))
                     return ir.WalkResult.INTERRUPT
-                static.add(kind)
+                bounded.add(result.type)
         return ir.WalkResult.ADVANCE
 
-    given: list[tuple[ir.Operation, ir.Type]] = []
-    module.operation.walk(look)
-    for operation, kind in given:
-        raise failure(
-            operation,
-            f"it is dynamic, and XLA's shapes are not: the sizes of its result, "
-            f"{shape_of_type(kind)}, are not fixed, and don't follow from the arguments' sizes",
-        )
+    module.operation.walk(check)
+    if errors:
+        raise errors[0]
 
 
 def _reason(report: str) -> str:
-    """The first line of jaxlib's report, without the status and the places in MLIR's text."""
+    """Return the first line of jaxlib's report without its status and location."""
     line = (report.strip().splitlines() or ["no reason"])[0]
     return re.sub(r"^loc\([^)]*\): ", "", line.rpartition(" error: ")[2])

@@ -1,9 +1,9 @@
-"""Regions become computations, as the ops take them that apply them.
+"""The computations of regions.
 
-A loop's condition and body take the state, which is a tuple where it has several parts; what they
-use from outside becomes parts of it that stay as they are. A branch takes as its operand what it
-uses from outside. Reducers and their like take the region's arguments; from outside they may use
-constants, which are recorded inside once more.
+The condition and the body of a loop take the state, a tuple unless it is one value. Values that
+they use from outside become loop-invariant parts of the state. A branch takes the values that it
+uses from outside. Other regions, such as reducers, take the region's arguments; they may use
+constants from outside, which are recorded inside again.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from jaxlib.mlir import ir
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
-from builder.ops.control_flow import tuple as tuple_of
 from builder.types.shape import Shape, TupleShape
-from lowering.importer.bodies import Body, Holder
+from lowering.importer.bodies import Body, RegionOperation
 from lowering.importer.failures import failure
 from lowering.importer.registry import IMPORTERS, Value
 from lowering.importer.scope import Scope
@@ -34,60 +33,61 @@ class Regions:
     """The computations of the regions of one module.
 
     Attributes:
-        applied: of each body that was recorded its computation.
+        computations: the computation of each recorded body.
     """
 
-    __slots__ = ("_functions", "_known", "_tables", "applied")
+    __slots__ = ("_by_key", "_functions", "_tables", "computations")
 
     def __init__(self, tables: Tables, functions: dict[str, XlaComputation]) -> None:
-        self.applied: dict[Body, XlaComputation] = {}
+        self.computations: dict[Body, XlaComputation] = {}
         self._tables = tables
         self._functions = functions
-        # Regions that are alike, as the thousands of sums in a program, are one computation.
-        self._known: dict[Any, XlaComputation] = {}
+        # Equal regions are one computation: programs have thousands of equal reducers.
+        self._by_key: dict[Any, XlaComputation] = {}
 
-    def record(self, holders: Sequence[Holder]) -> None:
-        """Records the regions of these operations, of which inner ones stand first."""
-        for operation, bodies in holders:
-            name = operation.name
-            if name == "stablehlo.while":
-                self._loop(operation, bodies)
+    def record(self, operations: Sequence[RegionOperation]) -> None:
+        """Record the regions of these operations, of which inner ones precede outer ones."""
+        for operation, bodies in operations:
+            if operation.name == "stablehlo.while":
+                self._record_loop(operation, bodies)
                 continue
             for number, body in enumerate(bodies):
-                if name in _BRANCHING:
-                    self._branch(body, number)
+                if operation.name in _BRANCHING:
+                    self._record_branch(body, f"branch_{number}")
                 else:
-                    self._applied(operation, body)
+                    self._record_applied(operation, body)
 
     def scope(self, name: str) -> Scope:
-        """A scope for a computation of its own."""
-        return Scope(XlaBuilder(name), self._tables, self._functions, self.applied)
+        """Return a scope for a new computation."""
+        return Scope(XlaBuilder(name), self._tables, self._functions, self.computations)
 
     def _shapes(self, values: Iterable[Value]) -> list[Shape]:
         return [self._tables.shape(value.type) for value in values]
 
     def _record_once(
-        self, body: Body, kind: str, make: Callable[[], XlaComputation], *, located: bool
+        self, body: Body, kind: str, record: Callable[[], XlaComputation], *, with_locations: bool
     ) -> None:
-        """Sets the computation of a body: the one of an equal body, or what `make` records.
+        """Set the computation of a body: that of an equal body, or a new one.
 
         Args:
+            body: the body.
             kind: bodies of different kinds are not compared.
-            located: whether equal bodies have equal locations.
+            record: records a new computation.
+            with_locations: whether equal bodies have equal locations.
         """
-        key = body.key(with_locations=located)
-        if key is None:
-            self.applied[body] = make()
-            return
-        known = self._known.get((kind, key))
-        if known is None:
-            known = self._known[kind, key] = make()
-        self.applied[body] = known
+        key = body.key(with_locations=with_locations)
+        computation = None if key is None else self._by_key.get((kind, key))
+        if computation is None:
+            computation = record()
+            if key is not None:
+                self._by_key[kind, key] = computation
+        self.computations[body] = computation
 
-    def _of_one_parameter(
+    def _scope_of_values(
         self, name: str, shapes: Sequence[Shape], values: Sequence[Value]
     ) -> tuple[Scope, list[XlaOp]]:
-        """A scope with one parameter for these values, a tuple unless it is one."""
+        """Return a scope with one parameter for these values, a tuple unless it is one value; and
+        the values in it."""
         scope = self.scope(name)
         if len(shapes) == 1:
             leaves = [scope.builder.parameter(shapes[0])]
@@ -96,33 +96,30 @@ class Regions:
         scope.values.update(zip(values, leaves, strict=True))
         return scope, leaves
 
-    def _loop(self, operation: ir.Operation, bodies: Sequence[Body]) -> None:
+    def _record_loop(self, operation: ir.Operation, bodies: Sequence[Body]) -> None:
         captures = list(dict.fromkeys(value for body in bodies for value in body.captures))
         shapes = self._shapes([*operation.operands, *captures])
 
-        def state(name: str, body: Body) -> XlaComputation:
-            scope, leaves = self._of_one_parameter(name, shapes, [*body.arguments, *captures])
+        def record(name: str, body: Body) -> XlaComputation:
+            scope, leaves = self._scope_of_values(name, shapes, [*body.arguments, *captures])
             returned = scope.record(body)
             if name == "body" and len(shapes) != 1:
-                parts = [*returned, *leaves[len(returned) :]]
-                returned = [tuple_of(*parts) if parts else scope.builder.empty_tuple()]
+                returned = [scope.tuple_of([*returned, *leaves[len(returned) :]])]
             return scope.builder.build(returned[0])
 
         for name, body in zip(("condition", "body"), bodies, strict=True):
-            body.captures = captures  # of both, as both get the whole state
-            self._record_once(body, name, partial(state, name, body), located=True)
+            body.captures = captures  # of both bodies: the state is the same
+            self._record_once(body, name, partial(record, name, body), with_locations=True)
 
-    def _branch(self, body: Body, number: int) -> None:
-        def branch() -> XlaComputation:
-            shapes = self._shapes(body.captures)
-            scope, _ = self._of_one_parameter(name, shapes, body.captures)
+    def _record_branch(self, body: Body, name: str) -> None:
+        def record() -> XlaComputation:
+            scope, _ = self._scope_of_values(name, self._shapes(body.captures), body.captures)
             return _built(scope, scope.record(body))
 
-        name = f"branch_{number}"
-        self._record_once(body, name, branch, located=True)
+        self._record_once(body, name, record, with_locations=True)
 
-    def _applied(self, operation: ir.Operation, body: Body) -> None:
-        def applied() -> XlaComputation:
+    def _record_applied(self, operation: ir.Operation, body: Body) -> None:
+        def record() -> XlaComputation:
             scope = self.scope(operation.name.rpartition(".")[2])
             for value, shape in zip(body.arguments, self._shapes(body.arguments), strict=True):
                 scope.values[value] = scope.builder.parameter(shape)
@@ -130,25 +127,22 @@ class Regions:
                 scope.values[value] = self._constant(scope, operation, value)
             return _built(scope, scope.record(body))
 
-        self._record_once(body, "", applied, located=False)
+        self._record_once(body, "", record, with_locations=False)
 
     def _constant(self, scope: Scope, operation: ir.Operation, value: Value) -> XlaOp:
-        """Records a constant from outside again."""
-        owner = getattr(value.owner, "operation", None)  # None of an argument
+        """Record a constant from outside again."""
+        owner = getattr(value.owner, "operation", None)  # None for a block argument
         if owner is None or owner.name != "stablehlo.constant":
             raise failure(
                 operation,
-                "its region uses a value from outside, which XLA's computations of this kind "
-                "can't, unless it is a constant",
+                "its region uses a value from outside, and XLA's computations of this kind can use "
+                "only constants",
             )
         constant = IMPORTERS["stablehlo.constant"](scope, owner, [])
-        assert isinstance(constant, XlaOp)  # it has one result
+        assert isinstance(constant, XlaOp)  # a constant has one result
         return constant
 
 
 def _built(scope: Scope, returned: Sequence[XlaOp]) -> XlaComputation:
-    """The computation that gives these values: one as it is, others as a tuple."""
-    if len(returned) == 1:
-        return scope.builder.build(returned[0])
-    whole = tuple_of(*returned) if returned else scope.builder.empty_tuple()
-    return scope.builder.build(whole)
+    """Return the computation of these values, a tuple unless it is one value."""
+    return scope.builder.build(returned[0] if len(returned) == 1 else scope.tuple_of(returned))

@@ -1,8 +1,7 @@
-"""The tables of importers: from the name of an MLIR operation to what records it.
+"""The tables of importers, by the name of the MLIR operation.
 
-An importer is the way back of a rule in the module of the same name in `lowering/stablehlo/rules`.
-It goes through the public op, so that shape inference runs again; the caller compares the result's
-shape with the type in the file.
+An importer calls a public op, so shape inference runs again; `Scope` compares the inferred shape
+with the type in the file.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ if TYPE_CHECKING:
     Value = ir.Value[Any]
 else:
     Value = ir.Value
-"""An MLIR value: an argument of a block, or a result of an operation."""
+"""An MLIR value: a block argument, or a result of an operation."""
 
 Imported = XlaOp | Sequence[XlaOp | None]
-"""The value of an operation, or one for each of its results; None for one that is not used."""
+"""The value of an operation, a tuple if it has several results; or the value of each result, None
+for results that are not used."""
 
 Importer = Callable[..., Imported]
 """Records an operation: takes the scope, the operation and its operands."""
@@ -38,11 +38,10 @@ _T = TypeVar("_T", bound=Callable[..., Any])
 
 
 def importer(*names: str) -> Callable[[_T], _T]:
-    """Enters the decorated function for MLIR operations of these full names."""
+    """Register the decorated function as the importer of these operations."""
 
     def enter(function: _T) -> _T:
-        for name in names:
-            IMPORTERS[name] = function
+        IMPORTERS.update(dict.fromkeys(names, function))
         return function
 
     return enter

@@ -1,4 +1,4 @@
-"""How arrays lie on several devices, out of Shardy's dialect."""
+"""Shardings of values in Shardy's dialect."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__: list[str] = []
 
 @importer("sdy.sharding_constraint")
 def sharding_constraint(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
-    """What XLA makes of it: a call that gives its operand, with the sharding."""
+    """Record the custom call that XLA converts the operation to."""
     if "sdy.sharding" in operation.attributes:
-        raise failure(operation, "it has a sharding besides the one that it is about")
-    found = xb.custom_call("Sharding", operands, operands[0].shape)
-    found.metadata = with_metadata(found.metadata, sharding=str(operation.attributes["sharding"]))
-    return found
+        raise failure(operation, "it has two shardings, sharding and sdy.sharding")
+    call = xb.custom_call("Sharding", operands, operands[0].shape)
+    call.metadata = with_metadata(call.metadata, sharding=str(operation.attributes["sharding"]))
+    return call

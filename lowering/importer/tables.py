@@ -1,11 +1,11 @@
-"""Caches of one import: shapes by type, places by location, values by attribute."""
+"""The caches of one import: shapes by type, places by location, values by attribute."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from types import CodeType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -17,40 +17,50 @@ from lowering.importer.registry import Importer
 from lowering.importer.source_lines import MOST_PLACES, WIDTH, code_of_places
 from lowering.mlir.types import attribute_text, shape_of_type
 
-__all__ = ["OpenSizeError", "Place", "Tables", "decoded", "name_of"]
+__all__ = ["Place", "Tables", "UnboundedSizeError", "decoded", "dict_items", "name_of"]
 
-T = TypeVar("T")
 
-Place = tuple[CodeType | None, int, str | None]
-"""A code object and the offset in it of an operation's source line, and the operation's name."""
+class Place(NamedTuple):
+    """The location of an operation.
+
+    Attributes:
+        code: a code object that has the source line, if there is one.
+        offset: of the source line in the code object.
+        name: the name of the operation.
+    """
+
+    code: CodeType | None
+    offset: int
+    name: str | None
+
 
 _PLACE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
-# A name is around the place, or, of what was HLO, fused with it.
+# A name is around the place, or fused with it in modules converted from HLO.
 _NAME: Final = re.compile(r'loc\((?:fused\[)?"((?:[^"\\]|\\.)*)"(?:\(|\)$|, ")')
 _LAST_LINE: Final = (1 << 31) - 2
 _CASE: Final = re.compile(r"#(?:stablehlo|chlo|mhlo)<\w+ (\w+)>")
+_ESCAPED: Final = {b"n": b"\n", b"t": b"\t"}
 _ESCAPE: Final = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 
 
-class OpenSizeError(Exception):
-    """A module that has not been refined yet leaves a size open: see `refinement`."""
+class UnboundedSizeError(Exception):
+    """A module that is not refined yet has an unbounded size; see `refinement`."""
 
 
 class Tables:
     """The caches of the import of one module.
 
     Args:
-        may_refine: whether to raise `OpenSizeError` where a size is left open.
+        may_refine: whether to raise `UnboundedSizeError` for an unbounded size.
 
     Attributes:
         arguments: the arguments of public ops, by importer and attributes.
-        elements: the arrays of constants that were recorded, by their attributes.
-        foreign: the names of an operation's attributes that are not its own, by its name and the
-            names of all its attributes (see `annotations.foreign_names`).
-        function: the name of the function that is being read, for the source lines of its ops.
+        decompositions: the computations of operations that are decomposed.
+        elements: the arrays of recorded constants, by attribute.
+        foreign: see `annotations.foreign_names`; by operation name and attribute names.
+        function: the name of the function that is recorded, for the source lines of its ops.
         importers: the importers of operations that were used, by operation name.
-        others: the computations that were made of operations that XLA lacks.
-        python_functions: those that the module calls, by their numbers.
+        python_functions: the Python functions that the module calls, by number.
     """
 
     __slots__ = (
@@ -59,11 +69,11 @@ class Tables:
         "_shapes",
         "_values",
         "arguments",
+        "decompositions",
         "elements",
         "foreign",
         "function",
         "importers",
-        "others",
         "python_functions",
     )
 
@@ -73,137 +83,134 @@ class Tables:
         self.foreign: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self.function = "main"
         self.importers: dict[str, Importer] = {}
-        self.others: dict[Any, XlaComputation] = {}
+        self.decompositions: dict[Any, XlaComputation] = {}
         self.python_functions: Sequence[PythonFunction] = ()
         self._may_refine = may_refine
         self._shapes: dict[ir.Type, Shape] = {}
         self._places: dict[ir.Attribute, Place] = {}
         self._values: dict[ir.Attribute, Any] = {}
 
-    def shape(self, kind: ir.Type) -> Shape:
-        """The shape of a value of this type.
+    def shape(self, value_type: ir.Type) -> Shape:
+        """Return the shape of a value of this type.
 
         Raises:
             LoweringError: XLA has no such type.
-            OpenSizeError: it leaves a size open, which it need not.
+            UnboundedSizeError: it has an unbounded size, and the module may be refined.
         """
-        found = self._shapes.get(kind)
-        if found is None:
-            if isinstance(kind, ir.TupleType):
-                found = TupleShape([self.shape(kind.get_type(i)) for i in range(kind.num_types)])
+        shape = self._shapes.get(value_type)
+        if shape is None:
+            if isinstance(value_type, ir.TupleType):
+                types = [value_type.get_type(i) for i in range(value_type.num_types)]
+                shape = TupleShape([self.shape(element) for element in types])
             else:
-                found = shape_of_type(kind)
-            self._shapes[kind] = found
-            if isinstance(found, ArrayShape) and not found.is_bounded:
+                shape = shape_of_type(value_type)
+            self._shapes[value_type] = shape
+            if isinstance(shape, ArrayShape) and not shape.is_bounded:
                 self.need_sizes()
-        return found
+        return shape
 
     def need_sizes(self) -> None:
-        """Says that something hangs on a size that is left open.
-
-        Raises:
-            OpenSizeError: it can be worked out; the module is to be read again then.
-        """
+        """Raise `UnboundedSizeError` if the module may be refined."""
         if self._may_refine:
-            raise OpenSizeError
+            raise UnboundedSizeError
 
     def place(self, location: ir.Location) -> Place:
-        """The place of an operation or an argument with this location."""
-        found = self._places.get(location.attr)
-        if found is None:
+        """Return the place of an operation or an argument with this location."""
+        # By attribute: equal locations have different hashes.
+        place = self._places.get(location.attr)
+        if place is None:
             self._find_places((location,))
-            found = self._places[location.attr]
-        return found
+            place = self._places[location.attr]
+        return place
 
     def find_places(self, operations: Sequence[ir.Operation]) -> None:
-        """Find the places of operations together.
-
-        One code object for many lines takes less memory than one for each line.
-        """
-        for begin in range(0, len(operations), MOST_PLACES):
-            self._find_places(one.location for one in operations[begin : begin + MOST_PLACES])
+        """Find the places of operations together, which takes less memory: a code object serves
+        many lines."""
+        for start in range(0, len(operations), MOST_PLACES):
+            self._find_places(one.location for one in operations[start : start + MOST_PLACES])
 
     def _find_places(self, locations: Iterable[ir.Location]) -> None:
         files: dict[str, dict[ir.Attribute, tuple[int, int, str | None]]] = {}
         for location in locations:
-            # By the attribute: two locations that are equal have different hashes.
             key = location.attr
             if key in self._places:
                 continue
             text = str(location)
-            where, name = _PLACE.search(text), _name_in(text)
-            line = 0 if where is None else int(where[2])
-            if where is None or not line:
-                self._places[key] = None, 0, name
+            match, name = _PLACE.search(text), _name_in(text)
+            line = 0 if match is None else int(match[2])
+            if match is None or not line:
+                self._places[key] = Place(None, 0, name)
                 continue
-            # Python's numbers of lines have 32 bits, and a damaged file's any.
-            found = min(line, _LAST_LINE), max(int(where[3]), 1), name
-            files.setdefault(_unescaped(where[1]), {})[key] = found
-        for file, places in files.items():
-            lines, columns, _ = zip(*places.values(), strict=True)
+            # Line numbers of Python have 32 bits, and may be larger in a damaged file.
+            position = min(line, _LAST_LINE), max(int(match[3]), 1), name
+            files.setdefault(_unescaped(match[1]), {})[key] = position
+        for file, positions in files.items():
+            lines, columns, names = zip(*positions.values(), strict=True)
             code = code_of_places(file, lines, columns, self.function)
-            for index, (key, (_, _, name)) in enumerate(places.items()):
-                self._places[key] = code, index * WIDTH, name
+            for number, (key, name) in enumerate(zip(positions, names, strict=True)):
+                self._places[key] = Place(code, number * WIDTH, name)
 
     def value(self, attribute: ir.Attribute) -> Any:
-        """What an attribute says; see `decoded`."""
+        """Return the value of an attribute; see `decoded`."""
         try:
             return self._values[attribute]
         except KeyError:
-            found = self._values[attribute] = decoded(attribute)
-            return found
+            value = self._values[attribute] = decoded(attribute)
+            return value
 
 
 def _unescaped(text: str) -> str:
-    """The text that stands in quotes in MLIR."""
+    """Return the text of a quoted string of MLIR."""
     if "\\" not in text:
         return text
 
     def byte(match: re.Match[bytes]) -> bytes:
-        said = match.group(1)
-        return (
-            bytes((int(said, 16),))
-            if len(said) == 2
-            else {b"n": b"\n", b"t": b"\t"}.get(said, said)
-        )
+        code = match[1]
+        return bytes.fromhex(code.decode()) if len(code) == 2 else _ESCAPED.get(code, code)
 
     return _ESCAPE.sub(byte, text.encode()).decode("utf-8", "replace")
 
 
 def name_of(location: ir.Location) -> str | None:
-    """The name in a location."""
+    """Return the name in a location."""
     return _name_in(str(location))
 
 
 def _name_in(location: str) -> str | None:
-    found = _NAME.match(location)
-    return None if found is None else _unescaped(found[1])
+    match = _NAME.match(location)
+    return None if match is None else _unescaped(match[1])
 
 
 def decoded(attribute: ir.Attribute) -> Any:
-    """What an attribute says, as Python has it.
+    """Return the value of an attribute in Python.
 
-    Numbers, Booleans and text as they are; lists as tuples; dictionaries as dicts; arrays of
-    elements as NumPy arrays; a symbol as its name; a unit as True; an enumeration as the name of
-    the case. Others as they stand in MLIR.
+    Numbers, bools and text are themselves, lists tuples, dictionaries dicts, dense elements NumPy
+    arrays, symbols their names, a unit True, enumerations the name of the case. Other attributes
+    are returned unchanged.
     """
     if isinstance(attribute, ir.DenseI64ArrayAttr | ir.DenseI32ArrayAttr | ir.DenseBoolArrayAttr):
         return tuple(attribute)
-    if isinstance(attribute, ir.BoolAttr | ir.IntegerAttr | ir.FloatAttr):
+    if isinstance(attribute, _HAVE_VALUE):
         return attribute.value
     if isinstance(attribute, ir.StringAttr):
         return attribute_text(attribute)
-    if isinstance(attribute, ir.FlatSymbolRefAttr):
-        return attribute.value
     if isinstance(attribute, ir.UnitAttr):
         return True
     if isinstance(attribute, ir.ArrayAttr):
-        return tuple([decoded(one) for one in attribute])
+        return tuple([decoded(element) for element in attribute])
     if isinstance(attribute, ir.DictAttr):
-        names = [attribute[i].name for i in range(len(attribute))]
-        # (By name. What `attribute[i].attr` has no Python class for ends the process.)
-        return {name: decoded(attribute[name]) for name in names}
+        return {name: decoded(value) for name, value in dict_items(attribute)}
     if isinstance(attribute, ir.DenseIntElementsAttr):
         return np.array(attribute)
     case = _CASE.fullmatch(str(attribute))
     return attribute if case is None else case[1]
+
+
+_HAVE_VALUE: Final = (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.FlatSymbolRefAttr)
+
+
+def dict_items(dictionary: ir.DictAttr) -> list[tuple[str, ir.Attribute]]:
+    """Return the names and values of a dictionary."""
+    names = [dictionary[i].name for i in range(len(dictionary))]
+    # By name: MLIR aborts on `dictionary[i].attr` of an attribute that Python has no class for.
+    return [(name, dictionary[name]) for name in names]

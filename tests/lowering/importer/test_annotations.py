@@ -181,7 +181,7 @@ MESH = 'sdy.mesh @mesh = <["x"=2]>'
     [
         (
             "sdy.manual_computation",
-            "there is no op for it: what it holds is done by each device",
+            "there is no op for it: each device runs its body on its shards",
             """%0 = sdy.manual_computation(%x) in_shardings=[<@mesh, [{"x"}]>]
                  out_shardings=[<@mesh, [{"x"}]>] manual_axes={"x"} (%a: tensor<2xf32>) {
                  %1 = stablehlo.negate %a : tensor<2xf32>
@@ -228,7 +228,7 @@ MESH = 'sdy.mesh @mesh = <["x"=2]>'
         ),
         (
             "builtin.module",
-            "it stands beside the functions",
+            "XLA supports only functions at the top level",
             "return %x : tensor<4xf32>",
             "builtin.module @other {}",
         ),
@@ -255,7 +255,7 @@ def test_functions_that_xla_does_not_enter() -> None:
     said = (
         "func.func private @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
     )
-    with pytest.raises(lowering.LoweringError, match="@main is private, and XLA can't enter it"):
+    with pytest.raises(lowering.LoweringError, match="@main must be public, got private"):
         of_text(said)
     two_blocks = """
         "func.func"() <{function_type = (tensor<4xf32>) -> tensor<4xf32>, sym_name = "main"}> ({

@@ -7,8 +7,8 @@ from imported import of_text
 
 import builder as xb
 import lowering
-from lowering.importer.bodies import holders_of
-from lowering.importer.refinement import main_function
+from lowering.importer.bodies import region_operations
+from lowering.sharding.partitioning import main_function
 
 LOOPS = """
 func.func private @twice(%x: tensor<2xf32>) -> tensor<2xf32> {
@@ -40,13 +40,16 @@ func.func @main(%n: tensor<i32>, %x: tensor<2xf32>) -> (tensor<i32>, tensor<2xf3
 
 def test_inner_operations_come_first() -> None:
     module = lowering.load_bytes(LOOPS)
-    found = [holder.operation.name for holder in holders_of(main_function(module.module))]
+    found = [
+        region_operation.operation.name
+        for region_operation in region_operations(main_function(module.module.operation))
+    ]
     assert found == ["stablehlo.if", "stablehlo.while", "func.func"]
 
 
 def test_captures_are_what_is_used_from_outside() -> None:
     module = lowering.load_bytes(LOOPS)
-    branches, (_, loop), (_, (main,)) = holders_of(main_function(module.module))
+    branches, (_, loop), (_, (main,)) = region_operations(main_function(module.module.operation))
     condition, body = loop
     n, x = main.arguments
     one = main.operations[0].result

@@ -264,6 +264,6 @@ def test_broadcast_select() -> None:
 def test_an_operation_that_jaxlib_has_no_other_words_for_is_named() -> None:
     source = text("zeta", "tensor<?xf32>", "tensor<?xf32>")
     with pytest.raises(
-        LoweringError, match=r"chlo\.zeta, recorded at -:3: in other words: .*dynamic"
+        LoweringError, match=r"chlo\.zeta, recorded at -:3: in its decomposition: .*dynamic"
     ):
         imported(source)

@@ -227,7 +227,7 @@ def test_large_constants_are_copied_once(kind: str) -> None:
 )
 def test_complex_elements_elsewhere_are_refused(operation: str) -> None:
     """MLIR's Python ends the process where it is asked for them in the wrong way."""
-    with pytest.raises(lowering.LoweringError, match="holds elements that can't be read"):
+    with pytest.raises(lowering.LoweringError, match="has elements that can't be read"):
         of_text(f"""
             func.func private @f(%x: tensor<2xf32>) -> tensor<2xf32> {{
               return %x : tensor<2xf32>

@@ -70,7 +70,7 @@ def test_a_file_of_three_gigabytes_is_not_read(tmp_path, beginning, message):
     [
         (b"", "is not HLO text, nor a protocol buffer of HLO: byte 0 is zero"),
         (b"HloModule m\n", "is not HLO text, nor a protocol buffer of HLO: byte 12 is zero"),
-        (BYTECODE_MAGIC, "is StableHLO, not HLO\nfix: lowering.to_computation reads it"),
+        (BYTECODE_MAGIC, "is StableHLO, not HLO\nfix: call lowering.to_computation"),
         (MAIN.encode() * 1000, "is StableHLO, not HLO\nfix: "),
     ],
 )

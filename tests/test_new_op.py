@@ -152,3 +152,14 @@ def test_the_reference() -> None:
 
 def test_the_tables_are_restored() -> None:
     assert not {"erf_inv", "mirror"} & (SCHEMAS.keys() | xb.OPERATIONS.keys() | ONE_TO_ONE.keys())
+
+
+def test_import(
+    new_ops: tuple[Callable[..., xb.XlaOp], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise stablehlo.reverse is imported as the op whose opcode is the operation's name.
+    monkeypatch.delitem(SCHEMAS, "reverse")
+    for new in (computation(new_ops[0]), computation(new_ops[1], [1])):
+        imported = lowering.to_computation(lowering.lower(new))
+        assert (imported.root.opcode, imported.root.shape) == (new.root.opcode, new.root.shape)
+        assert dict(imported.root.attributes) == dict(new.root.attributes)

@@ -104,7 +104,7 @@ def operands_text(schema: Any) -> str:
 
 def attributes_text(schema: Any) -> str:
     """The attributes of an opcode and the computations that it applies, as Markdown."""
-    attributes = [f"`{one.name}`: {one.kind}" for one in schema.plain]
+    attributes = [f"`{one.name}`: {one.kind}" for one in schema.value_attributes]
     return "<br>".join([*attributes, *(f"`{name}`: computation" for name in schema.computations)])
 
 

@@ -113,7 +113,7 @@ class Schema:
         ulps: how far results of two implementations may differ, in units in the last place; 0 for
             exact.
         ulps_per_term: the same for each term that is added up for an element of the result.
-        plain: the attributes that are values.
+        value_attributes: the attributes that are not computations.
         computations: the names of the computations, in the order of StableHLO's regions.
     """
 
@@ -130,7 +130,7 @@ class Schema:
     cost: CostClass = CostClass.DATA_MOVEMENT
     ulps: float = 0
     ulps_per_term: float = 0
-    plain: tuple[Attribute, ...] = field(init=False)
+    value_attributes: tuple[Attribute, ...] = field(init=False)
     computations: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -138,9 +138,9 @@ class Schema:
         self.section = self.section or self.cpp_name
         self.hlo = self.hlo or self.opcode.replace("_", "-")
         self.stablehlo = self.stablehlo or f"stablehlo.{self.opcode}"
-        values = [one for one in self.attributes if isinstance(one, Attribute)]
-        self.plain = tuple(one for one in values if one.kind is not COMPUTATION)
-        self.computations = tuple(one.name for one in values if one.kind is COMPUTATION)
+        attributes = [a for a in self.attributes if isinstance(a, Attribute)]
+        self.value_attributes = tuple(a for a in attributes if a.kind is not COMPUTATION)
+        self.computations = tuple(a.name for a in attributes if a.kind is COMPUTATION)
 
     def __repr__(self) -> str:
         return f"Schema({self.opcode!r})"

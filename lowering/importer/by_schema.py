@@ -116,7 +116,7 @@ class SchemaImporter:
         self.parameters = frozenset(parameter.name for parameter in others)
         self._arguments: dict[str, str] = {
             attribute.name: self._parameter(attribute.name)
-            for attribute in schema.plain
+            for attribute in schema.value_attributes
             if attribute.stablehlo is not None
         }
         self._attribute_names = attribute_names(schema)
@@ -173,7 +173,11 @@ class SchemaImporter:
 
     def accepts(self, names: Iterable[str]) -> bool:
         """Return whether `call` takes attributes of these names."""
-        return set(self._arguments) <= set(names) <= {one.name for one in self._schema.plain}
+        return (
+            set(self._arguments)
+            <= set(names)
+            <= {one.name for one in self._schema.value_attributes}
+        )
 
     def _read(self, attributes: Iterable[Any]) -> dict[str, Any]:
         """Return the arguments for attributes, which are in the order of `_attribute_names`."""

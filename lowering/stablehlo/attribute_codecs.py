@@ -331,7 +331,7 @@ def stablehlo_attributes(schema: Schema, attributes: Mapping[str, Any]) -> dict[
         attributes: the op's.
     """
     found: dict[str, Attribute] = {}
-    for one in schema.plain:
+    for one in schema.value_attributes:
         if one.stablehlo is None or (one.unless and attributes[one.unless] is not None):
             continue
         value = attributes[one.name] if one.written is None else one.written(attributes)
@@ -343,7 +343,7 @@ def stablehlo_attributes(schema: Schema, attributes: Mapping[str, Any]) -> dict[
 
 def reader_of(opcode: str, name: str) -> Callable[[ir.Attribute], Any]:
     """The reader of one attribute of an opcode: from the MLIR attribute to the value."""
-    (kind,) = (one.kind for one in SCHEMAS[opcode].plain if one.name == name)
+    (kind,) = (one.kind for one in SCHEMAS[opcode].value_attributes if one.name == name)
     return partial(_VALUES[type(kind)], kind)
 
 
@@ -358,7 +358,7 @@ def attribute_names(schema: Schema) -> tuple[str, ...]:
     """Return the names of the StableHLO attributes that `read_attributes` looks up."""
     return tuple(
         name
-        for attribute in schema.plain
+        for attribute in schema.value_attributes
         if attribute.stablehlo is not None
         for name in _names(attribute)
     )
@@ -374,7 +374,7 @@ def read_attributes(schema: Schema, attributes: Attributes) -> dict[str, Any]:
         XlaError: an attribute has no counterpart in XLA.
     """
     values: dict[str, Any] = {}
-    for attribute in schema.plain:
+    for attribute in schema.value_attributes:
         if attribute.stablehlo is None:
             continue
         name, *_ = _names(attribute)

@@ -40,7 +40,7 @@ def test_defaults_and_derived_attributes() -> None:
     schema = Schema("a_b", "operand", (Attribute("sizes", INTEGERS),))
     assert (schema.hlo, schema.stablehlo) == ("a-b", "stablehlo.a_b")
     assert (schema.cpp_name, schema.section) == ("AB", "AB")
-    assert [attribute.name for attribute in schema.plain] == ["sizes"]
+    assert [attribute.name for attribute in schema.value_attributes] == ["sizes"]
     assert schema.computations == ()
     assert repr(schema) == "Schema('a_b')"
 

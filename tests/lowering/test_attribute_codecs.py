@@ -33,7 +33,7 @@ def read_back(computation: xb.XlaComputation, opcode: str) -> dict[str, Any] | N
 def expected_attributes(op: xb.XlaOp) -> dict[str, Any]:
     return {
         one.name: op.attributes[one.name] if one.written is None else one.written(op.attributes)
-        for one in SCHEMAS[op.opcode].plain
+        for one in SCHEMAS[op.opcode].value_attributes
         if one.stablehlo is not None
     }
 
@@ -43,7 +43,7 @@ def test_the_attributes_of_every_op_are_read_back() -> None:
     faults = []
     for name, op, computation in recorded_ops():
         schema = SCHEMAS[op.opcode]
-        if not schema.plain or op.opcode in ("scan", "get_tuple_element"):
+        if not schema.value_attributes or op.opcode in ("scan", "get_tuple_element"):
             continue
         try:
             found = read_back(computation, op.opcode)
@@ -55,7 +55,7 @@ def test_the_attributes_of_every_op_are_read_back() -> None:
             faults.append(f"{name}: {op!r}\n  wrote {expected_attributes(op)}\n  read {found}")
         checked[op.opcode] = checked.get(op.opcode, 0) + 1
     assert not faults, "\n".join(faults[:10])
-    described = {opcode for opcode, schema in SCHEMAS.items() if schema.plain}
+    described = {opcode for opcode, schema in SCHEMAS.items() if schema.value_attributes}
     # These become other operations: see docs/architecture.md.
     assert described - set(checked) == {"scan", "get_tuple_element"}
     assert sum(checked.values()) > 3000

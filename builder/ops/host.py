@@ -107,16 +107,14 @@ def _check_infeed_sharding(op: str, builder: XlaBuilder, shape: Shape) -> None:
         return
     sharding = metadata.sharding
     text = (sharding if isinstance(sharding, str) else sharding.tiling).replace(" ", "")
+    rule = None
     if text == "{replicated}":
-        Check(op).fail(
-            "an infeed must not be replicated, got sharding {replicated}",
-            fix="record it under builder.sharding('{maximal device=0}'), or None",
-        )
-    if shape.is_array and text.startswith("{devices="):
-        Check(op).fail(
-            f"an infeed of an array must not be tiled, got sharding {sharding} for {shape}",
-            fix="record it under builder.sharding('{maximal device=0}'), or None",
-        )
+        rule = "an infeed must not be replicated, got sharding {replicated}"
+    elif shape.is_array and text.startswith("{devices="):
+        rule = f"an infeed of an array must not be tiled, got sharding {sharding} for {shape}"
+    if rule is not None:
+        fix = "record it under builder.sharding('{maximal device=0}'), or None"
+        Check(op).fail(rule, fix=fix)
 
 
 def infeed(builder: XlaBuilder, shape: ShapeLike, config: str = "") -> XlaOp:

@@ -159,18 +159,16 @@ def _start_shapes(op: str, starts: tuple[Any, ...]) -> tuple[Shape, ...]:
     Python numbers have the type of the first start index that has a type, or s32, or s64 if a
     number needs it.
     """
-    shapes: list[Shape | None] = []
-    for index, start in enumerate(starts):
-        if type(start) is XlaOp:
-            shapes.append(start.shape)
-            continue
-        if not is_number(start):
-            need_op(op, f"start index {index}", start)
-        integer(op, f"start index {index}", start)
-        has_type = isinstance(start, (np.generic, np.ndarray))
-        shapes.append(intern_array(pt.as_primitive_type(start.dtype), ()) if has_type else None)
+    shapes: list[Any] = [start.shape if type(start) is XlaOp else None for start in starts]
     if None not in shapes:
-        return tuple([shape for shape in shapes if shape is not None])
+        return tuple(shapes)
+    for index, start in enumerate(starts):
+        if type(start) is not XlaOp:
+            if not is_number(start):
+                need_op(op, f"start index {index}", start)
+            integer(op, f"start index {index}", start)
+            if isinstance(start, (np.generic, np.ndarray)):
+                shapes[index] = intern_array(pt.as_primitive_type(start.dtype), ())
     typed = next((shape for shape in shapes if shape is not None), None)
     if typed is not None and typed.is_array:
         element_type = typed.element_type

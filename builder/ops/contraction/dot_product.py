@@ -20,7 +20,7 @@ from builder.errors import ShapeInferenceError
 from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
-from builder.ops.operands import integer_key, need_op
+from builder.ops.operands import need_op
 from builder.schema import SCHEMAS
 from builder.shape_inference import contraction as infer
 from builder.support.signatures import per_signature
@@ -67,6 +67,24 @@ def preferred_type(op: str, element_type: PrimitiveTypeLike | None) -> Primitive
 
 _DEFAULT = Precision.pair(None)
 _listed_numbers = per_signature(DotDimensionNumbers.of)
+
+
+_SEQUENCES = (list, tuple)
+
+
+def _key(dimension_numbers: Any) -> Any:
+    """Return pairs of pairs of lists or tuples of ints as tuples, a cache key; else None."""
+    pairs: Any = dimension_numbers if type(dimension_numbers) in _SEQUENCES else ()
+    if [len(pair) for pair in pairs if type(pair) in _SEQUENCES] != [2, 2] or len(pairs) != 2:
+        return None
+    (lhs, rhs), (lhs_batch, rhs_batch) = pairs
+    for numbers in (lhs, rhs, lhs_batch, rhs_batch):
+        if type(numbers) not in _SEQUENCES:
+            return None
+        for number in numbers:
+            if type(number) is not int:
+                return None
+    return (tuple(lhs), tuple(rhs)), (tuple(lhs_batch), tuple(rhs_batch))
 
 
 @op(SCHEMAS["dot_general"], cpp_name="Dot", section="Dot")
@@ -159,7 +177,7 @@ def dot_general(
     numbers: DotDimensionNumbers | None = None
     if type(dimension_numbers) is DotDimensionNumbers:
         numbers = dimension_numbers
-    elif (key := integer_key(dimension_numbers)) is not None:
+    elif (key := _key(dimension_numbers)) is not None:
         with suppress(ShapeInferenceError):  # `of` raises it for the original value
             numbers = _listed_numbers(key)
     if numbers is None:

@@ -14,7 +14,7 @@ from builder.check import Check, integers
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
-from builder.graph.subcomputations import as_computation, available_computation
+from builder.graph.subcomputations import as_computation, is_library_function
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, need_ops, number_constant
@@ -24,7 +24,8 @@ from builder.types.shape import ArrayShape, Shape, intern_array
 
 __all__ = ["record_reduction", "reduce", "reduce_all"]
 
-Plan = Callable[..., tuple[Shape, Mapping[str, Any]]]
+Planned = tuple[Shape, Mapping[str, Any]]
+Plan = Callable[..., Planned]
 
 
 @op(SCHEMAS["reduce"])
@@ -89,7 +90,7 @@ def _reduce_plan(
     init_values: tuple[Shape, ...],
     reducer: XlaComputation,
     dimensions: tuple[int, ...],
-) -> tuple[Shape, Mapping[str, Any]]:
+) -> Planned:
     shape = _reduce_shape(operands, init_values, reducer.signature, dimensions, name)
     return shape, MappingProxyType({"to_apply": reducer, "dimensions": dimensions})
 
@@ -116,38 +117,47 @@ def record_reduction(
         Check(name).fail("at least one operand is needed, got none")
     inits = init_values if isinstance(init_values, (list, tuple)) else (init_values,)
     shapes = tuple([array.shape for array in arrays])
-    scalars = _scalars(name, shapes) * 2
-    reducer = available_computation(name, "computation", computation, scalars)
-    if reducer is not None:
-        return _record(opcode, name, arrays, shapes, inits, reducer, plan, argument)
+    if is_library_function(computation):
+        init_shapes, constants = _init_shapes(name, shapes, inits)
+        planned = _library_plan(plan, name, shapes, init_shapes, computation, argument)
+        return _record(opcode, name, arrays, inits, init_shapes, constants, planned)
     with rollback_on_error(_builder(name, arrays, inits)):
+        scalars = _scalars(name, shapes) * 2
         reducer = as_computation(name, "computation", computation, scalars)
-        return _record(opcode, name, arrays, shapes, inits, reducer, plan, argument)
+        init_shapes, constants = _init_shapes(name, shapes, inits)
+        key = name, shapes, init_shapes, argument
+        planned = reducer.planned(key, plan, name, shapes, init_shapes, reducer, argument)
+        return _record(opcode, name, arrays, inits, init_shapes, constants, planned)
+
+
+@per_signature
+def _library_plan(
+    plan: Plan,
+    name: str,
+    shapes: tuple[Shape, ...],
+    init_shapes: tuple[Shape, ...],
+    function: Callable[..., Any],
+    argument: Any,
+) -> Planned:
+    """Return the plan of a reduction by a function of this library, the usual case."""
+    reducer = as_computation(name, "computation", function, _scalars(name, shapes) * 2)
+    return plan(name, shapes, init_shapes, reducer, argument)
 
 
 def _record(
     opcode: str,
     name: str,
     arrays: tuple[XlaOp, ...],
-    shapes: tuple[Shape, ...],
     inits: Sequence[Any],
-    reducer: XlaComputation,
-    plan: Plan,
-    argument: Any,
+    init_shapes: tuple[Shape, ...],
+    constants: dict[int, Mapping[str, Any]],
+    planned: Planned,
 ) -> XlaOp:
-    init_shapes, constants = _init_shapes(name, shapes, inits)
-    key = name, shapes, init_shapes, argument
-    planned = reducer.plans.get(key)
-    if planned is None:
-        planned = reducer.planned(key, plan, name, shapes, init_shapes, reducer, argument)
     if constants:
         builder = _builder(name, arrays, inits)
-        inits = [
-            append(builder, "constant", init_shapes[index], (), constants[index])
-            if index in constants
-            else value
-            for index, value in enumerate(inits)
-        ]
+        inits = list(inits)
+        for index, constant in constants.items():
+            inits[index] = append(builder, "constant", init_shapes[index], (), constant)
     shape, attributes = planned
     return record(opcode, shape, (*arrays, *inits), attributes)
 

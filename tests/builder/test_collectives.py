@@ -1,4 +1,4 @@
-"""Operations across devices: shapes, what is recorded, what is refused."""
+"""Operations across devices: shapes, recorded ops, refusals."""
 
 from __future__ import annotations
 
@@ -522,7 +522,7 @@ def test_refused(x: xb.XlaOp, name: str) -> None:
         call(x)
     assert str(caught.value).startswith(message)
     assert caught.value.op == message.partition(":")[0]
-    # What the call itself records is undone; what its arguments recorded stands.
+    # Ops recorded by the call are removed; ops recorded by its arguments stay.
     collective = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_tuple"}
     assert not collective & {op.opcode for op in x.builder.ops[before:]}
 

@@ -1,4 +1,4 @@
-"""XlaComputation: walking it."""
+"""XlaComputation: users, order and called computations."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TestPostOrder:
 
 
 def random_computation(count: int, seed: int) -> xb.XlaComputation:
-    """A graph in which each op takes two of those before it."""
+    """Return a graph in which each op has two earlier ops as operands."""
     choice = random.Random(seed)
     b = xb.XlaBuilder()
     ops = [b.parameter(xb.f32[2])]

@@ -1,4 +1,4 @@
-"""Shapes, records and errors of dot products."""
+"""Shapes, recorded ops and errors of dot products."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def operands(*texts: str) -> list[xb.XlaOp]:
         ("f32[5]", "f32[5]", "f32[]"),
         ("f32[3,4]", "f32[4]", "f32[3]"),
         ("f32[3,4]", "f32[4,5]", "f32[3,5]"),
-        # Dimension 1 of lhs with 0 of rhs, whatever the ranks.
+        # Dimension 1 of lhs is contracted with dimension 0 of rhs for any ranks.
         ("f32[4]", "f32[4,5]", "f32[5]"),
         ("f32[2,2,3]", "f32[2,2,3]", "f32[2,3,2,3]"),
         ("s32[2,0]", "s32[0,3]", "s32[2,3]"),
@@ -54,11 +54,11 @@ def test_dot_shape(lhs: str, rhs: str, result: str) -> None:
         ("f32[2,2,2]", "f32[2,2,2]", ([2], [1], [0], [0]), "f32[2,2,2]"),
         ("f32[9,3,4]", "f32[9,4,5]", ([2], [1], [0], [0]), "f32[9,3,5]"),
         ("f32[9,8,3,4]", "f32[9,8,4,5]", ([3], [2], [0, 1], [0, 1]), "f32[9,8,3,5]"),
-        # Dimensions in any order; batch dimensions first in that of lhs.
+        # Dimensions in any order; batch dimensions come first, in the order of lhs.
         ("f32[3,7,6,6]", "f32[6,3,7,3]", ([0], [1], [3, 1], [0, 2]), "f32[6,7,6,3]"),
         ("s32[]", "s32[1,2]", ([], [], [], []), "s32[1,2]"),
         ("s32[6,4]", "s32[4,6]", ([1, 0], [0, 1], [], []), "s32[]"),
-        # Sizes of batch dimensions are those of lhs.
+        # Batch dimensions have the sizes of lhs.
         ("f32[4]", "f32[<=4]", ([], [], [0], [0]), "f32[4]"),
         ("f32[<=1]", "f32[1]", ([], [], [0], [0]), "f32[<=1]"),
         ("f32[?,3,4]", "f32[2,4,?]", ([2], [1], [0], [0]), "f32[?,3,?]"),
@@ -101,7 +101,7 @@ def test_preferred_element_type(
             xb.dot(x, y, preferred_element_type=to)
 
 
-# --- What is recorded ---------------------------------------------------------------------------
+# --- Recorded ops -------------------------------------------------------------------------------
 
 
 def test_dot_is_recorded_as_dot_general() -> None:
@@ -132,7 +132,7 @@ def test_precision() -> None:
     assert xb.dot(x, y, highest).attributes["precision"] == (highest, highest)
     z = xb.dot_general(x, y, MATMUL, precision=[high, highest])
     assert z.attributes["precision"] == (high, highest)
-    # By their names too, as other enumerations.
+    # Names are accepted, as for other enumerations.
     assert xb.dot(x, y, "HIGHEST").attributes["precision"] == (highest, highest)
     z = xb.dot_general(x, y, MATMUL, precision=("HIGH", highest))
     assert z.attributes["precision"] == (high, highest)

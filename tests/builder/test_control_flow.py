@@ -22,7 +22,7 @@ def signature_text(computation: xb.XlaComputation) -> str:
 
 
 def only_own_ops(computation: xb.XlaComputation) -> bool:
-    """Whether every operand inside is an op of the computation itself, and precedes its user."""
+    """Return whether every operand is an op of the computation itself and precedes its user."""
     own = {id(o): i for i, o in enumerate(computation.ops)}
     return all(
         id(operand) in own and own[id(operand)] < index
@@ -239,7 +239,7 @@ class TestScan:
             (["f32[4,3]"], ["f32[4]"], 1, None, "(f32[4,3], f32[4])"),
             (["f32[4,3]"], ["f32[4]"], 1, 3, "(f32[4,3], f32[4])"),
             (["f32[0]"], ["f32[]"], 0, None, "(f32[0], f32[])"),
-            # Of what is dynamic only the carries stay so, as in XLA.
+            # Only the carries keep dynamic sizes, as in XLA.
             (["f32[<=4,3]"], ["f32[<=4]"], 1, None, "(f32[4,3], f32[<=4])"),
             (["f32[<=4,3]"], ["f32[3]"], 0, None, "(f32[4,3], f32[3])"),
         ],
@@ -349,7 +349,7 @@ class TestWhile:
         n = b.parameter(xb.s32[()], "n")
         state = xb.tuple(b.constant(0, xb.s32), x)
         result = xb.while_(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] + step), state)
-        # What the user gets is the state alone.
+        # The user receives only the state.
         assert str(result.shape) == "(s32[], f32[2])"
         loop = result.operands[0]
         assert loop.opcode == "while"
@@ -360,7 +360,7 @@ class TestWhile:
         assert signature_text(body) == f"({carried}) -> {carried}"
         assert only_own_ops(condition)
         assert only_own_ops(body)
-        # The body gives the captured values back as they were.
+        # The body returns the captured values unchanged.
         returned = body.root.operands[1:]
         assert [o.opcode for o in returned] == ["get_tuple_element"] * 2
         assert [o.attributes["index"] for o in returned] == [1, 2]
@@ -395,7 +395,7 @@ class TestWhile:
             assert only_own_ops(computation)
             for called in computation.called_computations():
                 assert only_own_ops(called)
-        # step passes through the outer loop's state, twice is made inside it.
+        # `step` passes through the outer loop's state; `twice` is computed inside it.
         assert str(loop.shape) == "(f32[], f32[])"
         inner = [o for o in loop.called_computations[1].ops if o.opcode == "while"]
         assert [str(o.shape) for o in inner] == ["(f32[], f32[], f32[])"]
@@ -577,7 +577,7 @@ CALLEE = xb.computation(xb.f32[2])(lambda v: v)
 TWO = xb.computation(xb.f32[2], xb.f32[2])(lambda v, w: v)
 
 
-# How each op that takes a computation is called with a callable.
+# A call with a callable for each op that takes a computation.
 APPLIERS: dict[str, Callable[[xb.XlaOp, Any], xb.XlaOp]] = {
     "call": lambda x, f: xb.call(f, x),
     "while_ condition": lambda x, f: xb.while_(f, xb.neg, x),
@@ -590,7 +590,7 @@ APPLIERS: dict[str, Callable[[xb.XlaOp, Any], xb.XlaOp]] = {
 @pytest.mark.parametrize("apply", APPLIERS.values(), ids=APPLIERS)
 class TestCallablesThatGoWrong:
     def check_usable(self, b: xb.XlaBuilder, x: xb.XlaOp) -> None:
-        """The enclosing builder goes on as if nothing had happened."""
+        """The enclosing builder is unchanged and can record further ops."""
         y = x + 1
         assert y.builder is b
         assert b.constant(True).builder is b

@@ -1,4 +1,4 @@
-"""Shapes, records and errors of convolutions."""
+"""Shapes, recorded ops and errors of convolutions."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def operands(*texts: str) -> list[xb.XlaOp]:
     [
         ("f32[8,3,32,32]", "f32[16,3,5,5]", [1, 1], SAME, "f32[8,16,32,32]"),
         ("f32[8,3,32,32]", "f32[16,3,5,5]", [1, 1], VALID, "f32[8,16,28,28]"),
-        # SAME: as many positions as elements, divided by the stride and rounded up.
+        # SAME: the number of positions is the size divided by the stride, rounded up.
         ("f32[1,1,7]", "f32[1,1,4]", [2], SAME, "f32[1,1,4]"),
         ("f32[1,1,7]", "f32[1,1,9]", [1], SAME, "f32[1,1,7]"),
         ("f32[1,1,7]", "f32[1,1,1]", [3], SAME, "f32[1,1,3]"),
         ("f32[1,1,0]", "f32[1,1,3]", [1], SAME, "f32[1,1,0]"),
-        # VALID: windows that reach beyond are left out.
+        # VALID: windows that exceed the input are omitted.
         ("f32[1,1,7]", "f32[1,1,2]", [3], VALID, "f32[1,1,2]"),
         ("f32[1,1,7]", "f32[1,1,8]", [1], VALID, "f32[1,1,0]"),
-        # Pairs: padding[1] being (2, 3) puts two zeros before and three after.
+        # Pairs: padding[1] = (2, 3) adds two zeros before and three after.
         ("f32[1,1,4,4]", "f32[1,1,1,1]", [1, 1], [(0, 0), (2, 3)], "f32[1,1,4,9]"),
         ("f32[1,1,4]", "f32[1,1,2]", [1], [(-1, 0)], "f32[1,1,2]"),
         ("f32[1,1,4]", "f32[1,1,2]", [1], [(-6, 4)], "f32[1,1,1]"),
         ("f32[1,1,4]", "f32[1,1,2]", [1], [(-2, -2)], "f32[1,1,0]"),
-        # Nothing, as in XLA, stands for all 1 and no padding.
+        # Empty sequences mean 1 everywhere and no padding, as in XLA.
         ("f32[1,1,4]", "f32[1,1,2]", [], [], "f32[1,1,3]"),
-        # From none to ten spatial dimensions.
+        # From zero to ten spatial dimensions.
         ("s32[5,3]", "s32[2,3]", [], SAME, "s32[5,2]"),
         ("c64[1,2,3,3,3]", "c64[4,2,1,2,3]", [1, 1, 1], VALID, "c64[1,4,3,2,1]"),
         ("u4[1,2,3,3,3,3]", "u4[4,2,1,2,3,1]", [1, 2, 1, 2], VALID, "u4[1,4,3,1,1,2]"),
@@ -59,19 +59,19 @@ def operands(*texts: str) -> list[xb.XlaOp]:
             VALID,
             "bf16[1,1,1,1,1,1,1,1,1,1,1,1]",
         ),
-        # Sizes of 0 in each place, the window's apart.
+        # Sizes of 0 everywhere but in the window.
         ("f32[0,3,4]", "f32[2,3,3]", [1], VALID, "f32[0,2,2]"),
         ("f32[2,0,4]", "f32[2,0,3]", [1], VALID, "f32[2,2,2]"),
         ("f32[2,3,4]", "f32[0,3,3]", [1], VALID, "f32[2,0,2]"),
-        # Large ones.
+        # Large sizes.
         ("f32[1,1,2]", "f32[1,1,2]", [2**40], [(2**41, 2**40)], "f32[1,1,4]"),
-        # Bounded sizes: of the batch and the spatial dimensions of both; features are summed over.
+        # Bounded sizes of the batch, and of spatial dimensions of both operands.
         ("f32[<=4,3,8]", "f32[2,3,3]", [1], VALID, "f32[<=4,2,6]"),
         ("f32[4,3,<=8]", "f32[2,3,3]", [2], [(1, 1)], "f32[4,2,<=4]"),
         ("f32[4,3,<=8]", "f32[2,3,3]", [1], SAME, "f32[4,2,<=8]"),
         ("f32[4,3,8]", "f32[2,3,<=3]", [1], VALID, "f32[4,2,<=6]"),
         ("f32[4,<=3,8]", "f32[2,<=3,3]", [1], VALID, "f32[4,2,6]"),
-        # Unbounded ones.
+        # Unbounded sizes.
         ("f32[?,?,?]", "f32[2,3,3]", [1], VALID, "f32[?,2,?]"),
         ("f32[4,3,8]", "f32[2,?,3]", [1], VALID, "f32[4,2,6]"),
     ],
@@ -191,7 +191,7 @@ def test_forms_of_padding(given: Any) -> None:
     assert pair == ((0, 0) if given == "Valid" else (1, 2))
 
 
-# --- What is recorded ---------------------------------------------------------------------------
+# --- Recorded ops -------------------------------------------------------------------------------
 
 
 def test_conv_is_recorded_as_convolution() -> None:
@@ -245,7 +245,7 @@ def test_dimension_numbers_and_their_text() -> None:
     assert str(Numbers.default(0)) == "bf_oi->bf"
     assert str(Numbers.default(3)) == "bf012_oi012->bf012"
     assert Numbers.of(numbers) is numbers
-    # What is no permutation has no short form.
+    # Only permutations have a short form.
     assert str(Numbers(0, 0, [1, 2], 2, 3, [0, 1], 0, 3, [1, 2])).startswith("Convolution")
     assert str(Numbers.default(11)).startswith("Convolution")
 
@@ -283,11 +283,11 @@ def test_fields_of_dimension_numbers_are_whole_numbers() -> None:
         Numbers(0, 1, [2], 1, 0, 2, 0, 1, [2])  # type: ignore[arg-type]
 
 
-# --- What is refused ----------------------------------------------------------------------------
+# --- Refusals -----------------------------------------------------------------------------------
 
 
 def dilated_with(**changes: Any) -> Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp]:
-    """A call of conv_general_dilated with some arguments other than usual."""
+    """Return a call of conv_general_dilated with some arguments replaced."""
 
     def call(x: xb.XlaOp, kernel: xb.XlaOp) -> xb.XlaOp:
         usual: dict[str, Any] = {
@@ -660,7 +660,7 @@ def test_messages_name_the_function_that_was_called() -> None:
 
 
 def test_a_tuple_is_not_taken_apart() -> None:
-    """Its elements would be recorded, and be no numbers."""
+    """Iterating over the op would record its elements, which are not numbers."""
     x, kernel, pair = operands("f32[2,3,9]", "f32[4,3,3]", "(f32[], f32[])")
     before = len(x.builder.ops)
     for arguments in (

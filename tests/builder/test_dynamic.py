@@ -1,4 +1,4 @@
-"""Shapes of sizes known only when it runs, how they are recorded, and what is refused."""
+"""Runtime sizes: shapes, recorded ops, refusals."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_size_that_is_set_becomes_a_bound(
 def test_a_number_as_a_size(b: xb.XlaBuilder, size: Any) -> None:
     x = b.parameter("f32[5]")
     op = xb.set_dimension_size(x, size, 0)
-    # Also where it is the bound: so XlaBuilder has it since 2024.
+    # Also if it equals the bound, as in XlaBuilder since 2024.
     assert str(op.shape) == "f32[<=5]"
     assert op.operands[1].opcode == "constant"
     assert op.operands[1].attributes["value"] == size
@@ -316,7 +316,7 @@ def test_refused(b: xb.XlaBuilder, name: str) -> None:
         call(b)
     assert str(caught.value).startswith(message)
     assert caught.value.op == message.partition(":")[0]
-    # No constant that was to be a size is left behind.
+    # No constant for a size is left behind.
     assert {op.opcode for op in b.ops} <= {"parameter", "tuple"} | (
         {"constant"} if name == "set: constant above the bound" else set()
     )

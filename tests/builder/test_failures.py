@@ -68,7 +68,7 @@ def test_at_the_top(name: str) -> None:
         left = [op.opcode for op in b.ops[recorded:]]
     else:
         pytest.fail("it did not fail")
-    # What the user recorded himself, before the op that failed, stays.
+    # Ops that the user recorded before the failing op stay.
     own = {"select with a number": ["constant", "broadcast_in_dim", "compare"]}
     assert left == own.get(name, ["constant"] if name == "branches that differ" else [])
     assert list(b.parameters) == [0]
@@ -123,13 +123,13 @@ ODD_ARGUMENTS: dict[str, Callable[[xb.XlaOp], object]] = {
     "endless dimensions": lambda x: xb.transpose(x, itertools.count()),
     "endless triples": lambda x: xb.pad(x, 0.0, itertools.repeat((0, 0, 0))),
     "a long text of triples": lambda x: xb.pad(x, 0.0, "x" * 100_000),
-    "a thing that has no text": lambda x: x.builder.constant(Unspeakable()),
-    "a list of a thing that has no text": lambda x: x.builder.constant([Unspeakable()], xb.f32),
-    "a result that has no text": lambda x: xb.map([x], lambda v: Unspeakable(), [0]),
-    "an index that has no text": lambda x: x[Unspeakable()],
-    "a name that has no text": lambda x: x.builder.parameter("f32[]", Unspeakable()),
-    "a sharding that has no text": lambda x: x.builder.sharding(Unspeakable()).__enter__(),
-    "a root that has no text": lambda x: x.builder.build(Unspeakable()),
+    "a thing that has no text": lambda x: x.builder.constant(WithoutRepr()),
+    "a list of a thing that has no text": lambda x: x.builder.constant([WithoutRepr()], xb.f32),
+    "a result that has no text": lambda x: xb.map([x], lambda v: WithoutRepr(), [0]),
+    "an index that has no text": lambda x: x[WithoutRepr()],
+    "a name that has no text": lambda x: x.builder.parameter("f32[]", WithoutRepr()),
+    "a sharding that has no text": lambda x: x.builder.sharding(WithoutRepr()).__enter__(),
+    "a root that has no text": lambda x: x.builder.build(WithoutRepr()),
     "a long type": lambda x: xb.convert(x, "x" * 100_000),
     "a total order that is an op": lambda x: xb.compare(x, x, "LT", total_order=x),
     "as many spatial dimensions as fit no memory": lambda x: xb.ConvolutionDimensionNumbers.default(
@@ -138,8 +138,8 @@ ODD_ARGUMENTS: dict[str, Callable[[xb.XlaOp], object]] = {
 }
 
 
-class Unspeakable:
-    """What fails when it is asked for its text."""
+class WithoutRepr:
+    """An object whose repr raises."""
 
     def __repr__(self) -> str:
         raise ZeroDivisionError
@@ -168,7 +168,7 @@ def convolution(x: xb.XlaOp, **more: Any) -> xb.XlaOp:
     return xb.conv_general(lhs, rhs, [1], [(0, 0)], **more)
 
 
-# Arguments that one reader reads for many ops: the error names the op, as it was called.
+# Arguments that many ops convert with one function: the error names the op that was called.
 BEGINNINGS: dict[str, Callable[[xb.XlaOp], object]] = {
     "parameter: shape: shape text: expected": lambda x: x.builder.parameter("f32[2"),
     "iota: shape: expected a shape": lambda x: x.builder.iota(3, 0),
@@ -201,7 +201,7 @@ BEGINNINGS: dict[str, Callable[[xb.XlaOp], object]] = {
     "pad_in_dim: f32 can't represent": lambda x: xb.pad_in_dim(x, 1e60, 0, 1, 1),
     "pad_in_dim: padding_value must be a scalar": lambda x: xb.pad_in_dim(x, x, 0, 1, 1),
     "concatenate: operand must be a sequence": lambda x: xb.concatenate(xb.f32, 0),
-    # Ops that have one opcode:
+    # Ops that share an opcode:
     "square: operand 0 belongs to builder 'other'": lambda x: xb.square(built_op()),
     "conj: operand 0 belongs to builder 'other'": lambda x: xb.conj(built_op()),
     "collapse: operand 0 belongs to": lambda x: xb.collapse(built_op(), [0, 1]),

@@ -1,4 +1,4 @@
-"""Tokens, infeed and outfeed, send and recv, custom calls: shapes, what is recorded, refusals."""
+"""Tokens, infeed and outfeed, send and recv, custom calls: shapes, recorded ops, refusals."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_create_token_and_after_all(b: xb.XlaBuilder) -> None:
 
 
 def test_create_token_is_recorded_where_recording_is(b: xb.XlaBuilder) -> None:
-    made: list[xb.XlaOp] = []
+    tokens: list[xb.XlaOp] = []
 
     def body(token: xb.XlaOp) -> xb.XlaOp:
-        made.append(b.create_token())
-        return xb.after_all(token, made[0])
+        tokens.append(b.create_token())
+        return xb.after_all(token, tokens[0])
 
     xb.call(body, b.create_token())
-    assert made[0].builder is not b
+    assert tokens[0].builder is not b
     b.build()
     with pytest.raises(xb.BuilderError, match="create_token: builder 'host' was already built"):
         b.create_token()
@@ -248,7 +248,7 @@ def test_python_call(b: xb.XlaBuilder) -> None:
     assert 'backend_config={name = "sort"}' in text
 
 
-# What is refused.
+# Refusals.
 
 
 class Host:
@@ -698,7 +698,7 @@ def test_refused(name: str) -> None:
     assert str(caught.value).startswith(message)
     if not isinstance(caught.value, xb.ShapeTextError):
         assert caught.value.op == name.partition(":")[0]
-    # Nothing is left behind but what the call itself recorded as an operand.
+    # Only the operands that the call expression recorded are left.
     assert all(op.opcode in ("parameter", "tuple") for op in host.b.ops[before:])
 
 

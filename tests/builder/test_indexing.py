@@ -36,7 +36,7 @@ def parameters(*shapes: Any) -> list[xb.XlaOp]:
         ("c64[]", [], "c64[]"),
         ("u4[7,0]", [3, 0], "u4[3,0]"),
         ("f32[7]", [0], "f32[0]"),
-        # The whole of a bounded dimension is bounded, a part of it is not.
+        # A slice of all of a bounded dimension is bounded; a smaller one is not.
         ("f32[<=5,<=4]", [5, 3], "f32[<=5,3]"),
         ("f32[<=1]", [1], "f32[1]"),
         ("f32[<=1]", [0], "f32[0]"),
@@ -59,7 +59,7 @@ def test_dynamic_slice_shape(operand: str, sizes: list[int], shape: str) -> None
         ("s2[4,3]", "s2[0,3]", "s2[4,3]"),
         ("f32[]", "f32[]", "f32[]"),
         ("f32[<=5,4]", "f32[2,4]", "f32[<=5,4]"),
-        # An update of a whole dimension brings its bound along, another does not.
+        # An update of all of a dimension keeps its bound; a smaller one does not.
         ("f32[5,4]", "f32[<=5,<=3]", "f32[<=5,4]"),
         ("f32[?,4]", "f32[?,4]", "f32[?,4]"),
         ("f32[?,4]", "f32[7,4]", "f32[?,4]"),
@@ -95,7 +95,7 @@ def test_a_vector_of_start_indices_is_taken_apart(as_list: bool) -> None:
 
 
 def test_numbers_as_start_indices() -> None:
-    """They are constants of the type of those that are ops."""
+    """They become constants of the type of the start indices that are ops."""
     x, i = parameters(xb.f32[4, 3], xb.u16[()])
     got = xb.dynamic_slice(x, [2, i], [2, 1])
     assert got.operands[1].opcode == "constant"
@@ -143,7 +143,7 @@ def test_equal_attributes_are_one() -> None:
             "f32[3,5,7,2]",
         ),
         ("f32[0,9]", "s32[0,1]", BATCHED, [0, 2], "f32[0,2]"),
-        # What is bounded: all of an operand's dimension, and dimensions of start_indices.
+        # Bounded: slices of all of a bounded dimension, and dimensions of start_indices.
         ("f32[<=16,<=11]", "s64[<=5,2]", GATHER, [8, 11], "f32[<=5,8,<=11]"),
         ("f32[<=7,9]", "s32[7,1]", BATCHED, [1, 2], "f32[7,2]"),
         ("f32[?,11]", "s64[?,2]", GATHER, [8, 11], "f32[?,8,11]"),

@@ -1,4 +1,4 @@
-"""What slices and updates at run-time indices, gathers and scatters refuse."""
+"""Refusals of slices and updates at runtime indices, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Refusal = tuple[tuple[Any, ...], Callable[..., Any], str]
 
 
 def gathered(numbers: Any, sizes: Any = (8, 6), **promises: Any) -> Callable[..., xb.XlaOp]:
-    """A gather on x f32[16,11] and i s64[5,2] that differs from a right one in one thing."""
+    """Return a gather on x f32[16,11] and i s64[5,2] with one argument of a valid one replaced."""
     return lambda x, i: xb.gather(x, i, numbers, sizes, **promises)
 
 

@@ -1,4 +1,4 @@
-"""Shapes of linear algebra and Fourier transforms, and what they refuse."""
+"""Shapes and refusals of linear algebra and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_transpose_by_name(transpose: xb.Transpose) -> None:
         ("c64[8]", "FFT", [8], "c64[8]"),
         ("c128[2,3,4,5]", "IFFT", [3, 4, 5], "c128[2,3,4,5]"),
         ("c64[3,0]", "FFT", [0], "c64[3,0]"),
-        # The document's two lengths that give the same shape, and the way back.
+        # The document's two lengths with the same result shape, and the inverse.
         ("f32[16]", "RFFT", [16], "c64[9]"),
         ("f32[17]", "RFFT", [17], "c64[9]"),
         ("c64[9]", "IRFFT", [16], "f32[16]"),
@@ -91,12 +91,12 @@ def test_transpose_by_name(transpose: xb.Transpose) -> None:
         ("c128[2,6,5,4]", "IRFFT", [5, 7], "f64[2,6,5,7]"),
         ("f32[1]", "RFFT", [1], "c64[1]"),
         ("c64[1]", "IRFFT", [1], "f32[1]"),
-        # Nothing gives nothing.
+        # Empty operands give empty results.
         ("f32[4,0]", "RFFT", [4, 0], "c64[4,0]"),
         ("f32[0,4]", "RFFT", [0, 4], "c64[0,3]"),
         ("c64[4,0]", "IRFFT", [4, 0], "f32[4,0]"),
         ("c64[4,1]", "IRFFT", [0], "f32[4,0]"),
-        # Bounded sizes stay bounded; a size that was not known is said by the length.
+        # Bounded sizes stay bounded; the length replaces an unbounded size.
         ("f32[<=3,<=8]", "RFFT", [8], "c64[<=3,<=5]"),
         ("c64[<=5]", "IRFFT", [8], "f32[<=8]"),
         ("f32[?,8]", "RFFT", [8], "c64[?,5]"),
@@ -105,7 +105,7 @@ def test_transpose_by_name(transpose: xb.Transpose) -> None:
         ("c64[2,?]", "IRFFT", [8], "f32[2,8]"),
         ("c64[2,?]", "IRFFT", [2, 0], "f32[2,0]"),
         ("c64[?,<=4]", "FFT", [4], "c64[?,<=4]"),
-        # XlaBuilder does not look at the lengths of a transform between complex numbers.
+        # XlaBuilder ignores the lengths of a complex-to-complex transform.
         ("c64[8]", "FFT", [7], "c64[8]"),
         ("c64[2,1,8]", "IFFT", [0, 3, 8], "c64[2,1,8]"),
     ],

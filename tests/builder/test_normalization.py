@@ -1,4 +1,4 @@
-"""Shapes of batch normalization, and what it refuses."""
+"""Shapes and refusals of batch normalization."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_gradient_may_be_of_unbounded_size() -> None:
 def test_what_is_recorded() -> None:
     op = training("f32[2,3]", "f32[3]", "f32[3]", 1, 0.1)
     assert op.opcode == "batch_norm_training"
-    # XLA keeps it as an f32.
+    # XLA stores it as an f32.
     assert dict(op.attributes) == {"epsilon": float(np.float32(0.1)), "feature_index": 1}
     assert len(op.operands) == 3
     other = inference("f32[4,3]", *["f32[3]"] * 4, feature_index=1, epsilon=np.float64(0.1))

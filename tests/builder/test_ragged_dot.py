@@ -1,4 +1,4 @@
-"""Shapes, records and errors of dot products with groups of unequal sizes."""
+"""Shapes, recorded ops and errors of dot products with groups of unequal sizes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def operands(*texts: str) -> list[xb.XlaOp]:
         (ROWS, "f32[11,5]", "f32[3,5,7]", "u32[3]", "f32[11,7]"),
         (INNER, "f32[11,5]", "f32[5,7]", "s64[3]", "f32[3,11,7]"),
         (Ragged((([2], [1]), ([0], [0])), [0]), "s8[3,11,5]", "s8[3,5,7]", "s8[2]", "s8[3,11,7]"),
-        # Other groups for each index of what is further out.
+        # Separate groups for each index of the dimensions before the ragged one.
         (BATCHED_ROWS, "f32[19,17,11,5]", "f32[3,19,5,7]", "s32[3]", "f32[19,17,11,7]"),
         (BATCHED_ROWS, "f32[19,17,11,5]", "f32[3,19,5,7]", "s32[19,17,3]", "f32[19,17,11,7]"),
         (BATCHED_INNER, "f32[2,11,4,5]", "f32[2,4,5,7]", "s32[2,4,3]", "f32[3,2,11,7]"),
         (BATCHES, "f32[2,6,11,5]", "f32[2,6,5,7]", "s32[2,3]", "f32[2,6,11,7]"),
         (BATCHES, "f32[2,6,11,5]", "f32[2,6,5,7]", "s32[3]", "f32[2,6,11,7]"),
-        # The group dimension anywhere in rhs; no groups; nothing in them.
+        # The group dimension anywhere in rhs; no groups; empty groups.
         (Ragged((([1], [2]), ([], [])), [0], [1]), "f32[4,5]", "f32[7,3,5]", "s4[3]", "f32[4,7]"),
         (ROWS, "f32[11,5]", "f32[0,5,7]", "s32[0]", "f32[11,7]"),
         (INNER, "f32[11,0]", "f32[0,7]", "s32[0]", "f32[0,11,7]"),

@@ -1,4 +1,4 @@
-"""Shapes of random numbers, and what they refuse."""
+"""Shapes and refusals of random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes of reductions, what they take as a reducer, and what they refuse."""
+"""Shapes, reducers and refusals of reductions."""
 
 from __future__ import annotations
 

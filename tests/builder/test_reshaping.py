@@ -1,4 +1,4 @@
-"""Shapes, records and errors of the ops that repeat, rearrange, join, pad and cut."""
+"""Shapes, recorded ops and errors of ops that move elements without changing them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_broadcast_in_dim_shape(
         ("f32[4,2,3]", [8, 3], "f32[8,3]"),
         ("f32[1,1]", [], "f32[]"),
         ("f32[]", [1, 1], "f32[1,1]"),
-        # None of the elements.
+        # No elements.
         ("f32[0,3]", [5, 0, 2], "f32[5,0,2]"),
         # Bounded: combined, split among sizes of 1, split otherwise (XLA makes it static).
         ("f32[2,<=3]", [6], "f32[<=6]"),
@@ -71,7 +71,7 @@ def test_broadcast_in_dim_shape(
         ("f32[<=1]", [1], "f32[<=1]"),
         ("f32[<=1]", [], "f32[]"),
         ("f32[<=1,4]", [1, 2, 2], "f32[<=1,2,2]"),
-        # Unbounded: nothing is known of the element count.
+        # Unbounded: the element count is unknown.
         ("f32[2,?]", [2, 1, 1, 1], "f32[2,1,1,1]"),
     ],
 )
@@ -189,7 +189,7 @@ def test_pad_shape(operand: str, config: list[tuple[int, int, int]], result: str
         ("f32[4,3]", [2, 1], [4, 3], None, "f32[2,2]"),
         ("f32[7,4]", [0, 4], [7, 4], [3, 1], "f32[3,0]"),
         ("f32[]", [], [], [], "f32[]"),
-        # Of a bounded dimension one element is static, nothing is not.
+        # A slice of one element of a bounded dimension is static; an empty one is not.
         ("f32[<=5]", [0], [2], [1], "f32[<=2]"),
         ("f32[<=5]", [0], [2], [2], "f32[1]"),
         ("f32[<=5]", [5], [5], [1], "f32[<=0]"),
@@ -224,7 +224,7 @@ def test_iota_shape() -> None:
     assert infer.iota(shape("c64[8]")) == (shape("c64[8]"), 0)
 
 
-# --- What is recorded ---------------------------------------------------------------------------
+# --- Recorded ops -------------------------------------------------------------------------------
 
 
 def test_broadcasts_are_recorded_as_broadcast_in_dim() -> None:
@@ -353,7 +353,7 @@ def test_the_whole_message() -> None:
     assert error.value.dimension == 1
 
 
-# The call on parameters of these shapes, and what its message says.
+# The call on parameters of these shapes, and its message.
 ERRORS = {
     "broadcast": [
         (["token[]"], ([2],), "operand must be an array, got a token"),

@@ -1,4 +1,4 @@
-"""Callables given to ops: which are recorded once per signature, and which each time."""
+"""Callables passed to ops: recorded once per signature, or each time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def state(x: xb.XlaOp) -> list[xb.XlaOp]:
 
 
 def applied(op: xb.XlaOp) -> xb.XlaComputation:
-    """The one computation that an op applies."""
+    """Return the only computation that an op applies."""
     (computation,) = op.called_computations
     return computation
 
@@ -54,7 +54,7 @@ def plain(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
 
 @xb.computation
 def larger(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
-    """The larger one, doubled where both are equal."""
+    """Return the larger value, doubled if both are equal."""
     return xb.max(a, b) + a
 
 
@@ -110,7 +110,7 @@ class TestPlainCallables:
         assert constants(reduced(x, scaled)) == [3.0]
 
     def test_are_recorded_once_for_each_argument(self, x: xb.XlaOp, state: list[xb.XlaOp]) -> None:
-        """Also where the library must look at the captures before it records the op."""
+        """Also if the library must examine the captures before it records the op."""
         calls = []
 
         def counted(value: xb.XlaOp) -> xb.XlaOp:
@@ -200,7 +200,7 @@ class TestLibraryFunctions:
         assert applied(xb.call(xb.neg, x)).root.metadata is None
 
     def test_beside_a_branch_that_captures(self, x: xb.XlaOp) -> None:
-        """The library function takes the captured value itself; no call is put around it."""
+        """The library function takes the captured value itself; it is not wrapped in a call."""
         y = x.builder.parameter(xb.f32[4, 3], "y")
         pred = x.builder.parameter(xb.pred[()])
         op = xb.conditional(pred, x, xb.neg, x, lambda value: value + y)
@@ -265,8 +265,8 @@ class TestDecorator:
 
     def test_errors(self) -> None:
         decorate: Any = xb.computation
-        made = xb.computation(xb.f32[2])(lambda a: a)
-        for wrong in (made, made.root):
+        built = xb.computation(xb.f32[2])(lambda a: a)
+        for wrong in (built, built.root):
             with pytest.raises(xb.XlaError, match="computation: "):
                 decorate(wrong)
         with pytest.raises(xb.OperandError, match=r"expected a function of XlaOps, got 3\nfix: "):
@@ -461,7 +461,7 @@ class TestUses:
         assert op.source == larger.computation(x.shape, x.shape).root.source
 
     def test_beside_a_body_that_captures(self, state: list[xb.XlaOp], x: xb.XlaOp) -> None:
-        """The shared computation stays as it is: a call of it takes what the body captures."""
+        """The shared computation is unchanged; it is called by one that takes the captures."""
         plain_loop = xb.while_(below_ten, doubled, state)
         y = x.builder.parameter(xb.f32[4, 3], "y")
         result = xb.while_(below_ten, lambda s: (s[0] + 1, s[1] * y), state)
@@ -514,7 +514,7 @@ class TestUses:
         assert source is not None
         assert source.function == "plain"
         assert source.line == plain.__code__.co_firstlineno + 1
-        # Parameters are recorded on behalf of whoever uses the function first.
+        # Parameters have no source line, because the first user records them.
         assert [p.source for p in first.parameters] == [None, None]
 
 
@@ -577,7 +577,7 @@ class TestCall:
 
 
 class TestCaptures:
-    """A computation that all builders share can use no value of one of them."""
+    """A computation that all builders share can't use a value of one of them."""
 
     MESSAGE = r"'function', a function of @xb\.computation, can't use values of another"
 
@@ -625,7 +625,7 @@ class TestCaptures:
 
 
 def test_an_op_that_c_calls_has_no_line(x: xb.XlaOp) -> None:
-    """A thread's first function has no Python code above it."""
+    """A thread's first function has no Python caller."""
     done = threading.Event()
 
     class Sizes:

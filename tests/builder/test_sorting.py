@@ -1,4 +1,4 @@
-"""Shapes of sorts and of top_k, the comparators they go by, and what they refuse."""
+"""Shapes, comparators and refusals of sort and top_k."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_layouts_are_not_kept() -> None:
 
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_the_default_comparator(t: xb.PrimitiveType) -> None:
-    """That of XLA's CreateScalarLtComputation; complex numbers have a place in the order too."""
+    """The order of XLA's CreateScalarLtComputation, and complex numbers."""
     b = xb.XlaBuilder()
     op = xb.sort([b.parameter(t[3]), b.parameter(xb.s32[3])])
     assert str(op.shape) == f"({t}[3], s32[3])"

@@ -1,4 +1,4 @@
-"""Shapes of reduce_window and select_and_scatter, and what they refuse."""
+"""Shapes and refusals of reduce_window and select_and_scatter."""
 
 from __future__ import annotations
 
@@ -377,7 +377,7 @@ def test_enclosing_values_stay_outside(x: xb.XlaOp) -> None:
 
 
 def scattered(x: xb.XlaOp, source: Any, *window: Any, **named: Any) -> xb.XlaOp:
-    """The gradient of a maximum in windows."""
+    """Record the gradient of max pooling."""
     if isinstance(source, str):
         source = x.builder.parameter(source)
     select, scatter = named.pop("select", xb.ge), named.pop("scatter", xb.add)

@@ -1,4 +1,4 @@
-"""XlaBuilder: parameters, building, what belongs to whom, names, and source locations."""
+"""XlaBuilder: parameters, building, ownership of ops, names, and source locations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import builder as xb
 
 
 def line() -> int:
-    """The number of the line that calls this."""
+    """Return the line number of the caller."""
     frame = inspect.currentframe()
     assert frame is not None
     assert frame.f_back is not None
@@ -332,7 +332,7 @@ class TestFrontendAttributesAndSharding:
 
 
 class TestSourceLocations:
-    """Every op remembers the line of the user's program, whatever recorded it."""
+    """Every op has the line of the user's program, however it was recorded."""
 
     @pytest.fixture
     def b(self) -> xb.XlaBuilder:

@@ -1,4 +1,4 @@
-"""extract: the part of a computation that gives some of its values."""
+"""extract: the part of a computation that computes some of its values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import builder as xb
 
 @pytest.fixture
 def model() -> xb.XlaComputation:
-    """Of x, y and z: exp(tanh(x * y) + y) - z."""
+    """Return the computation exp(tanh(x * y) + y) - z."""
     b = xb.XlaBuilder("model")
     x, y = b.parameter(xb.f32[4], "x"), b.parameter("f32[4]", "y")
     with b.sharding("{replicated}"):
@@ -28,8 +28,8 @@ def model() -> xb.XlaComputation:
 
 
 def op_of(computation: xb.XlaComputation, opcode: str) -> xb.XlaOp:
-    (found,) = [op for op in computation.ops if op.opcode == opcode]
-    return found
+    (op,) = computation.find(opcode)
+    return op
 
 
 def opcodes(computation: xb.XlaComputation) -> list[str]:
@@ -61,10 +61,10 @@ def test_two_parts_are_the_whole(recipe: list[graphs.Step], choice: list[int]) -
     cut = list(dict.fromkeys(graph.ops[number % len(graph.ops)] for number in choice))
     front, rest = graph.extract(cut), graph.extract(graph.root, inputs=cut)
     middle = graphs.evaluate(front, *graphs.arguments_of(front))
-    others = graphs.arguments_of(rest)[len(cut) :] if len(rest.parameters) > len(cut) else []
-    wanted = graphs.evaluate(graph, *graphs.arguments_of(graph))
-    assert_equal(graphs.evaluate(rest, *middle, *others), wanted)
-    # The same put together again in one builder.
+    remaining = graphs.arguments_of(rest)[len(cut) :] if len(rest.parameters) > len(cut) else []
+    expected = graphs.evaluate(graph, *graphs.arguments_of(graph))
+    assert_equal(graphs.evaluate(rest, *middle, *remaining), expected)
+    # The parts combined again in one builder.
     b = xb.XlaBuilder("again")
     named = {p.name: b.parameter(p.shape, p.name) for p in graph.parameters}
     front_values = (
@@ -75,13 +75,13 @@ def test_two_parts_are_the_whole(recipe: list[graphs.Step], choice: list[int]) -
     again = b.build(
         xb.inline(rest, *front_values, *(named[p.name] for p in rest.parameters[len(cut) :]))
     )
-    assert_equal(graphs.evaluate(again, *graphs.arguments_of(again)), wanted)
+    assert_equal(graphs.evaluate(again, *graphs.arguments_of(again)), expected)
 
 
-def assert_equal(found: Any, wanted: Any) -> None:
-    assert len(leaves(found)) == len(leaves(wanted))
-    for one, other in zip(leaves(found), leaves(wanted), strict=True):
-        np.testing.assert_array_equal(one, other, strict=True)
+def assert_equal(actual: Any, expected: Any) -> None:
+    assert len(leaves(actual)) == len(leaves(expected))
+    for value, other in zip(leaves(actual), leaves(expected), strict=True):
+        np.testing.assert_array_equal(value, other, strict=True)
 
 
 class TestOneOp:

@@ -1,4 +1,4 @@
-"""inline: the ops of a computation stand in the place of a call of it."""
+"""inline: the ops of a computation are recorded instead of a call."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_it_gives_what_a_call_gives(recipe: list[graphs.Step]) -> None:
     assert graph not in inlined.called_computations()
     assert len(inlined.ops) == len(graph.ops) + 1
     arguments = graphs.arguments_of(graph)
-    wanted = graphs.evaluate(called, *arguments)
-    np.testing.assert_array_equal(graphs.evaluate(inlined, *arguments), wanted, strict=True)
+    expected = graphs.evaluate(called, *arguments)
+    np.testing.assert_array_equal(graphs.evaluate(inlined, *arguments), expected, strict=True)
 
 
 def test_ops_keep_names_lines_and_attributes(b: xb.XlaBuilder) -> None:

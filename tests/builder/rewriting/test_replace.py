@@ -1,4 +1,4 @@
-"""replace: a computation recorded again, with some ops swapped."""
+"""replace: a computation recorded again, with some ops replaced."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sub_for_add(op: xb.XlaOp, operands: Operands) -> xb.XlaOp | None:
 
 
 def annotated() -> xb.XlaComputation:
-    """A computation with everything that has to come along."""
+    """Return a computation with everything that must be preserved."""
     b = xb.XlaBuilder("annotated")
     x = b.parameter("f32[2,3]{0,1}", "x", number=1)
     with b.sharding("{replicated}"):
@@ -61,7 +61,7 @@ class TestNothingIsReplaced:
     def test_of_any_graph(self, recipe: list[graphs.Step]) -> None:
         c = graphs.recorded(recipe)
         assert_same(c.replace(keep), c)
-        # What is applied does not change, and is shared.
+        # Applied computations do not change, and are shared.
         assert_same(c.replace(lambda op, operands: operands.keep(), nested=True), c)
 
     def test_annotations_of_a_module(self) -> None:
@@ -77,12 +77,12 @@ class TestReplaced:
     @given(graphs.recipes)
     @settings(max_examples=40)
     def test_additions_become_subtractions(self, recipe: list[graphs.Step]) -> None:
-        """By NumPy: the graph with another meaning of "add" is the changed graph with its own."""
+        """In NumPy, the original with "add" redefined equals the rewritten graph."""
         c = graphs.recorded(recipe)
         changed = c.replace(sub_for_add)
         arguments = graphs.arguments_of(c)
-        wanted = swapped_evaluation(c, *arguments)
-        np.testing.assert_array_equal(graphs.evaluate(changed, *arguments), wanted, strict=True)
+        expected = swapped_evaluation(c, *arguments)
+        np.testing.assert_array_equal(graphs.evaluate(changed, *arguments), expected, strict=True)
 
     def test_only_that_is_another(self) -> None:
         c = annotated()
@@ -103,7 +103,7 @@ class TestReplaced:
         new = {op.opcode: op for op in changed.ops}
         for name in ("parameter", "multiply", "tuple", "negate", "exponential"):
             assert (new[name].metadata, new[name].source) == (old[name].metadata, old[name].source)
-        # What stands for the op is called what it was called, and is from where it is recorded.
+        # The replacement has the name of the op, and the line that recorded it.
         assert (new["divide"].name, new["abs"].name) == ("hidden", None)
         assert new["divide"].frontend_attributes == {"stage": "1"}
         assert new["divide"].source.function.endswith("rational")  # type: ignore[union-attr]
@@ -189,7 +189,7 @@ class TestReplaced:
 
 
 def swapped_evaluation(computation: xb.XlaComputation, *arguments: Any) -> Any:
-    """What it gives by NumPy if the entry's own additions are subtractions."""
+    """Return NumPy's result with the additions of the entry replaced by subtractions."""
     plain = graphs.MEANINGS["add"]
     entry = set(computation.ops)
 
@@ -274,7 +274,7 @@ class TestNested:
         for _ in range(3):
             state = function(state) + state
         np.testing.assert_array_equal(self.evaluated(changed), function(state) - state)
-        # Without `nested` the entry alone.
+        # Without `nested`, only the entry.
         alone = model.replace(sum_for_difference)
         assert alone.called_computations() == model.called_computations()
         assert "subtract" not in opcodes(alone)
@@ -349,7 +349,7 @@ class TestNested:
 
         with pytest.raises(xb.BuilderError, match=r"add: .*can't use values of another") as failure:
             model.replace(mixed, nested=True)
-        # It is asked for the ops of the function first, in which the second is a subtraction.
+        # It is called for the ops of the function first; the second one is a subtraction.
         assert "while replacing %3 subtract of 'function'" in failure.value.__notes__
 
     def test_deep_calls_without_recursion(self) -> None:

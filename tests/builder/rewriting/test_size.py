@@ -1,4 +1,4 @@
-"""Rewriting graphs that are large: loops over the ops, no recursion."""
+"""Rewriting large graphs: loops over the ops, no recursion."""
 
 from __future__ import annotations
 

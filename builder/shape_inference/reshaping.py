@@ -505,7 +505,7 @@ def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, i
     # Not in XLA: an iota of a dynamic size is not supported.
     if not array.is_static:
         check.fail(f"shape must be static, got {array}", fix="use the largest size")
-    # StableHLO iota (result), and types without zero, whose iota XLA does not define
+    # StableHLO iota: the type of output; a type without zero has no first element
     supported = INTEGRAL | FLOATING | COMPLEX
     rule, fix = "integer, floating-point or complex", "use integers and compare them"
     check.element_type("shape", supported, rule, fix=fix)

@@ -1,5 +1,5 @@
-"""Shardings: how arrays are cut up over devices, in GSPMD's words (tilings) and in Shardy's.
+"""Shardings of arrays over devices, in the dialects of GSPMD (tilings) and Shardy (mesh axes).
 
-`tiling` reads the texts of the one, `mesh` makes those of the other, `saying` holds both against
-the shapes of what they are said of.
+`tiling` parses GSPMD's text, `mesh` prints Shardy's, and `validation` checks both against the
+shapes of values.
 """

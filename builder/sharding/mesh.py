@@ -1,45 +1,46 @@
-"""Meshes of devices with named axes, and shardings by these names, as Shardy has them."""
+"""Meshes of devices with named axes, and shardings along these axes, as in Shardy."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Any, Final
 
+from builder.check import integer, integers
 from builder.errors import OperandError, ShapeInferenceError, brief
-from builder.sharding.tiling import need_array, shard_shape, transposed
+from builder.sharding.tiling import array_argument, shard_shape, transposed
 from builder.types.shape import ArrayShape, ShapeLike
 
 __all__ = ["Mesh", "MeshSharding"]
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_.$\-]*"
-_MOST_DEVICES: Final = 1 << 24
+_MAX_DEVICES: Final = 1 << 24
 
 AxesLike = Mapping[str, int] | Iterable[tuple[str, int]]
-"""The axes of a mesh, as a mapping from names to sizes or as pairs of both."""
+"""The axes of a mesh: a mapping from names to sizes, or pairs of both."""
 
 Entry = str | Sequence[str] | None
-"""Along which axes of a mesh a dimension is cut: one, several, or none."""
+"""The mesh axes that shard a dimension: one, several, or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """Devices in rows and columns, whose axes have names.
+    """An array of devices with named axes.
 
-    Shardings name the axes along which the dimensions of an array are cut: `sharding`.
+    Shardings assign mesh axes to the dimensions of an array, see `sharding`.
 
     Attributes:
         axes: the name and the size of each axis, the outermost first.
-        devices: the numbers of the devices, if they are in another order than 0, 1, 2, ...: they
-            are those of partitions.
-        name: what the mesh is called in a program. Two meshes of one program have two names.
+        devices: the partition numbers of the devices; None for 0, 1, 2, ...
+        name: the name of the mesh in a program, which is unique in it.
 
     Raises:
-        ShapeInferenceError: a name that HLO and MLIR don't take, or that is there twice; a size
-            that is not 1 or more; devices that are not the numbers from 0 on.
-        OperandError: axes that are not names with sizes.
+        ShapeInferenceError: a name is invalid in HLO or MLIR or repeated, a size is less than 1, or
+            the devices are not a permutation of the numbers from 0.
+        OperandError: the axes are not names with sizes.
 
     Example:
         >>> import builder as xb
@@ -59,21 +60,19 @@ class Mesh:
     name: str = "mesh"
 
     def __post_init__(self) -> None:
-        from builder.check import integers  # inference builds on this module
-
         object.__setattr__(self, "axes", _axes(self.axes))
-        _need_name("name", self.name)
+        _check_name("name", self.name)
         if self.devices is not None:
             numbers = integers("Mesh", "devices", self.devices)
             if sorted(numbers) != list(range(self.size)):
                 raise ShapeInferenceError(
-                    f"Mesh: devices must be the numbers from 0 to {self.size - 1} in some order, "
-                    f"one for each place of the mesh, got {brief(list(numbers))}",
+                    f"Mesh: devices must be a permutation of the numbers from 0 to "
+                    f"{self.size - 1}, got {brief(list(numbers))}",
                     op="Mesh",
                 )
-            # Shardy says the usual order by saying none.
-            usual = numbers == tuple(range(self.size))
-            object.__setattr__(self, "devices", None if usual else numbers)
+            # Shardy omits the default order.
+            is_default = numbers == tuple(range(self.size))
+            object.__setattr__(self, "devices", None if is_default else numbers)
 
     @property
     def axis_names(self) -> tuple[str, ...]:
@@ -96,17 +95,16 @@ class Mesh:
         return f"#sdy.mesh<[{axes}]{order}>"
 
     def sharding(self, *dimensions: Entry) -> MeshSharding:
-        """How an array lies on the devices of the mesh.
+        """Return a sharding of an array over the devices of the mesh.
 
         Args:
-            dimensions: for each dimension the axis along which it is cut; several axes in a
-                sequence, of which the first is the outermost; None for a dimension that is not
-                cut. Those that are left out at the end are not cut. Along the axes that are not
-                named here all devices have the same.
+            dimensions: the mesh axis that shards each dimension: a name, a sequence of names with
+                the outermost first, or None. Omitted trailing dimensions are not sharded. The array
+                is replicated along the other axes of the mesh.
 
         Raises:
-            ShapeInferenceError: the mesh has no such axis, or one is named twice.
-            OperandError: neither names nor None.
+            ShapeInferenceError: the mesh has no such axis, or an axis is used twice.
+            OperandError: an entry is neither None nor names.
 
         Example:
             >>> import builder as xb
@@ -119,82 +117,79 @@ class Mesh:
 
         Shardy, TensorShardingAttr; jax.sharding.PartitionSpec.
         """
-        return MeshSharding(self, tuple([_entry(self, one) for one in dimensions]))
+        return MeshSharding(self, tuple([_entry(self, entry) for entry in dimensions]))
 
 
-def _axes(given: Any) -> tuple[tuple[str, int], ...]:
-    from builder.check import integer  # inference builds on this module
-
+def _axes(value: Any) -> tuple[tuple[str, int], ...]:
     try:
-        pairs = [(name, size) for name, size in dict(given).items()]
-        listed = len(given)
+        pairs = list(dict(value).items())
+        count = len(value)
     except (TypeError, ValueError):
-        fix = "for instance xb.Mesh({'data': 2, 'model': 4})"
-        if hasattr(given, "axis_names"):  # jax's
-            fix = "xb.Mesh(mesh.shape)"
+        is_jax_mesh = hasattr(value, "axis_names")
+        fix = "xb.Mesh(mesh.shape)" if is_jax_mesh else "xb.Mesh({'data': 2, 'model': 4})"
         raise OperandError(
-            f"Mesh: axes must be a mapping of names to sizes, got {brief(given)}\nfix: {fix}",
+            f"Mesh: axes must be a mapping of names to sizes, got {brief(value)}\nfix: write {fix}",
             op="Mesh",
         ) from None
-    if len(pairs) != listed:
+    if len(pairs) != count:
         raise ShapeInferenceError(
-            f"Mesh: each axis must have a name of its own, got {brief(given)}", op="Mesh"
+            f"Mesh: the names of axes must be unique, got {brief(value)}", op="Mesh"
         )
-    found = []
+    axes = []
     for name, size in pairs:
-        _need_name("the name of an axis", name)
+        _check_name("the name of an axis", name)
         number = integer("Mesh", f"the size of axis {name!r}", size)
         if number < 1:
             raise ShapeInferenceError(
                 f"Mesh: the size of an axis must be 1 or more, got {number} for {name!r}",
                 op="Mesh",
             )
-        found.append((name, number))
-    if prod([size for _, size in found]) > _MOST_DEVICES:
+        axes.append((name, number))
+    if prod([size for _, size in axes]) > _MAX_DEVICES:
         raise ShapeInferenceError(
-            f"Mesh: a mesh has {_MOST_DEVICES} devices at most, got {brief(dict(found))}",
+            f"Mesh: a mesh can have {_MAX_DEVICES} devices at most, got {brief(dict(axes))}",
             op="Mesh",
         )
-    return tuple(found)
+    return tuple(axes)
 
 
-def _need_name(what: str, given: Any) -> None:
-    if not isinstance(given, str):
-        raise OperandError(f"Mesh: {what} must be a string, got {brief(given)}", op="Mesh")
-    if not re.fullmatch(_NAME, given):
+def _check_name(what: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise OperandError(f"Mesh: {what} must be a string, got {brief(value)}", op="Mesh")
+    if not re.fullmatch(_NAME, value):
         raise ShapeInferenceError(
-            f"Mesh: {what} must be of the letters A-Z and a-z, digits, '_', '.', '$' and '-', of "
-            f"which the first is a letter or '_', got {brief(given)}",
+            f"Mesh: {what} must consist of letters A-Z and a-z, digits, '_', '.', '$' and '-', and "
+            f"start with a letter or '_', got {brief(value)}",
             op="Mesh",
         )
 
 
-def _entry(mesh: Mesh, given: Any) -> tuple[str, ...]:
-    """The axes that are given for one dimension."""
-    if given is None:
+def _entry(mesh: Mesh, value: Any) -> tuple[str, ...]:
+    """Convert the axes of one dimension."""
+    if value is None:
         return ()
-    if isinstance(given, str):
-        return (given,)
-    if isinstance(given, Sequence) and all(isinstance(one, str) for one in given):
-        return tuple(given)
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
+        return tuple(value)
     raise OperandError(
-        f"Mesh.sharding: a dimension is cut along axes, which are given by name, or not, which is "
-        f"None, got {brief(given)}\n"
-        f"fix: for instance mesh.sharding({mesh.axis_names[0] if mesh.axes else 'data'!r}, None)",
+        f"Mesh.sharding: dimensions must be names of axes, sequences of names or None, got "
+        f"{brief(value)}\n"
+        f"fix: write mesh.sharding({mesh.axis_names[0] if mesh.axes else 'data'!r}, None)",
         op="Mesh.sharding",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class MeshSharding:
-    """How an array lies on the devices of a mesh; `Mesh.sharding` makes them.
+    """A sharding of an array over the devices of a mesh, returned by `Mesh.sharding`.
 
     Attributes:
         mesh: the mesh.
-        dimensions: for each dimension of the array the axes along which it is cut; dimensions
-            behind the last one are not cut.
+        dimensions: the mesh axes that shard each dimension of the array; trailing dimensions
+            without an entry are not sharded.
 
-    Its text is Shardy's.
+    Its text is in the Shardy dialect.
 
     Example:
         >>> import builder as xb
@@ -218,21 +213,21 @@ class MeshSharding:
             )
         dimensions: tuple[Entry, ...] = self.dimensions
         object.__setattr__(self, "dimensions", tuple([_entry(mesh, d) for d in dimensions]))
-        named: set[str] = set()
-        for axis in [axis for axes in self.dimensions for axis in axes]:
+        used: set[str] = set()
+        for axis in chain.from_iterable(self.dimensions):
             if axis not in mesh.axis_names:
                 raise ShapeInferenceError(
-                    f"Mesh.sharding: there is no such axis in mesh {mesh.name!r}, got {axis!r} of "
-                    f"{_names(mesh.axis_names)}",
+                    f"Mesh.sharding: axes must be those of mesh {mesh.name!r}, "
+                    f"{_names(mesh.axis_names)}, got {axis!r}",
                     op="Mesh.sharding",
                 )
-            if axis in named:
+            if axis in used:
                 raise ShapeInferenceError(
-                    f"Mesh.sharding: an array is cut along an axis once, got {axis!r} twice in "
+                    f"Mesh.sharding: an axis can shard only one dimension, got {axis!r} twice in "
                     f"{self._list()}",
                     op="Mesh.sharding",
                 )
-            named.add(axis)
+            used.add(axis)
 
     def _list(self) -> str:
         parts = [f"{{{_names(axes)}}}" for axes in self.dimensions]
@@ -242,28 +237,27 @@ class MeshSharding:
         return f"#sdy.sharding<@{self.mesh.name}, {self._list()}>"
 
     def at_rank(self, rank: int) -> MeshSharding:
-        """The same with an entry for each dimension of an array of this rank.
+        """Return the sharding with an entry for each dimension of an array of this rank.
 
         Raises:
-            ShapeInferenceError: it has more entries than that.
+            ShapeInferenceError: it has more entries.
         """
         missing = rank - len(self.dimensions)
         if missing < 0:
             raise ShapeInferenceError(
-                f"MeshSharding: {_too_many(self, f'an array of {rank} dimensions')}",
-                op="MeshSharding",
+                f"MeshSharding: {self._too_many(f'an array of rank {rank}')}", op="MeshSharding"
             )
         return MeshSharding(self.mesh, (*self.dimensions, *[()] * missing)) if missing else self
 
     @property
     def tiles(self) -> tuple[int, ...]:
-        """For each entry into how many parts the dimension is cut."""
+        """The number of parts of each dimension with an entry."""
         sizes = dict(self.mesh.axes)
         return tuple([prod([sizes[axis] for axis in axes]) for axes in self.dimensions])
 
     @property
     def tiling(self) -> str:
-        """The same in GSPMD's words, for an array of as many dimensions as there are entries.
+        """The sharding in the GSPMD dialect, for an array with a dimension for each entry.
 
         Example:
             >>> import builder as xb
@@ -273,32 +267,32 @@ class MeshSharding:
         mesh, tiles = self.mesh, self.tiles
         if prod(tiles) == 1:
             return "{replicated}"
-        cut = [axis for axes in self.dimensions for axis in axes]
-        order = cut + [axis for axis in mesh.axis_names if axis not in cut]
-        rest = mesh.size // prod(tiles)
-        counts = ",".join(map(str, tiles if rest == 1 else (*tiles, rest)))
-        last = "" if rest == 1 else " last_tile_dim_replicate"
-        return f"{{devices=[{counts}]{_devices(mesh, order, rest)}{last}}}"
+        used = list(chain.from_iterable(self.dimensions))
+        order = used + [axis for axis in mesh.axis_names if axis not in used]
+        replicas = mesh.size // prod(tiles)
+        counts = ",".join(map(str, tiles if replicas == 1 else (*tiles, replicas)))
+        last = "" if replicas == 1 else " last_tile_dim_replicate"
+        return f"{{devices=[{counts}]{_devices(mesh, order, replicas)}{last}}}"
 
     def shard_shape(self, shape: ShapeLike) -> ArrayShape:
-        """The shape of one device's part of an array.
+        """Return the shape of one device's shard of an array.
 
         Args:
-            shape: the shape of the whole array.
+            shape: the shape of the array.
 
         Returns:
-            The same type, with each size divided by the number of parts, rounded up: XLA fills up
-            the last parts.
+            The same element type, with each size divided by the number of parts and rounded up: XLA
+            pads the last parts.
 
         Raises:
-            ShapeInferenceError: no array, or one of fewer dimensions than there are entries.
+            ShapeInferenceError: `shape` is not an array's, or has fewer dimensions than entries.
 
         Example:
             >>> import builder as xb
             >>> xb.Mesh({"x": 2, "y": 4}).sharding("y").shard_shape("f32[8,3]")
             f32[2,3]
         """
-        array = need_array("shard_shape", "shape", shape)
+        array = array_argument("shard_shape", "shape", shape)
         reason = self.misfit(array)
         if reason is not None:
             raise ShapeInferenceError(
@@ -307,33 +301,29 @@ class MeshSharding:
         return shard_shape(array, self.at_rank(array.rank).tiles)
 
     def misfit(self, shape: ArrayShape) -> str | None:
-        """Why it can't be the sharding of an array of this shape; None if it can."""
-        if len(self.dimensions) <= shape.rank:
-            return None
-        return _too_many(self, str(shape))
+        """Return why an array of this shape can't have the sharding, or None if it can."""
+        return self._too_many(str(shape)) if len(self.dimensions) > shape.rank else None
 
-
-def _too_many(sharding: MeshSharding, array: str) -> str:
-    count = len(sharding.dimensions)
-    return (
-        f"a sharding must not have more entries than the array has dimensions, got {count}, in "
-        f"{sharding}, for {array}"
-    )
+    def _too_many(self, array: str) -> str:
+        return (
+            f"a sharding can't have more entries than the array has dimensions, got "
+            f"{len(self.dimensions)}, in {self}, for {array}"
+        )
 
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join([f'"{name}"' for name in names])
 
 
-def _devices(mesh: Mesh, order: Sequence[str], same: int) -> str:
-    """The devices of a mesh whose axes are put into this order, in GSPMD's words.
+def _devices(mesh: Mesh, order: Sequence[str], replicas: int) -> str:
+    """Return the devices of a mesh with transposed axes, in the GSPMD dialect.
 
     Args:
         mesh: the mesh.
         order: the names of its axes.
-        same: how many devices, one behind the other, have the same part.
+        replicas: the number of consecutive devices with the same part.
     """
-    # An axis of size 1 changes no order; those that stay beside each other are one, as XLA has it.
+    # As in XLA, axes of size 1 are omitted, and axes that remain adjacent are merged.
     sizes = {name: size for name, size in mesh.axes if size > 1}
     positions = {name: number for number, name in enumerate(sizes)}
     runs: list[list[int]] = []
@@ -344,14 +334,14 @@ def _devices(mesh: Mesh, order: Sequence[str], same: int) -> str:
                 runs[-1].append(position)
             else:
                 runs.append([position])
-    whole = list(sizes.values())
-    by_place = sorted(runs)
-    counts = tuple([prod([whole[position] for position in run]) for run in by_place])
-    turned = tuple([by_place.index(run) for run in runs])
+    axis_sizes = list(sizes.values())
+    merged = sorted(runs)
+    counts = tuple([prod([axis_sizes[position] for position in run]) for run in merged])
+    permutation = tuple([merged.index(run) for run in runs])
     if mesh.devices is not None:
-        listed = [mesh.devices[number] for number in transposed(counts, turned)]
-        # Devices that have the same stand in the order of their numbers, as XLA has them.
-        groups = [sorted(listed[start : start + same]) for start in range(0, len(listed), same)]
-        return ",".join([str(number) for group in groups for number in group])
+        devices = [mesh.devices[number] for number in transposed(counts, permutation)]
+        # As in XLA, devices with the same part are sorted.
+        groups = [sorted(devices[i : i + replicas]) for i in range(0, len(devices), replicas)]
+        return ",".join(map(str, chain.from_iterable(groups)))
     text = "<=[" + ",".join(map(str, counts)) + "]"
-    return text if len(runs) == 1 else f"{text}T({','.join(map(str, turned))})"
+    return text if len(runs) == 1 else f"{text}T({','.join(map(str, permutation))})"

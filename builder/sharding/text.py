@@ -1,7 +1,7 @@
-"""The texts of shardings: which words they are in, and those of a tuple's arrays in one.
+"""The text of shardings: its dialect, and the shardings of the arrays of a tuple.
 
-GSPMD's stand in braces, and those of a tuple's arrays in braces once more. Shardy's begin with a
-"#": ``#sdy.sharding<@mesh, [{"x"}]>``, and of the several values of an operation
+A GSPMD sharding is in braces, that of a tuple in double braces. A Shardy sharding begins with a
+"#": ``#sdy.sharding<@mesh, [{"x"}]>``, and for several values
 ``#sdy.sharding_per_value<[<@mesh, [{"x"}]>, <@mesh, [{}]>]>``.
 """
 
@@ -15,15 +15,15 @@ from builder.types.text_reader import outside_quotes
 __all__ = ["as_per_value", "is_shardy", "join_leaf_texts", "leaf_texts"]
 
 _SHARDY: Final = "#sdy."
-_ONE: Final = "#sdy.sharding<"
-_EACH: Final = "#sdy.sharding_per_value<["
+_SHARDING: Final = "#sdy.sharding"
+_PER_VALUE: Final = "#sdy.sharding_per_value<["
 
 _OPENING: Final = frozenset("{[<(")
 _CLOSING: Final = frozenset("}]>)")
 
 
 def is_shardy(text: str) -> bool:
-    """Whether a sharding is in Shardy's words, and not in GSPMD's.
+    """Return whether a sharding is in the Shardy dialect, rather than in GSPMD's.
 
     Example:
         >>> is_shardy("{replicated}"), is_shardy('#sdy.sharding<@mesh, [{"x"}]>')
@@ -33,9 +33,9 @@ def is_shardy(text: str) -> bool:
 
 
 def leaf_texts(text: str, count: int) -> list[str]:
-    """Of a value of this many arrays the sharding of each, one by one.
+    """Return the sharding of each array of a value with `count` arrays.
 
-    A sharding that is not a tuple's is that of all of them.
+    A sharding that is not a tuple's applies to all arrays.
 
     Example:
         >>> leaf_texts("{{replicated}, {devices=[2,1]<=[2]}}", 2)
@@ -43,18 +43,17 @@ def leaf_texts(text: str, count: int) -> list[str]:
         >>> leaf_texts('#sdy.sharding_per_value<[<@mesh, [{"x"}]>]>', 1)
         ['#sdy.sharding<@mesh, [{"x"}]>']
     """
-    if text.startswith(_EACH):
-        inside = _split(text[len(_EACH) : -2])
-        found = ["#sdy.sharding" + one for one in inside]
+    if text.startswith(_PER_VALUE):
+        texts = [_SHARDING + part for part in _split(text[len(_PER_VALUE) : -2])]
     elif text.replace(" ", "").startswith("{{"):
-        found = _split(text.strip()[1:-1])
+        texts = _split(text.strip()[1:-1])
     else:
-        return [text] * count
-    return found * count if len(found) == 1 else found
+        texts = [text]
+    return texts * count if len(texts) == 1 else texts
 
 
 def join_leaf_texts(texts: Sequence[str]) -> str:
-    """The sharding of a tuple of arrays, of the shardings of these; of one array its own.
+    """Return the sharding of a tuple of arrays, from the shardings of the arrays.
 
     Example:
         >>> join_leaf_texts(["{replicated}", "{manual}"])
@@ -63,31 +62,31 @@ def join_leaf_texts(texts: Sequence[str]) -> str:
         '#sdy.sharding_per_value<[<@mesh, [{"x"}]>, <@mesh, []>]>'
     """
     if texts and is_shardy(texts[0]):
-        return _EACH + ", ".join([text.removeprefix("#sdy.sharding") for text in texts]) + "]>"
+        return _PER_VALUE + ", ".join([text.removeprefix(_SHARDING) for text in texts]) + "]>"
     return "{" + ", ".join(texts) + "}"
 
 
 def as_per_value(text: str) -> str:
-    """A sharding as an operation says it: Shardy's of one value as that of its values.
+    """Return the sharding attribute of an operation: a Shardy sharding becomes a list of one.
 
     Example:
         >>> as_per_value('#sdy.sharding<@mesh, [{"x"}]>')
         '#sdy.sharding_per_value<[<@mesh, [{"x"}]>]>'
     """
-    return join_leaf_texts([text]) if text.startswith(_ONE) else text
+    return join_leaf_texts([text]) if text.startswith(f"{_SHARDING}<") else text
 
 
 def _split(text: str) -> list[str]:
-    """The parts between the commas that stand in no brackets and no quotes."""
-    found: list[str] = []
+    """Split at commas outside brackets and quotes."""
+    parts: list[str] = []
     depth = begin = 0
-    for position, sign in outside_quotes(text):
-        if sign in _OPENING and not text.startswith("<=", position):
+    for position, character in outside_quotes(text):
+        if character in _OPENING and not text.startswith("<=", position):
             depth += 1
-        elif sign in _CLOSING:
+        elif character in _CLOSING:
             depth -= 1
-        elif sign == "," and depth == 0:
-            found.append(text[begin:position].strip())
+        elif character == "," and depth == 0:
+            parts.append(text[begin:position].strip())
             begin = position + 1
     last = text[begin:].strip()
-    return [*found, last] if last else found
+    return [*parts, last] if last else parts

@@ -1,13 +1,12 @@
-"""Tilings: GSPMD's texts of how an array lies on devices, such as ``{devices=[2,1]<=[2]}``.
+"""Tilings: shardings in the GSPMD dialect, such as ``{devices=[2,1]<=[2]}``.
 
-XLA's parser takes what makes no sense, too: a device twice, two kinds at once, more tiles than the
-array has dimensions. It is found out much later, or not at all, and some of it ends the process. So
-it is looked at where it is said.
+XLA's parser accepts invalid tilings: repeated devices, two kinds at once, more tiles than the array
+has dimensions. Some of these are detected much later, some never, and some abort the process. So
+they are checked here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -19,31 +18,30 @@ from builder.types.text_reader import TextReader, outside_quotes
 
 __all__ = [
     "Tiling",
-    "need_array",
+    "array_argument",
     "parse_tiling",
     "parse_tilings",
     "shard_shape",
     "transposed",
-    "whole_shape",
 ]
 
-_WHOLE: Final = ("replicated", "manual", "unknown", "unreduced")
+_UNTILED: Final = ("replicated", "manual", "unknown", "unreduced")
 _SUBGROUPS: Final = ("replicated", "manual", "unreduced")
-_MOST_DEVICES: Final = 1 << 24
+_MAX_DEVICES: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How one array lies on devices, as a text of GSPMD's says it.
+    """A sharding of one array, parsed from GSPMD's text.
 
     Attributes:
-        text: what was read.
-        kind: "tiled", "replicated" (each device has all of it), "maximal" (one device has it),
-            "manual" (each device has an array of its own), "unknown" or "unreduced".
-        tiles: of "tiled" into how many tiles each dimension is cut, and then the sizes of the
-            subgroups: of the dimensions of devices along which the array is not cut.
-        subgroups: for each subgroup what its devices have: "replicated", "manual", "unreduced".
-        devices: the numbers of the devices, in the order of the tiles; of "maximal" the one.
+        text: the text.
+        kind: "tiled", "replicated" (each device has the array), "maximal" (one device has it),
+            "manual" (each device has a different array), "unknown" or "unreduced".
+        tiles: for "tiled" the number of tiles along each dimension, followed by the sizes of the
+            subgroups: the device dimensions that do not shard the array.
+        subgroups: the kind of each subgroup: "replicated", "manual" or "unreduced".
+        devices: the device numbers in the order of the tiles; for "maximal" the only device.
 
     Example:
         >>> import builder as xb
@@ -62,23 +60,23 @@ class Tiling:
 
     @property
     def rank(self) -> int | None:
-        """The number of dimensions that an array must have; None where any has them."""
+        """The rank that an array must have, or None for any rank."""
         return len(self.tiles) - len(self.subgroups) if self.kind == "tiled" else None
 
     def shard_shape(self, shape: ShapeLike) -> ArrayShape:
-        """The shape of one device's part of an array.
+        """Return the shape of one device's shard of an array.
 
         Args:
-            shape: the shape of the whole array.
+            shape: the shape of the array.
 
         Returns:
-            The same type, with each size divided by the number of tiles, rounded up: XLA fills up
-            the last tiles.
+            The same element type, with each size divided by the number of tiles and rounded up: XLA
+            pads the last tiles.
 
         Raises:
-            ShapeInferenceError: no array, or one that the tiling does not fit.
+            ShapeInferenceError: `shape` is not an array's, or the tiling does not fit it.
         """
-        array = need_array("shard_shape", "shape", shape)
+        array = array_argument("shard_shape", "shape", shape)
         reason = self.misfit(array)
         if reason is not None:
             raise ShapeInferenceError(
@@ -87,59 +85,52 @@ class Tiling:
         return shard_shape(array, self.tiles) if self.kind == "tiled" else array
 
     def misfit(self, shape: ArrayShape) -> str | None:
-        """Why the tiling can't be that of an array of this shape; None if it can."""
+        """Return why an array of this shape can't have the tiling, or None if it can."""
         if self.rank is None or self.rank == shape.rank:
             return None
-        counted = f"{self.rank} dimension" + "s" * (self.rank != 1)
         return (
             f"a tiling must have a number of tiles for each dimension of the array, got "
-            f"{self.text}, which is of {counted}, for {shape}"
+            f"{self.text}, of rank {self.rank}, for {shape}"
         )
 
 
-def need_array(op: str, name: str, value: ShapeLike) -> ArrayShape:
-    """The shape that `value` stands for, which must be an array's, without a layout."""
+def array_argument(op: str, name: str, value: ShapeLike) -> ArrayShape:
+    """Convert argument `name` of `op` to the shape of an array, without its layout."""
     shape = shape_argument(op, name, value)
     if not isinstance(shape, ArrayShape):
         raise ShapeInferenceError(
-            f"{op}: only an array is cut up, got {shape}", op=op, shapes={name: shape}
+            f"{op}: {name} must be the shape of an array, got {shape}", op=op, shapes={name: shape}
         )
     return shape.with_layout(None)
 
 
 def shard_shape(shape: ArrayShape, tiles: tuple[int, ...]) -> ArrayShape:
-    """The shape of one tile, for the numbers of tiles along its dimensions."""
-    sizes = tuple([_divided(*pair) for pair in zip(shape.dimensions, tiles, strict=False)])
+    """Return the shape of one tile, for the number of tiles along each dimension."""
+    sizes = tuple(
+        [
+            size if size == UNBOUNDED else -(-size // count)
+            for size, count in zip(shape.dimensions, tiles, strict=False)
+        ]
+    )
     return intern_array(shape.element_type, sizes, shape.dynamic_dimensions)
-
-
-def whole_shape(shape: ArrayShape, tiles: tuple[int, ...]) -> ArrayShape:
-    """The shape of an array of which each tile is of this shape."""
-    pairs = zip(shape.dimensions, tiles, strict=False)
-    sizes = tuple([size if size == UNBOUNDED else size * count for size, count in pairs])
-    return intern_array(shape.element_type, sizes, shape.dynamic_dimensions)
-
-
-def _divided(size: int, count: int) -> int:
-    return size if size == UNBOUNDED else -(-size // count)
 
 
 def parse_tiling(text: str) -> Tiling:
-    """Reads a sharding of one array from GSPMD's text form.
+    """Parse a sharding of one array in GSPMD's text form.
 
     Args:
-        text: ``"{replicated}"``, ``"{manual}"``, ``"{maximal device=0}"``; or tiles, in the order
-            of the array's dimensions, and the devices that have them: ``"{devices=[2,2]<=[4]}"``,
+        text: ``"{replicated}"``, ``"{manual}"``, ``"{maximal device=0}"``, or the number of tiles
+            along each dimension with the devices of the tiles: ``"{devices=[2,2]<=[4]}"``,
             ``"{devices=[2,2]<=[2,2]T(1,0)}"`` (the numbers 0 to 3 in two rows and columns,
-            transposed) or ``"{devices=[2,2]0,2,1,3}"``. Devices that have the same tile are a last
-            dimension: ``"{devices=[2,1,2]<=[4] last_tile_dim_replicate}"``; several such
-            dimensions are ``last_tile_dims={manual, replicated}``.
+            transposed) or ``"{devices=[2,2]0,2,1,3}"``. Replication of tiles is a last dimension:
+            ``"{devices=[2,1,2]<=[4] last_tile_dim_replicate}"``; several such dimensions are
+            ``last_tile_dims={manual, replicated}``.
 
     Raises:
-        ShapeTextError: malformed text, or one that names a device twice, or another number of
-            devices than there are tiles; says at which position.
-        ShapeInferenceError: the tilings of a tuple.
-        OperandError: no string.
+        ShapeTextError: the text is malformed, a device is repeated, or the number of devices is not
+            the number of tiles; the error has the position.
+        ShapeInferenceError: the text is the sharding of a tuple.
+        OperandError: `text` is not a string.
 
     Example:
         >>> import builder as xb
@@ -152,174 +143,182 @@ def parse_tiling(text: str) -> Tiling:
     """
     if not isinstance(text, str):
         raise OperandError(f"parse_tiling: expected a tiling's text, got {brief(text)}")
-    found = parse_tilings(text)
-    if isinstance(found, tuple):
+    tiling = parse_tilings(text)
+    if isinstance(tiling, tuple):
         raise ShapeInferenceError(
             f"parse_tiling: expected the tiling of one array, got that of a tuple: {brief(text)}"
         )
-    return found
+    return tiling
 
 
 @lru_cache(maxsize=4096)
 def parse_tilings(text: str) -> Tiling | tuple[Tiling, ...]:
-    """The tiling that a text says, or those of a tuple's arrays; raises as `parse_tiling`."""
+    """Parse the tiling of an array, or those of a tuple's arrays; raise as `parse_tiling`."""
     reader = TextReader(_without_metadata(text), "tiling text")
     reader.expect("{")
     if reader.token not in ("{", "}"):
-        found = _tiling(reader, 0, text)
+        tiling = _tiling(reader, 0, text)
         reader.end()
-        return found
-    several: list[Tiling] = []
+        return tiling
+    tilings: list[Tiling] = []
     while reader.token != "}":
-        if several:
+        if tilings:
             reader.expect(",")
         start = reader.start
         reader.expect("{")
-        several.append(_tiling(reader, start, text))
+        tilings.append(_tiling(reader, start, text))
     reader.advance()
     reader.end()
-    return tuple(several)
+    return tuple(tilings)
 
 
 def _without_metadata(text: str) -> str:
-    """The text with spaces in the places of metadata, which says nothing of devices."""
+    """Replace the metadata in the text by spaces, which preserves positions."""
     parts: list[str] = []
-    begin = 0
-    while (found := text.find("metadata={", begin)) >= 0:
-        end = _closed(text, found + len("metadata="))
-        parts += text[begin:found], " " * (end - found)
-        begin = end
-    return "".join([*parts, text[begin:]])
+    end = 0
+    while (start := text.find("metadata={", end)) >= 0:
+        parts.append(text[end:start])
+        end = _end_of_braces(text, start + len("metadata="))
+        parts.append(" " * (end - start))
+    return "".join([*parts, text[end:]])
 
 
-def _closed(text: str, start: int) -> int:
-    """The position behind the "}" that closes the "{" at `start`, or the end of the text."""
+def _end_of_braces(text: str, start: int) -> int:
+    """Return the position after the "}" that matches the "{" at `start`, or the text's end."""
     depth = 0
-    for position, sign in outside_quotes(text, start):
-        depth += (sign == "{") - (sign == "}")
+    for position, character in outside_quotes(text, start):
+        depth += (character == "{") - (character == "}")
         if depth == 0:
             return position + 1
     return len(text)
 
 
+_EXPECTED: Final = "replicated, manual, maximal device=0 or devices=[...]"
+
+
 def _tiling(reader: TextReader, start: int, text: str) -> Tiling:
-    """The tiling of one array, behind whose "{" the reader stands."""
+    """Read the tiling of one array, after its "{"."""
     kind = ""
     tiles: tuple[int, ...] = ()
     devices: tuple[int, ...] = ()
     subgroups: tuple[str, ...] | None = None
     while reader.token != "}":
-        at, word = reader.start, reader.token
-        if word in (*_WHOLE, "maximal", "devices"):
+        at, token = reader.start, reader.token
+        if token in (*_UNTILED, "maximal", "devices"):
             if kind:
-                raise reader.fault("an array lies on devices in one way, got another", at)
-            kind = "tiled" if word == "devices" else word
+                raise reader.fault(f"a tiling can't have two kinds, got {kind} and {token}", at)
+            kind = "tiled" if token == "devices" else token
             reader.advance()
-            if word == "maximal":
+            if token == "maximal":
                 reader.expect("device")
                 reader.expect("=")
                 devices = (reader.number("the number of a device"),)
-            elif word == "devices":
+            elif token == "devices":
                 tiles, devices = _tiles(reader)
-        elif word in ("last_tile_dim_replicate", "last_tile_dims") and subgroups is None:
+        elif token in ("last_tile_dim_replicate", "last_tile_dims") and subgroups is None:
             if kind != "tiled":
-                raise reader.fault(f"{word} stands behind devices=[...], got it without", at)
+                raise reader.fault(f"{token} must follow devices=[...]", at)
             reader.advance()
-            subgroups = ("replicated",) if word == "last_tile_dim_replicate" else _named(reader)
+            subgroups = ("replicated",) if token == "last_tile_dim_replicate" else _kinds(reader)
             if len(subgroups) > len(tiles):
                 raise reader.fault(f"there are more subgroups than sizes in {list(tiles)}", at)
-        elif word in ("shard_as", "shard_like"):
+        elif token in ("shard_as", "shard_like"):
             reader.advance()
             reader.number("the number of a group")
         else:
-            raise reader.fail("replicated, manual, maximal device=0 or devices=[...]")
+            raise reader.fail(_EXPECTED)
     if not kind:
-        raise reader.fail("replicated, manual, maximal device=0 or devices=[...]")
+        raise reader.fail(_EXPECTED)
     end = reader.start + 1
     reader.advance()
     return Tiling(text[start:end], kind, tiles, subgroups or (), devices)
 
 
-def _named(reader: TextReader) -> tuple[str, ...]:
-    """What the devices of subgroups have, in braces."""
+def _kinds(reader: TextReader) -> tuple[str, ...]:
+    """Read the kinds of subgroups, in braces."""
     reader.expect("=")
     reader.expect("{")
-    found: list[str] = []
-    while reader.token != "}" or not found:
-        if found:
+    kinds: list[str] = []
+    while reader.token != "}" or not kinds:
+        if kinds:
             reader.expect(",")
         if reader.token not in _SUBGROUPS:
             raise reader.fail(", ".join(_SUBGROUPS[:-1]) + f" or {_SUBGROUPS[-1]}")
-        found.append(reader.advance())
+        kinds.append(reader.advance())
     reader.advance()
-    return tuple(found)
+    return tuple(kinds)
 
 
 def _tiles(reader: TextReader) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The numbers of tiles, and the devices."""
+    """Read the numbers of tiles, and the devices."""
     reader.expect("=")
     at = reader.start
     reader.expect("[")
     tiles = tuple(reader.numbers("]", "a number of tiles"))
     count = _product(reader, tiles, at)
     at = reader.start
+    devices: list[int] = []
     if reader.token == "<=":
-        reader.advance()
-        opening = reader.start
-        reader.expect("[")
-        sizes = tuple(reader.numbers("]", "a number of devices"))
-        listed = _product(reader, sizes, opening)
-        order = tuple(range(len(sizes)))
-        if reader.token == "T":
-            reader.advance()
-            opening = reader.start
-            reader.expect("(")
-            order = tuple(reader.numbers(")", "a dimension number"))
-            if sorted(order) != list(range(len(sizes))):
-                raise reader.fault(
-                    f"devices are transposed by a permutation of {list(range(len(sizes)))}, got "
-                    f"{list(order)}",
-                    opening,
-                )
-        devices: tuple[int, ...] | None = None
+        sizes, order = _transposition(reader)
+        device_count = prod(sizes)
     else:
-        numbers = [reader.number("a device or '<='")]
+        devices.append(reader.number("a device or '<='"))
         while reader.token == ",":
             reader.advance()
-            numbers.append(reader.number("a device"))
-        devices = tuple(numbers)
-        listed = len(devices)
-        if len(set(devices)) != listed:
+            devices.append(reader.number("a device"))
+        device_count = len(devices)
+        if len(set(devices)) != device_count:
             twice = next(n for i, n in enumerate(devices) if n in devices[:i])
-            raise reader.fault(f"a device has one tile, got device {twice} twice", at)
-    if listed != count:
+            raise reader.fault(f"devices must be unique, got device {twice} twice", at)
+    if device_count != count:
         raise reader.fault(
-            f"there must be a device for each tile: {count} for {list(tiles)}, got {listed}", at
+            f"there must be a device for each tile: {count} for {list(tiles)}, got {device_count}",
+            at,
         )
     if count == 1:
         raise reader.fault(
-            "an array that is not cut up is {replicated} or on one device, {maximal device=0}", at
+            "an array that is not sharded is {replicated} or on one device, {maximal device=0}", at
         )
-    return tiles, tuple(transposed(sizes, order)) if devices is None else devices
+    return tiles, tuple(devices or transposed(sizes, order))
+
+
+def _transposition(reader: TextReader) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Read the sizes of an array of devices, and the order of its dimensions."""
+    reader.expect("<=")
+    at = reader.start
+    reader.expect("[")
+    sizes = tuple(reader.numbers("]", "a number of devices"))
+    _product(reader, sizes, at)
+    dimensions = list(range(len(sizes)))
+    if reader.token != "T":
+        return sizes, tuple(dimensions)
+    reader.advance()
+    at = reader.start
+    reader.expect("(")
+    order = tuple(reader.numbers(")", "a dimension number"))
+    if sorted(order) != dimensions:
+        raise reader.fault(
+            f"the transposition must be a permutation of {dimensions}, got {list(order)}", at
+        )
+    return sizes, order
 
 
 def _product(reader: TextReader, sizes: tuple[int, ...], at: int) -> int:
-    """The product of sizes, each of which must be one at least."""
+    """Return the product of the sizes, which must be positive."""
     count = prod(sizes) if sizes and all(sizes) else 0
-    if not 0 < count <= _MOST_DEVICES:
+    if not 0 < count <= _MAX_DEVICES:
         raise reader.fault(
-            f"there must be sizes of 1 or more, of {_MOST_DEVICES} devices at most, got "
-            f"{brief(list(sizes))}",
+            f"sizes must be 1 or more, of {_MAX_DEVICES} devices at most, got {brief(list(sizes))}",
             at,
         )
     return count
 
 
-def transposed(sizes: tuple[int, ...], order: tuple[int, ...]) -> Iterator[int]:
-    """The numbers from 0 on, laid out in these sizes, in the order of the transposed array."""
+def transposed(sizes: tuple[int, ...], order: tuple[int, ...]) -> list[int]:
+    """Return the elements of ``arange(prod(sizes)).reshape(sizes).transpose(order)``."""
     strides = [prod(sizes[number + 1 :]) for number in range(len(sizes))]
-    found = [0]
+    result = [0]
     for number in order:
         steps = range(0, sizes[number] * strides[number], strides[number])
-        found = [base + step for base in found for step in steps]
-    return iter(found)
+        result = [base + step for base in result for step in steps]
+    return result

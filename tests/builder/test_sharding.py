@@ -106,17 +106,21 @@ def test_meshes_that_are_refused() -> None:
     )
     say(xb.OperandError, "Mesh: axes must be", lambda: xb.Mesh("ab"))
     jaxs = jax.sharding.AbstractMesh((2, 4), ("data", "model"))
-    say(xb.OperandError, "fix: xb.Mesh(mesh.shape)", lambda: xb.Mesh(jaxs))
+    say(xb.OperandError, "fix: write xb.Mesh(mesh.shape)", lambda: xb.Mesh(jaxs))
     assert xb.Mesh(jaxs.shape) == MESH
     named = NamedSharding(jaxs, PartitionSpec("data", None))
-    said = "fix: xb.Mesh(sharding.mesh.shape).sharding(*sharding.spec)"
+    said = "fix: write xb.Mesh(sharding.mesh.shape).sharding(*sharding.spec)"
     x = xb.XlaBuilder().parameter("f32[8,4]")
     say(xb.OperandError, said, lambda: xb.with_sharding(x, named))
     assert xb.Mesh(named.mesh.shape).sharding(*named.spec) == MESH.sharding("data", None)
     say(xb.OperandError, "Mesh: the name of an axis must be a string", lambda: xb.Mesh({1: 2}))
     say(xb.ShapeInferenceError, "got 'a b'", lambda: xb.Mesh({"a b": 2}))
     say(xb.ShapeInferenceError, "got '@'", lambda: xb.Mesh({"a": 2}, name="@"))
-    say(xb.ShapeInferenceError, "a name of its own", lambda: xb.Mesh([("a", 2), ("a", 2)]))
+    say(
+        xb.ShapeInferenceError,
+        "names of axes must be unique",
+        lambda: xb.Mesh([("a", 2), ("a", 2)]),
+    )
     say(xb.ShapeInferenceError, "must be 1 or more, got 0 for 'a'", lambda: xb.Mesh({"a": 0}))
     say(xb.ShapeInferenceError, "must be a whole number", lambda: xb.Mesh({"a": 2.0}))
     say(xb.ShapeInferenceError, "devices at most", lambda: xb.Mesh({"a": 2**40}))
@@ -126,24 +130,26 @@ def test_meshes_that_are_refused() -> None:
             "the numbers from 0 to 1",
             lambda d=devices: xb.Mesh({"a": 2}, d),
         )
-    say(xb.ShapeInferenceError, "no such axis in mesh 'mesh', got 'x'", lambda: MESH.sharding("x"))
+    say(xb.ShapeInferenceError, "axes must be those of mesh 'mesh'", lambda: MESH.sharding("x"))
     say(
         xb.ShapeInferenceError, "got 'data' twice", lambda: MESH.sharding("data", ("model", "data"))
     )
-    say(xb.OperandError, "Mesh.sharding: a dimension is cut along axes", lambda: MESH.sharding(0))
+    say(xb.OperandError, "Mesh.sharding: dimensions must be names", lambda: MESH.sharding(0))
     say(xb.OperandError, "MeshSharding: mesh must be an xb.Mesh", lambda: xb.MeshSharding("mesh"))
     say(
         xb.ShapeInferenceError,
-        "shard_shape: a sharding must not have more entries than the array has dimensions, got 2",
+        "shard_shape: a sharding can't have more entries than the array has dimensions, got 2",
         lambda: MESH.sharding("data", None).shard_shape("f32[8]"),
     )
     say(
         xb.ShapeInferenceError,
-        "for an array of 0 dimensions",
+        "for an array of rank 0",
         lambda: MESH.sharding("data").at_rank(0),
     )
     say(
-        xb.ShapeInferenceError, "only an array is cut up", lambda: MESH.sharding().shard_shape("()")
+        xb.ShapeInferenceError,
+        "must be the shape of an array",
+        lambda: MESH.sharding().shard_shape("()"),
     )
 
 
@@ -186,20 +192,20 @@ def test_tilings_that_xla_reads(text: str) -> None:
 REFUSED = {
     "{devices=[2,1]0}": "there must be a device for each tile: 2 for [2, 1], got 1",
     "{devices=[2,1]<=[1,2]x}": "expected replicated, manual",
-    "{devices=[2,2]<=[4]T(0,1)}": "by a permutation of [0], got [0, 1]",
-    "{devices=[2,1]0,0}": "a device has one tile, got device 0 twice",
+    "{devices=[2,2]<=[4]T(0,1)}": "be a permutation of [0], got [0, 1]",
+    "{devices=[2,1]0,0}": "devices must be unique, got device 0 twice",
     "{devices=[2,1]<=[3]}": "there must be a device for each tile: 2 for [2, 1], got 3",
-    "{devices=[2,2]<=[2,2]T(1,1)}": "by a permutation of [0, 1], got [1, 1]",
-    "{devices=[0,1]<=[0]}": "sizes of 1 or more",
-    "{devices=[]<=[]}": "sizes of 1 or more",
+    "{devices=[2,2]<=[2,2]T(1,1)}": "be a permutation of [0, 1], got [1, 1]",
+    "{devices=[0,1]<=[0]}": "sizes must be 1 or more",
+    "{devices=[]<=[]}": "sizes must be 1 or more",
     "{devices=[1,1]<=[1]}": "{replicated} or on one device, {maximal device=0}",
     "{devices=[2,1]-1,0}": "expected a device or '<='",
     "{devices=[9999999999,1]<=[9999999999]}": "16777216 devices at most",
     "{devices=[2,1,2]<=[4] last_tile_dims={maximal}}": "replicated, manual or unreduced",
     "{devices=[2,1,2]<=[4] last_tile_dims={}}": "replicated, manual or unreduced",
     "{devices=[2]<=[2] last_tile_dims={manual, manual}}": "more subgroups than sizes in [2]",
-    "{last_tile_dim_replicate}": "stands behind devices=[...]",
-    "{replicated manual}": "in one way, got another",
+    "{last_tile_dim_replicate}": "must follow devices=[...]",
+    "{replicated manual}": "two kinds, got replicated and manual",
     "{devices=[2,1]<=[2] device=0}": "expected replicated",  # of which XLA's parser dies
     "{mesh['a'=2], [{'a'}, {}]}": "expected replicated",
     "{maximal}": "expected 'device'",
@@ -217,7 +223,7 @@ def test_texts_that_are_no_tiling(text: str) -> None:
     b = xb.XlaBuilder()
     said = refused(xb.ShapeTextError, REFUSED[text], lambda: b.parameter("f32[8,4]", sharding=text))
     assert said.startswith("parameter: tiling text: ")
-    assert "\nfix: for instance '{replicated}'" in said
+    assert "\nfix: write for instance '{replicated}'" in said
     assert b.ops == []
 
 
@@ -226,8 +232,8 @@ def test_what_is_no_tiling_of_one_array() -> None:
     two = "{{replicated}, {manual}}"
     refused(xb.ShapeInferenceError, "got that of a tuple", lambda: xb.parse_tiling(two))
     fits = xb.parse_tiling(ROWS).shard_shape
-    refused(xb.ShapeInferenceError, "which is of 2 dimensions, for f32[8]", lambda: fits("f32[8]"))
-    refused(xb.ShapeInferenceError, "only an array is cut up", lambda: fits("(f32[8])"))
+    refused(xb.ShapeInferenceError, "of rank 2, for f32[8]", lambda: fits("f32[8]"))
+    refused(xb.ShapeInferenceError, "must be the shape of an array", lambda: fits("(f32[8])"))
 
 
 def test_texts_of_tuples() -> None:
@@ -306,7 +312,7 @@ def test_tilings_of_tuples() -> None:
         assert xb.custom_call("f", x, "(f32[8,4], f32[2])").sharding == f"{{{ROWS}, {{manual}}}}"
         refused(
             xb.ShapeInferenceError,
-            "neg: the sharding of an array is not that of a tuple",
+            "neg: an array can't have the sharding of a tuple",
             lambda: xb.neg(x),
         )
         refused(
@@ -323,7 +329,7 @@ def test_an_op_that_does_not_fit_its_block() -> None:
         said = refused(
             xb.ShapeInferenceError,
             "reshape: a tiling must have a number of tiles for each dimension of the array, got "
-            f"{ROWS}, which is of 2 dimensions, for f32[32]",
+            f"{ROWS}, of rank 2, for f32[32]",
             lambda: xb.reshape(x, [32]),
         )
         assert "builder.sharding(None)" in said
@@ -402,7 +408,11 @@ def test_parts_and_wholes() -> None:
         "shards have one shape, got 3 for size 8",
         lambda: full(x, "{devices=[3,1]<=[3]}"),
     )
-    refused(xb.ShapeInferenceError, "how the whole array is cut up", lambda: full(x, "{manual}"))
+    refused(
+        xb.ShapeInferenceError,
+        "must be {replicated} or tiles of the full array",
+        lambda: full(x, "{manual}"),
+    )
     refused(xb.OperandError, "spmd_full_to_shard_shape: sharding must be", lambda: full(x, None))
     dynamic = b.parameter("f32[<=8,4]", "n")
     refused(xb.ShapeInferenceError, "can't be sharded, got 2 tiles", lambda: full(dynamic, ROWS))
@@ -430,7 +440,7 @@ def test_results() -> None:
     each = "result_sharding must have one sharding, or None, for each element of the tuple, got 1"
     for error, words, shape, sharding in [
         (xb.ShapeInferenceError, "a tiling must have a number of tiles", "f32[]", ROWS),
-        (xb.ShapeInferenceError, "a token is not cut up", "(f32[8,4], token[])", ROWS),
+        (xb.ShapeInferenceError, "a token can't be sharded", "(f32[8,4], token[])", ROWS),
         (xb.ShapeInferenceError, each, "(f32[], f32[])", [None]),
         (xb.ShapeInferenceError, each, "f32[8,4]", [ROWS]),
         (xb.OperandError, "result_sharding must be the text", "f32[8,4]", 3),
@@ -450,7 +460,7 @@ def test_results() -> None:
 def test_tilings_beside_meshes_are_refused() -> None:
     b = xb.XlaBuilder("mixed")
     x = b.parameter("f32[8,4]", "x", sharding=MESH.sharding("data"))
-    words = "a program says how arrays are cut up by tilings, to GSPMD, or by the axes of a mesh"
+    words = "a program can't have both GSPMD's tilings and shardings by the axes of a mesh"
     for name, call in {
         "with_sharding": lambda: xb.with_sharding(x, ROWS),
         "sharding": lambda: b.sharding(ROWS),
@@ -466,7 +476,7 @@ def test_tilings_beside_meshes_are_refused() -> None:
     tiled = xb.XlaBuilder("tiled")
     y = tiled.parameter("f32[8,4]", "y", sharding=ROWS)
     said = refused(xb.BuilderError, words, lambda: xb.with_sharding(y, MESH.sharding("data", None)))
-    assert "fix: say mesh.sharding('data', None).tiling here" in said
+    assert "fix: write mesh.sharding('data', None).tiling here" in said
     inner = tiled.build(xb.neg(y))
     refused(xb.BuilderError, "inline: " + words, lambda: xb.inline(inner, x))
 
@@ -477,7 +487,7 @@ def test_two_meshes_need_two_names() -> None:
     other = {"data": 8}
     said = refused(
         xb.BuilderError,
-        "with_sharding: there is another mesh 'mesh' in builder 'both'",
+        "with_sharding: mesh 'mesh' must equal that of builder 'both'",
         lambda: xb.with_sharding(x, xb.Mesh(other).sharding("data")),
     )
     assert str(MESH) in said

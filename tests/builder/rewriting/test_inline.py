@@ -142,8 +142,8 @@ def test_meshes_come_along(b: xb.XlaBuilder) -> None:
     xb.inline(c, x)
     b.annotations = Annotations(meshes={"mesh": {"mesh": '#sdy.mesh<["x"=4]>'}})
     message = (
-        r"inline: 'inside' names another mesh 'mesh' than builder 'main', got\n"
-        r'  #sdy.mesh<\["x"=4\]>\n  #sdy.mesh<\["x"=2\]>, in .inside.\nfix: '
+        r"inline: mesh 'mesh' of 'inside' must equal that of builder 'main', got\n"
+        r'  #sdy.mesh<\["x"=4\]>\n  #sdy.mesh<\["x"=2\]>\nfix: '
     )
     with pytest.raises(xb.BuilderError, match=message):
         xb.inline(c, x)

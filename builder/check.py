@@ -17,7 +17,7 @@ import numpy as np
 
 from builder.errors import ShapeInferenceError, SignatureError, brief
 from builder.types import primitive_type as pt
-from builder.types.layout import MOST_DIMENSIONS
+from builder.types.layout import MAX_DIMENSIONS
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import (
     MAX_ELEMENTS,
@@ -106,10 +106,10 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
         raise refusal(op, rule, values)
     try:
         # An iterator may have no end.
-        numbers = tuple(values if is_list else islice(values, MOST_DIMENSIONS))
+        numbers = tuple(values if is_list else islice(values, MAX_DIMENSIONS))
     except TypeError:
         raise refusal(op, rule, values, f"write {name}=[{brief(values)}]") from None
-    if not is_list and len(numbers) == MOST_DIMENSIONS:
+    if not is_list and len(numbers) == MAX_DIMENSIONS:
         raise refusal(op, f"{rule}, one for each dimension", values)
     return tuple(integer(op, f"each of {name}", number) for number in numbers)
 
@@ -139,7 +139,7 @@ def flags(op: str, name: str, values: Any, of: str = "") -> tuple[bool, ...]:
     entries = None
     if not _is_text_or_op(values):
         with suppress(TypeError):
-            entries = tuple(islice(values, MOST_DIMENSIONS))  # an iterator may have no end
+            entries = tuple(islice(values, MAX_DIMENSIONS))  # an iterator may have no end
     if entries is None or not all(isinstance(entry, (bool, np.bool_)) for entry in entries):
         each = f", one for each {of}" if of else ""
         raise refusal(op, f"{name} must be a sequence of bools{each}", values)

@@ -129,10 +129,14 @@ def metadata_for(
     """
     if metadata.sharding is None:
         return metadata
-    from builder.sharding.validation import Misfit, block_sharding, name_meshes  # loaded on use
+    from builder.sharding.validation import (  # loaded on use
+        ShardingFault,
+        block_sharding,
+        register_meshes,
+    )
 
     sharding = block_sharding(metadata.sharding, shape)
-    if isinstance(sharding, Misfit):
+    if isinstance(sharding, ShardingFault):
         if must_fit and opcode not in _NO_OPERATIONS:
             op = _public_name(opcode)
             raise ShapeInferenceError(
@@ -145,7 +149,7 @@ def metadata_for(
         sharding = None
     if not isinstance(metadata.sharding, str):
         mesh = metadata.sharding.mesh
-        name_meshes(builder, opcode, {mesh.name: {"mesh": str(mesh)}})
+        register_meshes(builder, opcode, {mesh.name: {"mesh": str(mesh)}})
     return with_metadata(metadata, sharding=sharding)
 
 

@@ -253,7 +253,7 @@ class XlaBuilder:
         """Return the text of a parameter's sharding."""
         from builder.sharding import text as sharding_text, validation  # loaded on use
 
-        texts, shardings = validation.shardings_on_leaves("parameter", "sharding", shape, sharding)
+        texts, shardings = validation.leaf_shardings("parameter", "sharding", shape, sharding)
         leaf_texts = [text for text in texts if text is not None]
         if len(leaf_texts) < len(texts) or not leaf_texts:
             raise OperandError(
@@ -880,9 +880,7 @@ class XlaBuilder:
     def _set_result_shardings(self, shape: Shape, sharding: Any) -> None:
         from builder.sharding import validation  # loaded on use
 
-        texts, shardings = validation.shardings_on_leaves(
-            "build", "result_sharding", shape, sharding
-        )
+        texts, shardings = validation.leaf_shardings("build", "result_sharding", shape, sharding)
         for used in shardings:
             validation.register_sharding(self, "build", used)
         annotations = self.annotations or Annotations()

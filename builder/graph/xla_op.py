@@ -211,7 +211,7 @@ class XlaOp:
 
             self.builder.check_open("sharding")
             checked = validation.check_sharding_type("sharding", sharding)
-            text = validation.fitting_sharding("sharding", "op", self.shape, checked)
+            text = validation.sharding_text("sharding", "op", self.shape, checked)
             validation.register_sharding(self.builder, "sharding", checked)
         self.metadata = with_metadata(self.metadata, sharding=text)
 

@@ -56,13 +56,13 @@ def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
 
     Not in the document; XLA's custom call Sharding, Shardy's sdy.sharding_constraint.
     """
-    from builder.sharding.validation import fitting_sharding, register_sharding  # loaded on use
+    from builder.sharding.validation import register_sharding, sharding_text  # loaded on use
 
     name = "with_sharding"
     value = need_op(name, "operand", operand)
     shape = shape_inference.sharding.with_sharding.strict(value.shape, sharding)
     register_sharding(resolve_builder(name, value), name, sharding)
-    text = fitting_sharding(name, "operand", shape, sharding)
+    text = sharding_text(name, "operand", shape, sharding)
     return _partitioner_call("Sharding", value, shape, text)
 
 
@@ -148,10 +148,10 @@ def spmd_shard_to_full_shape(
 
 def _tiling(name: str, operand: XlaOp, full: Shape, sharding: ShardingLike) -> str:
     """Return the text of the tiling of the full array, for either form of sharding."""
-    from builder.sharding.validation import register_sharding, tiling_of_whole  # loaded on use
+    from builder.sharding.validation import full_array_tiling, register_sharding  # loaded on use
 
     assert isinstance(full, ArrayShape)  # as inferred
-    text = tiling_of_whole(name, full, sharding).text
+    text = full_array_tiling(name, full, sharding).text
     register_sharding(resolve_builder(name, operand), name, text)
     return text
 

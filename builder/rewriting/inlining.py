@@ -70,15 +70,15 @@ def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: X
     _check_operands(computation, operands)
     arguments = [builder.adopt("inline", operand) for operand in operands]
     if computation.annotations is not None and computation.annotations.meshes:
-        from builder.sharding.validation import name_meshes  # loaded on use
+        from builder.sharding.validation import register_meshes  # loaded on use
 
-        name_meshes(builder, "inline", computation.annotations.meshes, computation.name)
+        register_meshes(builder, "inline", computation.annotations.meshes, computation.name)
     if computation.sharding_form:
-        from builder.sharding.validation import register_sharding_form
+        from builder.sharding.validation import register_sharding_dialect
 
         form = computation.sharding_form
         got = f"{form}, of {computation.name!r}"
-        register_sharding_form(
+        register_sharding_dialect(
             builder, "inline", form, got, f"the shardings of {computation.name!r} otherwise"
         )
     in_force = builder.current_metadata

@@ -26,13 +26,11 @@ def with_sharding(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
     """
     from builder.sharding.validation import (  # few programs need it
         check_sharding_type,
-        fitting_sharding,
+        sharding_text,
     )
 
     array = Check("with_sharding", operand=operand).array("operand")
-    fitting_sharding(
-        "with_sharding", "operand", array, check_sharding_type("with_sharding", sharding)
-    )
+    sharding_text("with_sharding", "operand", array, check_sharding_type("with_sharding", sharding))
     return array
 
 
@@ -74,9 +72,9 @@ def spmd_shard_to_full_shape(
 
 def _shard_shape(check: Check, full: ArrayShape, sharding: str | MeshSharding) -> ArrayShape:
     """Return the shape of the shards, which must all be equal."""
-    from builder.sharding.validation import tiling_of_whole  # few programs need it
+    from builder.sharding.validation import full_array_tiling  # few programs need it
 
-    tiling = tiling_of_whole(check.op, full, sharding)
+    tiling = full_array_tiling(check.op, full, sharding)
     # xla_builder.h: ConvertSpmdFullToShardShape
     for number, count in enumerate(tiling.tiles[: full.rank]):
         if full.dynamic_dimensions[number] and count > 1:

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from builder.graph.xla_builder import XlaBuilder
 
 __all__ = [
-    "Misfit",
+    "ShardingFault",
     "ShardingLike",
     "ShardingTree",
     "block_sharding",
     "check_sharding_type",
-    "fitting_sharding",
-    "name_meshes",
+    "sharding_text",
+    "register_meshes",
     "register_sharding",
-    "register_sharding_form",
-    "shardings_on_leaves",
-    "tiling_of_whole",
+    "register_sharding_dialect",
+    "leaf_shardings",
+    "full_array_tiling",
 ]
 
 ShardingLike = str | MeshSharding
@@ -40,7 +40,7 @@ GSPMD: Final = "GSPMD's tilings"
 SHARDY: Final = "shardings by the axes of a mesh"
 
 
-class Misfit(NamedTuple):
+class ShardingFault(NamedTuple):
     """The reason why a value can't have a sharding.
 
     Attributes:
@@ -105,14 +105,14 @@ def check_sharding_type(op: str, value: Any, name: str = "sharding") -> Sharding
     return value
 
 
-def fitting_sharding(op: str, name: str, shape: Shape, sharding: ShardingLike) -> str:
+def sharding_text(op: str, name: str, shape: Shape, sharding: ShardingLike) -> str:
     """Return the text of the sharding of a value.
 
     Raises:
         ShapeInferenceError: the sharding does not fit the shape.
     """
     text = _on_shape(sharding, shape, True)
-    if isinstance(text, Misfit):
+    if isinstance(text, ShardingFault):
         raise ShapeInferenceError(
             f"{op}: {text.rule}\nfix: {text.fix}", op=op, shapes={name: shape}
         )
@@ -120,7 +120,7 @@ def fitting_sharding(op: str, name: str, shape: Shape, sharding: ShardingLike) -
     return text
 
 
-def block_sharding(sharding: ShardingLike, shape: Shape) -> str | Misfit | None:
+def block_sharding(sharding: ShardingLike, shape: Shape) -> str | ShardingFault | None:
     """Return the text of the sharding of an op recorded in a `builder.sharding` block.
 
     Scalars and tokens, which can't be sharded, have none if the block shards arrays.
@@ -129,11 +129,11 @@ def block_sharding(sharding: ShardingLike, shape: Shape) -> str | Misfit | None:
 
 
 @per_signature
-def _on_shape(sharding: ShardingLike, shape: Shape, must_fit: bool) -> str | Misfit | None:
+def _on_shape(sharding: ShardingLike, shape: Shape, must_fit: bool) -> str | ShardingFault | None:
     parsed = parse_tilings(sharding) if isinstance(sharding, str) else sharding
     if not isinstance(shape, TupleShape):
         if isinstance(parsed, tuple):
-            return Misfit(
+            return ShardingFault(
                 f"an array can't have the sharding of a tuple, got {sharding} for {shape}",
                 "write one for the array, such as {replicated}",
             )
@@ -141,7 +141,7 @@ def _on_shape(sharding: ShardingLike, shape: Shape, must_fit: bool) -> str | Mis
     parts = [*leaves(shape)]
     each = parsed if isinstance(parsed, tuple) else [parsed] * len(parts)
     if len(each) != len(parts):
-        return Misfit(
+        return ShardingFault(
             f"the sharding of a tuple must have one for each array in it: {len(parts)}, got "
             f"{len(each)}, in {sharding}, for {shape}",
             "write one for all of them, such as {replicated}, or one for each",
@@ -149,7 +149,7 @@ def _on_shape(sharding: ShardingLike, shape: Shape, must_fit: bool) -> str | Mis
     texts: list[str] = []
     for leaf_sharding, leaf in zip(each, parts, strict=True):
         text = _on_leaf(leaf_sharding, leaf, must_fit)
-        if isinstance(text, Misfit):
+        if isinstance(text, ShardingFault):
             return text._replace(fix=_FIX_TUPLE)
         # An unsharded scalar or token still needs an entry in the tuple.
         texts.append(_replicated(leaf_sharding) if text is None else text)
@@ -163,7 +163,9 @@ def _replicated(sharding: Tiling | MeshSharding) -> str:
     return str(MeshSharding(sharding.mesh))
 
 
-def _on_leaf(sharding: Tiling | MeshSharding, leaf: Shape, must_fit: bool) -> str | Misfit | None:
+def _on_leaf(
+    sharding: Tiling | MeshSharding, leaf: Shape, must_fit: bool
+) -> str | ShardingFault | None:
     rank = leaf.rank if isinstance(leaf, ArrayShape) else 0
     if isinstance(leaf, ArrayShape):
         rule = sharding.misfit(leaf)
@@ -174,10 +176,10 @@ def _on_leaf(sharding: Tiling | MeshSharding, leaf: Shape, must_fit: bool) -> st
         return sharding.text if isinstance(sharding, Tiling) else str(sharding.at_rank(rank))
     if not must_fit and not rank:
         return None
-    return Misfit(rule, _FIX_TILING if isinstance(sharding, Tiling) else _FIX_MESH)
+    return ShardingFault(rule, _FIX_TILING if isinstance(sharding, Tiling) else _FIX_MESH)
 
 
-def shardings_on_leaves(
+def leaf_shardings(
     op: str, name: str, shape: Shape, value: Any
 ) -> tuple[list[str | None], list[ShardingLike]]:
     """Return the sharding of each array of a value.
@@ -214,11 +216,11 @@ def shardings_on_leaves(
         else:
             sharding = check_sharding_type(op, entry, name)
             shardings.append(sharding)
-            texts += [fitting_sharding(op, name, leaf, sharding) for leaf in leaves(part)]
+            texts += [sharding_text(op, name, leaf, sharding) for leaf in leaves(part)]
     return texts, shardings
 
 
-def tiling_of_whole(op: str, full: ArrayShape, value: Any) -> Tiling:
+def full_array_tiling(op: str, full: ArrayShape, value: Any) -> Tiling:
     """Return the tiling of an array whose shards a program processes in manual mode.
 
     Args:
@@ -231,7 +233,7 @@ def tiling_of_whole(op: str, full: ArrayShape, value: Any) -> Tiling:
         ShapeInferenceError: the sharding does not fit, or is neither replicated nor tiled.
     """
     sharding = check_sharding_type(op, value)
-    text = fitting_sharding(op, "full_shape", full, sharding)
+    text = sharding_text(op, "full_shape", full, sharding)
     if not isinstance(sharding, str):
         text = sharding.at_rank(full.rank).tiling
     tiling = parse_tiling(text)
@@ -252,15 +254,15 @@ def register_sharding(builder: XlaBuilder, op: str, sharding: ShardingLike) -> N
         BuilderError: the program has shardings in the other dialect, or another mesh of the name.
     """
     if isinstance(sharding, str):
-        register_sharding_form(builder, op, GSPMD, brief(sharding), "mesh.sharding(...)")
+        register_sharding_dialect(builder, op, GSPMD, brief(sharding), "mesh.sharding(...)")
         return
     entries = [axes[0] if len(axes) == 1 else axes or None for axes in sharding.dimensions]
     tiling = f"mesh.sharding({', '.join(map(repr, entries))}).tiling"
-    register_sharding_form(builder, op, SHARDY, str(sharding), tiling)
-    name_meshes(builder, op, {sharding.mesh.name: {"mesh": str(sharding.mesh)}})
+    register_sharding_dialect(builder, op, SHARDY, str(sharding), tiling)
+    register_meshes(builder, op, {sharding.mesh.name: {"mesh": str(sharding.mesh)}})
 
 
-def register_sharding_form(
+def register_sharding_dialect(
     builder: XlaBuilder, op: str, dialect: str, got: str, instead: str
 ) -> None:
     """Record the sharding dialect of a program.
@@ -290,7 +292,7 @@ def register_sharding_form(
     outer.sharding_form = dialect
 
 
-def name_meshes(
+def register_meshes(
     builder: XlaBuilder, op: str, meshes: Mapping[str, Mapping[str, Any]], source: str = ""
 ) -> None:
     """Add meshes to the annotations of a builder.

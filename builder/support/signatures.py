@@ -16,12 +16,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-__all__ = ["MOST_SIGNATURES", "SignatureTable", "per_signature"]
+__all__ = ["MAX_SIGNATURES", "SignatureTable", "per_signature"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MOST_SIGNATURES: Final = 8192
+MAX_SIGNATURES: Final = 8192
 """The number of signatures that one cache holds."""
 
 
@@ -30,7 +30,7 @@ def per_signature(function: Callable[P, R]) -> Callable[P, R]:
 
     Arguments must be hashable and in their normal form: 1, 1.0 and True are one key.
     """
-    return cast("Callable[P, R]", lru_cache(maxsize=MOST_SIGNATURES)(function))
+    return cast("Callable[P, R]", lru_cache(maxsize=MAX_SIGNATURES)(function))
 
 
 class SignatureTable(dict[Any, R]):
@@ -44,7 +44,7 @@ class SignatureTable(dict[Any, R]):
 
     def add(self, signature: Any, result: R) -> R:
         """Enter the result for a new signature, and return it. A full table is emptied first."""
-        if len(self) >= MOST_SIGNATURES:
+        if len(self) >= MAX_SIGNATURES:
             self.clear()
         self[signature] = result
         return result

@@ -15,7 +15,7 @@ from builder.errors import ShapeInferenceError, brief
 
 __all__ = [
     "COMBINE",
-    "MOST_DIMENSIONS",
+    "MAX_DIMENSIONS",
     "Layout",
     "PaddingValue",
     "Tile",
@@ -24,7 +24,7 @@ __all__ = [
     "tiled_rank",
 ]
 
-MOST_DIMENSIONS: Final = 65536
+MAX_DIMENSIONS: Final = 65536
 """An exclusive limit on the number of dimensions, so that infinite iterators are refused."""
 
 COMBINE: Final = -1
@@ -184,7 +184,7 @@ class Layout:
         numbers = _first_values("minor_to_major", what, minor_to_major)
         rank = len(numbers)
         order = tuple(d for d in map(int_or_none, numbers) if d is not None)
-        if sorted(order) != list(range(rank)) or rank == MOST_DIMENSIONS:
+        if sorted(order) != list(range(rank)) or rank == MAX_DIMENSIONS:
             raise _error(
                 f"minor_to_major must be a permutation of the dimensions "
                 f"0 to {rank - 1}, got {{{','.join(map(brief, numbers[:100]))}}}"
@@ -283,17 +283,17 @@ def in_order(values: Any) -> Iterator[Any] | None:
 
 
 def _first_values(name: str, what: str, values: Any) -> Sequence[Any]:
-    """Return at most `MOST_DIMENSIONS` of the values."""
+    """Return at most `MAX_DIMENSIONS` of the values."""
     iterator = in_order(values)
     if iterator is None:
         raise _must_be(name, what, values)
-    return tuple(islice(iterator, MOST_DIMENSIONS))
+    return tuple(islice(iterator, MAX_DIMENSIONS))
 
 
 def _values(name: str, what: str, values: Any) -> Sequence[Any]:
-    """Return the values, which must be fewer than `MOST_DIMENSIONS`."""
+    """Return the values, which must be fewer than `MAX_DIMENSIONS`."""
     result = _first_values(name, what, values)
-    if len(result) == MOST_DIMENSIONS:
+    if len(result) == MAX_DIMENSIONS:
         raise _must_be(name, what, values)
     return result
 

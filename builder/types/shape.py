@@ -22,7 +22,7 @@ from builder.support.extensions import extension
 from builder.support.interning import InternTable
 from builder.support.signatures import per_signature
 from builder.types import primitive_type as pt
-from builder.types.layout import MOST_DIMENSIONS, Layout, in_order, int_or_none
+from builder.types.layout import MAX_DIMENSIONS, Layout, in_order, int_or_none
 from builder.types.layout_text import parse_layout, read_layout
 from builder.types.physical_layout import physical
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
@@ -562,8 +562,8 @@ def array_shape(
     if not element.is_array_element:
         raise ShapeInferenceError(f"shape: {element} is not an element type of arrays")
     values = in_order(dimensions)
-    requested = None if values is None else list(islice(values, MOST_DIMENSIONS))
-    if requested is None or len(requested) == MOST_DIMENSIONS:
+    requested = None if values is None else list(islice(values, MAX_DIMENSIONS))
+    if requested is None or len(requested) == MAX_DIMENSIONS:
         raise ShapeInferenceError(
             f"shape: dimensions must be a sequence of sizes, got {brief(dimensions)}\n"
             f"fix: write [{brief(dimensions)}]"
@@ -571,7 +571,7 @@ def array_shape(
     flags = [False] * len(requested)
     if dynamic_dimensions is not None:
         try:
-            flags = [bool(d) for d in islice(dynamic_dimensions, MOST_DIMENSIONS)]
+            flags = [bool(d) for d in islice(dynamic_dimensions, MAX_DIMENSIONS)]
         except (TypeError, ValueError):
             raise ShapeInferenceError(
                 f"shape: dynamic_dimensions must be a sequence of bools, "

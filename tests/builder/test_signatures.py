@@ -22,7 +22,7 @@ from builder.types.shape import TupleShape
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables that hold four signatures."""
-    monkeypatch.setattr(signatures, "MOST_SIGNATURES", 4)
+    monkeypatch.setattr(signatures, "MAX_SIGNATURES", 4)
 
 
 def test_a_function_is_called_once_per_signature() -> None:
@@ -47,10 +47,10 @@ def test_errors_are_raised_each_time() -> None:
 def test_functions_forget_the_oldest_signature() -> None:
     calls: list[int] = []
     one = per_signature(calls.append)
-    for number in (*range(signatures.MOST_SIGNATURES + 1), 1, 0):
+    for number in (*range(signatures.MAX_SIGNATURES + 1), 1, 0):
         one(number)
     assert calls[-1] == 0
-    assert len(calls) == signatures.MOST_SIGNATURES + 2
+    assert len(calls) == signatures.MAX_SIGNATURES + 2
 
 
 @pytest.mark.usefixtures("few")
@@ -122,7 +122,7 @@ def test_new_shapes_do_not_use_up_memory() -> None:
 
     shapes = record(range(100, 200))
     assert all(shape() is not None for shape in shapes)
-    record(range(1000, 1000 + 2 * signatures.MOST_SIGNATURES))
+    record(range(1000, 1000 + 2 * signatures.MAX_SIGNATURES))
     gc.collect()
     assert all(shape() is None for shape in shapes)
 
@@ -187,7 +187,7 @@ def test_a_deep_tuple_is_freed() -> None:
     for _ in range(50_000):
         shape = TupleShape((shape,))
     assert shape.leaf_count == 1
-    for size in range(signatures.MOST_SIGNATURES + 1):
+    for size in range(signatures.MAX_SIGNATURES + 1):
         xb.tuple_shape([xb.f32[size]])
     del shape
     gc.collect()

@@ -1,8 +1,8 @@
-"""HLO text of a computation, in the form that XLA prints and its parser reads.
+"""Print a computation as HLO text, in the form that XLA prints and parses.
 
-An instruction is printed from the schema of its opcode (`builder.schema`). The modules here have
-rules for opcodes with attributes that a schema does not describe, and for the few ops that HLO text
-can't express in one instruction; docs/architecture.md lists these.
+An instruction is printed from the schema of its opcode (`builder.schema`). These modules have rules
+for opcodes with attributes that a schema does not describe, and for the few ops that HLO text can't
+express in one instruction; docs/architecture.md lists these.
 """
 
 from builder.hlo_text import (

@@ -13,12 +13,12 @@ __all__ = ["attributes_text"]
 
 
 def attributes_text(schema: Schema, op: XlaOp, called: Callable[[XlaComputation], str]) -> str:
-    """What follows the operands of an instruction.
+    """Return the text after the operands of an instruction.
 
     Args:
-        schema: of the op's opcode.
+        schema: the schema of the opcode.
         op: the op.
-        called: the reference of a computation in the text.
+        called: returns the reference of a computation.
     """
     parts = []
     for attribute in schema.attributes:

@@ -1,4 +1,4 @@
-"""The text of a whole module."""
+"""Print a module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["module_text"]
 
 
 def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
-    """The text of a module whose entry is `computation`; see `XlaComputation.to_hlo_text`."""
+    """Return the text of a module with this entry; see `XlaComputation.to_hlo_text`."""
     module = ModuleNames(computation, metadata)
     shape = computation.program_shape
     inputs = ", ".join(with_layout(p) for p in shape.parameters)
@@ -21,17 +21,13 @@ def module_text(computation: XlaComputation, *, metadata: bool = False) -> str:
         f"HloModule {identifier(computation.name)}{_donations(computation)}, "
         f"entry_computation_layout={layout}{_meshes(computation)}\n"
     )
-    texts = []
-    for one in (*computation.called_computations(), computation):
-        printer = Printer(one, module)
-        text = printer.text()
-        # What a computation applies stands before it.
-        texts.append(f"ENTRY {text}" if one is computation else text)
-    return "\n".join([head, *texts])
+    # Callees precede callers.
+    texts = [Printer(called, module).text() for called in computation.called_computations()]
+    return "\n".join([head, *texts, f"ENTRY {Printer(computation, module).text()}"])
 
 
 def _donations(computation: XlaComputation) -> str:
-    """Whose memory the program takes over."""
+    """Return the module attributes for aliased and donated parameters."""
     text = ""
     if computation.aliases:
         pairs = [
@@ -46,9 +42,9 @@ def _donations(computation: XlaComputation) -> str:
 
 
 def _meshes(computation: XlaComputation) -> str:
-    """The meshes that shardings name: in HLO Shardy's words are frontend attributes."""
-    found = meshes(computation)
-    if not found:
+    """Return the frontend attribute with the meshes of Shardy's shardings."""
+    by_name = meshes(computation)
+    if not by_name:
         return ""
-    said = ", ".join(f"{name} = {mesh['mesh']}" for name, mesh in found.items())
-    return f", frontend_attributes={{xla.sdy.meshes={quoted(f'{{{said}}}')}}}"
+    text = ", ".join(f"{name} = {mesh['mesh']}" for name, mesh in by_name.items())
+    return f", frontend_attributes={{xla.sdy.meshes={quoted(f'{{{text}}}')}}}"

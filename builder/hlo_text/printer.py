@@ -1,7 +1,7 @@
-"""The printer of one computation, and the rules for the opcodes that need one.
+"""The printer of a computation, and the registry of rules for opcodes.
 
-An opcode without a rule is printed from its schema. A rule returns the name of the instruction, the
-operands and the attributes, and may print instructions before it.
+An opcode without a rule is printed from its schema. A rule returns an `Instruction`, and may print
+instructions before it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,24 @@ from builder.types.shape import Shape, TupleShape
 __all__ = [
     "FRONTEND_ATTRIBUTES",
     "RULES",
+    "Instruction",
     "ModuleNames",
     "Printer",
     "Rule",
-    "Written",
     "rule",
 ]
 
+Instruction = tuple[str, str, str]
+"""The opcode of an instruction, its operands, and its attributes with a leading comma."""
+
 
 class ModuleNames:
-    """What the computations of a module share.
+    """The names of the computations of a module.
 
     Attributes:
-        entry: the computation that the module is entered by.
-        metadata: whether names and source lines are written.
-        names: of each computation.
+        entry: the entry computation.
+        metadata: whether names and source lines are printed.
+        names: the name of each computation.
     """
 
     def __init__(self, entry: XlaComputation, metadata: bool) -> None:
@@ -50,10 +53,11 @@ class ModuleNames:
 
 
 class Printer:
-    """Prints one computation.
+    """Prints a computation.
 
     Attributes:
-        result_shardings: of the entry, for each array of the result; empty if nothing is said.
+        result_shardings: the shardings of the entry's results that the root does not have, for
+            each array; possibly empty.
     """
 
     def __init__(self, computation: XlaComputation, module: ModuleNames) -> None:
@@ -62,12 +66,13 @@ class Printer:
         self.lines: list[str] = []
         self.unique = UniqueNames()
         self.op_names: list[str] = []
-        said = computation.annotations if computation is module.entry else None
-        self.result_shardings = () if said is None else said.result_shardings
-        if self.result_shardings and computation.root.sharding in self._as_the_root_says():
+        annotations = computation.annotations if computation is module.entry else None
+        self.result_shardings = () if annotations is None else annotations.result_shardings
+        if computation.root.sharding in self._equivalent_root_shardings():
             self.result_shardings = ()
 
     def text(self) -> str:
+        """Print the computation."""
         computation = self.computation
         for op in computation.ops:
             self.op_names.append(self.name_of(op))
@@ -75,12 +80,12 @@ class Printer:
         for op in computation.ops:
             self.instruction(op)
         if self.result_shardings:
-            self._results(computation.root)
+            self._sharded_results(computation.root)
         head = f"%{self.module.names[computation]} ({inputs}) -> {computation.root.shape} {{"
         return "\n".join([head, *self.lines, "}"]) + "\n"
 
     def name_of(self, op: XlaOp) -> str:
-        """The instruction's name: the parameter's own, else its name or opcode and number."""
+        """Return the name of an instruction: its name or opcode and number; a parameter's name."""
         if op.name is None:
             return self.unique.claim(f"{SCHEMAS[op.opcode].hlo}.{op.id}")
         name = identifier(str(op.name))
@@ -99,46 +104,44 @@ class Printer:
     ) -> None:
         self.lines.append(f"  {root}%{name} = {with_layout(shape)} {opcode}({operands}){rest}")
 
-    def written(self, op: XlaOp) -> Written:
-        """The name of an op's instruction, its operands, and its attributes."""
-        schema = SCHEMAS[op.opcode]
+    def parts(self, op: XlaOp) -> Instruction:
+        """Return the opcode, operands and attributes of an op's instruction."""
+        opcode = SCHEMAS[op.opcode].hlo
         operands = ", ".join(self.operand(o) for o in op.operands)
         rule = RULES.get(op.opcode)
         if rule is not None:
-            return rule(self, op, schema.hlo, operands)
-        return schema.hlo, operands, self.attributes_of(op)
+            return rule(self, op, opcode, operands)
+        return opcode, operands, self.attributes_of(op)
 
     def attributes_of(self, op: XlaOp) -> str:
-        """The attributes of an op as its schema describes them."""
+        """Return the attributes that the schema describes."""
         return attributes_text(SCHEMAS[op.opcode], op, self.called)
 
     def instruction(self, op: XlaOp) -> None:
-        opcode, operands, rest = self.written(op)
-        rest += self.annotations(op)
+        opcode, operands, attributes = self.parts(op)
         is_root = op is self.computation.root and not self.result_shardings
-        root = "ROOT " if is_root else ""
         shape = op.attributes.get("shape_with_layout", op.shape)
-        self.line(self.op_names[op.id], shape, opcode, operands, rest, root)
+        rest = attributes + self.annotations(op)
+        self.line(self.op_names[op.id], shape, opcode, operands, rest, "ROOT " if is_root else "")
 
     def annotations(self, op: XlaOp) -> str:
+        """Return the sharding, frontend attributes and metadata of an op."""
         text = ""
-        attributes = op.frontend_attributes
+        attributes = dict(op.frontend_attributes or {})
         if op.sharding is not None:
-            said = str(op.sharding)
-            if is_shardy(said):  # which HLO has no words for
-                said = said if op.opcode == "parameter" else as_per_value(said)
-                attributes = {**(attributes or {}), "xla.sdy.sharding": said}
+            sharding = str(op.sharding)
+            if is_shardy(sharding):  # HLO has frontend attributes for Shardy
+                is_value = op.opcode == "parameter"
+                attributes["xla.sdy.sharding"] = sharding if is_value else as_per_value(sharding)
             else:
-                text += f", sharding={said}"
+                text += f", sharding={sharding}"
         if op.opcode in FRONTEND_ATTRIBUTES:
-            attributes = {**(attributes or {}), **FRONTEND_ATTRIBUTES[op.opcode](op)}
+            attributes |= FRONTEND_ATTRIBUTES[op.opcode](op)
         if attributes:
             pairs = (f"{k}={quoted(v)}" for k, v in attributes.items())
             text += f", frontend_attributes={braces(pairs)}"
         if self.module.metadata:
-            parts = []
-            if op.name is not None:
-                parts.append(f"op_name={quoted(str(op.name))}")
+            parts = [] if op.name is None else [f"op_name={quoted(str(op.name))}"]
             source = op.source
             if source is not None:
                 parts.append(f"source_file={quoted(source.file)} source_line={source.line}")
@@ -146,47 +149,46 @@ class Printer:
                 text += f", metadata={{{' '.join(parts)}}}"
         return text
 
-    def _as_the_root_says(self) -> tuple[str, ...]:
-        """The shardings of the root that say those of the result: in HLO the one is the other."""
+    def _equivalent_root_shardings(self) -> tuple[str, ...]:
+        """Return the root shardings that HLO reads as `result_shardings`."""
         texts = [text for text in self.result_shardings if text is not None]
-        if len(texts) < len(self.result_shardings) or any(map(is_shardy, texts)):
+        if not texts or len(texts) < len(self.result_shardings) or any(map(is_shardy, texts)):
             return ()
         return (texts[0] if len(texts) == 1 else join_leaf_texts(texts), join_leaf_texts(texts))
 
-    def _results(self, root: XlaOp) -> None:
-        """Writes the result once more, with its shardings: an instruction of its own says them, as
-        the root may say another.
+    def _sharded_results(self, root: XlaOp) -> None:
+        """Print another root with the result shardings, because the root may have different ones.
 
-        As XLA writes it: a tuple of the arrays, or a reshape of the only one, with GSPMD's; of
-        Shardy's there are calls that its importer knows.
+        As in XLA, GSPMD's shardings are on a tuple of the arrays, or on a reshape of the only
+        array, and Shardy's are custom calls.
         """
         shardings = iter(self.result_shardings)
-        # Tuples may be nested deep: each waits with its elements, whose references are on `done`.
-        waiting: list[tuple[Shape, str, bool]] = [(root.shape, self.operand(root), False)]
+        # An explicit stack, because tuples may be nested deeper than Python's recursion limit.
+        pending: list[tuple[Shape, str, bool]] = [(root.shape, self.operand(root), False)]
         done: list[str] = []
-        said: list[str] = []
-        while waiting:
-            shape, reference, is_open = waiting.pop()
+        tilings: list[str] = []
+        while pending:
+            shape, reference, is_expanded = pending.pop()
             if not isinstance(shape, TupleShape):
                 sharding = next(shardings)
-                is_shardys = sharding is not None and is_shardy(sharding)
-                said.append("{replicated}" if sharding is None or is_shardys else sharding)
-                if sharding is not None and is_shardys:
-                    attributes = f"xla.sdy.sharding={quoted(as_per_value(sharding))}"
+                tiling = "{replicated}"
+                if sharding is not None and is_shardy(sharding):
+                    attribute = f"xla.sdy.sharding={quoted(as_per_value(sharding))}"
                     reference = self.helper(
                         *(root, "result", shape, "custom-call", reference),
                         ', custom_call_target="xla.sdy.FuncResultSharding", '
-                        "custom_call_has_side_effect=true, "
-                        f"frontend_attributes={{{attributes}}}",
+                        f"custom_call_has_side_effect=true, frontend_attributes={{{attribute}}}",
                     )
+                elif sharding is not None:
+                    tiling = sharding
+                tilings.append(tiling)
                 done.append(reference)
-            elif is_open:
-                count = len(shape.elements)
-                elements = done[len(done) - count :]
-                del done[len(done) - count :]
-                done.append(self.helper(root, "result", shape, "tuple", ", ".join(elements)))
+            elif is_expanded:
+                first = len(done) - len(shape.elements)
+                elements = ", ".join(done[first:])
+                done[first:] = [self.helper(root, "result", shape, "tuple", elements)]
             else:
-                waiting.append((shape, reference, True))
+                pending.append((shape, reference, True))
                 parts = []
                 for number, element in enumerate(shape.elements):
                     index = f", index={number}"
@@ -194,11 +196,11 @@ class Printer:
                         root, "element", element, "get-tuple-element", reference, index
                     )
                     parts.append((element, part, False))
-                waiting += reversed(parts)
+                pending += reversed(parts)
         rest = ""
-        if any(one is not None and not is_shardy(one) for one in self.result_shardings):
-            text = join_leaf_texts(said) if isinstance(root.shape, TupleShape) else said[0]
-            rest = f", sharding={text}"
+        if any(text is not None and not is_shardy(text) for text in self.result_shardings):
+            is_tuple = isinstance(root.shape, TupleShape)
+            rest = f", sharding={join_leaf_texts(tilings) if is_tuple else tilings[0]}"
         if not isinstance(root.shape, TupleShape):
             self.helper(root, "result", root.shape, "reshape", done[0])
         self.lines[-1] = self.lines[-1].replace("  %", "  ROOT %", 1) + rest
@@ -206,41 +208,27 @@ class Printer:
     def helper(
         self, op: XlaOp, suffix: str, shape: Shape, opcode: str, operands: str, rest: str = ""
     ) -> str:
-        """Writes an instruction of our own before that of `op`; gives its reference."""
+        """Print an additional instruction before that of `op`, and return its reference."""
         name = self.unique.claim(f"{self.op_names[op.id]}.{suffix}")
         self.line(name, shape, opcode, operands, rest)
         return f"%{name}"
 
 
-Written = tuple[str, str, str]
-
-
-Rule = Callable[[Printer, XlaOp, str, str], Written]
+Rule = Callable[[Printer, XlaOp, str, str], Instruction]
 
 
 RULES: Final[dict[str, Rule]] = {}
 
 
 def rule(*opcodes: str) -> Callable[[Rule], Rule]:
-    def enter(function: Rule) -> Rule:
-        for opcode in opcodes:
-            RULES[opcode] = function
+    """Register the decorated function as the rule of some opcodes."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(opcodes, function))
         return function
 
-    return enter
+    return register
 
 
 FRONTEND_ATTRIBUTES: Final[dict[str, Callable[[XlaOp], dict[str, str]]]] = {}
-"""What ops say by frontend attributes, for which HLO has no other words."""
-
-
-def frontend_attributes(
-    opcode: str,
-) -> Callable[[Callable[[XlaOp], dict[str, str]]], Callable[[XlaOp], dict[str, str]]]:
-    """Enters the decorated function, which gives frontend attributes of an op."""
-
-    def enter(function: Callable[[XlaOp], dict[str, str]]) -> Callable[[XlaOp], dict[str, str]]:
-        FRONTEND_ATTRIBUTES[opcode] = function
-        return function
-
-    return enter
+"""Functions that return the recorded attributes of an op that HLO has as frontend attributes."""

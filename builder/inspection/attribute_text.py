@@ -51,7 +51,7 @@ class AttributePrinter(Printer):
         if op.opcode == "constant":
             return constant_text(op.attributes["value"], op.shape.element_type)
         try:
-            _, _, text = self.written(op)
+            _, _, text = self.parts(op)
         except _SeveralInstructionsError:
             text = ""
         if text:

@@ -178,7 +178,7 @@ def test_what_is_no_sharding(sharding: Any) -> None:
         wanted, error = wanted + repr(sharding), xb.OperandError
     with pytest.raises(error, match=re.escape(wanted)) as caught, b.sharding(sharding):
         pass
-    assert "fix: for instance '{replicated}', '{devices=[2,1]<=[2]}'" in str(caught.value)
+    assert "fix: write for instance '{replicated}', '{devices=[2,1]<=[2]}'" in str(caught.value)
 
 
 # Constants.

@@ -134,7 +134,7 @@ def test_send_and_recv(b: xb.XlaBuilder) -> None:
     assert [int(c.type) for c in channels] == [1, 1, 2, 1, 1, 3]
     text = str(b.build(last))
     assert "(f32[2,3]{1,0}, u32[], token[]) send(%p0, %after-all.2), channel_id=1\n" in text
-    assert "token[] send-done(%send.3.begun), channel_id=1\n" in text
+    assert "token[] send-done(%send.3.start), channel_id=1\n" in text
     assert "(f32[2,3]{0,1}, u32[], token[]) recv(%after-all.1), channel_id=6, is_host_tr" in text
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from builder.errors import XlaError
 
@@ -20,8 +20,11 @@ __all__ = [
     "LoweringError",
     "ModuleFileError",
     "VersionError",
+    "error_of",
     "recorded_at",
 ]
+
+E = TypeVar("E", bound=XlaError)
 
 
 class _DetailedError(XlaError):
@@ -150,6 +153,19 @@ class ExecutionError(_DetailedError, RuntimeError):
     """
 
     _op = "execute"
+
+
+def error_of(kind: type[E], op: str, rule: str, fix: str = "", **facts: Any) -> E:
+    """Return an error with the message `op: rule`, and the fix on a line of its own.
+
+    Args:
+        kind: the class.
+        op: the name of the function that the user called.
+        rule: the rule that was broken, and the values that were got.
+        fix: an imperative sentence; empty if there is none.
+        facts: other arguments of the class.
+    """
+    return kind(f"{op}: {rule}" + (f"\nfix: {fix}" if fix else ""), op=op, **facts)
 
 
 _FILE_AND_LINE: Final = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')

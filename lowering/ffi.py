@@ -259,7 +259,7 @@ def _load(built: SharedLibrary) -> ctypes.CDLL:
             if undefined is not None:
                 fix = f"define {undefined[1]}, or name the library that does: flags=['-l...']"
             message = f"the library that was built can't be loaded: {reason}"
-            raise compile_error(message, fix, str(error)) from None
+            raise compile_error(message, fix, detail=str(error)) from None
         _LOADED[built.identity] = library
     return library
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 from _ctypes import CFuncPtr
 from typing import Any, Final
@@ -11,7 +12,7 @@ import jax
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief
-from lowering.errors import CompileError, recorded_at
+from lowering.errors import CompileError, error_of, recorded_at
 from lowering.jaxlib_api import compilation
 from lowering.mlir.types import attribute_text
 from lowering.reading.bytecode_tables import module_strings
@@ -86,9 +87,7 @@ def register_custom_call_target(
     _REGISTERED[platform, name] = function, address
 
 
-def _error(message: str, fix: str = "") -> OperandError:
-    op = "register_custom_call_target"
-    return OperandError(f"{op}: {message}" + (f"\nfix: {fix}" if fix else ""), op=op)
+_error: Final = functools.partial(error_of, OperandError, "register_custom_call_target")
 
 
 def _capsule(function: Any) -> tuple[Any, int]:

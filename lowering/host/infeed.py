@@ -28,7 +28,7 @@ from builder.types.shape import (
     leaves,
     shape_of,
 )
-from lowering.errors import ArgumentError, DeviceError, ExecutionError
+from lowering.errors import ArgumentError, DeviceError, ExecutionError, error_of
 from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.pjrt.host_arrays import read_array
 from lowering.pjrt.nesting import result_packer
@@ -74,11 +74,9 @@ def _queues_of(op: str, device: DeviceLike) -> tuple[jax.Device, _Queues]:
     """Return the device that a user named, and its queues."""
     target = find_device(device)
     if target.platform not in PLATFORMS:
-        raise DeviceError(
-            f"{op}: jaxlib gives no access to the infeed and outfeed of {target}\n"
-            f"fix: pass values as arguments, or run the program on a CPU",
-            op=op,
-        )
+        rule = f"jaxlib gives no access to the infeed and outfeed of {target}"
+        fix = "pass values as arguments, or run the program on a CPU"
+        raise error_of(DeviceError, op, rule, fix)
     return target, _queues(target)
 
 
@@ -111,10 +109,8 @@ def transfer_to_infeed(value: Any, device: DeviceLike = None) -> None:
     try:
         shape = _collect(value, arrays)
     except RecursionError:
-        raise ArgumentError(
-            "transfer_to_infeed: value is nested too deep, or contains itself",
-            op="transfer_to_infeed",
-        ) from None
+        rule = "value is nested too deep, or contains itself"
+        raise error_of(ArgumentError, "transfer_to_infeed", rule) from None
     if not arrays:
         return
     with queues.changed:
@@ -131,15 +127,12 @@ def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
         fix = "numpy.asarray(value, dtype), which has an element type"
         if not isinstance(value, (bool, int, float, complex)):
             fix = "give a NumPy array, a jax.Array, a dlpack object, or a tuple of such"
-        raise ArgumentError(
-            f"transfer_to_infeed: expected arrays, got {type(value).__name__}: {brief(value, 80)}\n"
-            f"fix: {fix}",
-            op="transfer_to_infeed",
-        )
+        rule = f"expected arrays, got {type(value).__name__}: {brief(value, 80)}"
+        raise error_of(ArgumentError, "transfer_to_infeed", rule, fix)
     try:
         element_type = pt.from_dtype(array.dtype)
     except ValueError as error:
-        raise ArgumentError(f"transfer_to_infeed: {error}", op="transfer_to_infeed") from None
+        raise error_of(ArgumentError, "transfer_to_infeed", str(error)) from None
     arrays.append(np.array(array, order="C", copy=True))
     return intern_array(element_type, array.shape)
 
@@ -177,30 +170,29 @@ def transfer_from_outfeed(
     parts = list(leaves(expected))
     for part in parts:
         if isinstance(part, TokenShape) or not part.is_static:
-            raise ArgumentError(
-                f"{op}: shape must consist of arrays of static sizes, got {expected}",
-                op=op,
-                shapes={"shape": expected},
-            )
+            rule = f"shape must consist of arrays of static sizes, got {expected}"
+            raise error_of(ArgumentError, op, rule, shapes={"shape": expected})
     seconds = _seconds(op, timeout)
     pack = result_packer(expected)
     if not parts:
         return pack([])
     with queues.changed:
         if not queues.changed.wait_for(lambda: queues.from_device, seconds):
-            raise ExecutionError(
-                f"{op}: waited for {expected} on {target} for {seconds:g} seconds, and no program "
-                f"wrote anything\n"
-                f"fix: call the program before, or in another thread; or wait longer: timeout=",
-                op=op,
+            raise error_of(
+                ExecutionError,
+                op,
+                f"waited for {expected} on {target} for {seconds:g} seconds, and no program wrote "
+                f"anything",
+                "call the program before, or in another thread; or wait longer: timeout=",
                 shapes={"shape": expected},
             )
         actual, arrays = queues.from_device[0]
         if not _is_same(parts, actual):
-            raise ExecutionError(
-                f"{op}: the next value on {target} is of {actual}, got {expected}\n"
-                f"fix: receive {actual}; or discard what is waiting: lowering.clear_transfers()",
-                op=op,
+            raise error_of(
+                ExecutionError,
+                op,
+                f"the next value on {target} is of {actual}, got {expected}",
+                f"receive {actual}; or discard what is waiting: lowering.clear_transfers()",
                 shapes={"shape": expected, "value": actual},
             )
         queues.from_device.popleft()
@@ -211,12 +203,11 @@ def _seconds(op: str, value: Any) -> float:
     seconds = timeout if value is None else value
     longest = threading.TIMEOUT_MAX
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise ArgumentError(f"{op}: timeout is a number of seconds, got {brief(seconds)}", op=op)
+        rule = f"timeout is a number of seconds, got {brief(seconds)}"
+        raise error_of(ArgumentError, op, rule)
     if not 0 <= seconds <= longest:
-        raise ArgumentError(
-            f"{op}: timeout is a number of seconds, from 0 to {longest:.0f}, got {brief(seconds)}",
-            op=op,
-        )
+        rule = f"timeout is a number of seconds, from 0 to {longest:.0f}, got {brief(seconds)}"
+        raise error_of(ArgumentError, op, rule)
     return float(seconds)
 
 

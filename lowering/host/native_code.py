@@ -32,7 +32,7 @@ import jax
 import jaxlib.version
 
 from builder.errors import OperandError, brief
-from lowering.errors import CompileError
+from lowering.errors import CompileError, error_of
 
 __all__ = [
     "NativeSource",
@@ -52,16 +52,8 @@ _COMPILERS: Final = {
 }
 """The environment variable that names the compiler, and the compilers that are tried without it."""
 
-_OP: Final = "ffi.build"
-
-
-def operand_error(message: str, fix: str = "") -> OperandError:
-    return OperandError(f"{_OP}: {message}" + (f"\nfix: {fix}" if fix else ""), op=_OP)
-
-
-def compile_error(message: str, fix: str = "", detail: str = "") -> CompileError:
-    text = f"{_OP}: {message}" + (f"\nfix: {fix}" if fix else "")
-    return CompileError(text, op=_OP, detail=detail)
+operand_error: Final = functools.partial(error_of, OperandError, "ffi.build")
+compile_error: Final = functools.partial(error_of, CompileError, "ffi.build")
 
 
 def _reason(error: OSError | ValueError) -> str:
@@ -286,7 +278,7 @@ def _compile(
         raise compile_error(
             f"{Path(command[0]).name} can't compile the source:\n{_first_errors(done.stdout)}",
             "mend these lines; the full report is the error's `detail`",
-            f"{shlex.join(done.args)}\n{done.stdout}",
+            detail=f"{shlex.join(done.args)}\n{done.stdout}",
         )
     try:
         dependencies = (scratch / "included.d").read_text()

@@ -16,7 +16,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 
 from builder.errors import OperandError, brief
 from builder.types.shape import ArrayShape
-from lowering.errors import DeviceError
+from lowering.errors import DeviceError, error_of
 from lowering.jaxlib_api import array_layouts, jax_arrays, topologies
 from lowering.pjrt.failures import is_out_of_memory, transfer_error
 from lowering.pjrt.platforms import missing_platform
@@ -54,18 +54,19 @@ def devices(platform: str | None = None, *, all_processes: bool = False) -> tupl
         raise missing_platform(platform, _available(), str(error)) from None
 
 
-def is_local(one: jax.Device) -> bool:
+def is_local(target: jax.Device) -> bool:
     """Whether a device belongs to this process; devices of a topology belong to every process."""
-    return bool(one.process_index == jax.process_index()) or topologies.is_absent(one)
+    return bool(target.process_index == jax.process_index()) or topologies.is_absent(target)
 
 
 def _unavailable(message: str) -> DeviceError:
     return DeviceError(f"{message}\nfix: use one of {_available()}")
 
 
-def _foreign_device(op: str, one: jax.Device) -> DeviceError:
+def _foreign_device(op: str, target: jax.Device) -> DeviceError:
+    here = jax.process_index()
     return _unavailable(
-        f"{op}: {one} belongs to process {one.process_index}, this is process {jax.process_index()}"
+        f"{op}: {target} belongs to process {target.process_index}, this is process {here}"
     )
 
 
@@ -80,10 +81,10 @@ def _available() -> str:
     return ", ".join([*names][:8]) + (", ..." if len(names) > 8 else "")
 
 
-def _name(one: jax.Device) -> str:
+def _name(target: jax.Device) -> str:
     """Return the name of a device that `device` accepts: "cpu:0"."""
-    position = jax.local_devices(backend=one.platform).index(one)
-    return f"{one.platform}:{position}"
+    position = jax.local_devices(backend=target.platform).index(target)
+    return f"{target.platform}:{position}"
 
 
 def device(which: DeviceLike = None) -> jax.Device:
@@ -156,19 +157,15 @@ def devices_for(
     """
     for name, number in (("num_replicas", num_replicas), ("num_partitions", num_partitions)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise OperandError(
-                f"{op}: {name} must be a whole number, 1 or more, got {brief(number)}",
-                op=op,
-            )
+            rule = f"{name} must be a whole number, 1 or more, got {brief(number)}"
+            raise error_of(OperandError, op, rule)
     count = num_replicas * num_partitions
     need = (
         f"num_replicas={brief(num_replicas)} and num_partitions={brief(num_partitions)} need "
         f"{brief(count)} devices"
     )
 
-    def error(message: str) -> DeviceError:
-        return DeviceError(f"{op}: {message}", op=op)
-
+    error = functools.partial(error_of, DeviceError, op)
     if isinstance(first, jax.Device) and listed is None and topologies.is_absent(first):
         topology = topologies.devices_of_topology(first)
         listed, first = topology[topology.index(first) :][:count], None
@@ -186,35 +183,34 @@ def devices_for(
         after = f" from {_name(start)} on" if start is not local[0] else ""
         if len(all_devices) > len(local):
             after += f" in this process, {len(all_devices)} in all"
-        raise error(
-            f"{need}, {start.platform} has {len(chosen)}{after}\nfix: {_more_devices(start, count)}"
-        )
+        fix = _more_devices(start, count)
+        raise error(f"{need}, {start.platform} has {len(chosen)}{after}", fix)
     if first is not None:
-        raise error("device and devices were both given\nfix: give one of them")
+        raise error("device and devices were both given", "give one of them")
     if isinstance(listed, (str, jax.Device)) or not isinstance(listed, Sequence):
         raise error(f"devices must be a sequence of devices, got {brief(listed)}")
     # `device` would refuse devices of other processes.
-    chosen = [one if isinstance(one, jax.Device) else device(one) for one in listed]
+    chosen = [target if isinstance(target, jax.Device) else device(target) for target in listed]
     if len(chosen) != count:
         raise error(f"{need}, got {len(chosen)} in devices")
     if len(set(chosen)) != len(chosen):
         raise error("devices must be different ones, got one twice")
-    if len({one.client for one in chosen}) > 1:
-        platforms = ", ".join(sorted({one.platform for one in chosen}))
+    if len({target.client for target in chosen}) > 1:
+        platforms = ", ".join(sorted({target.platform for target in chosen}))
         raise error(f"devices must be of one platform, got {platforms}")
     if not any(map(is_local, chosen)):
         raise _foreign_device(op, chosen[0])
     return chosen
 
 
-def _more_devices(one: jax.Device, count: int) -> str:
+def _more_devices(target: jax.Device, count: int) -> str:
     """Return the fix for too few devices."""
     if jax.process_count() > 1:
         return (
             "ask for as many as all processes have, or list them: "
             "devices=lowering.devices(all_processes=True)[:n]"
         )
-    if one.platform != "cpu":
+    if target.platform != "cpu":
         return f"ask for fewer, or for devices of another platform: {_available()}"
     return (
         f"split the host into {brief(count)} devices, before jax is first used: set "
@@ -224,9 +220,9 @@ def _more_devices(one: jax.Device, count: int) -> str:
 
 
 @functools.cache
-def sharding_of(one: jax.Device) -> SingleDeviceSharding:
+def sharding_of(target: jax.Device) -> SingleDeviceSharding:
     """Return the sharding of arrays on one device; one object per device, compared by `is`."""
-    return SingleDeviceSharding(one)
+    return SingleDeviceSharding(target)
 
 
 class Target:

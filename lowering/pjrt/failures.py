@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from builder.inspection.rendering import bytes_text
 from builder.types import primitive_type as pt
-from lowering.errors import ExecutionError
+from lowering.errors import ExecutionError, error_of
 
 __all__ = ["is_out_of_memory", "requested_bytes_text", "transfer_error", "without_status_code"]
 
@@ -46,9 +46,10 @@ def transfer_error(
     devices = sorted(sharding.device_set, key=lambda device: int(device.id))
     shape = f"{pt.from_dtype(dtype)}[{','.join(map(str, sizes))}]"
     on = str(devices[0]) if len(devices) == 1 else f"{len(devices)} devices"
-    return ExecutionError(
-        f"device_put: there is no memory for {shape} ({size}) on {on}\n"
-        f"fix: delete arrays that are not needed any more (array.delete(), del array), or put less",
-        op="device_put",
+    return error_of(
+        ExecutionError,
+        "device_put",
+        f"there is no memory for {shape} ({size}) on {on}",
+        "delete arrays that are not needed any more (array.delete(), del array), or put less",
         detail=str(error),
     )

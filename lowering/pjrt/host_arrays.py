@@ -10,7 +10,7 @@ import numpy as np
 
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
-from lowering.errors import ArgumentError
+from lowering.errors import ArgumentError, error_of
 from lowering.jaxlib_api import jax_arrays
 
 __all__ = [
@@ -91,13 +91,12 @@ def copy_numpy(values: Sequence[Any]) -> Sequence[Any] | None:
 def check_readable(op: str, array: jax.Array) -> None:
     """Raise ArgumentError for a jax.Array that was deleted, or is on other processes' devices."""
     if array.is_deleted():
-        raise ArgumentError(
-            f"{op}: expected an array, got a jax.Array that has been deleted", op=op
+        raise error_of(
+            ArgumentError, op, "expected an array, got a jax.Array that has been deleted"
         )
     if not array.is_fully_addressable:
-        raise ArgumentError(
-            f"{op}: expected an array of this process, got a jax.Array on devices of others", op=op
-        )
+        rule = "expected an array of this process, got a jax.Array on devices of others"
+        raise error_of(ArgumentError, op, rule)
 
 
 def read_array(op: str, value: Any) -> np.ndarray[Any, Any] | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import functools
+from typing import Any, Final, TypeAlias
 
 import jax
 import numpy as np
@@ -11,7 +12,7 @@ from jax.sharding import Mesh, PartitionSpec, Sharding, SingleDeviceSharding
 from builder.errors import brief
 from builder.types import primitive_type as pt
 from builder.types.shape import intern_array
-from lowering.errors import ArgumentError
+from lowering.errors import ArgumentError, error_of
 from lowering.jaxlib_api import array_layouts
 from lowering.pjrt.devices import DeviceLike, Target, device, sharding_of
 from lowering.pjrt.entry_layouts import layout_from, put_in_layout
@@ -87,15 +88,15 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
     if isinstance(sharding, SingleDeviceSharding):
         return Target(intern_array(element_type, array.shape), sharding).put(array)
     arrays = [
-        Target(intern_array(element_type, array[index].shape), sharding_of(one)).put(array[index])
-        for one, index in parts.items()
+        Target(intern_array(element_type, array[index].shape), sharding_of(part_device)).put(
+            array[index]
+        )
+        for part_device, index in parts.items()
     ]
     return jax.make_array_from_single_device_arrays(array.shape, sharding, arrays)
 
 
-def _error(message: str, fix: str = "", detail: str = "") -> ArgumentError:
-    text = f"device_put: {message}" + (f"\nfix: {fix}" if fix else "")
-    return ArgumentError(text, op="device_put", detail=detail)
+_error: Final = functools.partial(error_of, ArgumentError, "device_put")
 
 
 def _check_complete(sharding: Sharding) -> Sharding:
@@ -135,7 +136,7 @@ def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
         raise _error(
             f"an array of the sizes {sizes} can't be sharded by {brief(sharding)}: {reason}",
             "pad the array, or do not shard that dimension",
-            report,
+            detail=report,
         ) from None
     return parts
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import jax
 
 from builder.errors import brief
-from lowering.errors import DeviceError
+from lowering.errors import DeviceError, error_of
 
 __all__ = ["missing_platform"]
 
@@ -73,4 +73,4 @@ def _install(platforms: str) -> str:
 
 
 def _error(reason: str, fix: str, report: str) -> DeviceError:
-    return DeviceError(f"device: {reason}\nfix: {fix}", detail=report)
+    return error_of(DeviceError, "device", reason, fix, detail=report)

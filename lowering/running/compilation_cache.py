@@ -19,6 +19,7 @@ would leave the others waiting.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import operator
 import os
@@ -34,7 +35,7 @@ import jax
 
 from builder.errors import OperandError, brief
 from builder.support.caller import caller_frame
-from lowering.errors import ModuleFileError
+from lowering.errors import ModuleFileError, error_of
 from lowering.jaxlib_api import compilation, executables, mlir, topologies, versions
 from lowering.running.executable_file import UnusableError, packed, unpacked
 from lowering.running.interrupts import deferred_interrupts
@@ -207,9 +208,7 @@ def use_compilation_cache(
         _IN_USE[:] = [cache]
 
 
-def _error(message: str, fix: str) -> OperandError:
-    op = "use_compilation_cache"
-    return OperandError(f"{op}: {message}\nfix: {fix}", op=op)
+_error: Final = functools.partial(error_of, OperandError, "use_compilation_cache")
 
 
 def _cache() -> _Cache | None:

@@ -12,7 +12,7 @@ from builder.graph.subcomputations import ReusableFunction
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, ProgramShape, leaves
-from lowering.errors import CompileError
+from lowering.errors import CompileError, error_of
 from lowering.host.custom_calls import check_registered, failing_calls
 from lowering.jaxlib_api import compilation
 from lowering.legalize import legalize
@@ -134,23 +134,19 @@ def compile(
 
         computation = lower(computation)
     if not isinstance(computation, StablehloModule):
-        hint = ""
+        fix = ""
         if isinstance(computation, XlaOp):
-            hint = "\nfix: build the computation first: op.builder.build(op)"
+            fix = "build the computation first: op.builder.build(op)"
         elif isinstance(computation, ReusableFunction):
-            hint = (
-                "\nfix: compile function.computation(shape, ...), with a shape for each parameter, "
+            fix = (
+                "compile function.computation(shape, ...), with a shape for each parameter, "
                 "or call lowering.jit(function) with arrays"
             )
-        raise OperandError(
-            f"compile: expected an XlaComputation or a StablehloModule, "
-            f"got {brief(computation)}{hint}",
-            op="compile",
-        )
+        rule = f"expected an XlaComputation or a StablehloModule, got {brief(computation)}"
+        raise error_of(OperandError, "compile", rule, fix)
     if results not in ("list", "sharded"):
-        raise OperandError(
-            f"compile: results must be 'list' or 'sharded', got {brief(results)}", op="compile"
-        )
+        rule = f"results must be 'list' or 'sharded', got {brief(results)}"
+        raise error_of(OperandError, "compile", rule)
     checked = read_options(options)
     targets = find_devices(device, devices, num_replicas, num_partitions)
     target = next(filter(is_local, targets))
@@ -199,11 +195,9 @@ def compile(
         if refused is not None:
             raise refused from None
         check_registered(report, name, target.platform, legalized.operation)
-        raise CompileError(
-            f"compile: XLA can't compile {name} for {target.platform}: {_first_reason(report)}"
-            + (_SIZES_FIX if b"set_dimension_size\0" in legalized.code else ""),
-            detail=report,
-        ) from None
+        reason = f"XLA can't compile {name} for {target.platform}: {_first_reason(report)}"
+        fix = _SIZES_FIX if b"set_dimension_size\0" in legalized.code else ""
+        raise error_of(CompileError, "compile", reason, fix, detail=report) from None
     info = ProgramInfo(
         name=name,
         shape=shape,
@@ -224,7 +218,7 @@ def compile(
 
 
 _SIZES_FIX: Final = (
-    "\nfix: XLA may have no rule for bounded sizes there; remove them before the operation "
+    "XLA may have no rule for bounded sizes there; remove them before the operation "
     "with xb.remove_dynamic_dimension, and set them after it with xb.set_dimension_size"
 )
 
@@ -239,15 +233,15 @@ def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
         dynamic = [s for s in leaves(part) if isinstance(s, ArrayShape) and not s.is_static]
         if has_rows:
             rule = f"must have fixed sizes on several devices, got {part}"
-            fix = "\nfix: pass the array in its largest size, and the size beside it as an s32[]"
+            fix = "pass the array in its largest size, and the size beside it as an s32[]"
         elif not all(leaf.is_bounded for leaf in dynamic):
             rule = f"must have sizes that are fixed or bounded, got {part}"
-            fix = "\nfix: give each size a bound: f32[<=n] instead of f32[?]"
+            fix = "give each size a bound: f32[<=n] instead of f32[?]"
         elif any(max(leaf.dimensions) > pt.s32.max for leaf in dynamic):
             rule, fix = f"must have bounded sizes that fit an s32, got {part}", ""
         else:
             continue
-        raise CompileError(f"compile: {place} of {name} {rule}{fix}", shapes=named)
+        raise error_of(CompileError, "compile", f"{place} of {name} {rule}", fix, shapes=named)
 
 
 def _first_reason(report: str) -> str:

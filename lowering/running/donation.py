@@ -16,6 +16,7 @@ from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief
 from builder.types.shape import ArrayShape, ProgramShape
+from lowering.errors import error_of
 from lowering.mlir.donations import DONOR, donated_arguments
 from lowering.mlir.types import attribute_text
 from lowering.pjrt.nesting import named_leaves
@@ -64,11 +65,9 @@ def with_donors(module: ir.Module, name: str, shape: ProgramShape, donate: Param
             elif position in donated_before:
                 reason = f"{place} of {name} is donated already, by the computation itself"
             if reason:
-                raise OperandError(
-                    f"compile: {reason}\nfix: leave {parameter_name!r} out of donate",
-                    op="compile",
-                    shapes={parameter_name: parameter},
-                )
+                fix = f"leave {parameter_name!r} out of donate"
+                shapes = {parameter_name: parameter}
+                raise error_of(OperandError, "compile", reason, fix, shapes=shapes)
             positions.append(position)
     copy = module.operation.clone()
     _mark(copy, positions, count)
@@ -95,11 +94,8 @@ def parameter_numbers(
         parameters = [parameters]
     if not isinstance(parameters, (list, tuple, set, frozenset)):
         example = f"{role}=[{names[0]!r}]" if names else "leave it out"
-        raise OperandError(
-            f"{op}: {role} must be a list of parameters' names or numbers, "
-            f"got {brief(parameters)}\nfix: {example}",
-            op=op,
-        )
+        rule = f"{role} must be a list of parameters' names or numbers, got {brief(parameters)}"
+        raise error_of(OperandError, op, rule, example)
     numbers: set[int] = set()
     for parameter in parameters:
         reason, fix = "", listed
@@ -123,7 +119,7 @@ def parameter_numbers(
             reason = f"parameter {number} ({names[number]}) of {name} is listed twice"
             fix = "list it once"
         if reason:
-            raise OperandError(f"{op}: {role}: {reason}\nfix: {fix}", op=op)
+            raise error_of(OperandError, op, f"{role}: {reason}", fix)
         numbers.add(number)
     return frozenset(numbers)
 

@@ -175,7 +175,7 @@ def save_executable(path: Any, loaded: Any, info: ProgramInfo, devices: Sequence
             f"{name}: {info.name} {reason}\nfix: {fix}", path=name, op="save", detail=detail
         )
 
-    checks = [one for one in info.callbacks if isinstance(one, Disagreement)]
+    checks = [c for c in info.callbacks if isinstance(c, Disagreement)]
     if checks and len(checks) == len(info.callbacks):
         raise refuse(
             f"contains an operation across devices in {checks[0].op}; a Python function, which "

@@ -23,7 +23,7 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.control_flow import call as record_call
 from builder.types.shape import Shape
-from lowering.errors import ArgumentError
+from lowering.errors import ArgumentError, error_of
 from lowering.jaxlib_api import execution, jax_arrays
 from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.pjrt.host_arrays import copy_numpy, describe
@@ -487,7 +487,7 @@ class JittedFunction:
             raise _error(f"the result of {self.name}: {error}") from error.__cause__
         if result is None:
             fix = "return the result; an empty tuple if there is no result"
-            raise _error(f"{self.name} must return XlaOps, got None\nfix: {fix}")
+            raise _error(f"{self.name} must return XlaOps, got None", fix)
         for number, op in enumerate(ops):
             if type(op) is XlaOp:
                 continue
@@ -497,7 +497,7 @@ class JittedFunction:
                 arguments = "value" if is_typed else "value, element_type"
                 fix = f"return x.builder.constant({arguments}), where x is an argument"
             place = f"the result{leaf_path(nested, number)} of {self.name}"
-            raise _error(f"{place} must be an XlaOp, got {brief(op)}\nfix: {fix}")
+            raise _error(f"{place} must be an XlaOp, got {brief(op)}", fix)
         return ops, structure
 
     # Calls in other computations
@@ -541,8 +541,7 @@ class JittedFunction:
         raise self._refusal(call, number, rule, fix)
 
 
-def _error(message: str) -> OperandError:
-    return OperandError(f"jit: {message}", op="jit")
+_error: Final = functools.partial(error_of, OperandError, "jit")
 
 
 def _run_executable(entry: Entry, executable: Executable, leaves: Sequence[Any]) -> tuple[Any, Any]:
@@ -650,7 +649,7 @@ def jit(
         fix = "jit takes a function of XlaOps"
         if isinstance(function, (XlaComputation, StablehloModule)):
             fix = "lowering.compile(computation) compiles it"
-        raise _error(f"expected a function, got {brief(function)}\nfix: {fix}")
+        raise _error(f"expected a function, got {brief(function)}", fix)
     if name is None:
         inner = function
         while isinstance(inner, functools.partial):

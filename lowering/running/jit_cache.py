@@ -19,6 +19,7 @@ import jax
 
 from builder.errors import BuilderError
 from builder.graph.computation import XlaComputation
+from lowering.errors import error_of
 from lowering.running.executable import Executable
 
 __all__ = ["MOST_KEPT", "Entry", "JitCache", "JitCacheInfo", "Recording"]
@@ -178,11 +179,9 @@ class JitCache:
         if entry.recording is not None:
             return entry.recording
         if any(other is entry for other in _IN_PROGRESS.entries):
-            raise BuilderError(
-                f"jit: {self.name} calls itself with arguments of the same shapes, without end\n"
-                f"fix: pass the depth as a static argument, or write a loop: xb.while_",
-                op="jit",
-            )
+            rule = f"{self.name} calls itself with arguments of the same shapes, without end"
+            fix = "pass the depth as a static argument, or write a loop: xb.while_"
+            raise error_of(BuilderError, "jit", rule, fix)
         with _locked(entry):
             if entry.recording is None:
                 recording, is_reusable = make()

@@ -8,6 +8,7 @@ compiler, are checked by XLA itself; its errors are translated here.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import re
@@ -20,6 +21,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief
+from lowering.errors import error_of
 from lowering.jaxlib_api import compilation, mlir
 
 __all__ = ["CompileOptions", "read_options", "refused_option", "with_precision"]
@@ -98,8 +100,7 @@ _NOT_PER_PROGRAM: Final = {
 """Flags that XLA accepts for a single program and ignores."""
 
 
-def _error(message: str, fix: str = "") -> OperandError:
-    return OperandError(f"compile: {message}" + (f"\nfix: {fix}" if fix else ""), op="compile")
+_error: Final = functools.partial(error_of, OperandError, "compile")
 
 
 def _wrong(name: str, rule: str, fix: str, value: Any) -> OperandError:

@@ -165,8 +165,8 @@ class ReplicatedExecutable(CompiledProgram):
     def _run(self, prepared: tuple[list[Any], list[list[jax.Array]]]) -> Any:
         passed, columns = prepared
         if self._common.donated:
-            for one, arrays in zip(self._arguments, zip(*columns, strict=True), strict=True):
-                one.check_donated_once(arrays)
+            for arguments, arrays in zip(self._arguments, zip(*columns, strict=True), strict=True):
+                arguments.check_donated_once(arrays)
         results = self._launcher(passed)
         if self._in_rows:
             return self._pack(results)
@@ -197,8 +197,8 @@ class ReplicatedExecutable(CompiledProgram):
             arrays = self._device_values(value, leaf)
             if not self._accepted[position].accept(arrays):
                 arrays = [
-                    one.put(array, one.leaves[position])
-                    for array, one in zip(arrays, self._arguments, strict=True)
+                    arguments.put(array, arguments.leaves[position])
+                    for array, arguments in zip(arrays, self._arguments, strict=True)
                 ]
             passed.append(jax_arrays.assemble(leaf.target.aval, self._unsharded, arrays))
             columns.append(arrays)
@@ -232,8 +232,8 @@ class ReplicatedExecutable(CompiledProgram):
                     name = self.program_shape.parameter_names[number]
                     raise self._wrong_length(number, name, "", argument)
                 each = [
-                    one.flatten_parameter(number, value)
-                    for value, one in zip(argument, self._arguments, strict=True)
+                    arguments.flatten_parameter(number, value)
+                    for value, arguments in zip(argument, self._arguments, strict=True)
                 ]
                 values = list(map(list, zip(*each, strict=True)))
             else:

@@ -151,7 +151,9 @@ def _common_axes(all_parts: Sequence[np.ndarray[Any, Any]], count: int) -> _Axes
     all_strides = [_strides(parts) for parts in all_parts]
     strides = sorted({1, count}.union(*all_strides))
     if any(high % low for low, high in pairwise(strides)):
-        strides = sorted({1, count}.union(*[one for one in all_strides if one][:1]))
+        strides = sorted(
+            {1, count}.union(*[array_strides for array_strides in all_strides if array_strides][:1])
+        )
     return _numbered_axes(high // low for low, high in reversed(list(pairwise(strides))))
 
 

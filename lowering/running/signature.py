@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from builder.errors import OperandError, brief
-from lowering.errors import ArgumentError
+from lowering.errors import ArgumentError, error_of
 from lowering.running.donation import Parameters, parameter_numbers
 
 __all__ = ["Signature"]
@@ -156,8 +157,7 @@ class Signature:
         return function(*args, **by_name)
 
 
-def _error(message: str, fix: str) -> OperandError:
-    return OperandError(f"jit: {message}\nfix: {fix}", op="jit")
+_error: Final = functools.partial(error_of, OperandError, "jit")
 
 
 def _key(value: Any) -> Any:

@@ -6,6 +6,7 @@ program needs on a TPU, and its optimized HLO, can be determined on any machine.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any, Final, NoReturn
 import jax
 
 from builder.errors import OperandError, brief
-from lowering.errors import DeviceError
+from lowering.errors import DeviceError, error_of
 from lowering.jaxlib_api import topologies
 from lowering.pjrt.failures import without_status_code
 from lowering.running.program import CompiledProgram
@@ -81,9 +82,8 @@ def topology(
     """
     for argument, value in (("platform", platform), ("name", name)):
         if not isinstance(value, str):
-            raise OperandError(
-                f"topology: {argument} must be a string, got {brief(value)}", op="topology"
-            )
+            rule = f"{argument} must be a string, got {brief(value)}"
+            raise error_of(OperandError, "topology", rule)
     key = platform.strip().lower()
     if key == "cpu":
         raise _error(
@@ -119,8 +119,7 @@ _NAMES: Final = {
 _TARGET_CONFIG_FIX: Final = "name a file that contains a GpuTargetConfigProto as text"
 
 
-def _error(message: str, fix: str, detail: str = "") -> DeviceError:
-    return DeviceError(f"topology: {message}\nfix: {fix}", op="topology", detail=detail)
+_error: Final = functools.partial(error_of, DeviceError, "topology")
 
 
 def _read_target_config(path: Any) -> str:
@@ -128,7 +127,7 @@ def _read_target_config(path: Any) -> str:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError, TypeError, ValueError) as error:
         reason = f"target_config: {brief(path)} can't be read: {error}"
-        raise _error(reason, _TARGET_CONFIG_FIX, str(error)) from None
+        raise _error(reason, _TARGET_CONFIG_FIX, detail=str(error)) from None
 
 
 def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax.Device, ...]:
@@ -160,7 +159,7 @@ def _devices(platform: str, name: str, settings: Mapping[str, str]) -> tuple[jax
             fix = 'give target_config="h100_sxm.txtpb", the file in which XLA describes the GPU'
         elif "GpuTargetConfigProto" in report:
             reason, fix = "target_config does not describe a GPU", _TARGET_CONFIG_FIX
-    raise _error(reason, fix, report)
+    raise _error(reason, fix, detail=report)
 
 
 class UnloadedExecutable(CompiledProgram):

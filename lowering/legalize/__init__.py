@@ -1,10 +1,10 @@
-"""Legalization: a copy of a module, rewritten for the platform that it is compiled for.
+"""Legalization: rewrites a copy of a module for the platform that it is compiled for.
 
-The module that `lowering.lower` gives, and that is saved to files, is what was recorded. XLA
-compiles some of its operations wrongly, a platform may have no code for others, and some can't be
-used through a client (a CPU has no infeed to be fed, a result of bounded size comes back in its
-largest size). `legalize` rewrites these in a copy. The rewrites are in one module for each family
-of ops; what can't be rewritten is refused.
+`lowering.lower` returns a module with the recorded operations, and `legalize` does not change it.
+XLA compiles some operations incorrectly, and some platforms do not support others. A client can't
+use some features of XLA: it can't feed the infeed of a CPU, and it receives a result of bounded
+size in its bound. `legalize` rewrites such operations in a copy of the module. There is one Python
+module of rewrites for each family of ops. Operations that can't be rewritten are refused.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from lowering.legalize import (
     sorting as sorting,
 )
 from lowering.legalize.agreement import compare_conditions
-from lowering.legalize.branches import part_branches
-from lowering.legalize.ownership import check_parts
+from lowering.legalize.branches import separate_branch_shardings
+from lowering.legalize.manual_values import check_manual_values
 from lowering.legalize.partitions import (
     complete_shardings,
     drop_shardings,
@@ -46,7 +46,7 @@ from lowering.legalize.partitions import (
     make_manual,
 )
 from lowering.legalize.registry import ARTIFACT, Target, rewrites_for
-from lowering.legalize.rows import give_rows
+from lowering.legalize.rows import add_device_dimension
 from lowering.legalize.worklist import apply_rewrites, mentions_any
 from lowering.reading.bytecode_tables import module_strings
 from lowering.sharding.frontend_shardings import check_meshes
@@ -58,12 +58,12 @@ __all__ = ["Legalized", "legalize", "prepare_artifact"]
 
 @dataclass(frozen=True, slots=True)
 class Legalized:
-    """A module as a platform can run it.
+    """A module that a platform can run.
 
     Attributes:
-        operation: the module's operation; that of the original where nothing had to be changed.
+        operation: the module's operation; the original one if nothing had to change.
         code: its bytecode.
-        callbacks: the Python functions that it calls, in the order of their indices.
+        callbacks: the Python functions that the module calls, in the order of their indices.
     """
 
     operation: ir.Operation
@@ -83,62 +83,62 @@ def legalize(
     in_rows: bool = False,
     partitioning: Partitioning | None = None,
 ) -> Legalized:
-    """A module as `platform` can run it.
+    """Return a module that `platform` can run.
 
     Args:
-        module: a verified StableHLO module; is not changed.
+        module: a verified StableHLO module; it does not change.
         name: the computation's name, for messages.
-        platform: "cpu", "gpu", "tpu".
-        num_replicas, num_partitions: on how many devices it is to run.
+        platform: "cpu", "gpu" or "tpu".
+        num_replicas, num_partitions: the number of devices that the program runs on.
         devices: these devices, the partitions of replica 0, those of replica 1, and so on.
-        functions: the Python functions that came along with the module.
-        in_rows: whether the results are given a leading dimension of size 1.
-        partitioning: how XLA is to cut it up; None if each partition has arrays of its own.
+        functions: the Python functions recorded in the module.
+        in_rows: whether to add a leading dimension of size 1 to the results.
+        partitioning: how XLA partitions the program; None if each partition has its own arrays.
 
     Raises:
-        CompileError: it can't be run there as it is.
+        CompileError: the platform can't run the module.
     """
     code = mlir.bytecode(module)
     table = rewrites_for(platform)
-    # Looked for in the bytes: walking over the operations costs a microsecond each.
-    words = module_strings(code)
-    check_meshes(words, name)
-    bounded = dynamic.has_bounded_sizes(module.operation, words)
-    across = may_contain_collectives(words)
-    if across:
+    # A search of the bytecode is faster than a walk over the operations.
+    strings = module_strings(code)
+    check_meshes(strings, name)
+    bounded = dynamic.has_bounded_sizes(module.operation, strings)
+    has_collectives = may_contain_collectives(strings)
+    if has_collectives:
         check_participants(module.operation, name, num_replicas, num_partitions)
-    if partitioning is not None and (across or b"SPMDFullToShardShape" in words):
-        check_parts(module.operation, name)
-    in_parts = num_partitions > 1
-    # Elsewhere XLA takes no notice of them.
-    is_sharded = not in_parts and platform == "tpu" and has_shardings(words)
-    changes_anyway = bounded or in_parts or in_rows or is_sharded
-    if not changes_anyway and not mentions_any(words, table):
+    if partitioning is not None and (has_collectives or b"SPMDFullToShardShape" in strings):
+        check_manual_values(module.operation, name)
+    is_partitioned = num_partitions > 1
+    # Other platforms ignore the shardings of a program for one partition.
+    has_unused_shardings = not is_partitioned and platform == "tpu" and has_shardings(strings)
+    always_changes = bounded or is_partitioned or in_rows or has_unused_shardings
+    if not always_changes and not mentions_any(strings, table):
         return Legalized(module.operation, code, ())
     copy = module.operation.clone()
     target = Target(name, platform, num_replicas, num_partitions, devices, functions)
     changed = apply_rewrites(target, copy.operation, table)
-    if not (changed or changes_anyway or across):
+    if not (changed or always_changes or has_collectives):
         return Legalized(module.operation, code, ())
-    if across and platform == "cpu" and num_replicas * num_partitions > 1:
+    if has_collectives and platform == "cpu" and num_replicas * num_partitions > 1:
         compare_conditions(target, copy.operation, partitioning)
     if bounded:
         dynamic.legalize_bounded(target, copy.operation)
     if in_rows:
-        give_rows(target, copy.operation)
+        add_device_dimension(target, copy.operation)
     if partitioning is not None:
-        part_branches(target, copy.operation)
+        separate_branch_shardings(target, copy.operation)
         complete_shardings(copy.operation, partitioning)
-    elif in_parts:
+    elif is_partitioned:
         make_manual(copy.operation)
-    elif is_sharded:
+    elif has_unused_shardings:
         drop_shardings(copy.operation)
     copy.operation.verify()
     return Legalized(copy.operation, mlir.bytecode(copy), target.callbacks)
 
 
 def prepare_artifact(module: ir.Module, name: str) -> None:
-    """Rewrite, in place, operations that a portable artifact has no form for.
+    """Rewrite, in place, operations that have no form in a portable artifact.
 
     Args:
         module: a verified StableHLO module.

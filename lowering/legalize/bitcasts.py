@@ -1,4 +1,4 @@
-"""Bitcasts that XLA gets wrong: those of preds, and those between complex types."""
+"""Rewrites of bitcasts that XLA gets wrong: those of preds, and those between complex types."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
 def bitcast_of_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Bitcast from and to preds by shifts.
 
-    A pred has one bit in StableHLO, where a bitcast from s8 to pred appends a dimension of size 8.
-    XLA's preds have eight bits: it bitcasts each s8 to one pred, and the result has another shape
+    A pred (i1) has one bit in StableHLO: a bitcast of an s8 to preds appends a dimension of size 8.
+    A pred of XLA has eight bits. XLA bitcasts each s8 to one pred, and the result has another shape
     than the module declares.
 
     Shown by: bitcast_convert_s8_pred, bitcast_convert_pred_s8.
@@ -31,7 +31,7 @@ def bitcast_of_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
     return [b.on_fixed_sizes([operand], lambda value: _preds_as_bits(b, value, to))]
 
 
-def _word(bits: int) -> PrimitiveType:
+def _unsigned(bits: int) -> PrimitiveType:
     return pt.from_name(f"u{bits}")
 
 
@@ -39,29 +39,28 @@ def _bits_as_preds(b: OpBuilder, value: Value) -> Value:
     """The bits of the elements along a new last dimension."""
     source = b.array_of(value)
     bits = source.element_type.bits
-    words = b.converted(b.bitcast(value, _word(bits)), _word(max(bits, 8)))
-    each = intern_array(_word(max(bits, 8)), (*source.dimensions, bits))
-    spread = b.spread(words, each, range(source.rank))
-    shifted = b("shift_right_logical", each, [spread, b.counted(each, source.rank)])
-    return b.converted(b("and", each, [shifted, b.filled(each, 1)]), pt.pred)
+    words = b.converted(b.bitcast(value, _unsigned(bits)), _unsigned(max(bits, 8)))
+    shape = intern_array(_unsigned(max(bits, 8)), (*source.dimensions, bits))
+    spread = b.spread(words, shape, range(source.rank))
+    shifted = b.elementwise("shift_right_logical", spread, b.counted(shape, source.rank))
+    return b.converted(b.elementwise("and", shifted, b.filled(shape, 1)), pt.pred)
 
 
 def _preds_as_bits(b: OpBuilder, value: Value, to: PrimitiveType) -> Value:
     """The preds along the last dimension as the bits of one element."""
-    bits = to.bits
-    wide = b.converted(value, _word(max(bits, 8)))
+    wide = b.converted(value, _unsigned(max(to.bits, 8)))
     shape = b.array_of(wide)
     last = shape.rank - 1
-    shifted = b("shift_left", shape, [wide, b.counted(shape, last)])
-    words = b.converted(b.reduced(shifted, [last], 0, "or"), _word(bits))
-    return b.bitcast(words, to)
+    shifted = b.elementwise("shift_left", wide, b.counted(shape, last))
+    return b.bitcast(b.converted(b.reduced(shifted, [last], 0, "or"), _unsigned(to.bits)), to)
 
 
 @rewrite("stablehlo.bitcast_convert", platforms=ALL_PLATFORMS)
 def bitcast_of_complex_numbers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Bitcast between c64 and c128 by the real and the imaginary parts.
 
-    XLA has no such bitcast: its shape inference refuses it, or the process aborts.
+    XLA does not support these bitcasts: its shape inference refuses them, or the process aborts. A
+    bitcast of a c128 should give two c64.
 
     Shown by: bitcast_convert_c128_c64, bitcast_convert_c64_c128.
     """
@@ -75,30 +74,26 @@ def bitcast_of_complex_numbers(b: OpBuilder, operation: ir.Operation) -> list[Va
 
 def _halved(b: OpBuilder, value: Value) -> Value:
     """Two c64 for each c128: the halves of the real part, and those of the imaginary part."""
-    part = b.array_of(value).with_element_type(pt.f64)
-    halves = intern_array(pt.f32, (*part.dimensions, 2))
-    real, imag = (
-        b("bitcast_convert", halves, [b(name, part, [value])]) for name in ("real", "imag")
-    )
+    halves = intern_array(pt.f32, (*b.array_of(value).dimensions, 2))
+    real, imag = (b("bitcast_convert", halves, [part]) for part in b.parts(value))
     return b("complex", halves.with_element_type(pt.c64), _transposed(b, real, imag))
 
 
 def _doubled(b: OpBuilder, value: Value) -> Value:
     """One c128 for each two c64."""
-    halves = b.array_of(value).with_element_type(pt.f32)
-    part = intern_array(pt.f64, halves.dimensions[:-1])
-    low, high = (b(name, halves, [value]) for name in ("real", "imag"))
-    parts = [b("bitcast_convert", part, [pair]) for pair in _transposed(b, low, high)]
-    return b("complex", part.with_element_type(pt.c128), parts)
+    shape = intern_array(pt.f64, b.array_of(value).dimensions[:-1])
+    pairs = _transposed(b, *b.parts(value))
+    parts = [b("bitcast_convert", shape, [pair]) for pair in pairs]
+    return b("complex", shape.with_element_type(pt.c128), parts)
 
 
 def _transposed(b: OpBuilder, first: Value, second: Value) -> list[Value]:
-    """Of two arrays of sizes [..., 2], the first elements side by side, and the second ones."""
+    """Concatenate the first elements of arrays of sizes [..., 2], and the second elements."""
     *outer, _ = b.array_of(first).dimensions
     zeros = [0] * len(outer)
     pairs = []
     for index in (0, 1):
         begin, end = [*zeros, index], [*outer, index + 1]
-        taken = [b.sliced(value, begin, end) for value in (first, second)]
-        pairs.append(b.concatenated(taken, len(outer)))
+        elements = [b.sliced(value, begin, end) for value in (first, second)]
+        pairs.append(b.concatenated(elements, len(outer)))
     return pairs

@@ -1,74 +1,93 @@
-"""Collective operations that XLA's backends lack, or get wrong.
+"""Rewrites of collective operations that XLA's backends do not support, or get wrong.
 
-The CPU backend has no collective_broadcast. CPU and GPU backends reduce with add, multiply,
-maximum and minimum, and preds with and and or, and with nothing else. Rewrites express the rest by
-gathering, and by sums of bits of which all but one are zero.
+The CPU backend does not support collective_broadcast. The CPU and GPU backends reduce only with
+add, multiply, maximum and minimum, and preds also with and and or. Rewrites express the other
+operations by gathering, and by sums of bits of which only one device contributes nonzero bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape, intern_array
+from builder.types.primitive_type import PrimitiveType
+from builder.types.shape import intern_array
 from lowering.errors import CompileError, recorded_at
-from lowering.legalize.data_movement import carrier_of
-from lowering.legalize.op_builder import Attributes, OpBuilder, array_of, attributes_of
+from lowering.legalize.data_movement import CARRIERS, TWO_BITS
+from lowering.legalize.op_builder import (
+    Attributes,
+    OpBuilder,
+    array_of,
+    attributes_of,
+    integer_of,
+    is_static,
+)
 from lowering.legalize.registry import ALL_PLATFORMS, Target, Value, rewrite
 from lowering.sharding.participants import Mode, participants
 
-_REDUCES: Final = ("add", "multiply", "maximum", "minimum")
-
-_TWO_BITS: Final = frozenset((pt.s2, pt.u2))
+_REDUCERS: Final = ("add", "multiply", "maximum", "minimum")
+"""The operations that XLA's CPU and GPU backends reduce with."""
 
 _MOVING: Final = ("stablehlo.all_gather", "stablehlo.all_to_all", "stablehlo.collective_permute")
 
 
 @rewrite(*_MOVING, platforms=("gpu",))
-def moved_in_bytes(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Send 2-bit elements as bytes.
+def two_bits_as_bytes(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Send elements of s2 and u2 as s8 and u8.
 
-    The communication library of GPUs has no type for them.
+    The communication library of GPUs has no type for 2-bit elements.
     """
-    if any(b.element_type(operand) in _TWO_BITS for operand in operation.operands):
-        return _one_by_one(b, operation, _carried)
-    return None
+    return _moved_in(b, operation, TWO_BITS)
 
 
 @rewrite(*_MOVING, platforms=("cpu",))
-def moved(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Send floats of 8 bits and bf16 as bits, and 2-bit elements as bytes.
+def moved_as_integers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Send 8-bit floats as u8, bf16 as u16, and elements of s2 and u2 as s8 and u8.
 
     XLA converts f8e5m2, f8e4m3, f8e3m4 and bf16 to larger floats and back, which replaces the
-    payloads of NaNs. Devices to which nothing is sent get NaNs in f8e8m0fnu, instead of zero bits.
-    With 2-bit elements XLA gathers wrong elements, or aborts.
+    payloads of NaNs. A device that is the target of no other device should receive zero bits, but
+    receives NaNs in f8e8m0fnu, which has no zero. XLA gathers wrong 2-bit elements, or aborts.
 
     Shown by: all_gather_s2, all_gather_f8e5m2_nan, all_to_all_bf16_nan,
     collective_permute_bf16_nan.
     """
-    if all(carrier_of(b.element_type(operand)) is None for operand in operation.operands):
-        return None
-    return _one_by_one(b, operation, _carried)
+    return _moved_in(b, operation, CARRIERS)
+
+
+def _moved_in(
+    b: OpBuilder, operation: ir.Operation, types: Mapping[PrimitiveType, PrimitiveType]
+) -> list[Value] | None:
+    values = (*operation.operands, *operation.results)
+    return b.in_types(operation, types) if all(is_static(v.type) for v in values) else None
 
 
 @rewrite(*_MOVING, "stablehlo.all_reduce", platforms=("cpu",))
 def one_operand_each(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Give each operand an operation of its own.
+    """Split an operation with several operands into operations with one operand.
 
-    XLA's CPU compiler has no code for several operands that the partitioner has seen.
+    XLA's CPU compiler does not support several operands after partitioning.
     """
-    return _one_by_one(b, operation, _alone) if len(operation.operands) > 1 else None
+    if len(operation.operands) == 1:
+        return None
+    results = []
+    for operand, result in zip(operation.operands, operation.results, strict=True):
+        count, attributes = len(operation.regions), attributes_of(operation)
+        single = b.create(operation.name, [result.type], [operand], attributes, regions=count)
+        if count:
+            _copy_reducer(b, operation, single.regions[0])
+        results.append(single.results[0])
+    return results
 
 
 @rewrite("mhlo.all_to_all", platforms=("cpu",))
 def exchange_with_oneself(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Return the operand of an all_to_all within groups of one device.
+    """Replace an all_to_all within groups of one device by its operand.
 
-    An all_to_all without a dimension to split has one operand for each device of a group. XLA's
-    conversion from MHLO takes it for the other form if there is one operand, and aborts.
+    An all_to_all without a split dimension has one operand for each device of a group. With one
+    operand, XLA's conversion from MHLO assumes that there is a split dimension, and aborts.
 
     Shown by: all_to_all_of_one.
     """
@@ -78,258 +97,216 @@ def exchange_with_oneself(_: OpBuilder, operation: ir.Operation) -> list[Value] 
 
 
 @rewrite("mhlo.all_to_all", platforms=("cpu",))
-def exchanged(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Exchange floats of 8 bits and bf16 as bits, and 2-bit elements as bytes.
+def exchanged_as_integers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Exchange 8-bit floats as u8, bf16 as u16, and elements of s2 and u2 as s8 and u8.
 
-    The defect is that of the other collective operations. This is the all_to_all with one operand
-    for each device of a group.
+    The defect is that of the other collective operations: XLA converts the elements to larger
+    floats and back. This is the all_to_all with one operand for each device of a group.
 
     Shown by: all_to_all_tuple_f8e5m2_nan.
     """
-    element_type = b.element_type(operation.operands[0])
-    carrier = carrier_of(element_type)
-    if carrier is None or element_type is None or not array_of(operation.operands[0]).is_static:
-        return None
-    values = [b.carried(operand, carrier) for operand in operation.operands]
-    made = b.like(operation, values, [value.type for value in values])
-    return [b.carried(value, element_type) for value in made.results]
+    return _moved_in(b, operation, CARRIERS)
 
 
 @rewrite("stablehlo.all_reduce", platforms=("cpu", "gpu"))
 def all_reduce(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Gather the operands of a group, and fold them with the reducer.
+    """Gather the operands of a group, and combine them with the reducer.
 
-    XLA reduces with the reducers that it recognizes: add, multiply, maximum, minimum, and and and
-    or of preds. Its compiler refuses others on CPU, and aborts on GPU. It reduces no 2-bit
-    elements.
+    XLA supports the reducers add, multiply, maximum and minimum, and, for preds, and and or. With
+    other reducers its compiler fails on CPU, and aborts on GPU. It does not reduce 2-bit elements.
 
     Shown by: all_reduce_with_subtraction, all_reduce_with_a_conditional.
     """
-    if _is_reduced_by_xla(operation):
+    if _is_reducible(operation):
         return None
-    return _one_by_one(b, operation, _folded)
+    return [_combined(b, operation, operand) for operand in operation.operands]
 
 
 @rewrite("stablehlo.all_reduce", platforms=("tpu",))
-def all_reduce_of_halves(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Gather 64-bit and complex elements, and fold them with the reducer.
+def all_reduce_of_pairs(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Gather 64-bit and complex elements, and combine them with the reducer.
 
-    A TPU represents them as pairs of 32-bit numbers, and only adds those across devices.
+    A TPU represents them as pairs of 32-bit numbers, and can only add these across devices.
     """
-    if any(_is_in_halves(o) for o in operation.operands) and not _is_added(operation):
-        return _one_by_one(b, operation, _folded)
-    return None
+    if _is_sum(operation) or not any(map(_is_pair, operation.operands)):
+        return None
+    return [_combined(b, operation, operand) for operand in operation.operands]
 
 
 @rewrite("stablehlo.reduce_scatter", platforms=ALL_PLATFORMS)
 def reduce_scatter(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Gather the operands of a group, fold them with the reducer, and slice the device's block.
+    """Gather the operands of a group, combine them with the reducer, and slice the device's block.
 
-    CPU and GPU backends reduce with add, multiply, maximum and minimum, and preds with and and or.
-    A TPU represents 64-bit and complex elements as pairs of 32-bit numbers, and only adds integers
-    so.
+    The CPU and GPU backends support the reducers add, multiply, maximum and minimum, and, for
+    preds, and and or. A TPU represents 64-bit and complex elements as pairs of 32-bit numbers, and
+    can only add integers.
 
     Shown by: reduce_scatter_with_subtraction.
     """
     (operand,) = operation.operands
     if b.target.platform == "tpu":
-        integral = b.element_type(operand) in (pt.s64, pt.u64)
-        if not _is_in_halves(operand) or (integral and _is_added(operation)):
+        is_integral = b.element_type(operand) in (pt.s64, pt.u64)
+        if not _is_pair(operand) or (is_integral and _is_sum(operation)):
             return None
-    elif _is_reduced_by_xla(operation):
+    elif _is_reducible(operation):
         return None
-    count = _one_group_size(b.target, operation)
-    whole = _folded(b, operation, operand, array_of(operand))
-    # The number of the device's block: each device gets its own of numbers that all devices have.
+    count = _uniform_group_size(b.target, operation)
+    full = _combined(b, operation, operand)
+    # The device's block number: a reduce_scatter of [0, 1, ...], which is equal on all devices.
     numbers = b.counted(intern_array(pt.s32, (count,)), 0)
-    attributes: Attributes = {**_participating(operation), "scatter_dimension": 0}
+    attributes: Attributes = {**_participant_attributes(operation), "scatter_dimension": 0}
     number = intern_array(pt.s32, (1,))
     made = b.create("reduce_scatter", [number], [numbers], attributes, regions=1)
     b.reducer(made.regions[0], pt.s32, "maximum")
     block = b.reshaped(made.results[0], ())
-    dimension = ir.IntegerAttr(operation.attributes["scatter_dimension"]).value
+    dimension = integer_of(operation, "scatter_dimension")
     result = array_of(operation.results[0])
-    size = b.number(result.dimensions[dimension], pt.s32)
     starts = [b.number(0, pt.s32)] * result.rank
-    starts[dimension] = b("multiply", array_of(block), [block, size])
-    return [b("dynamic_slice", result, [whole, *starts], {"slice_sizes": result.dimensions})]
+    size = b.number(result.dimensions[dimension], pt.s32)
+    starts[dimension] = b.elementwise("multiply", block, size)
+    return [b("dynamic_slice", result, [full, *starts], {"slice_sizes": result.dimensions})]
 
 
 @rewrite("stablehlo.collective_broadcast", platforms=("cpu", "tpu"))
 def collective_broadcast(b: OpBuilder, operation: ir.Operation) -> list[Value]:
-    """Broadcast as the sum of the source's bits and of zeros.
+    """Broadcast as an all_reduce: the sum of the source's bits and of zeros.
 
-    The backends have no code for the operation.
+    The CPU and TPU backends do not support the operation.
 
     Shown by: collective_broadcast_of_replicas.
     """
-    who = participants(operation)
-    count = who.count(b.target.num_replicas, b.target.num_partitions)
-    sources = [group[0] for group in who.groups]
-    # A device in no group gets zeros: it forms a group of its own, and is no source.
-    named = {number for group in who.groups for number in group}
-    groups = [*who.groups, *((n,) for n in range(count) if n not in named)]
-    scalar = intern_array(pt.u32, ())
-    if who.mode is Mode.PARTITIONS:
-        device = b("partition_id", scalar, [])
+    parties = participants(operation)
+    count = parties.count(b.target.num_replicas, b.target.num_partitions)
+    sources = [group[0] for group in parties.groups]
+    # A device in no group receives zeros: it forms a group alone, and is not a source.
+    members = {number for group in parties.groups for number in group}
+    groups = [*parties.groups, *((n,) for n in range(count) if n not in members)]
+    across_partitions = parties.mode is Mode.PARTITIONS
+    if across_partitions:
         partitions = b.target.num_partitions
         groups = [
             tuple(replica * partitions + n for n in group)
             for replica in range(b.target.num_replicas)
             for group in groups
         ]
-    else:
-        device = b("replica_id", scalar, [])
+    name = "partition_id" if across_partitions else "replica_id"
+    device = b(name, intern_array(pt.u32, ()), [])
     is_source = b.number(False, pt.pred)
     for source in sources:
-        equal = b.compared("EQ", device, b.number(source, pt.u32))
-        is_source = b("or", array_of(is_source), [is_source, equal])
+        is_equal = b.compared("EQ", device, b.number(source, pt.u32))
+        is_source = b.elementwise("or", is_source, is_equal)
     attributes: dict[str, ir.Attribute | str] = {"replica_groups": _table(groups)}
-    if "channel_handle" in operation.attributes and who.mode is Mode.PARTITIONS:
+    if "channel_handle" in operation.attributes and across_partitions:
         attributes["channel_handle"] = operation.attributes["channel_handle"]
         attributes["use_global_device_ids"] = "unit"
 
-    def sent(bits: Value) -> Value:
+    def broadcast(bits: Value) -> Value:
         shape = array_of(bits)
-        mine = b.masked(is_source, bits)
-        made = b.create("all_reduce", [shape], [mine], attributes, regions=1)
+        addend = b.masked(is_source, bits)
+        made = b.create("all_reduce", [shape], [addend], attributes, regions=1)
         b.reducer(made.regions[0], shape.element_type, "add")
         return made.results[0]
 
-    return [_by_bits(b, operation.operands[0], sent)]
+    return [_on_bits(b, operation.operands[0], broadcast)]
 
 
-def _by_bits(b: OpBuilder, value: Value, through: Callable[[Value], Value]) -> Value:
-    """Apply a function of unsigned integers, of 8 bits at least, to the bits of a value."""
+def _on_bits(b: OpBuilder, value: Value, function: Callable[[Value], Value]) -> Value:
+    """Apply a function of integers of at least 8 bits to the bits of a value."""
     shape = array_of(value)
     element_type = shape.element_type
     if element_type.is_complex:
-        part = shape.with_element_type(element_type.real_type)
-        parts = [_by_bits(b, b(name, part, [value]), through) for name in ("real", "imag")]
-        return b("complex", shape, parts)
+        return b("complex", shape, [_on_bits(b, part, function) for part in b.parts(value)])
     if element_type is pt.f4e2m1fn:
         bits = b.bitcast(value, pt.u4)
-        return b.bitcast(_by_bits(b, bits, through), element_type)
-    if element_type is pt.pred or element_type.bits < 8:
-        wide = pt.s8 if element_type in (pt.s2, pt.s4) else pt.u8
-        return b.converted(through(b.converted(value, wide)), element_type)
-    if element_type.is_integral:
-        return through(value)
-    bits = b.bitcast(value, pt.from_name(f"u{element_type.bits}"))
-    return b.bitcast(through(bits), element_type)
+        return b.bitcast(_on_bits(b, bits, function), element_type)
+    if element_type.is_integral and element_type.bits >= 8:
+        return function(value)
+    carrier = pt.s8 if element_type in (pt.s2, pt.s4) else pt.u8
+    if element_type.is_floating:
+        carrier = pt.from_name(f"u{element_type.bits}")
+    return b.recast(function(b.recast(value, carrier)), element_type)
 
 
-# One operand of an operation
-
-_OneOperand = Callable[[OpBuilder, ir.Operation, Value, ArrayShape], Value]
-
-
-def _one_by_one(b: OpBuilder, operation: ir.Operation, how: _OneOperand) -> list[Value]:
-    """Apply a function to each operand of an operation and the shape of its result."""
-    pairs = zip(operation.operands, operation.results, strict=True)
-    return [how(b, operation, operand, array_of(result)) for operand, result in pairs]
-
-
-def _alone(b: OpBuilder, operation: ir.Operation, operand: Value, result: ArrayShape) -> Value:
-    """The same operation with one operand."""
-    regions = len(operation.regions)
-    attributes = attributes_of(operation)
-    made = b.create(operation.name, [result], [operand], attributes, regions=regions)
-    if regions:
-        _copy_reducer(b, operation, made.regions[0])
-    return made.results[0]
-
-
-def _carried(b: OpBuilder, operation: ir.Operation, operand: Value, result: ArrayShape) -> Value:
-    """The same operation with one operand, in the integers that carry its elements."""
-    element_type = result.element_type
-    carrier = carrier_of(element_type)
-    if carrier is None or not (result.is_static and array_of(operand).is_static):
-        return _alone(b, operation, operand, result)
-    result, operand = result.with_element_type(carrier), b.carried(operand, carrier)
-    return b.carried(_alone(b, operation, operand, result), element_type)
-
-
-def _folded(b: OpBuilder, operation: ir.Operation, operand: Value, _: ArrayShape) -> Value:
-    """Gather the operands of a group, and fold them with the reducer in the order of the group."""
-    count = _one_group_size(b.target, operation)
+def _combined(b: OpBuilder, operation: ir.Operation, operand: Value) -> Value:
+    """Gather an operand of a group, and combine the rows with the reducer in the group's order."""
+    count = _uniform_group_size(b.target, operation)
     shape = array_of(operand)
     sizes = shape.dimensions
     table = intern_array(shape.element_type, (count, *sizes))
-    attributes: Attributes = {**_participating(operation), "all_gather_dim": 0}
+    attributes: Attributes = {**_participant_attributes(operation), "all_gather_dim": 0}
     gathered = b("all_gather", table, [b.reshaped(operand, (1, *sizes))], attributes)
     total: Value = None
     for index in range(count):
         row = b.sliced(gathered, [index, *[0] * shape.rank], [index + 1, *sizes])
-        one = b.reshaped(row, sizes)
+        addend = b.reshaped(row, sizes)
         if total is None:
-            total = one
+            total = addend
             continue
         dimensions = {"dimensions": range(shape.rank)}
-        mapped = b.create("map", [shape], [total, one], dimensions, regions=1)
+        mapped = b.create("map", [shape], [total, addend], dimensions, regions=1)
         _copy_reducer(b, operation, mapped.regions[0])
         total = mapped.results[0]
     return total
 
 
 def _copy_reducer(b: OpBuilder, operation: ir.Operation, region: ir.Region) -> None:
-    """Fill an empty region with the reducer of an operation."""
-    kinds = [argument.type for argument in operation.regions[0].blocks[0].arguments]
-    inside, arguments = b.block_in(region, kinds)
-    inside.end(inside.inline(operation, 0, arguments))
+    """Copy the reducer of an operation to an empty region."""
+    types = [argument.type for argument in operation.regions[0].blocks[0].arguments]
+    block, arguments = b.block_in(region, types)
+    block.end(block.inline(operation, 0, arguments))
 
 
-def _one_group_size(target: Target, operation: ir.Operation) -> int:
-    """The number of devices in each group of a reduction that is expanded."""
+def _uniform_group_size(target: Target, operation: ir.Operation) -> int:
+    """The number of devices in each group of a reduction to expand."""
     sizes = participants(operation).group_sizes(target.num_replicas, target.num_partitions)
     if len(sizes) == 1:
         return sizes.pop()
     kind = operation.name.partition(".")[2]
     raise CompileError(
         f"compile: {target.name}: {kind}{recorded_at(operation.location)} can't run on "
-        f"{target.platform}: in groups of several sizes XLA reduces there only with add, mul, "
-        f"min and max, and preds with and and or\n"
-        f"fix: write it with groups of one size",
+        f"{target.platform}: in groups of different sizes XLA reduces only with add, mul, min and "
+        f"max, and preds with and and or, got groups of {sorted(sizes)} devices\n"
+        f"fix: use groups of the same size",
         op=kind,
     )
 
 
-def _is_reduced_by_xla(operation: ir.Operation) -> bool:
-    """Whether XLA's backends reduce with this reducer, and elements of this type."""
+def _is_reducible(operation: ir.Operation) -> bool:
+    """Whether XLA's backends support the reducer and the element type."""
     block = operation.regions[0].blocks[0]
     if len(block.operations) != 2:
         return False
-    body, end = (one.operation for one in block.operations)
+    body, terminator = (view.operation for view in block.operations)
     element_type = array_of(block.arguments[0]).element_type
-    known = _REDUCES + (("and", "or") if element_type is pt.pred else ())
+    supported = _REDUCERS + (("and", "or") if element_type is pt.pred else ())
     return (
-        body.name.partition(".")[2] in known
+        body.name.partition(".")[2] in supported
         and {*body.operands} == {*block.arguments}
         and len({*block.arguments}) == 2
-        and end.operands[0] == body.result
-        and element_type not in _TWO_BITS
+        and terminator.operands[0] == body.result
+        and element_type not in TWO_BITS
     )
 
 
-def _is_added(operation: ir.Operation) -> bool:
+def _is_sum(operation: ir.Operation) -> bool:
     """Whether the reducer is an addition."""
     first = operation.regions[0].blocks[0].operations[0].operation
-    return first.name == "stablehlo.add" and _is_reduced_by_xla(operation)
+    return first.name == "stablehlo.add" and _is_reducible(operation)
 
 
-def _is_in_halves(value: Value) -> bool:
-    """Whether a TPU represents the elements by several numbers."""
+def _is_pair(value: Value) -> bool:
+    """Whether a TPU represents each element by two numbers."""
     element_type = array_of(value).element_type
     return element_type in (pt.s64, pt.u64, pt.f64) or element_type.is_complex
 
 
-def _participating(operation: ir.Operation) -> dict[str, ir.Attribute]:
+def _participant_attributes(operation: ir.Operation) -> dict[str, ir.Attribute]:
     """The attributes that name the participants."""
     names = ("replica_groups", "channel_handle", "use_global_device_ids")
-    return {name: one for name, one in attributes_of(operation).items() if name in names}
+    return {n: operation.attributes[n] for n in names if n in operation.attributes}
 
 
 def _table(rows: Sequence[Sequence[int]]) -> str:
     width = max(map(len, rows))
-    filled = [[*row, *[-1] * (width - len(row))] for row in rows]
-    return f"dense<{filled}> : tensor<{len(rows)}x{width}xi64>"
+    padded = [[*row, *[-1] * (width - len(row))] for row in rows]
+    return f"dense<{padded}> : tensor<{len(rows)}x{width}xi64>"

@@ -1,4 +1,4 @@
-"""Elements of constants, and constants that XLA gets wrong."""
+"""The elements of constants, and a rewrite of constants that XLA compiles incorrectly."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["known_elements"]
 
 
 def known_elements(value: Value) -> np.ndarray[Any, Any] | None:
-    """The elements of the constant that a value is, or is broadcast from.
+    """The elements of a constant, or of a broadcast constant.
 
-    Only element types that Python's buffers have are read: None for the others, and if the value is
-    computed.
+    None for other values, and for element types that Python's buffer protocol does not support.
     """
-    operation = value.owner
-    if isinstance(operation, ir.Block):
+    if isinstance(value, ir.OpResult) and value.owner.name == "stablehlo.broadcast_in_dim":
+        value = value.owner.operands[0]
+    if not isinstance(value, ir.OpResult) or value.owner.name != "stablehlo.constant":
         return None
-    if operation.name == "stablehlo.broadcast_in_dim":
-        operation = operation.operands[0].owner
-    if isinstance(operation, ir.Block) or operation.name != "stablehlo.constant":
-        return None
+    return _buffer(value.owner.attributes["value"])
+
+
+def _buffer(attribute: Any) -> np.ndarray[Any, Any] | None:
     try:
-        return np.asarray(memoryview(operation.attributes["value"]))
+        return np.asarray(memoryview(attribute))
     except (BufferError, TypeError):
         return None
 
@@ -41,20 +41,23 @@ def known_elements(value: Value) -> np.ndarray[Any, Any] | None:
 def constant_that_counts_from_negative_zero(
     b: OpBuilder, operation: ir.Operation
 ) -> list[Value] | None:
-    """Hide that a constant equals [0, 1, 2, ...] if it has a negative zero.
+    """Negate the opposite of a constant [-0.0, 1, 2, ...] behind an optimization barrier.
 
-    XLA replaces a constant that equals an iota by an iota, which begins with +0. The rewrite
-    negates the opposite constant behind an optimization barrier.
+    XLA replaces a constant that compares equal to an iota by an iota. Its first element is +0, even
+    if that of the constant is -0.
 
     Shown by: constant_negative_zero_f32, constant_negative_zero_bf16, constant_negative_zero_c64.
     """
     (result,) = operation.results
     shape = b.shape(result)
-    if shape is None or shape.rank != 1:
+    if shape is None or shape.rank != 1 or shape.dimensions[0] < 2:
         return None
-    if not (shape.element_type.is_floating or shape.element_type.is_complex):
+    if shape.element_type.is_complex:
+        array = _complex_count(operation, shape)
+    elif shape.element_type.is_floating:
+        array = _float_count(b, operation, shape)
+    else:
         return None
-    array = _counting_from_negative_zero(b, operation, shape)
     if array is None:
         return None
     with b.context:
@@ -63,39 +66,34 @@ def constant_that_counts_from_negative_zero(
     return [b("negate", shape, [hidden])]
 
 
-_LONGEST_NARROW: Final = 2**8 + 1
+_MAX_NARROW_COUNT: Final = 2**8 + 1
 """The longest count in steps of 1 in bf16, and in all types of at most 8 bits."""
 
-_LONGEST_C64: Final = 2**24 + 1
+_MAX_C64_COUNT: Final = 2**24 + 1
 """The longest count in steps of 1 in c64."""
 
 
-def _counting_from_negative_zero(
+def _float_count(
     b: OpBuilder, operation: ir.Operation, shape: ArrayShape
 ) -> np.ndarray[Any, Any] | None:
-    """The elements of a vector that equals [0, 1, 2, ...] and has a negative zero; else None."""
-    (size,), element_type = shape.dimensions, shape.element_type
-    if size < 2:
-        return None
-    if element_type.is_complex:
-        return _complex_count(operation, shape)
-    attribute: Any = operation.attributes["value"]
-    try:
-        array = np.asarray(memoryview(attribute))
-    except (BufferError, TypeError):
-        # MLIR's Python bindings give no elements of these types; equal attributes are one object.
-        if size > _LONGEST_NARROW:
+    """The elements of a vector [-0.0, 1, 2, ...]; None for others."""
+    size = shape.dimensions[0]
+    array = _buffer(operation.attributes["value"])
+    if array is None:
+        # MLIR's Python bindings can't read elements of these types, but can compare attributes.
+        if size > _MAX_NARROW_COUNT:
             return None
-        array = np.array([-0.0, *range(1, size)]).astype(element_type.dtype)
+        array = np.array([-0.0, *range(1, size)]).astype(shape.element_type.dtype)
         with b.context:
-            if attribute != dense_attribute(array, b.type(shape)):
+            if operation.attributes["value"] != dense_attribute(array, b.type(shape)):
                 return None
     # Some narrow types have no negative zero.
     return array if np.signbit(array[0]) and _equals_iota(array) else None
 
 
 def _complex_count(operation: ir.Operation, shape: ArrayShape) -> np.ndarray[Any, Any] | None:
-    if shape.element_type is pt.c64 and shape.dimensions[0] > _LONGEST_C64:
+    """The elements of a vector that equals [0, 1, 2, ...] and has a negative zero."""
+    if shape.element_type is pt.c64 and shape.dimensions[0] > _MAX_C64_COUNT:
         return None
     try:
         array = elements_in_bytecode(operation, shape)
@@ -108,7 +106,7 @@ def _complex_count(operation: ir.Operation, shape: ArrayShape) -> np.ndarray[Any
 
 
 def _equals_iota(array: np.ndarray[Any, Any]) -> bool:
-    # The first two elements exclude nearly all constants.
+    # The first two elements rule out nearly all constants.
     if array.item(0) != 0 or array.item(1) != 1:
         return False
     with np.errstate(invalid="ignore"):  # signalling NaNs

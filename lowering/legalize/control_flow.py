@@ -1,27 +1,28 @@
-"""Control flow that XLA gets wrong."""
+"""Rewrites of control flow that XLA compiles incorrectly."""
 
 from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from lowering.legalize.op_builder import OpBuilder, array_of
+from lowering.legalize.op_builder import OpBuilder, array_of, integer_of
 from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import called_function, enclosing, symbol_name
 
 
 @rewrite("chlo.scan", "mhlo.scan", platforms=ALL_PLATFORMS)
 def scan_without_steps(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Replace a scan of no steps by empty arrays and its initial values.
+    """Replace a scan over a dimension of size 0 by empty outputs and the initial carries.
 
-    XLA expands a scan into a loop, whose body slices one element out of arrays that have none. Its
-    verifier refuses that.
+    XLA expands a scan into a loop, whose body slices one element along the scanned dimension. With
+    a dimension of size 0 the slice is invalid, and the HLO verifier refuses it. The scan should
+    return outputs of size 0 and the initial carries.
 
     Shown by: scan_without_steps.
     """
     outputs, carries = ir.DenseI32ArrayAttr(operation.attributes["resultSegmentSizes"])
     inputs = len(operation.operands) - carries
     values = [*operation.operands[:inputs], *operation.results[:outputs]]
-    dimension = ir.IntegerAttr(operation.attributes["dimension"]).value
+    dimension = integer_of(operation, "dimension")
     shapes = [array_of(value) for value in values]
     if not all(shape.is_static for shape in shapes):
         return None
@@ -33,27 +34,23 @@ def scan_without_steps(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
 
 @rewrite("func.call", platforms=("cpu",))
 def call_in_map(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Inline a call that is all that the region of a map does.
+    """Inline a function call in the computation of a map.
 
-    XLA's CPU compiler replaces the map by a call of the function on whole arrays, whose parameters
-    are scalars: "Operand shape does not match parameter's shape".
+    If the computation consists of a single call, XLA's CPU compiler replaces the map by a call of
+    the function with the map's operands. Their shapes differ from those of the function's scalar
+    parameters, and the compiler fails: "Operand shape does not match parameter's shape". It should
+    apply the function to each element.
 
     Shown by: map_of_a_call.
     """
-    around = operation.parent
-    if around is None or around.name != "stablehlo.map":
+    parent = operation.parent
+    if parent is None or parent.name != "stablehlo.map":
         return None
-    function = _function(around, ir.FlatSymbolRefAttr(operation.attributes["callee"]).value)
+    (*_, module) = enclosing(operation)
+    (function,) = (
+        view.operation
+        for view in module.regions[0].blocks[0].operations
+        if view.operation.name == "func.func"
+        and symbol_name(view.operation) == called_function(operation)
+    )
     return b.inline(function, 0, operation.operands)
-
-
-def _function(operation: ir.Operation, name: str) -> ir.Operation:
-    """The function of a name in the module of an operation."""
-    module = operation
-    while module.parent is not None:
-        module = module.parent.operation
-    for one in module.regions[0].blocks[0].operations:
-        found: ir.Operation = one.operation
-        if found.name == "func.func" and attribute_text(found.attributes["sym_name"]) == name:
-            return found
-    raise AssertionError("a call of a function that is not there")  # refused by MLIR's verifier

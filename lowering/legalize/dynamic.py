@@ -1,10 +1,10 @@
-"""Bounded sizes at the entry point of a program.
+"""Bounded sizes of the parameters and results of a program.
 
-PJRT has no arrays whose size is known only when a program runs. So a bounded parameter is passed as
-an array of its largest size, with its sizes as further parameters, and becomes bounded inside; a
-bounded result is returned in the same way. `Executable` pads the former and slices the latter.
+PJRT has no arrays of bounded size. So a bounded parameter is passed at its bound, and its sizes as
+further parameters; the program sets the sizes. A bounded result is returned in the same way.
+`Executable` pads the arguments and slices the results.
 
-Inside, XLA propagates the sizes through most operations; `bounded_ops` has the others.
+XLA propagates the sizes through most operations. `bounded_ops` rewrites the others.
 """
 
 from __future__ import annotations
@@ -15,93 +15,120 @@ from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, intern_array, leaves
-from lowering.legalize.bounded_ops import BOUNDED, is_static
-from lowering.legalize.op_builder import OpBuilder, array_of
-from lowering.legalize.registry import Target, Value, refuse, rewrites_for
+from lowering.legalize.bounded_ops import BOUNDED
+from lowering.legalize.op_builder import OpBuilder, array_of, is_static
+from lowering.legalize.registry import ALL_PLATFORMS, Target, Value, refuse, rewrites_for
 from lowering.legalize.worklist import apply_rewrites
-from lowering.mlir.types import mlir_type, shape_of_type
+from lowering.mlir.operations import argument_attributes, main_function, set_argument_attributes
+from lowering.mlir.types import shape_of_type
 from lowering.stablehlo.bounded_sizes import loses_a_size
 
 __all__ = ["bounded_dimensions", "has_bounded_sizes", "legalize_bounded"]
 
 
 def bounded_dimensions(shapes: Iterable[Shape]) -> list[tuple[int, int]]:
-    """The bounded dimensions of all leaves, as pairs of the leaf's number and the dimension.
+    """List the bounded dimensions of all leaves as pairs: number of the leaf, dimension.
 
-    The sizes are passed in this order, after all other arguments and all other results.
+    The sizes are passed in this order, after all other arguments and after all other results.
     """
-    found = []
-    number = 0
-    for shape in shapes:
-        for leaf in leaves(shape):
-            if not leaf.is_static:
-                assert isinstance(leaf, ArrayShape)  # tokens have no sizes
-                found += [(number, d) for d in range(leaf.rank) if leaf.dynamic_dimensions[d]]
-            number += 1
-    return found
+    pairs = []
+    all_leaves = (leaf for shape in shapes for leaf in leaves(shape))
+    for number, leaf in enumerate(all_leaves):
+        if not leaf.is_static:
+            assert isinstance(leaf, ArrayShape)  # tokens have no sizes
+            pairs += [(number, d) for d in _bounded_of(leaf)]
+    return pairs
 
 
-def has_bounded_sizes(module: ir.Operation, words: bytes) -> bool:
-    """Whether some size of a module is bounded; `words` are the strings in its bytecode.
+def _bounded_of(shape: ArrayShape) -> list[int]:
+    return [d for d, dynamic in enumerate(shape.dynamic_dimensions) if dynamic]
 
-    Bounded sizes come from the parameters and from `set_dimension_size`.
+
+def has_bounded_sizes(module: ir.Operation, strings: bytes) -> bool:
+    """Whether a module has bounded sizes; `strings` are the strings in its bytecode.
+
+    Bounded sizes originate from parameters and from `set_dimension_size`.
     """
-    if b"set_dimension_size\0" in words:
-        return True
-    kind = _function_type(_main(module))
-    return any(not is_static(one) for one in (*kind.inputs, *kind.results))
+    return b"set_dimension_size\0" in strings or _has_bounded_signature(main_function(module))
+
+
+def _has_bounded_signature(function: ir.Operation) -> bool:
+    function_type = _function_type(function)
+    return not all(map(is_static, (*function_type.inputs, *function_type.results)))
 
 
 def legalize_bounded(target: Target, module: ir.Operation) -> None:
     """Rewrite operations on bounded sizes that XLA gets wrong, and the entry point, in place."""
-    # What the rewrites create works on the largest sizes, and needs no other rewrite.
+    # The operations that these rewrites create work at the bounds, and need no other rewrite.
     apply_rewrites(target, module, rewrites_for(target.platform, BOUNDED), revisit=False)
-    main = _main(module)
-    kind = _function_type(main)
+    main = main_function(module)
+    if not _has_bounded_signature(main):
+        return
+    block, function_type = main.regions[0].blocks[0], _function_type(main)
     with module.context:
-        if any(not is_static(one) for one in (*kind.inputs, *kind.results)):
-            inputs = _enter(target, main.regions[0].blocks[0], list(kind.inputs))
-            results = _leave(target, main.regions[0].blocks[0], list(kind.results))
-            _retype(main, inputs, results)
+        inputs = _pass_arguments_at_bounds(target, block, list(function_type.inputs))
+        results = _return_at_bounds(target, block, list(function_type.results))
+        # The added arguments and results have no attributes.
+        for key, types in (("arg_attrs", inputs), ("res_attrs", results)):
+            if key in main.attributes:
+                attributes = argument_attributes(main, key)
+                added = len(types) - len(attributes)
+                set_argument_attributes(main, key, [*attributes, *[{}] * added])
+        function_type = ir.FunctionType.get(inputs, results)
+        main.attributes["function_type"] = ir.TypeAttr.get(function_type)
 
 
-def _enter(target: Target, block: ir.Block, inputs: list[ir.Type]) -> list[ir.Type]:
-    """Make the arguments bounded inside; returns the types of the new arguments."""
+def _pass_arguments_at_bounds(
+    target: Target, block: ir.Block, inputs: list[ir.Type]
+) -> list[ir.Type]:
+    """Add arguments for the sizes of bounded arguments; return the types of all arguments."""
     b = OpBuilder(target, block.operations[0].operation)
-    size = mlir_type(intern_array(pt.s32, ()), block.owner.context)
+    size = b.type(intern_array(pt.s32, ()))
     for number, shape in _bounded(inputs):
         argument = block.arguments[number]
-        inputs[number] = mlir_type(shape.at_bounds(), b.context)
+        inputs[number] = b.type(shape.at_bounds())
         argument.set_type(inputs[number])
-        sizes: list[Value | None] = []
-        for dynamic in shape.dynamic_dimensions:
-            sizes.append(block.add_argument(size, argument.location) if dynamic else None)
-        inputs += [size for one in sizes if one is not None]
+        sizes: list[Value | None] = [None] * shape.rank
+        for dimension in _bounded_of(shape):
+            sizes[dimension] = block.add_argument(size, argument.location)
+            inputs.append(size)
         target.created = []
         value = b.sized(argument, sizes)
         argument.replace_all_uses_except(value, target.created[0])
     return inputs
 
 
-def _leave(target: Target, block: ir.Block, results: list[ir.Type]) -> list[ir.Type]:
-    """Return arrays of the largest sizes, and the sizes; returns the types of the results."""
-    last = block.operations[-1].operation
-    b = OpBuilder(target, last)
-    values = list(last.operands)
+def _return_at_bounds(target: Target, block: ir.Block, results: list[ir.Type]) -> list[ir.Type]:
+    """Return bounded results at their bounds, and their sizes; return the types of all results."""
+    terminator = block.operations[-1].operation
+    b = OpBuilder(target, terminator)
+    values = list(terminator.operands)
     for number, shape in _bounded(results):
-        # A rewrite may have put a value of fixed sizes in the place of a bounded one.
-        bounded = [d for d, dynamic in enumerate(shape.dynamic_dimensions) if dynamic]
-        sizes = [b.size(values[number], d) for d in bounded]
+        # A rewrite may have replaced a bounded value by one of fixed sizes.
+        sizes = [b.size(values[number], d) for d in _bounded_of(shape)]
         values[number] = b.at_bounds(values[number])
         results[number] = values[number].type
         values += sizes
         results += [size.type for size in sizes]
     b.create("func.return", [], values)
-    last.erase()
+    terminator.erase()
     return results
 
 
-def _keeps_its_sizes(operation: ir.Operation) -> bool:
+def _function_type(function: ir.Operation) -> ir.FunctionType:
+    return ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+
+
+def _bounded(types: list[ir.Type]) -> Iterator[tuple[int, ArrayShape]]:
+    """The numbers and shapes of the types with bounded sizes."""
+    for number, mlir_type in enumerate(list(types)):
+        if not is_static(mlir_type):
+            shape = shape_of_type(mlir_type)
+            assert isinstance(shape, ArrayShape)  # a token is static
+            yield number, shape
+
+
+def _retains_sizes(operation: ir.Operation) -> bool:
     if is_static(operation.operands[0].type):
         return True
     return not loses_a_size(array_of(operation.operands[0]), array_of(operation.results[0]))
@@ -109,47 +136,10 @@ def _keeps_its_sizes(operation: ir.Operation) -> bool:
 
 refuse(
     "stablehlo.reshape",
-    "cpu",
-    "gpu",
-    "tpu",
-    reason="it makes fixed sizes of a bounded one, and of which elements there are nothing is left",
-    fix="say which part is bounded with xb.reshape_with_inferred_dimension, or take the bounded "
-    "size away first with xb.remove_dynamic_dimension",
-    unless=_keeps_its_sizes,
+    *ALL_PLATFORMS,
+    reason="its result has fixed sizes in place of a bounded size, and does not show which "
+    "elements exist",
+    fix="mark the bounded dimension of the result with xb.reshape_with_inferred_dimension, or "
+    "remove the bounded size first with xb.remove_dynamic_dimension",
+    unless=_retains_sizes,
 )
-
-
-def _main(module: ir.Operation) -> ir.Operation:
-    for view in module.regions[0].blocks[0].operations:
-        operation: ir.Operation = view.operation
-        if operation.name == "func.func" and (
-            ir.StringAttr(operation.attributes["sym_name"]).value == "main"
-        ):
-            return operation
-    raise AssertionError("a module has a function @main")
-
-
-def _function_type(function: ir.Operation) -> ir.FunctionType:
-    return ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-
-
-def _retype(function: ir.Operation, inputs: list[ir.Type], results: list[ir.Type]) -> None:
-    """Set the type of a function; the added arguments and results have no attributes."""
-    old = _function_type(function)
-    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
-    for name, added in (
-        ("arg_attrs", len(inputs) - len(old.inputs)),
-        ("res_attrs", len(results) - len(old.results)),
-    ):
-        if added and name in function.attributes:
-            kept = list(ir.ArrayAttr(function.attributes[name]))
-            function.attributes[name] = ir.ArrayAttr.get([*kept, *[ir.DictAttr.get({})] * added])
-
-
-def _bounded(types: list[ir.Type]) -> Iterator[tuple[int, ArrayShape]]:
-    """The numbers and shapes of the types that have bounded sizes."""
-    for number, one in enumerate(list(types)):
-        if not is_static(one):
-            shape = shape_of_type(one)
-            assert isinstance(shape, ArrayShape)  # a token is static
-            yield number, shape

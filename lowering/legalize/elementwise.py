@@ -1,4 +1,4 @@
-"""Elementwise ops that XLA gets wrong, or that a platform lacks."""
+"""Rewrites of elementwise ops that XLA compiles incorrectly, or does not support."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape
 from lowering.legalize.constants import known_elements
-from lowering.legalize.op_builder import OpBuilder
+from lowering.legalize.op_builder import OpBuilder, integers_of
 from lowering.legalize.registry import (
     ALL_PLATFORMS,
     ARTIFACT,
@@ -19,29 +19,32 @@ from lowering.legalize.registry import (
     refuse,
     rewrite,
 )
+from lowering.mlir.operations import enclosing, symbol_name
 from lowering.mlir.types import shape_of_type
+
+_NARROW_FLOATS: Final = {t: pt.f32 for t in pt.ALL if t.is_floating and t.bits <= 8}
 
 
 @rewrite("stablehlo.add", platforms=ALL_PLATFORMS)
 def add_of_preds(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Add preds as their logical or.
+    """Replace an addition of preds by or.
 
-    The sum of preds is their or, and the backends compute it so. Constant folding adds modulo 2:
-    true + true is false.
+    The sum of preds is their logical or, and XLA's backends compute it as such. Constant folding
+    adds modulo 2 instead: true + true is false.
 
     Shown by: add_of_pred_constants.
     """
-    (result,) = operation.results
-    if b.element_type(result) is not pt.pred:
+    if b.element_type(operation.results[0]) is not pt.pred:
         return None
-    return [b("or", result.type, operation.operands)]
+    return [b.elementwise("or", *operation.operands)]
 
 
 @rewrite("stablehlo.maximum", "stablehlo.minimum", platforms=ALL_PLATFORMS)
 def order_of_complex_numbers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Order complex numbers by their real parts, and equal ones by their imaginary parts.
+    """Compare complex numbers by their real parts, and equal ones by their imaginary parts.
 
-    XLA compares the real parts alone, and gives either operand where these are equal.
+    XLA compares only the real parts in maximum and minimum, and returns either operand if these are
+    equal.
 
     Shown by: maximum_c64.
     """
@@ -49,25 +52,22 @@ def order_of_complex_numbers(b: OpBuilder, operation: ir.Operation) -> list[Valu
     element_type = b.element_type(lhs)
     if element_type is None or not element_type.is_complex:
         return None
-    shape = b.array_of(lhs).with_element_type(element_type.real_type)
     direction = "GT" if operation.name == "stablehlo.maximum" else "LT"
-    (real, imag), (other_real, other_imag) = (
-        [b(part, shape, [value]) for part in ("real", "imag")] for value in (lhs, rhs)
+    (lhs_real, lhs_imag), (rhs_real, rhs_imag) = b.parts(lhs), b.parts(rhs)
+    selects_lhs = b.selected(
+        b.compared("EQ", lhs_real, rhs_real),
+        b.compared(direction, lhs_imag, rhs_imag),
+        b.compared(direction, lhs_real, rhs_real),
     )
-    first = b.selected(
-        b.compared("EQ", real, other_real),
-        b.compared(direction, imag, other_imag),
-        b.compared(direction, real, other_real),
-    )
-    return [b.selected(first, lhs, rhs)]
+    return [b.selected(selects_lhs, lhs, rhs)]
 
 
 @rewrite("stablehlo.popcnt", platforms=("cpu",))
 def popcnt_of_narrow_signed(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Count the bits of s2 and s4 as unsigned integers.
+    """Count the bits of s2 and s4 as u2 and u4.
 
-    XLA sign-extends the elements to 8 bits, and counts the copies of the sign bit too. Of s2 it
-    does so in constants.
+    XLA sign-extends the elements to 8 bits, and counts the copies of the sign bit too: the popcnt
+    of -1 : s4 is 8, not 4. With s2 it does so in constant folding.
 
     Shown by: popcnt_s4, popcnt_s2_constant.
     """
@@ -76,69 +76,67 @@ def popcnt_of_narrow_signed(b: OpBuilder, operation: ir.Operation) -> list[Value
     if element_type not in (pt.s2, pt.s4):
         return None
     bits = b.bitcast(operand, pt.u4 if element_type is pt.s4 else pt.u2)
-    return [b.bitcast(b("popcnt", b.array_of(bits), [bits]), element_type)]
+    return [b.bitcast(b.elementwise("popcnt", bits), element_type)]
 
 
 @rewrite("stablehlo.convert", platforms=ALL_PLATFORMS)
 def convert_of_complex(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Convert complex numbers to others by way of the real part.
+    """Convert the real parts of complex numbers to types that are not complex.
 
-    Folding the conversion of a scalar or splat constant ends the process.
+    XLA aborts when it folds the conversion of a complex constant, a scalar or a splat.
 
     Shown by: convert_c64_constant, convert_c128_splat_constant.
     """
     operand = operation.operands[0]
-    shape = b.shape(operand)
-    if shape is None or not shape.element_type.is_complex:
+    element_type = b.element_type(operand)
+    to = b.element_type(operation.results[0])
+    if element_type is None or not element_type.is_complex or to is None or to.is_complex:
         return None
-    to = b.array_of(operation.results[0]).element_type
-    if to.is_complex:
-        return None
-    real = b("real", shape.with_element_type(shape.element_type.real_type), [operand])
-    return [b.converted(real, to)]
+    return [b.converted(b.parts(operand)[0], to)]
 
 
 @rewrite("stablehlo.convert", platforms=("cpu",))
 def convert_of_f4_to_integers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Convert f4e2m1fn to integers by way of f32.
+    """Convert f4e2m1fn to integers through f32.
 
-    XLA takes the largest number, 6, for an infinity, and gives the largest integer.
+    XLA treats the largest number of the type, 6, as an infinity, and converts it to the largest
+    integer.
 
     Shown by: convert_f4_s32.
     """
-    operand = operation.operands[0]
-    if b.element_type(operand) is not pt.f4e2m1fn:
+    to = b.element_type(operation.results[0])
+    if b.element_type(operation.operands[0]) is not pt.f4e2m1fn or to is None:
         return None
-    to = b.array_of(operation.results[0]).element_type
-    return [b.converted(b.converted(operand, pt.f32), to)] if to.is_integral else None
+    return [_converted_through(b, operation, pt.f32)] if to.is_integral else None
 
 
 @rewrite("stablehlo.convert", platforms=("cpu",))
 def convert_of_four_bits_to_eight(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Convert s4 to s8 and u4 to u8 by way of 32 bits.
+    """Convert s4 to s8 and u4 to u8 through 32 bits.
 
-    The CPU backend computes 4-bit integers in 8 bits and wraps them where they are stored or
-    converted. It leaves that out of a conversion to 8 bits: 7 + 7 : s4 gives 14, not -2.
+    The CPU backend computes 4-bit integers in 8 bits, and wraps them when it stores or converts
+    them. It does not wrap them in a conversion to 8 bits: 7 + 7 : s4, converted to s8, is 14
+    instead of -2.
 
     Shown by: convert_s4_s8_computed, convert_u4_u8_computed.
     """
-    operand = operation.operands[0]
-    source = b.element_type(operand)
-    if source is not pt.s4 and source is not pt.u4:
-        return None
+    through = {(pt.s4, pt.s8): pt.s32, (pt.u4, pt.u8): pt.u32}
+    types = b.element_type(operation.operands[0]), b.element_type(operation.results[0])
+    return [_converted_through(b, operation, through[types])] if types in through else None
+
+
+def _converted_through(b: OpBuilder, operation: ir.Operation, through: PrimitiveType) -> Value:
     to = b.array_of(operation.results[0]).element_type
-    if to is not (pt.s8 if source is pt.s4 else pt.u8):
-        return None
-    return [b.converted(b.converted(operand, pt.s32 if source is pt.s4 else pt.u32), to)]
+    return b.converted(b.converted(operation.operands[0], through), to)
 
 
 @rewrite("stablehlo.divide", "stablehlo.remainder", platforms=ALL_PLATFORMS, fixed_in=(0, 12))
 def integer_division(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Divide by 1 where an integer divisor is 0, and select the result afterwards.
+    """Divide by 1 where an integer divisor is 0, and select the result.
 
-    Folding an integer division by zero divides, and a signal ends the process. The divisor need
-    not be a constant in the module: it may fold to 0, as x - x does. The result is that of XLA
-    where it does not fold: all bits set for a quotient, the dividend for a remainder.
+    Constant folding executes the integer division by zero, and a signal ends the process. The
+    divisor need not be a constant in the module; x - x folds to 0 as well. The result should be
+    that of XLA's code for variables: all bits set for a quotient, the dividend for a remainder.
 
     Shown by: divide_by_zero_constant, divide_by_zero_folded, remainder_by_zero_constant.
     """
@@ -153,7 +151,7 @@ def integer_division(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
         shape = b.array_of(dividend)
         is_zero = b.compared("EQ", divisor, b.filled(shape, 0))
         divisor = b.selected(is_zero, b.filled(shape, 1), divisor)
-        result = b(operation.name, shape, [dividend, divisor])
+        result = b.elementwise(operation.name, dividend, divisor)
         if operation.name == "stablehlo.remainder":
             return b.selected(is_zero, dividend, result)
         ones = -1 if element_type.is_signed else element_type.max
@@ -166,8 +164,8 @@ def integer_division(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
 def power_of_bytes(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Raise s8 and u8 to a power by digits of the exponent in base 64.
 
-    XLA looks at the low 6 bits of an exponent: 2 to the 64 is 1, not 0. (An odd base of 8 bits to
-    the 64 is 1.)
+    XLA uses only the low 6 bits of an exponent: 2 to the power of 64 is 1 instead of 0. (With 8
+    bits, an odd base to the power of 64 is 1.)
 
     Shown by: power_s8_64.
     """
@@ -178,8 +176,8 @@ def power_of_bytes(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 def power_of_integers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Raise integers to a power by digits of the exponent in base 64.
 
-    XLA looks at the low 6 bits of an exponent, since jaxlib 0.12 for odd bases only: 3 to the 64
-    is 1.
+    XLA uses only the low 6 bits of an exponent, since jaxlib 0.12 only if the base is odd: 3 to the
+    power of 64 is 1.
 
     Shown by: power_s32_odd_64.
     """
@@ -190,10 +188,10 @@ def power_of_integers(b: OpBuilder, operation: ir.Operation) -> list[Value] | No
 def _power_by_digits(
     b: OpBuilder, operation: ir.Operation, types: tuple[PrimitiveType, ...]
 ) -> list[Value] | None:
-    """A power of integers, modulo their width, unless the exponent is known to be below 64.
+    """Compute a power of integers modulo their width; None if the exponents are known to be small.
 
-    It is the product of base**digit0, (base**64)**digit1, and so on. A negative exponent is the
-    lowest digit, and the others are 0.
+    The result is the product of base**digit0, (base**64)**digit1, and so on. A negative exponent is
+    the lowest digit; the other digits are 0.
     """
     element_type = b.element_type(operation.results[0])
     if element_type not in types:
@@ -205,14 +203,13 @@ def _power_by_digits(
 
     def power(base: Value, exponent: Value) -> Value:
         shape = b.array_of(base)
-        low = b("and", shape, [exponent, b.filled(shape, 63)])
-        digit = b("minimum", shape, [exponent, low])
-        result = b("power", shape, [base, digit])
-        positive = b("maximum", shape, [exponent, b.filled(shape, 0)])
-        rest = b("shift_right_logical", shape, [positive, b.filled(shape, 6)])
+        low = b.elementwise("and", exponent, b.filled(shape, 63))
+        result = b.elementwise("power", base, b.elementwise("minimum", exponent, low))
+        positive = b.elementwise("maximum", exponent, b.filled(shape, 0))
+        rest = b.elementwise("shift_right_logical", positive, b.filled(shape, 6))
         state = [base, rest, result]
-        if b.target.num_partitions == 1 and _may_loop(b.before):
-            return _while_digits_are_left(b, state)
+        if b.target.num_partitions == 1 and _can_contain_loop(b.before):
+            return _while_digits_remain(b, state)
         for _ in range(1, digits):
             state = _with_next_digit(b, state)
         return state[-1]
@@ -220,43 +217,40 @@ def _power_by_digits(
     return [b.on_fixed_sizes(operation.operands, power)]
 
 
-_AROUND_LOOPS: Final = ("stablehlo.while", "stablehlo.if", "stablehlo.case")
+_CONTROL_FLOW: Final = ("stablehlo.while", "stablehlo.if", "stablehlo.case")
 
 
-def _may_loop(operation: ir.Operation) -> bool:
-    """Whether a loop may be in the operation's place: XLA aborts on loops in reducers.
+def _can_contain_loop(operation: ir.Operation) -> bool:
+    """Whether a loop can replace the operation: XLA aborts on loops in reducers.
 
     A function may be called in a reducer, unless it is @main.
     """
-    parent = operation.parent
-    while parent is not None and parent.name in _AROUND_LOOPS:
-        parent = parent.parent
-    if parent is None or parent.name != "func.func":
+    outer = next((one for one in enclosing(operation) if one.name not in _CONTROL_FLOW), None)
+    if outer is None or outer.name != "func.func":
         return False
-    name = ir.StringAttr(parent.attributes["sym_name"]).value
-    return name == "main" or bool(ir.RankedTensorType(operation.results[0].type).rank)
+    return symbol_name(outer) == "main" or ir.RankedTensorType(operation.results[0].type).rank > 0
 
 
 def _with_next_digit(b: OpBuilder, state: list[Value]) -> list[Value]:
-    """The base to the 64, the digits left of the exponent, and the product with one digit more."""
+    """The base to the power of 64, the remaining digits, and the product with the next digit."""
     base, rest, result = state
     shape = b.array_of(base)
     for _ in range(6):
-        base = b("multiply", shape, [base, base])
-    digit = b("and", shape, [rest, b.filled(shape, 63)])
-    result = b("multiply", shape, [result, b("power", shape, [base, digit])])
-    return [base, b("shift_right_logical", shape, [rest, b.filled(shape, 6)]), result]
+        base = b.elementwise("multiply", base, base)
+    digit = b.elementwise("and", rest, b.filled(shape, 63))
+    result = b.elementwise("multiply", result, b.elementwise("power", base, digit))
+    return [base, b.elementwise("shift_right_logical", rest, b.filled(shape, 6)), result]
 
 
-def _while_digits_are_left(b: OpBuilder, state: list[Value]) -> Value:
-    """The product when the digits of all elements are used up, mostly at once."""
+def _while_digits_remain(b: OpBuilder, state: list[Value]) -> Value:
+    """Loop until no element has digits left, which in most programs is at once."""
     shapes = [b.array_of(value) for value in state]
     loop = b.create("while", shapes, state, regions=2)
     condition, (_, rest, _) = b.block_in(loop.regions[0], shapes)
-    is_left = condition.compared("NE", rest, condition.filled(shapes[1], 0))
+    has_digits = condition.compared("NE", rest, condition.filled(shapes[1], 0))
     if shapes[1].rank:
-        is_left = condition.reduced(is_left, range(shapes[1].rank), False, "or")
-    condition.end([is_left])
+        has_digits = condition.reduced(has_digits, range(shapes[1].rank), False, "or")
+    condition.end([has_digits])
     body, values = b.block_in(loop.regions[1], shapes)
     body.end(_with_next_digit(body, values))
     return loop.results[-1]
@@ -264,21 +258,18 @@ def _while_digits_are_left(b: OpBuilder, state: list[Value]) -> Value:
 
 @rewrite("stablehlo.slice", platforms=ALL_PLATFORMS)
 def slice_of_long_stride(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Shorten the strides of a slice that reach beyond its end.
+    """Shorten strides of a slice that are longer than the sliced range.
 
-    XLA adds the stride to the size of the slice, and the sum overflows.
+    XLA adds the stride to the size of the range, and the sum overflows.
 
     Shown by: slice_long_stride.
     """
-    strides = list(ir.DenseI64ArrayAttr(operation.attributes["strides"]))
+    strides = integers_of(operation, "strides")
     if max(strides, default=1) < 2**31:
         return None
-    starts, limits = (
-        list(ir.DenseI64ArrayAttr(operation.attributes[name]))
-        for name in ("start_indices", "limit_indices")
-    )
-    sizes = [limit - start for start, limit in zip(starts, limits, strict=True)]
-    short = [min(stride, max(size, 1)) for stride, size in zip(strides, sizes, strict=True)]
+    starts, limits = (integers_of(operation, name) for name in ("start_indices", "limit_indices"))
+    ranges = zip(strides, starts, limits, strict=True)
+    short = [min(stride, max(limit - start, 1)) for stride, start, limit in ranges]
     return list(b.like(operation, operation.operands, attributes={"strides": short}).results)
 
 
@@ -288,10 +279,10 @@ TRANSCENDENTAL: Final = ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sin
 
 @rewrite(*(f"mhlo.{name}" for name in TRANSCENDENTAL), platforms=ALL_PLATFORMS)
 def mhlo_function(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Replace functions of MHLO by those of CHLO.
+    """Replace functions of MHLO by the same functions of CHLO.
 
-    jaxlib converts HLO text to operations of MHLO. XLA has no code for those of real numbers in
-    0.10, and 0.12 aborts on those of complex numbers. CHLO has the same functions.
+    jaxlib converts some instructions of HLO text to operations of MHLO. jaxlib 0.10 does not
+    compile those of real numbers, and 0.12 aborts on those of complex numbers.
 
     Shown by: mhlo_acos_f32, mhlo_sinh_c64.
     """
@@ -303,38 +294,29 @@ def mhlo_function(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 def function_of_narrow_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute functions of floats of at most 8 bits in f32.
 
-    CHLO's functions are expanded to sums and products in the type of the operand, and each of them
-    is rounded: asin(1) : f8e8m0fnu gives NaN. XLA 0.12 compiles some of these expansions for
-    minutes.
+    XLA expands these functions to sums and products in the type of the operand, and rounds each of
+    them: asin(1) : f8e8m0fnu is NaN. Compiling some of the expansions takes jaxlib 0.12 minutes.
 
     Shown by: chlo_asin_f8e8m0fnu, chlo_asinh_f8e4m3.
     """
-    return _in_f32(b, operation)
+    return b.in_types(operation, _NARROW_FLOATS)
 
 
 @rewrite("chlo.erf", platforms=(INTERPRETER, ARTIFACT))
 def erf_of_narrow_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute erf of floats of at most 8 bits in f32.
 
-    CHLO's expansion of erf to StableHLO has no such types.
+    CHLO's expansion of erf to StableHLO does not support these types.
     """
-    return _in_f32(b, operation)
-
-
-def _in_f32(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    (operand,) = operation.operands
-    shape = b.shape(operand)
-    if shape is None or shape.element_type.bits > 8:
-        return None
-    wide = b(operation.name, shape.with_element_type(pt.f32), [b.converted(operand, pt.f32)])
-    return [b.converted(wide, shape.element_type)]
+    return b.in_types(operation, _NARROW_FLOATS)
 
 
 @rewrite("chlo.mulhi", platforms=("cpu",))
 def mulhi_of_four_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute mulhi of at most 4 bits by a product in 32 bits.
 
-    The CPU backend computes 4-bit integers in 8 bits, and gives the upper half of these.
+    The CPU backend computes 4-bit integers in 8 bits, and returns the upper half of 8 bits, not of
+    4 bits.
 
     Shown by: chlo_mulhi_s4.
     """
@@ -348,7 +330,7 @@ def mulhi_of_four_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
 def mulhi_of_signed(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute mulhi of signed integers by a product of twice the width.
 
-    The CPU backend can't fuse mulhi of signed integers with other operations.
+    The CPU backend fails to compile a fusion of mulhi of signed integers with other operations.
 
     Shown by: chlo_mulhi_s32_fused, chlo_mulhi_s64_fused.
     """
@@ -366,27 +348,25 @@ def _by_wider_product(b: OpBuilder, operation: ir.Operation) -> list[Value]:
         kind = "s" if narrow.is_signed else "u"
         wide = pt.from_name(f"{kind}{max(2 * narrow.bits, 32)}")
         shape = b.array_of(factors[0]).with_element_type(wide)
-        product = b("multiply", shape, [b.converted(factor, wide) for factor in factors])
+        product = b.elementwise("multiply", *(b.converted(factor, wide) for factor in factors))
         shift = "shift_right_arithmetic" if narrow.is_signed else "shift_right_logical"
-        return b.converted(b(shift, shape, [product, b.filled(shape, narrow.bits)]), narrow)
+        return b.converted(b.elementwise(shift, product, b.filled(shape, narrow.bits)), narrow)
 
     return [b.on_fixed_sizes(operation.operands, mulhi)]
 
 
 def _by_halves(b: OpBuilder, x: Value, y: Value) -> Value:
-    """The upper half of a product of s64, from those of its halves; the lower are unsigned."""
+    """The upper half of a product of s64, from products of halves; lower halves are unsigned."""
     shape = b.array_of(x)
-    by, mask = b.filled(shape, 32), b.filled(shape, 2**32 - 1)
-
-    def emit(name: str, *values: Value) -> Value:
-        return b(name, shape, values)
+    width, mask = b.filled(shape, 32), b.filled(shape, 2**32 - 1)
+    emit = b.elementwise
 
     def upper(value: Value) -> Value:
-        return emit("shift_right_arithmetic", value, by)
+        return emit("shift_right_arithmetic", value, width)
 
     (low_x, high_x), (low_y, high_y) = ((emit("and", v, mask), upper(v)) for v in (x, y))
-    carried = emit("shift_right_logical", emit("multiply", low_x, low_y), by)
-    middle = emit("add", emit("multiply", high_x, low_y), carried)
+    carry = emit("shift_right_logical", emit("multiply", low_x, low_y), width)
+    middle = emit("add", emit("multiply", high_x, low_y), carry)
     other = emit("add", emit("multiply", low_x, high_y), emit("and", middle, mask))
     above = emit("add", emit("multiply", high_x, high_y), upper(middle))
     return emit("add", above, upper(other))
@@ -396,57 +376,55 @@ def _by_halves(b: OpBuilder, x: Value, y: Value) -> Value:
 def stochastic_convert_of_narrow_floats(
     b: OpBuilder, operation: ir.Operation
 ) -> list[Value] | None:
-    """Round floats of at most 8 bits at random in f32.
+    """Round floats of at most 8 bits stochastically in f32.
 
-    XLA computes the fraction, times 2 to the number of random bits, in the type of the operand,
-    which may not hold it: 2**8 is an infinity in f8e3m4.
+    XLA multiplies the fraction by 2 to the power of the number of random bits, in the type of the
+    operand. The product may overflow: 2**8 is an infinity in f8e3m4.
 
     Shown by: stochastic_convert_f8e3m4.
     """
     value, random = operation.operands
-    bits = b.element_type(random)
-    if bits is None or bits.bits > 8:
+    random_type = b.element_type(random)
+    if random_type is None or random_type.bits > 8:
         return None
+    unused = 32 - random_type.bits
 
-    def high(narrow: Value) -> Value:
-        """The random bits as the highest of 32; the others are set, so that less stays less."""
+    def extended(narrow: Value) -> Value:
+        """The random bits as the highest of 32; the others are set, to keep the order."""
         wide = b.converted(narrow, pt.u32)
         shape = b.array_of(wide)
-        places = 32 - bits.bits
-        shifted = b("shift_left", shape, [wide, b.filled(shape, places)])
-        return b("or", shape, [shifted, b.filled(shape, 2**places - 1)])
+        shifted = b.elementwise("shift_left", wide, b.filled(shape, unused))
+        return b.elementwise("or", shifted, b.filled(shape, 2**unused - 1))
 
-    operands = [b.converted(value, pt.f32), b.on_fixed_sizes([random], high)]
+    operands = [b.converted(value, pt.f32), b.on_fixed_sizes([random], extended)]
     return [b("mhlo.stochastic_convert", operation.results[0].type, operands)]
 
 
-def _gives_signed_integers(operation: ir.Operation) -> bool:
+def _result_type(operation: ir.Operation) -> PrimitiveType | None:
     shape = shape_of_type(operation.results[0].type)
-    if not isinstance(shape, ArrayShape):
-        return False
-    return shape.element_type.is_integral and shape.element_type.is_signed
+    return shape.element_type if isinstance(shape, ArrayShape) else None
+
+
+def _gives_signed_integers(operation: ir.Operation) -> bool:
+    element_type = _result_type(operation)
+    return element_type is not None and element_type.is_integral and element_type.is_signed
 
 
 refuse(
     "mhlo.stochastic_convert",
     "cpu",
     "gpu",
-    reason="XLA's compiler for it rounds at random to signed integers only",
-    fix="convert to signed integers, or add the random bits below those that are kept, by "
-    "xb.bitcast_convert_type, and cut them off by xb.reduce_precision",
+    reason="XLA supports stochastic rounding to signed integers only",
+    fix="convert to signed integers, or add the random bits below the remaining bits with "
+    "xb.bitcast_convert_type, and remove these with xb.reduce_precision",
     unless=_gives_signed_integers,
 )
-
-
-def _is_not_of_f64(operation: ir.Operation) -> bool:
-    shape = shape_of_type(operation.results[0].type)
-    return not (isinstance(shape, ArrayShape) and shape.element_type is pt.f64)
 
 
 refuse(
     "stablehlo.reduce_precision",
     "tpu",
-    reason="XLA has none of f64 there, whose numbers are pairs of f32",
+    reason="XLA does not support it for f64, whose numbers are pairs of f32",
     fix="convert to f32 before it, with xb.convert_element_type",
-    unless=_is_not_of_f64,
+    unless=lambda operation: _result_type(operation) is not pt.f64,
 )

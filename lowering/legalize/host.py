@@ -1,4 +1,4 @@
-"""Infeed, outfeed and Python functions, for which a CPU program calls Python; send and recv."""
+"""Rewrites of infeed, outfeed and Python functions, which call Python on CPU; send and recv."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape, intern_array
+from builder.types.shape import intern_array
 from lowering.errors import CompileError, LoweringError, recorded_at
 from lowering.host import infeed
 from lowering.host.callbacks import (
@@ -22,110 +22,110 @@ from lowering.host.callbacks import (
     python_callback,
 )
 from lowering.jaxlib_api import compilation
-from lowering.legalize.op_builder import OpBuilder
+from lowering.legalize.op_builder import OpBuilder, array_of
 from lowering.legalize.registry import (
     ALL_PLATFORMS,
-    STANDS_FOR,
+    PUBLIC_NAME,
     Target,
     Value,
     refuse,
     rewrite,
 )
-from lowering.legalize.sharding import CHANGES, check_partitioned
+from lowering.legalize.sharding import SHAPE_CONVERSIONS, replace_shape_conversion
 from lowering.mlir.types import attribute_text, shape_of_type
 from lowering.stablehlo.rules.operand_layouts import layouts_text
 
-_CHANNELS: Final = {
-    "send": "xb.collective_permute sends from replica to replica, xb.outfeed and xb.python_call to "
-    "the host",
-    "recv": "xb.collective_permute sends from replica to replica; xb.infeed_with_token and "
-    "xb.python_call receive from the host",
+_PERMUTE: Final = "use xb.collective_permute to send from replica to replica"
+
+_ON_CPU: Final = {
+    "send": f"{_PERMUTE}, xb.outfeed and xb.python_call to send to the host",
+    "recv": f"{_PERMUTE}; xb.infeed_with_token and xb.python_call to receive from the host",
 }
 
 
 def _is_between_devices(operation: ir.Operation) -> bool:
-    return "is_host_transfer" not in operation.attributes or not bool(
-        ir.BoolAttr(operation.attributes["is_host_transfer"])
-    )
+    flag = "is_host_transfer"
+    attributes = operation.attributes
+    return flag not in attributes or not bool(ir.BoolAttr(attributes[flag]))
 
 
-def _is_to_the_host(operation: ir.Operation) -> bool:
+def _is_host_transfer(operation: ir.Operation) -> bool:
     return not _is_between_devices(operation)
 
 
-def _says_who_or_is_to_the_host(operation: ir.Operation) -> bool:
-    """Whether it says which device sends to which, or is refused for another reason."""
-    pairs, words = "source_target_pairs", "mhlo.frontend_attributes"
+def _has_pairs_or_is_host_transfer(operation: ir.Operation) -> bool:
+    """Whether it names sources and targets; host transfers are refused for another reason."""
+    pairs, frontend = "source_target_pairs", "mhlo.frontend_attributes"
     attributes = operation.attributes
-    said = pairs in attributes or (words in attributes and pairs in str(attributes[words]))
-    return said or _is_to_the_host(operation)
+    has_pairs = pairs in attributes or (
+        frontend in attributes and pairs in str(attributes[frontend])
+    )
+    return has_pairs or _is_host_transfer(operation)
 
 
-for _name, _fix in _CHANNELS.items():
-    refuse(f"stablehlo.{_name}", "cpu", reason="XLA has no code for it there", fix=_fix)
-    # XLA asks its client for a function that takes or brings the elements; jaxlib passes none on.
+for _name, _fix in _ON_CPU.items():
+    refuse(f"stablehlo.{_name}", "cpu", reason="XLA does not support it", fix=_fix)
+    # XLA's client accepts functions that transfer the elements, but jaxlib does not expose them.
     refuse(
         f"stablehlo.{_name}",
         *("gpu", "tpu"),
-        reason="jaxlib gives a client no way to the host's side of it",
+        reason="jaxlib has no interface for the host's side of it",
         fix="pass values as arguments and results",
         unless=_is_between_devices,
     )
-    _fix = "xb.collective_permute sends from replica to replica"
     refuse(
         f"stablehlo.{_name}",
         "gpu",
-        reason="XLA wants to know which device sends to which, which it does not say",
-        fix=_fix,
-        unless=_says_who_or_is_to_the_host,
+        reason="XLA requires source_target_pairs, and it has none",
+        fix=_PERMUTE,
+        unless=_has_pairs_or_is_host_transfer,
     )
     refuse(
         f"stablehlo.{_name}",
         "tpu",
-        reason="XLA's compiler dies of it there",
-        fix=_fix,
-        unless=_is_to_the_host,
+        reason="XLA's compiler aborts on it",
+        fix=_PERMUTE,
+        unless=_is_host_transfer,
     )
 for _name in ("infeed", "outfeed"):
     refuse(
         f"stablehlo.{_name}",
         *("gpu", "tpu"),
-        reason="jaxlib gives a client no way to it, and the program would wait for ever",
+        reason="jaxlib has no interface for it, and the program would wait forever",
         fix="pass values as arguments and results, or compile for 'cpu'",
     )
 
 
 @rewrite("stablehlo.infeed", platforms=("cpu",))
-def _infeed(b: OpBuilder, operation: ir.Operation) -> list[Value]:
-    """Call a Python function that takes the next value out of the device's queue.
+def infeed_as_callback(b: OpBuilder, operation: ir.Operation) -> list[Value]:
+    """Call a Python function that removes the next value from the device's queue.
 
-    jaxlib gives a client no access to the infeed of XLA's CPU backend.
+    jaxlib has no interface for the infeed of XLA's CPU backend.
     """
     *data, token = [result.type for result in operation.results]
     if not data:
-        # Nothing is read for an empty tuple.
+        # An empty tuple has no data to read.
         return list(operation.operands)
-    shapes = [_array(t) for t in data]
+    shapes = [array_of(result) for result in list(operation.results)[:-1]]
     name, place = b.target.name, recorded_at(operation.location)
     devices, waits = b.target.devices, b.target.failure.waits
 
     def read(device: Any, _arguments: Sequence[Any]) -> tuple[Any, ...]:
         if len(devices) == 1:
             return (*infeed.read(device, shapes, name, place), None)
-        begun = time.monotonic()
+        started = time.monotonic()
         arrays = infeed.read(device, shapes, name, place, most=waits.left(device))
-        waits.add(device, time.monotonic() - begun, devices)
+        waits.add(device, time.monotonic() - started, devices)
         return (*arrays, None)
 
-    call = _call(b, operation, [*data, token], "infeed", read)
-    return list(call.results)
+    return _call_with_device(b, operation, [*data, token], "infeed", read)
 
 
 @rewrite("stablehlo.outfeed", platforms=("cpu",))
-def _outfeed(b: OpBuilder, operation: ir.Operation) -> list[Value]:
-    """Call a Python function that puts a value into the device's queue.
+def outfeed_as_callback(b: OpBuilder, operation: ir.Operation) -> list[Value]:
+    """Call a Python function that adds a value to the device's queue.
 
-    jaxlib gives a client no access to the outfeed of XLA's CPU backend.
+    jaxlib has no interface for the outfeed of XLA's CPU backend.
     """
     if len(operation.operands) == 1:
         return list(operation.operands)
@@ -137,80 +137,72 @@ def _outfeed(b: OpBuilder, operation: ir.Operation) -> list[Value]:
             waits.add(device, 0.0, devices)
         return (None,)
 
-    call = _call(b, operation, [operation.results[0].type], "outfeed", write)
-    return list(call.results)
+    return _call_with_device(b, operation, [operation.results[0].type], "outfeed", write)
 
 
 @rewrite("stablehlo.custom_call", platforms=ALL_PLATFORMS)
-def _python_call(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Call a Python function through jaxlib, and give other registered calls row-major layouts.
+def custom_call(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Call a Python function through jaxlib, and set row-major layouts of other registered calls.
 
-    A call without layouts gets those that XLA chooses, which a function does not learn. The calls
-    that change between whole arrays and shards are checked, and removed if there is one partition.
+    Without layouts, XLA would choose the layouts of a call, which the called function can't query.
+    Conversions between full arrays and shards are removed if there is one partition.
     """
     target = attribute_text(operation.attributes["call_target_name"])
-    if target in CHANGES:
-        return check_partitioned(b.target, operation, target)
+    if target in SHAPE_CONVERSIONS:
+        return replace_shape_conversion(b.target, operation, target)
     if target != PYTHON_CALL:
         if target not in compilation.registered_targets(b.target.platform):
             return None
         _set_layouts(operation)
         return list(operation.results)
     place = recorded_at(operation.location)
-    called = _function_of(b.target, operation, place)
+    function = _recorded_function(b.target, operation, place)
     if b.target.platform != "cpu":
         raise CompileError(
             f"compile: {b.target.name}: python_call{place} can't run on {b.target.platform}: a "
-            f"program calls Python on CPU alone, got function {called.name}{called.place}\n"
+            f"program can call Python on CPU only, got function {function.name}{function.place}\n"
             f"fix: compile for 'cpu', or split the computation there",
             op="python_call",
         )
-    function = python_callback(called, b.target.name, place)
+    callback = python_callback(function, b.target.name, place)
     types = [result.type for result in operation.results]
-    call = _callback(b, types, list(operation.operands), "python_call", function)
+    call = _callback(b, types, list(operation.operands), "python_call", callback)
     if "has_side_effect" in operation.attributes:
         call.attributes["has_side_effect"] = operation.attributes["has_side_effect"]
     return list(call.results)
 
 
-def _function_of(target: Target, operation: ir.Operation, place: str) -> PythonFunction:
-    """The function that a call refers to, which must have come with the module."""
-    name, index = "?", None
+def _recorded_function(target: Target, operation: ir.Operation, place: str) -> PythonFunction:
+    """The function that a call refers to, which must be recorded in the same process."""
+    text = ""
     if "backend_config" in operation.attributes:
         text = str(operation.attributes["backend_config"])
+    index = re.search(r"\bindex = (\d+)", text)
+    if index is None or int(index[1]) >= len(target.functions):
         name = (re.search(r'name = "([^"]*)"', text) or ["", "?"])[1]
-        found = re.search(r"\bindex = (\d+)", text)
-        index = None if found is None else int(found[1])
-    if index is None or index >= len(target.functions):
         raise CompileError(
-            f"compile: {target.name}: python_call{place} calls the Python function {name}, which "
-            f"the module does not hold: it was read from a file or a text\n"
+            f"compile: {target.name}: python_call{place} requires the Python function {name}, "
+            f"which a module that is read from a file or a text does not contain\n"
             f"fix: compile the computation itself, in the program that records it",
             op="python_call",
         )
-    return target.functions[index]
+    return target.functions[int(index[1])]
 
 
-def _array(mlir_type: ir.Type) -> ArrayShape:
-    shape = shape_of_type(mlir_type)
-    assert isinstance(shape, ArrayShape)  # the verifier has said so
-    return shape
-
-
-def _call(
+def _call_with_device(
     b: OpBuilder,
     operation: ir.Operation,
     results: Sequence[ir.Type],
-    stands_for: str,
+    public_name: str,
     function: Callable[[Any, Sequence[Any]], tuple[Any, ...]],
-) -> ir.Operation:
-    """A call of a function that gets the device on which the program runs."""
+) -> list[Value]:
+    """Call a function with the device on which the program runs, and the operands."""
     if b.target.num_partitions > 1:
         raise CompileError(
-            f"compile: {b.target.name}: {stands_for}{recorded_at(operation.location)} can't run "
-            f"where a replica is cut into partitions, got {b.target.num_partitions}\n"
-            f"fix: run it on replicas, or pass values as arguments",
-            op=stands_for,
+            f"compile: {b.target.name}: {public_name}{recorded_at(operation.location)} can't run "
+            f"on several partitions, got num_partitions={b.target.num_partitions}\n"
+            f"fix: run the program on replicas, or pass values as arguments",
+            op=public_name,
         )
     devices = b.target.devices
     operands = list(operation.operands)
@@ -225,29 +217,29 @@ def _call(
         def call(*arguments: Any) -> tuple[Any, ...]:
             return function(devices[int(np.asarray(arguments[0]))], arguments[1:])
 
-    made = _callback(b, results, operands, stands_for, call)
+    made = _callback(b, results, operands, public_name, call)
     made.attributes["has_side_effect"] = ir.BoolAttr.get(True)
-    return made
+    return list(made.results)
 
 
 def _callback(
     b: OpBuilder,
     results: Sequence[ir.Type],
     operands: Sequence[Value],
-    stands_for: str,
+    public_name: str,
     function: Callable[..., tuple[Any, ...]],
 ) -> ir.Operation:
-    """A custom call of a Python function, whose exceptions are stored."""
+    """Create a custom call of a Python function, whose exceptions are stored."""
     if len(b.target.devices) > 1:
         shapes = [shape_of_type(t) for t in results]
         index = b.target.add_callback(SharedCallback(function, shapes, b.target.failure))
     else:
         index = b.target.add_callback(guarded(function))
-    attributes: dict[str, ir.Attribute] = {
+    attributes: dict[str, ir.Attribute | str] = {
         "call_target_name": ir.StringAttr.get(compilation.CALLBACK_TARGET),
-        "api_version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4),
-        "backend_config": ir.Attribute.parse(f"{{index = {index} : ui64}}"),
-        STANDS_FOR: ir.StringAttr.get(stands_for),
+        "api_version": "4 : i32",
+        "backend_config": f"{{index = {index} : ui64}}",
+        PUBLIC_NAME: ir.StringAttr.get(public_name),
     }
     made = b.create("custom_call", results, operands, attributes)
     _set_layouts(made)
@@ -255,10 +247,10 @@ def _callback(
 
 
 def _set_layouts(call: ir.Operation) -> None:
-    """Give the operands and results of a call row-major layouts, unless it has layouts.
+    """Set row-major layouts of the operands and results of a call, unless it has layouts.
 
-    XLA would choose layouts by the producers of the operands and the users of the results, such as
-    a program with column-major results, and not pass them to the function.
+    XLA would choose layouts by the producers of the operands and the users of the results, and not
+    pass them to the function.
     """
     if "operand_layouts" in call.attributes:
         return
@@ -268,7 +260,7 @@ def _set_layouts(call: ir.Operation) -> None:
     operands = [operand.type for operand in call.operands]
     try:
         shapes = [[shape_of_type(t) for t in types] for types in (operands, results)]
-    except LoweringError:  # a module of others, with types of which XLA has no arrays
+    except LoweringError:  # a module from another tool, with element types that XLA does not have
         return
-    for name, found in zip(("operand_layouts", "result_layouts"), shapes, strict=True):
-        call.attributes[name] = ir.Attribute.parse(layouts_text(found))
+    for name, shapes_of_values in zip(("operand_layouts", "result_layouts"), shapes, strict=True):
+        call.attributes[name] = ir.Attribute.parse(layouts_text(shapes_of_values))

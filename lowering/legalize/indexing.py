@@ -1,24 +1,25 @@
-"""Scatters that XLA gets wrong, and those of bounded sizes that it does not support."""
+"""Rewrites of scatters that XLA compiles incorrectly, and refusals of those of bounded sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from builder.types import primitive_type as pt
 from builder.types.shape import intern_array
-from lowering.legalize.op_builder import Attributes, OpBuilder, array_of
+from lowering.legalize.op_builder import Attributes, OpBuilder, array_of, integer_of, is_static
 from lowering.legalize.registry import ALL_PLATFORMS, Value, refuse, rewrite
 
 
 class _Scatter:
-    """The operands of a scatter by their parts, and its dimension numbers.
+    """The operands and the dimension numbers of a scatter.
 
     Attributes:
         operation: the operation.
-        arrays: the arrays that are updated.
+        arrays: the arrays to update.
         indices: the index vectors.
         updates: as many as arrays.
         numbers: the dimension numbers.
@@ -45,7 +46,7 @@ class _Scatter:
         indices: Value,
         attributes: Attributes | None = None,
     ) -> list[Value]:
-        """The results of the scatter of other arrays, or at other indices."""
+        """Apply the scatter to other arrays, or at other indices."""
         operands = [*arrays, indices, *self.updates]
         types = [value.type for value in arrays]
         return list(b.like(self.operation, operands, types, attributes).results)
@@ -53,11 +54,14 @@ class _Scatter:
     def with_last_dimension(
         self, b: OpBuilder, *, is_indexed: bool
     ) -> tuple[list[Value], Attributes]:
-        """The arrays with a last dimension of size 1, and the dimension numbers of the scatter.
+        """Add a last dimension of size 1 to the arrays.
 
         Args:
             b: creates the operations.
-            is_indexed: whether index vectors have one number, the index in that dimension.
+            is_indexed: whether index vectors have one number, the index along that dimension.
+
+        Returns:
+            The arrays, and the attribute with the new dimension numbers.
         """
         arrays = []
         for value in self.arrays:
@@ -66,7 +70,7 @@ class _Scatter:
             deeper = intern_array(shape.element_type, (*shape.dimensions, 1), marks)
             arrays.append(b("reshape", deeper, [value]))
         numbers, last = self.numbers, self.shape.rank
-        found = stablehlo.ScatterDimensionNumbers.get(
+        attribute = stablehlo.ScatterDimensionNumbers.get(
             list(numbers.update_window_dims),
             [*numbers.inserted_window_dims, last],
             list(numbers.input_batching_dims),
@@ -75,32 +79,38 @@ class _Scatter:
             numbers.index_vector_dim,
             b.context,
         )
-        return arrays, {"scatter_dimension_numbers": found}
+        return arrays, {"scatter_dimension_numbers": attribute}
 
     def restored(
         self, b: OpBuilder, results: Sequence[Value], starts: Sequence[int]
     ) -> list[Value]:
-        """The parts of padded results that begin here, in the shapes of the arrays."""
-        found = []
+        """Slice padded results from these indices on, to the shapes of the arrays."""
+        restored = []
         limits = [low + size for low, size in zip(starts, self.shape.dimensions, strict=True)]
         for result, array in zip(results, self.arrays, strict=True):
             if array_of(result).rank == self.shape.rank:
-                found.append(b.sliced(result, starts, limits))
+                restored.append(b.sliced(result, starts, limits))
             else:  # with the last dimension
                 part = b.sliced(result, [*starts, 0], [*limits, 1])
-                found.append(b("reshape", array.type, [part]))
-        return found
+                restored.append(b("reshape", array.type, [part]))
+        return restored
+
+    def windowed_dimensions(self) -> list[tuple[int, int]]:
+        """Pairs of a dimension of the arrays and the dimension of the updates with its windows."""
+        removed = {*self.numbers.inserted_window_dims, *self.numbers.input_batching_dims}
+        windowed = [d for d in range(self.shape.rank) if d not in removed]
+        return list(zip(windowed, self.numbers.update_window_dims, strict=True))
 
 
 def _numbers(operation: ir.Operation) -> stablehlo.ScatterDimensionNumbers:
     return stablehlo.ScatterDimensionNumbers(operation.attributes["scatter_dimension_numbers"])
 
 
-# Index vectors of no numbers.
+# Empty index vectors
 
 
 def _at_zero(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """The scatter with an index of 0, in a new dimension of size 1 of the arrays."""
+    """Scatter at index 0 along a new dimension of size 1 of the arrays."""
     if _numbers(operation).scattered_dims_to_operand_dims:
         return None
     scatter = _Scatter(operation)
@@ -108,7 +118,7 @@ def _at_zero(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     if not shape.is_static:
         return None
     sizes = list(shape.dimensions)
-    sizes[scatter.numbers.index_vector_dim] = 1  # it is 0
+    sizes[scatter.numbers.index_vector_dim] = 1  # instead of 0
     arrays, attributes = scatter.with_last_dimension(b, is_indexed=True)
     zeros = b.filled(intern_array(pt.s32, tuple(sizes)), 0)
     results = scatter.like(b, arrays, zeros, attributes)
@@ -119,7 +129,7 @@ def _at_zero(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 def scatter_into_scalars(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Scatter into arrays of one element where the operands are scalars.
 
-    XLA's compiler expands the scatter to operations that do not verify.
+    XLA's compiler expands the scatter to operations that do not pass its verifier, and fails.
 
     Shown by: scatter_into_scalar.
     """
@@ -129,80 +139,79 @@ def scatter_into_scalars(b: OpBuilder, operation: ir.Operation) -> list[Value] |
 
 @rewrite("stablehlo.scatter", platforms=ALL_PLATFORMS, fixed_in=(0, 12))
 def scatter_without_index(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Give index vectors of no numbers one number, 0, in a new dimension of size 1.
+    """Add the index 0 to empty index vectors, along a new dimension of size 1.
 
-    All updates go to one place then, and XLA applies only the last of them.
+    Empty index vectors apply all updates to the same elements. XLA applies only the last update.
 
     Shown by: scatter_without_index.
     """
     return _at_zero(b, operation)
 
 
-# Windows partly outside.
+# Windows partly out of bounds
 
 
 @rewrite("stablehlo.scatter", platforms=ALL_PLATFORMS)
 def scatter_of_windows(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Pad the operands by as much as a window can reach over their ends, and cut the results.
+    """Pad the operands by the largest overhang of a window, and slice the results.
 
-    StableHLO drops the updates outside of the operand one by one. XLA drops all updates of a
-    window that lies partly outside.
+    StableHLO ignores each update element out of bounds. XLA ignores all elements of a window that
+    is partly out of bounds.
 
     Shown by: scatter_window_outside.
     """
     if not _numbers(operation).update_window_dims:
         return None
     scatter = _Scatter(operation)
-    reach = _reach(scatter)
-    if not any(reach) or _is_inside(scatter, reach):
+    overhang = _overhang(scatter)
+    if not any(overhang) or _is_in_bounds(scatter, overhang):
         return None
     arrays = [
-        b.padded(value, b.number(0, array_of(value).element_type), reach, reach)
+        b.padded(value, b.number(0, array_of(value).element_type), overhang, overhang)
         for value in scatter.arrays
     ]
-    indices = b.on_fixed_sizes([scatter.indices], lambda value: _moved(b, scatter, value, reach))
-    return scatter.restored(b, scatter.like(b, arrays, indices), reach)
+    indices = b.on_fixed_sizes(
+        [scatter.indices], lambda value: _into_padded(b, scatter, value, overhang)
+    )
+    return scatter.restored(b, scatter.like(b, arrays, indices), overhang)
 
 
-def _reach(scatter: _Scatter) -> list[int]:
-    """How far a window can lie outside with a part of it inside, for each dimension."""
-    numbers, rank = scatter.numbers, scatter.shape.rank
+def _overhang(scatter: _Scatter) -> list[int]:
+    """How far a window can be out of bounds and still overlap the array, for each dimension."""
     updates = array_of(scatter.updates[0])
-    apart = {*numbers.inserted_window_dims, *numbers.input_batching_dims}
-    windowed = [d for d in range(rank) if d not in apart]
-    indexed = numbers.scattered_dims_to_operand_dims
-    reach = [0] * rank
-    for d, place in zip(windowed, numbers.update_window_dims, strict=True):
-        if d in indexed and not (scatter.dynamic[d] or updates.dynamic_dimensions[place]):
-            reach[d] = max(updates.dimensions[place] - 1, 0)
-    return reach
+    overhang = [0] * scatter.shape.rank
+    for d, place in scatter.windowed_dimensions():
+        is_indexed = d in scatter.numbers.scattered_dims_to_operand_dims
+        if is_indexed and not (scatter.dynamic[d] or updates.dynamic_dimensions[place]):
+            overhang[d] = max(updates.dimensions[place] - 1, 0)
+    return overhang
 
 
-def _is_inside(scatter: _Scatter, reach: Sequence[int]) -> bool:
-    """Whether the indices show that no window lies partly outside of the operand.
+def _is_in_bounds(scatter: _Scatter, overhang: Sequence[int]) -> bool:
+    """Whether the indices show that no window is partly out of bounds.
 
-    jax writes updates of slices so: at constant indices, or at clamped ones. Only dimensions that
-    windows reach along count: beside them a window is inside or outside as one.
+    They do so in programs of jax that update slices, at constant or clamped indices. Along a
+    dimension without overhang, a window is either in bounds or out of bounds.
     """
     if array_of(scatter.indices).element_type.bits < 8:
-        return False  # MLIR's Python does not read such constants
-    place = scatter.numbers.index_vector_dim
+        return False  # MLIR's Python bindings can't read such constants
+    vector, sizes = scatter.numbers.index_vector_dim, scatter.shape.dimensions
+    ranges: _Ranges = {}
     for position, d in enumerate(scatter.numbers.scattered_dims_to_operand_dims):
-        if not reach[d]:
-            continue
-        known = _range(_part(scatter.indices, place, position), 8)
-        if known is None or known[0] < 0 or known[1] + reach[d] >= scatter.shape.dimensions[d]:
-            return False
+        if overhang[d]:
+            known = _range(_part(scatter.indices, vector, position), 8, ranges)
+            if known is None or known[0] < 0 or known[1] + overhang[d] >= sizes[d]:
+                return False
     return True
 
 
 def _part(value: Value, dimension: int, position: int) -> Value:
-    """The operand that a concatenation along the dimension has at a position, else the value."""
+    """The operand at a position of a concatenation along the dimension; else the value itself."""
     while not isinstance(value.owner, ir.Block):
         operation = value.owner.operation
         if operation.name != "stablehlo.concatenate":
             break
-        if ir.IntegerAttr(operation.attributes["dimension"]).value != dimension:
+        if integer_of(operation, "dimension") != dimension:
             break
         for operand in operation.operands:
             size = array_of(operand).dimensions[dimension]
@@ -213,13 +222,27 @@ def _part(value: Value, dimension: int, position: int) -> Value:
     return value
 
 
-def _range(value: Value, depth: int) -> tuple[int, int] | None:
-    """The least and the greatest that integers may be; None if unknown.
+_Ranges = dict[tuple[Value, int], tuple[int, int] | None]
+"""The results of `_range`, by value and depth."""
+
+_MAX_CONSTANT_ELEMENTS: Final = 1000
+
+
+def _range(value: Value, depth: int, known: _Ranges) -> tuple[int, int] | None:
+    """The range of integers; None if unknown.
 
     Args:
         value: the integers.
         depth: the number of operations to look back.
+        known: the ranges computed so far; operations may share operands.
     """
+    key = value, depth
+    if key not in known:
+        known[key] = _compute_range(value, depth, known)
+    return known[key]
+
+
+def _compute_range(value: Value, depth: int, known: _Ranges) -> tuple[int, int] | None:
     if not depth or isinstance(value.owner, ir.Block):
         return None
     operation = value.owner.operation
@@ -229,7 +252,7 @@ def _range(value: Value, depth: int) -> tuple[int, int] | None:
         if not isinstance(elements, ir.DenseIntElementsAttr) or not len(elements):
             return None
         count = 1 if elements.is_splat else len(elements)
-        if count > 1000:
+        if count > _MAX_CONSTANT_ELEMENTS:
             return None
         numbers = [elements[position] for position in range(count)]
         return min(numbers), max(numbers)
@@ -238,52 +261,53 @@ def _range(value: Value, depth: int) -> tuple[int, int] | None:
     operands = list(operation.operands)
     if name == "clamp":
         del operands[1]
-    found = []
+    ranges = []
     for operand in operands:
-        one = _range(operand, depth - 1)
-        if one is None:
+        operand_range = _range(operand, depth - 1, known)
+        if operand_range is None:
             return None
-        found.append(one)
-    least = min(low for low, _ in found)
+        ranges.append(operand_range)
+    least = min(low for low, _ in ranges)
     if name == "clamp":
-        return least, found[1][1]
-    return least, (min if name == "minimum" else max)(high for _, high in found)
+        return least, ranges[1][1]
+    return least, (min if name == "minimum" else max)(high for _, high in ranges)
 
 
-def _moved(b: OpBuilder, scatter: _Scatter, value: Value, reach: Sequence[int]) -> Value:
-    """Indices of fixed sizes as indices into the padded operands.
+def _into_padded(b: OpBuilder, scatter: _Scatter, value: Value, overhang: Sequence[int]) -> Value:
+    """Convert indices of fixed sizes to indices into the padded arrays.
 
-    Those further outside are limited first, so that the sums are in range.
+    Indices far out of bounds are clamped first, so that the sums do not overflow.
     """
     source = array_of(value)
     if source.element_type is pt.u64:
-        value = b("minimum", source, [value, b.filled(source, pt.s64.max)])
+        value = b.elementwise("minimum", value, b.filled(source, pt.s64.max))
     value = b.converted(value, pt.s64)
     shape = array_of(value)
-    sizes, place = scatter.shape.dimensions, scatter.numbers.index_vector_dim
+    sizes, vector = scatter.shape.dimensions, scatter.numbers.index_vector_dim
     indexed = scatter.numbers.scattered_dims_to_operand_dims
 
     def along(numbers: list[int]) -> Value:
-        """Numbers along the dimension of index vectors, or one number throughout."""
-        if place == shape.rank:
+        """Broadcast numbers along the dimension of index vectors."""
+        if vector == shape.rank:
             return b.filled(shape, numbers[0])
-        return b.spread(b.array(numbers, pt.s64), shape, [place])
+        return b.spread(b.array(numbers, pt.s64), shape, [vector])
 
-    least = along([-reach[d] - 1 for d in indexed])
+    least = along([-overhang[d] - 1 for d in indexed])
     greatest = along([sizes[d] for d in indexed])
     value = b("clamp", shape, [least, value, greatest])
-    return b("add", shape, [value, along([reach[d] for d in indexed])])
+    return b.elementwise("add", value, along([overhang[d] for d in indexed]))
 
 
-# One value as several operands.
+# Equal operands
 
 
 @rewrite("stablehlo.scatter", platforms=ALL_PLATFORMS)
 def scatter_into_equal_values(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Pad operands of one element type by elements in which they differ, and cut the results.
+    """Pad operands of one element type with different elements, and slice the results.
 
-    Where several operands are one value, XLA makes one of their results too, though the updates
-    differ. It finds equal values in later passes; the operation does not show them.
+    Where several operands of a scatter are the same value, XLA merges their results too, although
+    the updates differ. Later passes of XLA also find equal values that are different operands in
+    the module.
 
     Shown by: scatter_into_one_value_twice.
     """
@@ -293,46 +317,37 @@ def scatter_into_equal_values(b: OpBuilder, operation: ir.Operation) -> list[Val
     scatter = _Scatter(operation)
     arrays, attributes = scatter.arrays, None
     rank, batching = scatter.shape.rank, scatter.numbers.input_batching_dims
-    places = [d for d in range(rank) if d not in batching and not scatter.dynamic[d]]
-    if not places:
+    candidates = [d for d in range(rank) if d not in batching and not scatter.dynamic[d]]
+    if not candidates:
         arrays, attributes = scatter.with_last_dimension(b, is_indexed=False)
-        places, rank = [rank], rank + 1
-    one = [int(d == places[0]) for d in range(rank)]
-    marked = []
+        candidates, rank = [rank], rank + 1
+    high = [int(d == candidates[0]) for d in range(rank)]
+    padded = []
     for index, value in enumerate(arrays):
-        # The binary digits of the operand's number.
+        # The added elements are the binary digits of the operand's number.
         for digit in range((count - 1).bit_length()):
-            mark = b.number(index >> digit & 1, array_of(value).element_type)
-            value = b.padded(value, mark, [0] * rank, one)
-        marked.append(value)
-    results = scatter.like(b, marked, scatter.indices, attributes)
+            bit = b.number(index >> digit & 1, array_of(value).element_type)
+            value = b.padded(value, bit, [0] * rank, high)
+        padded.append(value)
+    results = scatter.like(b, padded, scatter.indices, attributes)
     return scatter.restored(b, results, [0] * scatter.shape.rank)
 
 
-# Bounded sizes.
+# Bounded sizes
 
 
-def _dynamic(value: Value) -> list[bool]:
-    """For each dimension whether its size is known only at run time."""
-    tensor = ir.RankedTensorType(value.type)
-    return [tensor.is_dynamic_dim(d) for d in range(tensor.rank)]
-
-
-def _is_run_right(operation: ir.Operation) -> bool:
-    dynamic = [_dynamic(value) for value in operation.operands]
-    if not any(map(any, dynamic)):
+def _is_supported(operation: ir.Operation) -> bool:
+    if all(is_static(operand.type) for operand in operation.operands):
         return True
-    if len(dynamic) > 3:
-        return False
-    operand, indices, updates = dynamic
-    numbers = _numbers(operation)
-    if any(indices) and not numbers.scattered_dims_to_operand_dims:
-        return False
-    apart = {*numbers.inserted_window_dims, *numbers.input_batching_dims}
-    windowed = [d for d in range(len(operand)) if d not in apart]
-    return all(
-        operand[d] or not updates[place]
-        for d, place in zip(windowed, numbers.update_window_dims, strict=True)
+    scatter = _Scatter(operation)
+    updates = array_of(scatter.updates[0]).dynamic_dimensions
+    has_empty_vectors = not scatter.numbers.scattered_dims_to_operand_dims
+    return not (
+        len(scatter.arrays) > 1
+        or (has_empty_vectors and not is_static(scatter.indices.type))
+        or any(
+            updates[place] and not scatter.dynamic[d] for d, place in scatter.windowed_dimensions()
+        )
     )
 
 
@@ -340,10 +355,10 @@ refuse(
     "stablehlo.scatter",
     "cpu",
     "gpu",
-    reason="a size of it is bounded where XLA takes the bound for the size, or dies of it: one of "
-    "several operands, their indices or updates; one of windows, in an operand of a fixed size; "
-    "one of indices that are vectors of no number",
-    fix="give updates that are not to count an index outside, and make the sizes fixed with "
+    reason="XLA uses the bound instead of a bounded size, or aborts: on bounded sizes of several "
+    "operands, or of their indices or updates; on windows of bounded size in an operand of fixed "
+    "size; and on empty index vectors of bounded number",
+    fix="move updates to ignore to an index out of bounds, and make the sizes fixed with "
     "xb.remove_dynamic_dimension",
-    unless=_is_run_right,
+    unless=_is_supported,
 )

@@ -1,118 +1,108 @@
-"""Linear algebra and Fourier transforms that XLA gets wrong."""
+"""Rewrites of linear algebra and Fourier transforms that XLA compiles incorrectly."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
-from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
+from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of, integers_of
 from lowering.legalize.registry import ALL_PLATFORMS, Value, refuse, rewrite
+
+_NARROW_FLOATS: Final = {t: pt.f32 for t in pt.ALL if t.is_floating and t.bits <= 8}
 
 
 @rewrite("stablehlo.cholesky", platforms=ALL_PLATFORMS)
 def cholesky(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Extend a matrix of bounded size by the identity, and decompose floats of 8 bits in f32.
+    """Extend a matrix of bounded size by the identity, and decompose 8-bit floats in f32.
 
-    XLA decomposes the matrix in its largest size, with undefined elements beyond the size. It
-    rounds the result of each step to the element type.
+    XLA decomposes the matrix at its bound, including undefined elements beyond its size. It rounds
+    the result of each step of the algorithm to the element type.
 
     Shown by: cholesky_of_a_bounded_size, cholesky_f8e4m3fn.
     """
     (a,) = operation.operands
     if not array_of(a).is_bounded:
         return None
-    rows, columns = b.sizes(a)[-2:]
-    size = rows or columns
-    return _of_matrices(operation, b, [_filled_up(b, a, size, columns or size, True)])
+    return _on_matrices(b, operation, [_extended_by_identity(b, a)])
 
 
 @rewrite("stablehlo.triangular_solve", platforms=ALL_PLATFORMS)
 def triangular_solve(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Extend a matrix of bounded size by the identity, and solve floats of 8 bits in f32.
+    """Extend a matrix of bounded size by the identity, and solve 8-bit floats in f32.
 
-    XLA has no rule for bounded sizes. It rounds the result of each step to the element type.
+    XLA does not support bounded sizes. It rounds the result of each step of the algorithm to the
+    element type.
 
     Shown by: triangular_solve_of_a_bounded_size.
     """
     a, right = operation.operands
     if not (array_of(a).is_bounded and array_of(right).is_bounded):
         return None
-    rows, columns = b.sizes(a)[-2:]
-    size = rows or columns
-    matrix = _filled_up(b, a, size, columns or size, True)
-    if ir.BoolAttr(operation.attributes["left_side"]).value:
-        right = _filled_up(b, right, size, None, False)
-    else:
-        right = _filled_up(b, right, None, size, False)
-    return _of_matrices(operation, b, [matrix, right])
+    is_left = ir.BoolAttr(operation.attributes["left_side"]).value
+    dimension = array_of(right).rank - (2 if is_left else 1)
+    size = _matrix_size(b, a)
+    full = b.at_bounds(right)
+    if size is not None:
+        full = b.masked(b.within(array_of(full), {dimension: (None, size)}), full)
+    return _on_matrices(b, operation, [_extended_by_identity(b, a), full])
 
 
-def _of_matrices(operation: ir.Operation, b: OpBuilder, values: list[Value]) -> list[Value] | None:
-    """The results of the operation for operands of fixed sizes; those of 8 bits in f32."""
+def _on_matrices(b: OpBuilder, operation: ir.Operation, values: list[Value]) -> list[Value] | None:
+    """Apply the operation to operands at their bounds, in f32 if they have at most 8 bits."""
     shape = array_of(operation.results[0])
-    narrow = shape.element_type.bits <= 8
-    if not narrow and values == list(operation.operands):
+    is_narrow = shape.element_type in _NARROW_FLOATS
+    if not is_narrow and values == list(operation.operands):
         return None
-    if narrow:
+    if is_narrow:
         values = [b.converted(value, pt.f32) for value in values]
-    name = operation.name.removeprefix("stablehlo.")
-    result = b(name, array_of(values[-1]), values, attributes_of(operation))
+    result = b(operation.name, values[-1].type, values, attributes_of(operation))
     result = b.sized(result, b.sizes(operation.operands[-1]))
     return [b.converted(result, shape.element_type)]
 
 
-def _filled_up(
-    b: OpBuilder, value: Value, rows: Value | None, columns: Value | None, one: bool
-) -> Value:
-    """An array of matrices in its largest size, overwritten from some row and column on.
+def _matrix_size(b: OpBuilder, matrix: Value) -> Value | None:
+    """The bounded size of square matrices; None if it is fixed."""
+    rows, columns = b.sizes(matrix)[-2:]
+    return rows or columns
 
-    Args:
-        b: creates the operations.
-        value: an array of matrices.
-        rows, columns: the number of rows and columns that are kept; None for all.
-        one: True to overwrite with the identity, False to overwrite with zeros.
-    """
-    whole = b.at_bounds(value)
-    shape = array_of(whole)
-    places = shape.with_element_type(pt.s32)
+
+def _extended_by_identity(b: OpBuilder, matrix: Value) -> Value:
+    """Square matrices at their bound, extended by the identity beyond their size."""
+    full = b.at_bounds(matrix)
+    size = _matrix_size(b, matrix)
+    if size is None:
+        return full
+    shape = array_of(full)
+    indices = shape.with_element_type(pt.s32)
     row, column = shape.rank - 2, shape.rank - 1
-    inside = [
-        b.compared("LT", b.counted(places, dimension), b.spread(size, shape))
-        for dimension, size in ((row, rows), (column, columns))
-        if size is not None
-    ]
-    if not inside:
-        return whole
-    filling = b.spread(b.number(0, shape.element_type), shape)
-    if one:
-        ones = b.spread(b.number(1, shape.element_type), shape)
-        diagonal = b.compared("EQ", b.counted(places, row), b.counted(places, column))
-        filling = b("select", shape, [diagonal, ones, filling])
-    kept = inside[0]
-    if len(inside) > 1:
-        kept = b("and", shape.with_element_type(pt.pred), inside)
-    return b("select", shape, [kept, whole, filling])
+    is_diagonal = b.compared("EQ", b.counted(indices, row), b.counted(indices, column))
+    identity = b.masked(is_diagonal, b.filled(shape, 1))
+    is_inside = b.within(shape, {row: (None, size), column: (None, size)})
+    return b.selected(is_inside, full, identity)
 
 
 @rewrite("stablehlo.fft", platforms=("cpu", "gpu"))
 def fft(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Transform a bounded batch in its largest size.
+    """Transform an array with bounded batch dimensions at its bounds.
 
-    XLA has no rule for bounded sizes.
+    XLA does not support bounded sizes in fft.
 
     Shown by: fft_of_a_bounded_size.
     """
     operand, result = operation.operands[0], array_of(operation.results[0])
-    if result.is_static or not result.is_bounded or not _has_its_lengths(operation):
+    if result.is_static or not result.is_bounded or not _has_full_lengths(operation):
         return None
-    whole = b("fft", result.at_bounds(), [b.at_bounds(operand)], attributes_of(operation))
-    return [b.sized(whole, b.sizes(operand))]
+    full = b("fft", result.at_bounds(), [b.at_bounds(operand)], attributes_of(operation))
+    return [b.sized(full, b.sizes(operand))]
 
 
-def _has_its_lengths(operation: ir.Operation) -> bool:
-    lengths = list(ir.DenseI64ArrayAttr(operation.attributes["fft_length"]))
+def _has_full_lengths(operation: ir.Operation) -> bool:
+    """Whether fft_length equals the sizes of the transformed dimensions, which are fixed."""
+    lengths = integers_of(operation, "fft_length")
     shapes = [array_of(operation.operands[0]), array_of(operation.results[0])]
-    # Of a real and a complex side the real one has the lengths.
+    # In a transform between real and complex numbers, the real array has these lengths.
     real = next((shape for shape in shapes if not shape.element_type.is_complex), shapes[0])
     count = len(lengths)
     return list(real.dimensions[-count:]) == lengths and not any(real.dynamic_dimensions[-count:])
@@ -122,15 +112,15 @@ refuse(
     "stablehlo.fft",
     "cpu",
     "gpu",
-    reason="its fft_length is not the sizes of the dimensions that it transforms, which are fixed, "
-    "and XLA would read, or write, what is not the operand's",
-    fix="give those sizes as fft_length; to transform a part, or more than there is, cut it out "
-    "with xb.slice or fill it up with xb.pad",
-    unless=_has_its_lengths,
+    reason="fft_length must equal the sizes of the transformed dimensions, which must be fixed; "
+    "otherwise XLA accesses memory outside of the operand",
+    fix="pass these sizes as fft_length; to transform a part or an extension of the operand, use "
+    "xb.slice or xb.pad first",
+    unless=_has_full_lengths,
 )
 
 
-def _is_not_of_f64(operation: ir.Operation) -> bool:
+def _has_single_precision(operation: ir.Operation) -> bool:
     values = (*operation.operands, *operation.results)
     return all(array_of(value).element_type not in (pt.f64, pt.c128) for value in values)
 
@@ -138,7 +128,7 @@ def _is_not_of_f64(operation: ir.Operation) -> bool:
 refuse(
     "stablehlo.fft",
     "tpu",
-    reason="XLA has Fourier transforms of f32 and c64 alone there",
-    fix="convert to c64, or f32, with xb.convert_element_type",
-    unless=_is_not_of_f64,
+    reason="XLA supports Fourier transforms of f32 and c64 only",
+    fix="convert to c64 or f32 with xb.convert_element_type",
+    unless=_has_single_precision,
 )

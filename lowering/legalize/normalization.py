@@ -1,4 +1,4 @@
-"""Batch normalization that XLA gets wrong."""
+"""Rewrites of batch normalization, which XLA computes inaccurately."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape
-from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
+from lowering.legalize.op_builder import OpBuilder, array_of, integer_of
 from lowering.legalize.registry import Value, rewrite
 
 
 @rewrite("stablehlo.batch_norm_training", platforms=("cpu",))
 def batch_norm_training(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Normalize the differences from the mean, in f32 at least.
+    """Normalize the differences from the mean, at least in f32.
 
     XLA computes the variance as the mean of the squares minus the square of the mean. If the mean
     is large, these are nearly equal, and rounding errors dominate. The variance may be negative,
@@ -26,36 +26,32 @@ def batch_norm_training(b: OpBuilder, operation: ir.Operation) -> list[Value] | 
     operand = array_of(values[0])
     if not operand.is_bounded:
         return None
-    attributes = attributes_of(operation)
     shapes = _wide_results(operation, values)
-    place = ir.IntegerAttr(operation.attributes["feature_index"]).value
+    feature = integer_of(operation, "feature_index")
     sizes = b.sizes(values[0])
-    _, first, _ = b.create("batch_norm_training", shapes, values, attributes).results
-    first = b.at_bounds(first)
-    whole = b.spread(first, operand.at_bounds(), [place])
-    values[0] = b("subtract", operand, [values[0], b.sized(whole, sizes)])
-    again = b.create("batch_norm_training", shapes, values, attributes)
-    result, rest, variance = again.results
-    mean = b("add", array_of(first), [first, b.at_bounds(rest)])
-    return _with_types(b, operation, [result, mean, variance], sizes[place])
+    _, mean, _ = b.like(operation, values, shapes).results
+    mean = b.at_bounds(mean)
+    broadcast = b.spread(mean, operand.at_bounds(), [feature])
+    values[0] = b.elementwise("subtract", values[0], b.sized(broadcast, sizes))
+    result, error, variance = b.like(operation, values, shapes).results
+    mean = b.elementwise("add", mean, b.at_bounds(error))
+    return _with_types(b, operation, [result, mean, variance], sizes[feature])
 
 
 @rewrite("stablehlo.batch_norm_inference", "stablehlo.batch_norm_grad", platforms=("cpu",))
 def batch_norm(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Normalize in f32 at least, and restore the bounded sizes of vectors.
+    """Normalize at least in f32, and set the bounded sizes of vectors again.
 
-    XLA computes in the element type, where sums overflow, and f16 cannot represent the number of
-    elements of some arrays. It drops the bounded sizes of some of the resulting vectors.
+    XLA computes in the element type. Sums overflow, and f16 can't represent the number of elements
+    of some arrays. It drops the bounded sizes of some of the resulting vectors.
 
     Shown by: batch_norm_inference_f16.
     """
     values = _at_least_f32(b, operation)
-    place = ir.IntegerAttr(operation.attributes["feature_index"]).value
-    size = b.sizes(values[0])[place]
+    size = b.sizes(values[0])[integer_of(operation, "feature_index")]
     if values == list(operation.operands) and size is None:
         return None
-    shapes = _wide_results(operation, values)
-    made = b.create(operation.name, shapes, values, attributes_of(operation))
+    made = b.like(operation, values, _wide_results(operation, values))
     return _with_types(b, operation, list(made.results), size)
 
 
@@ -73,7 +69,7 @@ def _wide_results(operation: ir.Operation, values: Sequence[Value]) -> list[Arra
 def _with_types(
     b: OpBuilder, operation: ir.Operation, values: list[Value], feature_size: Value | None
 ) -> list[Value]:
-    """These values in the types of the results, with the size of the vectors set again."""
+    """Convert values to the types of the results, and set the size of the vectors."""
     result, *vectors = values
     vectors = [b.sized(vector, [feature_size]) for vector in vectors]
     element_type = array_of(operation.results[0]).element_type

@@ -1,7 +1,8 @@
-"""OpBuilder: what all rewrites create operations with."""
+"""OpBuilder, which creates the operations of all rewrites."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -17,14 +18,22 @@ from lowering.legalize.registry import Target, Value
 from lowering.mlir.types import dense_attribute, mlir_type, shape_of_type
 from lowering.sharding.attributes import GSPMD
 
-__all__ = ["Attributes", "OpBuilder", "array_of", "attributes_of"]
+__all__ = [
+    "Attributes",
+    "OpBuilder",
+    "array_of",
+    "attributes_of",
+    "integer_of",
+    "integers_of",
+    "is_static",
+]
 
 Attributes = Mapping[str, "ir.Attribute | str | int | bool | Sequence[int]"]
 """Attributes by name. A str is MLIR text, an int an i64, a sequence of ints a dense i64 array."""
 
 
 Type = ArrayShape | ir.Type | str
-"""The type of a result: a shape, an MLIR type, or the text of one."""
+"""The type of a result: a shape, an MLIR type, or the text of an MLIR type."""
 
 
 def array_of(value: Value) -> ArrayShape:
@@ -34,20 +43,37 @@ def array_of(value: Value) -> ArrayShape:
     return shape
 
 
+def is_static(value_type: ir.Type) -> bool:
+    """Whether values of a type have fixed sizes."""
+    return not isinstance(value_type, ir.RankedTensorType) or value_type.has_static_shape
+
+
 def attributes_of(operation: ir.Operation) -> dict[str, ir.Attribute]:
     """All attributes of an operation."""
     return {name: operation.attributes[name] for name in operation.attributes}
 
 
-class OpBuilder:
-    """Creates operations in front of another one, at its source line.
+def integer_of(operation: ir.Operation, name: str) -> int:
+    """An integer attribute of an operation."""
+    return int(ir.IntegerAttr(operation.attributes[name]).value)
 
-    Names of operations without a dialect are StableHLO's.
+
+def integers_of(operation: ir.Operation, name: str, default: Sequence[int] = ()) -> list[int]:
+    """A list attribute of an operation, or the default if the operation does not have it."""
+    if name not in operation.attributes:
+        return list(default)
+    return list(ir.DenseI64ArrayAttr(operation.attributes[name]))
+
+
+class OpBuilder:
+    """Creates operations in front of an operation, at its source location.
+
+    A name without a dialect is that of a StableHLO operation.
 
     Args:
         target: what the module is compiled for.
-        before: the operation, which is to be replaced.
-        block: the block to append to instead; made by `block_in`.
+        before: the operation, which a rewrite replaces.
+        block: the block to append to instead; created by `block_in`.
 
     Example:
         >>> from jaxlib.mlir import ir
@@ -68,22 +94,19 @@ class OpBuilder:
         return self.before.context
 
     def shape(self, value: Value) -> ArrayShape | None:
-        """The shape of a value; None if it is no array of a type that XLA has.
+        """The shape of a value; None unless it is an array of an element type of XLA.
 
-        Each type is read once, so that it is quick enough to ask of every operation of a module.
+        Each type is parsed once, since rewrites look at the types of most operations.
         """
-        kind = value.type
-        try:
-            return self.target.shapes[kind]
-        except KeyError:
-            pass
-        try:
-            found = shape_of_type(kind)
-        except LoweringError:  # quantized elements, for instance
-            found = None
-        shape = found if isinstance(found, ArrayShape) else None
-        self.target.shapes[kind] = shape
-        return shape
+        value_type = value.type
+        shapes = self.target.shapes
+        if value_type not in shapes:
+            try:
+                shape = shape_of_type(value_type)
+            except LoweringError:  # quantized elements, for instance
+                shape = None
+            shapes[value_type] = shape if isinstance(shape, ArrayShape) else None
+        return shapes[value_type]
 
     def array_of(self, value: Value) -> ArrayShape:
         """The shape of a value, which must be an array."""
@@ -92,7 +115,7 @@ class OpBuilder:
         return shape
 
     def element_type(self, value: Value) -> PrimitiveType | None:
-        """The element type of a value; None if it is no array of a type that XLA has."""
+        """The element type of a value; None unless it is an array of an element type of XLA."""
         shape = self.shape(value)
         return None if shape is None else shape.element_type
 
@@ -105,23 +128,23 @@ class OpBuilder:
         *,
         regions: int = 0,
     ) -> ir.Operation:
-        """Create an operation with any number of results, and of regions to be filled.
+        """Create an operation with any number of results, and with empty regions.
 
-        Where the replaced operation is marked as manually partitioned, so is the new one.
+        It is marked as manually partitioned if the replaced operation is.
         """
-        made = ir.Operation.create(
+        created = ir.Operation.create(
             name if "." in name else f"stablehlo.{name}",
-            results=[self.type(one) for one in results],
+            results=[self.type(result) for result in results],
             operands=list(operands),
-            attributes={key: self.attribute(one) for key, one in (attributes or {}).items()},
+            attributes={key: self.attribute(value) for key, value in (attributes or {}).items()},
             regions=regions,
             loc=self.before.location,
-            ip=self._place(),
+            ip=self._insertion_point(),
         )
         if GSPMD in self.before.attributes and is_manual(self.before):
-            mark_manual(made)
-        self.target.created.append(made)
-        return made
+            mark_manual(created)
+        self.target.created.append(created)
+        return created
 
     def __call__(
         self,
@@ -130,8 +153,12 @@ class OpBuilder:
         operands: Sequence[Value],
         attributes: Attributes | None = None,
     ) -> Value:
-        """Create an operation with one result, and return this value."""
+        """Create an operation with one result, and return the result."""
         return self.create(name, [shape], operands, attributes).results[0]
+
+    def elementwise(self, name: str, *operands: Value) -> Value:
+        """Create an operation whose result has the type of its first operand."""
+        return self(name, operands[0].type, operands)
 
     def like(
         self,
@@ -144,60 +171,89 @@ class OpBuilder:
 
         Args:
             operation: the operation.
-            operands: of the copy, as many as the operation has.
+            operands: the operands of the copy, as many as the operation has.
             results: the result types of the copy, if they differ.
-            attributes: further attributes, or others of the same names.
+            attributes: attributes to add or replace.
         """
-        made = operation.clone(self._place()).operation
+        copy = operation.clone(self._insertion_point()).operation
         for position, operand in enumerate(operands):
-            made.operands[position] = operand
-        for result, one in zip(made.results, results or (), strict=results is not None):
-            result.set_type(self.type(one))
+            copy.operands[position] = operand
+        for result, result_type in zip(copy.results, results or (), strict=results is not None):
+            result.set_type(self.type(result_type))
         for name, value in (attributes or {}).items():
-            made.attributes[name] = self.attribute(value)
-        self.target.created.append(made)
-        return made
+            copy.attributes[name] = self.attribute(value)
+        self.target.created.append(copy)
+        return copy
+
+    def in_types(
+        self,
+        operation: ir.Operation,
+        types: Mapping[PrimitiveType, PrimitiveType],
+        operand_count: int | None = None,
+    ) -> list[Value] | None:
+        """Apply an operation to operands of other element types, and convert the results back.
+
+        Args:
+            operation: the operation; the element types of its regions, if any, do not change.
+            types: the element types to replace, each with the type to compute in; see `recast`.
+            operand_count: the number of operands to convert, from the first on; None for all.
+
+        Returns:
+            The results; None if no operand has one of these element types.
+        """
+        operands = list(operation.operands)
+        converted = operands[:operand_count]
+        if types.keys().isdisjoint(map(self.element_type, converted)):
+            return None
+        for position, operand in enumerate(converted):
+            element_type = self.element_type(operand)
+            if element_type is not None and element_type in types:
+                operands[position] = self.recast(operand, types[element_type])
+        shapes = [self.array_of(result) for result in operation.results]
+        wide = [s.with_element_type(types.get(s.element_type, s.element_type)) for s in shapes]
+        results = self.like(operation, operands, wide).results
+        return [self.recast(r, s.element_type) for r, s in zip(results, shapes, strict=True)]
 
     # Regions
 
     def block_in(self, region: ir.Region, arguments: Sequence[Type]) -> tuple[Self, list[Value]]:
-        """Begin the block of an empty region.
+        """Create the block of an empty region.
 
         Returns:
             A builder that appends to the block, and the block's arguments.
         """
-        types = [self.type(one) for one in arguments]
+        types = [self.type(argument) for argument in arguments]
         block = ir.Block.create_at_start(region, types, [self.before.location] * len(types))
         return type(self)(self.target, self.before, block), list(block.arguments)
 
     def end(self, values: Sequence[Value]) -> None:
-        """End the block with these values."""
+        """Terminate the block with a return of these values."""
         self.create("return", [], values)
 
     def inline(self, owner: ir.Operation, region: int, arguments: Sequence[Value]) -> list[Value]:
         """Copy the operations of a region here.
 
         Args:
-            owner: the operation that has the region; is not changed.
-            region: its number.
-            arguments: the values that take the place of the block's arguments.
+            owner: the operation with the region; it does not change.
+            region: the number of the region.
+            arguments: the values that replace the block's arguments.
 
         Returns:
-            The values that the block ends with.
+            The values that the block returns.
         """
-        # MLIR's Python bindings copy no blocks, but whole operations.
+        # MLIR's Python bindings can copy an operation, but not a block.
         copy = owner.clone(ir.InsertionPoint(self.before)).operation
         block = copy.regions[region].blocks[0]
         for argument, value in zip(block.arguments, arguments, strict=True):
             argument.replace_all_uses_with(value)
-        *body, end = [one.operation for one in block.operations]
-        results = list(end.operands)
-        for one in body:
+        *body, terminator = [view.operation for view in block.operations]
+        results = list(terminator.operands)
+        for operation in body:
             if self.block is None:
-                one.move_before(self.before)
+                operation.move_before(self.before)
             else:
-                self.block.append(one)
-        end.erase()
+                self.block.append(operation)
+        terminator.erase()
         copy.erase()
         return results
 
@@ -214,52 +270,55 @@ class OpBuilder:
         if isinstance(value, ir.Attribute):
             return value
         if isinstance(value, str):
-            return self.parsed(value)
+            return ir.Attribute.parse(value, self.context)
         if isinstance(value, bool):
             return ir.BoolAttr.get(value, self.context)
         if isinstance(value, int):
             return ir.IntegerAttr.get(ir.IntegerType.get_signless(64, self.context), value)
         return ir.DenseI64ArrayAttr.get(list(value), self.context)
 
-    def parsed(self, text: str) -> ir.Attribute:
-        """An attribute from its MLIR text."""
-        return ir.Attribute.parse(text, self.context)
-
-    def type(self, one: Type) -> ir.Type:
+    def type(self, description: Type) -> ir.Type:
         """The MLIR type of a shape or of a type's text."""
-        if isinstance(one, str):
-            return ir.Type.parse(one, self.context)
-        if not isinstance(one, ArrayShape):
-            return one
-        known = self.target.types
-        if one not in known:
-            known[one] = mlir_type(one, self.context)
-        return known[one]
+        if isinstance(description, str):
+            return ir.Type.parse(description, self.context)
+        if not isinstance(description, ArrayShape):
+            return description
+        types = self.target.types
+        if description not in types:
+            types[description] = mlir_type(description, self.context)
+        return types[description]
 
-    def _place(self) -> ir.InsertionPoint:
+    def _insertion_point(self) -> ir.InsertionPoint:
         return ir.InsertionPoint(self.before if self.block is None else self.block)
 
     # Arrays
 
     def converted(self, value: Value, to: PrimitiveType) -> Value:
-        """The value with elements of another type, or itself if they are of that."""
+        """Convert the elements to another type, if they have not this type already."""
         shape = self.array_of(value)
         if shape.element_type is to:
             return value
         return self("convert", shape.with_element_type(to), [value])
 
     def bitcast(self, value: Value, to: PrimitiveType) -> Value:
-        """The bits of the elements as another type of the same width."""
+        """Reinterpret the bits of the elements as another type of the same width."""
         shape = self.array_of(value)
         if shape.element_type is to:
             return value
         return self("bitcast_convert", shape.with_element_type(to), [value])
 
-    def carried(self, value: Value, to: PrimitiveType) -> Value:
-        """The elements in a type that holds them, or back: as bits if it has the same width."""
-        if self.array_of(value).element_type.bits == to.bits:
+    def recast(self, value: Value, to: PrimitiveType) -> Value:
+        """Bitcast between floats and integers of the same width; convert all other elements."""
+        source = self.array_of(value).element_type
+        if source.bits == to.bits and source.is_floating != to.is_floating:
             return self.bitcast(value, to)
         return self.converted(value, to)
+
+    def parts(self, value: Value) -> tuple[Value, Value]:
+        """The real and the imaginary part of complex numbers."""
+        shape = self.array_of(value)
+        part = shape.with_element_type(shape.element_type.real_type)
+        return self("real", part, [value]), self("imag", part, [value])
 
     def number(self, value: Any, element_type: PrimitiveType) -> Value:
         """A scalar constant."""
@@ -270,15 +329,15 @@ class OpBuilder:
         array = np.array(values).astype(element_type.dtype)
         shape = intern_array(element_type, array.shape)
         with self.context:
-            elements = dense_attribute(array, mlir_type(shape, self.context))
+            elements = dense_attribute(array, self.type(shape))
         return self("constant", shape, [], {"value": elements})
 
     def filled(self, shape: ArrayShape, number: Any) -> Value:
-        """An array of fixed sizes with one number throughout."""
+        """An array of fixed sizes whose elements all equal a number."""
         return self.spread(self.number(number, shape.element_type), shape)
 
     def spread(self, value: Value, shape: ArrayShape, dimensions: Sequence[int] = ()) -> Value:
-        """A scalar throughout an array of fixed sizes, or an array along some dimensions of it."""
+        """Broadcast a value to an array of fixed sizes; its dimensions become `dimensions`."""
         target = shape.with_element_type(self.array_of(value).element_type)
         return self("broadcast_in_dim", target, [value], {"broadcast_dimensions": dimensions})
 
@@ -301,22 +360,39 @@ class OpBuilder:
         return self("compare", shape, [lhs, rhs], attributes)
 
     def selected(self, condition: Value, on_true: Value, on_false: Value) -> Value:
-        """The elements of one array where the condition holds, else those of the other."""
+        """The elements of `on_true` where the condition is true, else those of `on_false`."""
         return self("select", self.array_of(on_true), [condition, on_true, on_false])
 
     def masked(self, mask: Value, value: Value) -> Value:
-        """The elements of an array of fixed sizes where the mask holds, else 0."""
+        """The elements of an array of fixed sizes where the mask is true, else 0."""
         return self.selected(mask, value, self.filled(self.array_of(value), 0))
 
+    def within(self, shape: ArrayShape, ranges: Mapping[int, tuple[Value | None, Value]]) -> Value:
+        """Whether the indices of each element of an array of fixed sizes are in these ranges.
+
+        Args:
+            shape: the shape of the array.
+            ranges: at least one dimension, with the first index and the index behind the last one,
+                scalars of s32; None for a range from 0 on.
+        """
+        indices = shape.with_element_type(pt.s32)
+        conditions = []
+        for dimension, (start, end) in ranges.items():
+            index = self.counted(indices, dimension)
+            if start is not None:
+                conditions.append(self.compared("LE", self.spread(start, indices), index))
+            conditions.append(self.compared("LT", index, self.spread(end, indices)))
+        return functools.reduce(functools.partial(self.elementwise, "and"), conditions)
+
     def reshaped(self, value: Value, dimensions: Sequence[int]) -> Value:
-        """The value with other fixed sizes; itself if they are its own."""
+        """Reshape a value to other fixed sizes, if it has not these sizes already."""
         shape = self.array_of(value)
         if shape.dimensions == tuple(dimensions):
             return value
         return self("reshape", intern_array(shape.element_type, tuple(dimensions)), [value])
 
     def sliced(self, value: Value, starts: Sequence[int], limits: Sequence[int]) -> Value:
-        """The elements between two indices; of bounded dimensions, all."""
+        """The elements between two indices; all elements along bounded dimensions."""
         shape = self.array_of(value)
         sizes = tuple(limit - start for start, limit in zip(starts, limits, strict=True))
         attributes: Attributes = {
@@ -328,7 +404,7 @@ class OpBuilder:
         return self("slice", part, [value], attributes)
 
     def concatenated(self, values: Sequence[Value], dimension: int) -> Value:
-        """Arrays of fixed sizes one after the other along a dimension."""
+        """Concatenate arrays of fixed sizes along a dimension."""
         shapes = [self.array_of(value) for value in values]
         sizes = list(shapes[0].dimensions)
         sizes[dimension] = sum(shape.dimensions[dimension] for shape in shapes)
@@ -338,9 +414,9 @@ class OpBuilder:
     def padded(
         self, value: Value, filling: Value, low: Sequence[int], high: Sequence[int]
     ) -> Value:
-        """An array with so many elements more, or fewer, at both ends of fixed dimensions."""
+        """Add elements at both ends of fixed dimensions, or remove them (negative numbers)."""
         shape = self.array_of(value)
-        sizes = [sum(three) for three in zip(shape.dimensions, low, high, strict=True)]
+        sizes = map(sum, zip(shape.dimensions, low, high, strict=True))
         attributes: Attributes = {
             "edge_padding_low": low,
             "edge_padding_high": high,
@@ -350,19 +426,19 @@ class OpBuilder:
         return self("pad", padded, [value, filling], attributes)
 
     def reduced(self, value: Value, dimensions: Sequence[int], initial: Any, name: str) -> Value:
-        """The elements of an array of fixed sizes along dimensions, put together by an operation.
+        """Reduce an array of fixed sizes along dimensions.
 
         Args:
             value: the array.
-            dimensions: the dimensions.
-            initial: the number to begin with.
+            dimensions: the dimensions to reduce.
+            initial: the initial value, a number.
             name: a binary operation of StableHLO, such as "add".
         """
         shape = self.array_of(value)
-        left = [size for d, size in enumerate(shape.dimensions) if d not in dimensions]
+        sizes = [size for d, size in enumerate(shape.dimensions) if d not in dimensions]
         made = self.create(
             "reduce",
-            [intern_array(shape.element_type, tuple(left))],
+            [intern_array(shape.element_type, tuple(sizes))],
             [value, self.number(initial, shape.element_type)],
             {"dimensions": dimensions},
             regions=1,
@@ -373,36 +449,35 @@ class OpBuilder:
     # Bounded sizes
 
     def size(self, value: Value, dimension: int) -> Value:
-        """The size that a dimension has at run time."""
+        """The size of a dimension at run time."""
         scalar = intern_array(pt.s32, ())
         return self("get_dimension_size", scalar, [value], {"dimension": dimension})
 
     def sizes(self, value: Value) -> list[Value | None]:
-        """The sizes that the bounded dimensions have at run time; None for the others."""
-        marks = enumerate(self.array_of(value).dynamic_dimensions)
-        return [self.size(value, d) if dynamic else None for d, dynamic in marks]
+        """The sizes of the bounded dimensions at run time; None for the fixed dimensions."""
+        dimensions = enumerate(self.array_of(value).dynamic_dimensions)
+        return [self.size(value, d) if dynamic else None for d, dynamic in dimensions]
 
     def at_bounds(self, value: Value, dimensions: Iterable[int] | None = None) -> Value:
-        """The value in its largest size, along some dimensions or along all.
+        """Set bounded sizes to their bounds, along some dimensions or along all.
 
-        What the added elements hold is undefined.
+        The values of the added elements are undefined.
         """
         shape = self.array_of(value)
-        marks = shape.dynamic_dimensions
         for dimension in range(shape.rank) if dimensions is None else dimensions:
-            if marks[dimension]:
+            if shape.dynamic_dimensions[dimension]:
                 bound = self.number(shape.dimensions[dimension], pt.s32)
-                value = self._sized(value, dimension, bound, False)
+                value = self._resized(value, dimension, bound, False)
         return value
 
     def sized(self, value: Value, sizes: Sequence[Value | None]) -> Value:
-        """The value with other sizes in those dimensions that one is given for."""
+        """Set the size of each dimension, scalars of s32; None leaves a dimension alone."""
         for dimension, size in enumerate(sizes):
             if size is not None:
-                value = self._sized(value, dimension, size, True)
+                value = self._resized(value, dimension, size, True)
         return value
 
-    def _sized(self, value: Value, dimension: int, size: Value, dynamic: bool) -> Value:
+    def _resized(self, value: Value, dimension: int, size: Value, dynamic: bool) -> Value:
         shape = self.array_of(value)
         marks = list(shape.dynamic_dimensions)
         marks[dimension] = dynamic
@@ -410,9 +485,9 @@ class OpBuilder:
         return self("set_dimension_size", target, [value, size], {"dimension": dimension})
 
     def on_fixed_sizes(self, values: Sequence[Value], function: Callable[..., Value]) -> Value:
-        """Apply a function of arrays of fixed sizes to arrays of bounded ones.
+        """Apply a function for arrays of fixed sizes to arrays of bounded sizes.
 
-        The arrays are passed in their largest size; the result gets the sizes of the first.
+        It is applied to the arrays at their bounds. The result has the sizes of the first array.
         """
         sizes = self.sizes(values[0])
         return self.sized(function(*(self.at_bounds(value) for value in values)), sizes)

@@ -1,13 +1,13 @@
-"""Programs of several partitions: those of which each has arrays of its own, and those cut up.
+"""Shardings of a program on several partitions.
 
-XLA's partitioner cuts the arrays of a program, or keeps them the same everywhere. A program that
-says nothing of it and speaks of partitions itself (by partition_id, or by operations across them)
-means something else: that every partition runs all of it on its own arrays. The partitioner calls
-that manual, and has to be told so of every operation.
+Without shardings, XLA's partitioner would partition or replicate the arrays of a program. But a
+program without shardings that uses partition_id, or collective operations across partitions, means
+that each partition runs all of the program on its own arrays. XLA calls this sharding "manual", and
+requires it on every operation.
 
-Of a program that says of something how it is cut up (`lowering.sharding.partitioning`) XLA works
-out the rest. Only at its entry nothing is left to XLA: it would take arguments cut up in a way that
-nobody asked for, another with each version.
+XLA infers the shardings that a program with some shardings leaves open
+(`lowering.sharding.partitioning`). The arguments are an exception: XLA would choose shardings for
+them, different ones with each version.
 """
 
 from __future__ import annotations
@@ -18,9 +18,16 @@ from typing import Final
 from jaxlib.mlir import ir
 
 from lowering.mlir.donations import ALIASING
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import (
+    argument_attributes,
+    call_target,
+    enclosing,
+    main_function,
+    operations_in,
+    set_argument_attributes,
+)
 from lowering.sharding.attributes import GSPMD, SHARDINGS, SHARDY
-from lowering.sharding.partitioning import Partitioning, main_function
+from lowering.sharding.partitioning import Partitioning
 
 __all__ = [
     "complete_shardings",
@@ -33,132 +40,91 @@ __all__ = [
 
 _MANUAL: Final = "{manual}"
 _ALL_MANUAL: Final = re.compile(r'"\{manual\}"|"\{(\{manual\}(, ?)?)+\}"')
-_WITHOUT: Final = ("func.func", "func.return", "stablehlo.return", "builtin.module")
+_NEVER_SHARDED: Final = ("func.func", "func.return", "stablehlo.return", "builtin.module")
 
 
 def make_manual(module: ir.Operation) -> None:
-    """Says of everything in a module without shardings that each partition has its own."""
+    """Mark all operations of a module without shardings as manually partitioned."""
     mark_manual(module)
     sharding = ir.StringAttr.get(_MANUAL, module.context)
     main = main_function(module)
     for key in ("arg_attrs", "res_attrs"):
-        entries = _entries(main, key)
-        for one in entries:
-            one[GSPMD] = sharding
-        _set_entries(main, key, entries)
+        attributes = argument_attributes(main, key)
+        set_argument_attributes(main, key, [{**entry, GSPMD: sharding} for entry in attributes])
 
 
 def mark_manual(operation: ir.Operation) -> None:
-    """Says of an operation, and of what stands inside, that each partition has its own."""
-    texts: dict[int, ir.Attribute] = {}
-
-    def mark(one: ir.Operation) -> ir.WalkResult:
-        count = len(one.results)
-        if one.name not in _WITHOUT and count:
-            if count not in texts:
-                text = _MANUAL if count == 1 else "{" + ", ".join([_MANUAL] * count) + "}"
-                texts[count] = ir.StringAttr.get(text, one.context)
-            one.attributes[GSPMD] = texts[count]
-        return ir.WalkResult.ADVANCE
-
-    operation.walk(mark)
+    """Mark an operation, and the operations in its regions, as manually partitioned."""
+    for inner in operations_in(operation):
+        count = len(inner.results)
+        if inner.name not in _NEVER_SHARDED and count:
+            text = _MANUAL if count == 1 else "{" + ", ".join([_MANUAL] * count) + "}"
+            inner.attributes[GSPMD] = ir.StringAttr.get(text, inner.context)
 
 
-def has_shardings(words: bytes) -> bool:
-    """Whether there may be shardings in a module of which these are the texts."""
-    return b"sharding" in words
+def has_shardings(strings: bytes) -> bool:
+    """Whether a module may have shardings; `strings` are the strings in its bytecode."""
+    return b"sharding" in strings
 
 
 def drop_shardings(module: ir.Operation) -> None:
-    """Takes out what a program for one partition says of its shardings, which means nothing there.
+    """Remove the shardings from a program for one partition, where they have no meaning.
 
-    A TPU's compiler lays arguments and results out as their shards would be all the same, in other
-    tiles than arrays on the device have, or fails of it. What stands in a manual computation of
-    Shardy's is left to XLA.
+    A TPU's compiler nevertheless gives arguments and results the tiled layout of their shards, or
+    fails. A manual computation of Shardy is left to XLA.
     """
-    found: list[ir.Operation] = []
-
-    def visit(operation: ir.Operation) -> ir.WalkResult:
+    for operation in operations_in(module):
         for name in SHARDINGS:
             if name in operation.attributes:
                 del operation.attributes[name]
         if operation.name == "func.func":
             for key in ("arg_attrs", "res_attrs"):
-                entries = _entries(operation, key)
-                kept = [{k: v for k, v in one.items() if k not in SHARDINGS} for one in entries]
-                if kept != entries:
-                    _set_entries(operation, key, kept)
-        elif operation.name == "sdy.sharding_constraint" or (
-            operation.name == "stablehlo.custom_call"
-            and attribute_text(operation.attributes["call_target_name"]) == "Sharding"
-        ):
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.walk(visit)
-    for operation in found:
-        for result, operand in zip(operation.results, operation.operands, strict=True):
-            result.replace_all_uses_with(operand)
-        operation.erase()
+                attributes = argument_attributes(operation, key)
+                unsharded = [
+                    {k: v for k, v in entry.items() if k not in SHARDINGS} for entry in attributes
+                ]
+                if unsharded != attributes:
+                    set_argument_attributes(operation, key, unsharded)
+        elif operation.name == "sdy.sharding_constraint" or call_target(operation) == "Sharding":
+            for result, operand in zip(operation.results, operation.operands, strict=True):
+                result.replace_all_uses_with(operand)
+            operation.erase()
 
 
 def is_manual(operation: ir.Operation) -> bool:
-    """Whether of a program that is cut up each partition has its own of an operation.
+    """Whether an operation is manually partitioned: one instance runs on each partition.
 
-    In GSPMD's words only what is said of the operation itself is looked at.
+    Of GSPMD's shardings, only that of the operation itself counts.
     """
     if GSPMD in operation.attributes and _ALL_MANUAL.fullmatch(str(operation.attributes[GSPMD])):
         return True
-    parent = operation.parent
-    while parent is not None and parent.name != "sdy.manual_computation":
-        parent = parent.parent
-    return parent is not None
+    return any(outer.name == "sdy.manual_computation" for outer in enclosing(operation))
 
 
 def complete_shardings(module: ir.Operation, partitioning: Partitioning) -> None:
-    """Says of each argument without a sharding that it is whole on every device.
+    """Replicate each argument without a sharding on all devices.
 
-    A result that is written to the memory of an argument, and of which nothing is said, is cut up
-    as that one is: anywhere else it would not fit there.
+    A result without a sharding that is written to the memory of an argument gets the sharding of
+    the argument. Shards of other sizes would not fit in that memory.
     """
     main = main_function(module)
     key = SHARDY if partitioning.is_shardy else GSPMD
-    kinds = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
-    arguments, results = _entries(main, "arg_attrs"), _entries(main, "res_attrs")
-    for entries, kind in zip(arguments, kinds, strict=True):
-        if key not in entries and isinstance(kind, ir.RankedTensorType):
-            entries[key] = _whole(kind.rank, module.context, is_shardy=partitioning.is_shardy)
-        if ALIASING in entries:
-            number = ir.IntegerAttr(entries[ALIASING]).value
-            results[number].setdefault(key, entries[key])
-    _set_entries(main, "arg_attrs", arguments)
-    _set_entries(main, "res_attrs", results)
+    types = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
+    arguments = argument_attributes(main)
+    results = argument_attributes(main, "res_attrs")
+    for attributes, argument_type in zip(arguments, types, strict=True):
+        if key not in attributes and isinstance(argument_type, ir.RankedTensorType):
+            attributes[key] = _replicated(argument_type.rank, module.context, partitioning)
+        if ALIASING in attributes:
+            number = ir.IntegerAttr(attributes[ALIASING]).value
+            results[number].setdefault(key, attributes[key])
+    set_argument_attributes(main, "arg_attrs", arguments)
+    set_argument_attributes(main, "res_attrs", results)
 
 
-def _whole(rank: int, context: ir.Context, *, is_shardy: bool) -> ir.Attribute:
-    """The sharding of an array of so many dimensions that is whole on every device."""
-    if not is_shardy:
+def _replicated(rank: int, context: ir.Context, partitioning: Partitioning) -> ir.Attribute:
+    """The sharding that replicates an array of this rank on all devices."""
+    if not partitioning.is_shardy:
         return ir.StringAttr.get("{replicated}", context)
     dimensions = ", ".join(["{}"] * rank)
     return ir.Attribute.parse(f"#sdy.sharding<mesh<[]>, [{dimensions}]>", context)
-
-
-def _entries(function: ir.Operation, key: str) -> list[dict[str, ir.Attribute]]:
-    """The attributes of all arguments ("arg_attrs") or results ("res_attrs") of a function."""
-    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-    count = len(kind.inputs if key == "arg_attrs" else kind.results)
-    if key not in function.attributes:
-        return [{} for _ in range(count)]
-    found = []
-    for one in ir.ArrayAttr(function.attributes[key]):
-        fields = ir.DictAttr(one)
-        named = [fields[position] for position in range(len(fields))]
-        found.append({entry.name: entry.attr for entry in named})
-    return found
-
-
-def _set_entries(function: ir.Operation, key: str, entries: list[dict[str, ir.Attribute]]) -> None:
-    if entries:
-        context = function.context
-        listed = [ir.DictAttr.get(one, context) for one in entries]
-        function.attributes[key] = ir.ArrayAttr.get(listed, context)

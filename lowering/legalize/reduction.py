@@ -1,4 +1,4 @@
-"""Windows that XLA gets wrong or aborts on, or that a platform has no code for."""
+"""Rewrites of windows that XLA compiles incorrectly or aborts on, or that a platform lacks."""
 
 from __future__ import annotations
 
@@ -8,54 +8,36 @@ from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
 from builder.types.shape import intern_array
-from lowering.legalize.op_builder import Attributes, OpBuilder, array_of
+from lowering.legalize.op_builder import Attributes, OpBuilder, array_of, integers_of, is_static
 from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
-
-
-def _numbers(operation: ir.Operation, name: str) -> list[int]:
-    """A list attribute of the window; empty if the operation does not have it."""
-    if name not in operation.attributes:
-        return []
-    return list(ir.DenseI64ArrayAttr(operation.attributes[name]))
-
-
-def _padding(operation: ir.Operation) -> list[int]:
-    """The low and the high padding of each dimension, one after the other."""
-    if "padding" not in operation.attributes:
-        return []
-    pairs = ir.DenseIntElementsAttr(operation.attributes["padding"])
-    return [pairs[number] for number in range(len(pairs))]
-
-
-def _is_cut(operation: ir.Operation) -> bool:
-    """Whether windows have one element, and padding only removes elements."""
-    alone = (
-        *_numbers(operation, "window_dimensions"),
-        *_numbers(operation, "window_strides"),
-        *_numbers(operation, "base_dilations"),
-    )
-    padding = _padding(operation)
-    return all(number == 1 for number in alone) and any(padding) and max(padding) <= 0
+from lowering.legalize.windows import padding_of
 
 
 @rewrite("stablehlo.reduce_window", platforms=ALL_PLATFORMS)
-def cut_window(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Remove elements by pad, where windows have one element and negative padding.
+def window_of_one_with_negative_padding(
+    b: OpBuilder, operation: ir.Operation
+) -> list[Value] | None:
+    """Remove elements by pad where windows have one element and negative padding.
 
-    XLA simplifies such windows to the reducer applied to the unpadded array, and aborts as the
-    sizes are not those of the result.
+    XLA simplifies a reduce_window with windows of one element to the reducer applied to the operand
+    and the initial value. It ignores the negative padding, and aborts because the result has other
+    sizes than declared.
 
     Shown by: reduce_window_cut.
     """
-    if not _is_cut(operation):
+    names = ("window_dimensions", "window_strides", "base_dilations")
+    padding = padding_of(operation)
+    if (
+        not any(padding)
+        or max(padding) > 0
+        or not all(number == 1 for name in names for number in integers_of(operation, name))
+    ):
         return None
-    shapes = [array_of(operand) for operand in operation.operands]
-    count = len(shapes) // 2
-    if not all(shape.is_static for shape in shapes):
+    operands = list(operation.operands)
+    if not all(is_static(operand.type) for operand in operands):
         return None
-    padding = _padding(operation)
+    arrays, initial = operands[: len(operands) // 2], operands[len(operands) // 2 :]
     low, high = padding[::2], padding[1::2]
-    arrays, initial = list(operation.operands)[:count], list(operation.operands)[count:]
     cut = [b.padded(*pair, low, high) for pair in zip(arrays, initial, strict=True)]
     made = b.like(operation, [*cut, *initial])
     del made.attributes["padding"]
@@ -64,9 +46,10 @@ def cut_window(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 
 @rewrite("stablehlo.select_and_scatter", platforms=ALL_PLATFORMS)
 def select_and_scatter_of_scalars(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Apply the scatter computation to the initial value and the source.
+    """Replace a select_and_scatter of scalars by its scatter computation.
 
-    There is one window of one element, which is selected. XLA's compiler aborts on it.
+    A scalar operand has one window, of one element, which is selected. The result is the scatter
+    computation applied to the initial value and the source. XLA's compiler aborts on the operation.
 
     Shown by: select_and_scatter_of_scalars.
     """
@@ -77,36 +60,36 @@ def select_and_scatter_of_scalars(b: OpBuilder, operation: ir.Operation) -> list
 
 
 @rewrite("stablehlo.select_and_scatter", platforms=("cpu", "gpu"))
-def first_selected(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Select together with the places of elements, and scatter to these places.
+def select_first_of_equal_elements(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Select elements together with their indices, and scatter to these indices.
 
-    A selection that takes the first of two equal elements takes the first of the window:
-    StableHLO combines elements in their order. XLA combines those of padded windows along several
-    dimensions in another order.
+    StableHLO combines the elements of a window in their order, so a selection that prefers the
+    first of two equal elements selects the first of the window. XLA combines the elements of padded
+    windows along several dimensions in another order, and selects a later one.
 
     Shown by: select_and_scatter_of_equal_elements.
     """
     operand, source, initial = operation.operands
     shape, windows = array_of(operand), array_of(source)
-    padding = _padding(operation)
-    is_along_several = sum(size > 1 for size in _numbers(operation, "window_dimensions")) > 1
-    if not (is_along_several and any(padding) and shape.is_static and windows.is_static):
+    padding = padding_of(operation)
+    window_rank = sum(size > 1 for size in integers_of(operation, "window_dimensions"))
+    if not (window_rank > 1 and any(padding) and shape.is_static and windows.is_static):
         return None
     count, times = shape.element_count, windows.element_count
     index = pt.s32 if count < 2**31 else pt.s64
-    # In row-major order; -1 where there is no element.
-    places = b.reshaped(b.counted(intern_array(index, (count,)), 0), shape.dimensions)
+    # Indices in row-major order; -1 in the padding.
+    indices = b.reshaped(b.counted(intern_array(index, (count,)), 0), shape.dimensions)
     made = b.create(
         "reduce_window",
         [source.type, windows.with_element_type(index)],
-        [operand, places, initial, b.number(-1, index)],
+        [operand, indices, initial, b.number(-1, index)],
         {name: operation.attributes[name] for name in _WINDOW if name in operation.attributes},
         regions=1,
     )
-    kinds = [intern_array(shape.element_type, ()), intern_array(index, ())]
-    inside, arguments = b.block_in(made.regions[0], kinds * 2)
-    inside.end(_earliest(inside, operation, *arguments))
-    # An index out of bounds drops the update.
+    scalars = [intern_array(shape.element_type, ()), intern_array(index, ())]
+    reducer, arguments = b.block_in(made.regions[0], scalars * 2)
+    reducer.end(_first_selected(reducer, operation, *arguments))
+    # The scatter ignores updates at indices out of bounds.
     where = b.reshaped(made.results[1], (times, 1))
     flat = intern_array(shape.element_type, (count,))
     scattered = b.create(
@@ -121,46 +104,46 @@ def first_selected(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
         },
         regions=1,
     )
-    inside, pair = b.block_in(scattered.regions[0], kinds[:1] * 2)
-    inside.end(inside.inline(operation, 1, pair))
+    computation, pair = b.block_in(scattered.regions[0], scalars[:1] * 2)
+    computation.end(computation.inline(operation, 1, pair))
     return [b.reshaped(scattered.results[0], shape.dimensions)]
 
 
 _WINDOW: Final = ("window_dimensions", "window_strides", "padding")
 
 
-def _earliest(
-    b: OpBuilder, owner: ir.Operation, value: Value, at: Value, other: Value, other_at: Value
+def _first_selected(
+    b: OpBuilder, owner: ir.Operation, lhs: Value, lhs_index: Value, rhs: Value, rhs_index: Value
 ) -> list[Value]:
-    """The selected one of two values and its place, whatever their order."""
-    (forward,) = b.inline(owner, 0, [value, other])
-    (backward,) = b.inline(owner, 0, [other, value])
-    backward = b("not", backward.type, [backward])
-    chosen = b.selected(b.compared("LT", at, other_at), forward, backward)
-    nowhere = b.number(-1, array_of(at).element_type)
-    is_present = b.compared("NE", at, nowhere)
-    is_other_absent = b.compared("EQ", other_at, nowhere)
-    is_first = b("or", chosen.type, [is_other_absent, b("and", chosen.type, [is_present, chosen])])
-    return [b.selected(is_first, value, other), b.selected(is_first, at, other_at)]
+    """The selected one of two elements and its index, whatever the order of the operands."""
+    (forward,) = b.inline(owner, 0, [lhs, rhs])
+    (backward,) = b.inline(owner, 0, [rhs, lhs])
+    is_ordered = b.compared("LT", lhs_index, rhs_index)
+    selects_lhs = b.selected(is_ordered, forward, b.elementwise("not", backward))
+    padding = b.number(-1, array_of(lhs_index).element_type)
+    is_element = b.compared("NE", lhs_index, padding)
+    is_alone = b.compared("EQ", rhs_index, padding)
+    selects_lhs = b.elementwise("or", is_alone, b.elementwise("and", is_element, selects_lhs))
+    return [b.selected(selects_lhs, lhs, rhs), b.selected(selects_lhs, lhs_index, rhs_index)]
 
 
 @rewrite("stablehlo.select_and_scatter", platforms=("tpu",))
-def deepened(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
-    """Add dimensions of size 1 until two of them have no window.
+def with_more_dimensions(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+    """Add dimensions of size 1 until two dimensions have no window.
 
-    A TPU tiles the last two dimensions of an array, and has no code for windows along them.
+    A TPU tiles the last two dimensions of an array, and does not support windows along them.
     """
     operand, source, initial = operation.operands
     rank = array_of(operand).rank
-    sizes = _numbers(operation, "window_dimensions") or [1] * rank
-    strides = _numbers(operation, "window_strides") or [1] * rank
+    sizes = integers_of(operation, "window_dimensions", [1] * rank)
+    strides = integers_of(operation, "window_strides", [1] * rank)
     windows = zip(sizes, strides, strict=True)
-    lacking = 2 - sum(size == stride == 1 for size, stride in windows)
-    if lacking <= 0 or not (array_of(operand).is_static and array_of(source).is_static):
+    missing = 2 - sum(size == stride == 1 for size, stride in windows)
+    if missing <= 0 or not (is_static(operand.type) and is_static(source.type)):
         return None
-    ones = [1] * lacking
-    padding = _padding(operation) or [0] * (2 * rank)
-    pairs = [padding[at : at + 2] for at in range(0, len(padding), 2)] + [[0, 0]] * lacking
+    ones = [1] * missing
+    padding = [*(padding_of(operation) or [0] * (2 * rank)), *[0] * (2 * missing)]
+    pairs = [padding[at : at + 2] for at in range(0, len(padding), 2)]
     attributes: Attributes = {
         "window_dimensions": [*sizes, *ones],
         "window_strides": [*strides, *ones],

@@ -1,14 +1,14 @@
-"""The tables of backend knowledge: operations to rewrite and operations to refuse, by platform.
+"""The registered rewrites and refusals of operations, by platform.
 
-A rewrite is registered for operation names and platforms. It gets one such operation of a copy of
-the module and returns the values that replace its results. A refusal is registered with a reason
-and a fix; it becomes a CompileError before XLA sees the module, which might hang or abort on it.
+A rewrite is a function for operations of some names on some platforms. It receives an operation of
+a copy of the module, and returns the values that replace the results. A refusal has a reason and a
+fix. It raises CompileError before XLA compiles the module, because XLA might hang or abort.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from jaxlib.mlir import ir
@@ -24,9 +24,9 @@ __all__ = [
     "ALL_PLATFORMS",
     "ARTIFACT",
     "INTERPRETER",
+    "PUBLIC_NAME",
     "REFUSALS",
     "REWRITES",
-    "STANDS_FOR",
     "Refusal",
     "Rewrite",
     "Target",
@@ -43,76 +43,68 @@ ALL_PLATFORMS: Final = ("cpu", "gpu", "tpu")
 """For defects in the parts of XLA that its backends share: folding, verifiers, conversions."""
 
 INTERPRETER: Final = "interpreter"
-"""StableHLO's reference interpreter, which counts as a platform here."""
+"""StableHLO's reference interpreter, as a platform."""
 
 ARTIFACT: Final = "artifact"
-"""The portable artifact, which counts as a platform too: for operations that it has no form for."""
+"""The portable artifact, as a platform: some operations have no form in it."""
 
-STANDS_FOR: Final = "xlabuilder.stands_for"
-"""An attribute of a custom call that a rewrite creates: the op that it replaces, for messages."""
+PUBLIC_NAME: Final = "xlabuilder.public_name"
+"""An attribute of a custom call created by a rewrite: the name of the replaced op, for messages."""
 
 
+@dataclass(slots=True, eq=False)
 class Target:
-    """What a module is compiled for, and what its rewrites collect.
+    """What a module is compiled for, and the state that its rewrites share.
 
     Attributes:
         name: the computation's name, for messages.
         platform: "cpu", "gpu" or "tpu".
         num_replicas, num_partitions: the number of devices that the program runs on.
         devices: these devices, the partitions of replica 0, those of replica 1, and so on.
-        functions: the Python functions that came with the module.
+        functions: the Python functions recorded in the module.
         callbacks: the Python functions that the module calls, in the order of their indices.
-        failure: the errors that they raise on several devices.
+        failure: the errors that these functions raise on several devices.
         created: the operations created by the rewrite that is running.
-        shapes: of the array types that rewrites have looked at; see `OpBuilder.shape`.
-        types: of the arrays that rewrites have created.
+        shapes: the shapes of MLIR types, a cache of `OpBuilder.shape`.
+        types: the MLIR types of shapes, a cache of `OpBuilder.type`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        platform: str,
-        num_replicas: int = 1,
-        num_partitions: int = 1,
-        devices: Sequence[Any] = (),
-        functions: Sequence[PythonFunction] = (),
-    ) -> None:
-        self.name = name
-        self.platform = platform
-        self.num_replicas = num_replicas
-        self.num_partitions = num_partitions
-        self.devices = devices
-        self.functions = functions
-        self.callbacks: list[Callable[..., Any]] = []
-        self.failure = SharedFailure()
-        self.created: list[ir.Operation] = []
-        self.shapes: dict[ir.Type, ArrayShape | None] = {}
-        self.types: dict[ArrayShape, ir.Type] = {}
+    name: str
+    platform: str
+    num_replicas: int = 1
+    num_partitions: int = 1
+    devices: Sequence[Any] = ()
+    functions: Sequence[PythonFunction] = ()
+    callbacks: list[Callable[..., Any]] = field(default_factory=list)
+    failure: SharedFailure = field(default_factory=SharedFailure)
+    created: list[ir.Operation] = field(default_factory=list)
+    shapes: dict[ir.Type, ArrayShape | None] = field(default_factory=dict)
+    types: dict[ArrayShape, ir.Type] = field(default_factory=dict)
 
     def add_callback(self, function: Callable[..., Any]) -> int:
-        """Add a Python function that the module calls; returns the index to call it by."""
+        """Add a Python function that the module calls; return its index."""
         self.callbacks.append(function)
         return len(self.callbacks) - 1
 
 
 Apply = Callable[["OpBuilder", ir.Operation], Sequence[Value] | None]
-"""The function of a rewrite: the replacing values, or None to leave the operation as it is.
+"""The function of a rewrite: returns the replacing values, or None to leave the operation alone.
 
-It creates operations through the builder, in front of the operation. One that changes the
+It creates operations through the builder, in front of the operation. A rewrite that changes the
 operation in place returns the operation's own results.
 """
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # compared by identity, as sets of them are searched
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: sets of rewrites are searched
 class Rewrite:
     """A rewrite of the operations of some names.
 
     Attributes:
-        names: of the operations.
-        platforms: where it applies.
+        names: the names of the operations, with their dialects.
+        platforms: the platforms that need it.
         apply: the function; its docstring describes the defect.
-        fixed_in: the first (major, minor) version of jaxlib without the defect; None while the
-            newest has it. The rewrite does not apply from that version on.
+        fixed_in: the first (major, minor) version of jaxlib without the defect, from which on the
+            rewrite does not apply; None while the newest version has the defect.
     """
 
     names: tuple[str, ...]
@@ -127,7 +119,7 @@ class Refusal:
 
     Attributes:
         reason, fix: parts of the message.
-        unless: whether an operation of that name can be run nevertheless.
+        unless: returns whether the platform can run a certain operation of that name.
     """
 
     reason: str
@@ -147,31 +139,32 @@ def rewrite(
 ) -> Callable[[Apply], Apply]:
     """Register the decorated function as a rewrite of the operations `names`.
 
-    The docstring describes the defect, or what the platform lacks. For a defect its last line is
-    "Shown by: NAME, NAME.", the programs in tests/defects/reproducers that show it; these record
-    what each version of jaxlib does. docs/xla_defects.md is generated from all of it.
+    The docstring describes the defect, or the operation that the platform does not support. The
+    last line of the description of a defect is "Shown by: NAME, NAME.": the names of programs in
+    tests/defects/reproducers, which record the result with each version of jaxlib.
+    docs/xla_defects.md is generated from these docstrings and programs.
 
     Args:
-        names: of the operations, with their dialects.
-        platforms: those with the defect; ALL_PLATFORMS for one in a part of XLA that they share.
+        names: the names of the operations, with their dialects.
+        platforms: the platforms with the defect; ALL_PLATFORMS for a defect in code they share.
         fixed_in: the first (major, minor) version of jaxlib without the defect.
     """
 
-    def enter(function: Apply) -> Apply:
+    def register(function: Apply) -> Apply:
         REWRITES.append(Rewrite(names, tuple(platforms), function, fixed_in))
         return function
 
-    return enter
+    return register
 
 
 def rewrites_for(platform: str, among: Iterable[Rewrite] = REWRITES) -> dict[str, list[Rewrite]]:
-    """The rewrites that this version of jaxlib needs on a platform, by operation name."""
+    """The rewrites that a platform needs with this version of jaxlib, by operation name."""
     table: dict[str, list[Rewrite]] = {}
-    for one in among:
-        is_needed = one.fixed_in is None or jaxlib_version[:2] < one.fixed_in
-        if platform in one.platforms and is_needed:
-            for name in one.names:
-                table.setdefault(name, []).append(one)
+    for candidate in among:
+        is_fixed = candidate.fixed_in is not None and jaxlib_version[:2] >= candidate.fixed_in
+        if platform in candidate.platforms and not is_fixed:
+            for name in candidate.names:
+                table.setdefault(name, []).append(candidate)
     return table
 
 
@@ -182,7 +175,7 @@ def refuse(
     fix: str,
     unless: Callable[[ir.Operation], bool] | None = None,
 ) -> None:
-    """Register the operation `name` as one that these platforms can't run, for this reason too."""
+    """Register a reason for which these platforms can't run the operation `name`."""
     for platform in platforms:
         table = REFUSALS.setdefault(platform, {})
         table.setdefault(name, []).append(Refusal(reason, fix, unless))

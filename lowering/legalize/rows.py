@@ -1,7 +1,7 @@
-"""Results with a leading dimension of size 1: the row of each device in an array over all devices.
+"""A leading dimension of size 1 for results, which become the shards of an array over all devices.
 
-A jax.Array that is sharded along its first dimension has that dimension on each device too. The
-result of a replica does not, so the program adds it, which copies nothing.
+Each shard of a jax.Array that is sharded along its first dimension has that dimension too. The
+result of a replica does not have it. The program adds the dimension, which copies no data.
 """
 
 from __future__ import annotations
@@ -12,54 +12,48 @@ from builder.types.shape import ArrayShape
 from lowering.errors import CompileError
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Target, Value
+from lowering.mlir.operations import argument_attributes, main_function
 from lowering.mlir.types import attribute_text, shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 
-__all__ = ["give_rows"]
+__all__ = ["add_device_dimension"]
 
 
-def give_rows(target: Target, module: ir.Operation) -> None:
-    """Give the results of @main a leading dimension of size 1; tokens stay as they are.
+def add_device_dimension(target: Target, module: ir.Operation) -> None:
+    """Add a leading dimension of size 1 to the results of @main, except for tokens.
 
     Args:
         target: what the module is compiled for.
-        module: is changed; its results have fixed sizes.
+        module: changed in place; its results have fixed sizes.
 
     Raises:
-        CompileError: a result asks for a layout.
+        CompileError: a result requires a layout.
     """
-    (main,) = [
-        one.operation
-        for one in module.regions[0].blocks[0].operations
-        if one.operation.name == "func.func"
-        and attribute_text(one.operation.attributes["sym_name"]) == "main"
-    ]
+    main = main_function(module)
     _check_layouts(main, target.name)
-    last = main.regions[0].blocks[0].operations[-1].operation
-    b = OpBuilder(target, last)
+    terminator = main.regions[0].blocks[0].operations[-1].operation
+    b = OpBuilder(target, terminator)
     with module.context:
-        values = [_row(b, value) for value in last.operands]
-        kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+        values = [_with_device_dimension(b, value) for value in terminator.operands]
+        function_type = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         main.attributes["function_type"] = ir.TypeAttr.get(
-            ir.FunctionType.get(list(kind.inputs), [value.type for value in values])
+            ir.FunctionType.get(list(function_type.inputs), [value.type for value in values])
         )
         b.create("func.return", [], values)
-    last.erase()
+    terminator.erase()
 
 
-def _row(b: OpBuilder, value: Value) -> Value:
+def _with_device_dimension(b: OpBuilder, value: Value) -> Value:
     shape = shape_of_type(value.type)
     return b.reshaped(value, (1, *shape.dimensions)) if isinstance(shape, ArrayShape) else value
 
 
 def _check_layouts(main: ir.Operation, name: str) -> None:
-    if "res_attrs" not in main.attributes:
-        return
-    for entry in ir.ArrayAttr(main.attributes["res_attrs"]):
-        given = ir.DictAttr(entry)
-        if LAYOUT_MODE in given and attribute_text(given[LAYOUT_MODE]) != "default":
+    for attributes in argument_attributes(main, "res_attrs"):
+        mode = attribute_text(attributes[LAYOUT_MODE]) if LAYOUT_MODE in attributes else "default"
+        if mode != "default":
             raise CompileError(
-                f'compile: {name}: with results="sharded" the arrays are in their default '
-                f"layout, and a result asks for {attribute_text(given[LAYOUT_MODE])}\n"
-                f'fix: leave out the layout, or results="sharded"'
+                f'compile: {name}: results="sharded" requires results in their default layout, '
+                f"got a result with the layout {mode}\n"
+                f'fix: remove the layout of the result, or results="sharded"'
             )

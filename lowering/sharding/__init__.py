@@ -1,1 +1,1 @@
-"""Shardings, partitions and participants, as modules declare them."""
+"""Shardings, partitions and participants, as a module declares them."""

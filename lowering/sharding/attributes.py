@@ -1,6 +1,7 @@
-"""How a module says how arrays lie on devices: the names of the attributes that do.
+"""The names of sharding attributes.
 
-GSPMD's are text, Shardy's attributes of its own. Arguments, results and operations have either.
+Arguments, results and operations have shardings of GSPMD, which are text, or of Shardy, which are
+attributes of a dialect.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SHARDINGS: Final = (GSPMD, SHARDY)
 
 
 def sharding_attribute(text: str) -> dict[str, str]:
-    """The attribute that says a sharding, by its name, as MLIR's text.
+    """The attribute for a sharding, by its name, as MLIR text.
 
     Example:
         >>> sharding_attribute("{replicated}")

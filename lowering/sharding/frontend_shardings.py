@@ -1,12 +1,12 @@
-"""Shardy's shardings that are said as frontend attributes, in Shardy's own words.
+"""Shardings of Shardy in frontend attributes, converted to Shardy's own attributes.
 
-HLO has no others, and so do modules that were made of HLO. XLA reads them where it is told the
-meshes; a module that names a mesh which nobody has said ends the process.
+HLO, and modules that are converted from HLO, have only these. XLA reads them if the module also
+declares the meshes. XLA aborts on a module that names a mesh without declaring it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from jaxlib.mlir import ir
@@ -15,8 +15,17 @@ from builder.sharding.text import as_per_value, leaf_texts
 from builder.types.shape import Shape, leaf_count
 from lowering.errors import CompileError, LoweringError
 from lowering.jaxlib_api import mlir
+from lowering.mlir.operations import (
+    argument_attributes,
+    call_target,
+    dictionary,
+    operations_in,
+    set_argument_attributes,
+    symbol_name,
+)
 from lowering.mlir.types import attribute_text
 from lowering.reading.bytecode_tables import module_strings
+from lowering.sharding.attributes import SHARDY
 
 __all__ = ["check_meshes", "read_shardings", "with_shardings"]
 
@@ -27,29 +36,30 @@ _CONSTRAINT: Final = "Sharding"
 _RESULT: Final = "xla.sdy.FuncResultSharding"
 
 
-def check_meshes(words: bytes, name: str) -> None:
-    """Refuses a module with these words in its bytecode whose meshes are said nowhere.
+def check_meshes(strings: bytes, name: str) -> None:
+    """Raise CompileError if a module has shardings in frontend attributes, but no meshes.
 
-    Raises:
-        CompileError: it names some in frontend attributes.
+    Args:
+        strings: the strings in the module's bytecode.
+        name: the computation's name, for messages.
     """
-    if f"{_SHARDING}\0".encode() in words and f"{_MESHES}\0".encode() not in words:
+    if f"{_SHARDING}\0".encode() in strings and f"{_MESHES}\0".encode() not in strings:
         raise CompileError(
-            f"compile: {name} has shardings in frontend attributes, {_SHARDING}, and says nowhere "
-            f"which meshes there are\n"
-            f"fix: say them in {_MESHES}, a frontend attribute of the module, or leave them out"
+            f"compile: {name}: shardings in frontend attributes ({_SHARDING}) require a "
+            f"declaration of their meshes, got none\n"
+            f"fix: add the frontend attribute {_MESHES} to the module, or remove the shardings"
         )
 
 
 def with_shardings(module: ir.Module, parameters: Sequence[Shape]) -> ir.Module:
-    """A module whose shardings are in Shardy's own words: a copy, if need be.
+    """Return the module, or a copy with Shardy's attributes if there are frontend attributes.
 
     Args:
-        module: is not changed.
-        parameters: the shapes of the entry's.
+        module: the module; it does not change.
+        parameters: the shapes of the entry computation's parameters.
 
     Raises:
-        LoweringError: as `read_shardings`.
+        LoweringError: see `read_shardings`.
     """
     code = mlir.bytecode(module)
     if f"{_SHARDING}\0".encode() not in module_strings(code):
@@ -60,119 +70,100 @@ def with_shardings(module: ir.Module, parameters: Sequence[Shape]) -> ir.Module:
 
 
 def read_shardings(module: ir.Module, parameters: Sequence[Shape], op: str = "from_hlo") -> None:
-    """Has a module say its meshes and shardings in Shardy's own words, in place.
+    """Convert frontend attributes to Shardy's meshes and shardings, in place.
 
     Args:
-        module: as jaxlib's converter gives it, of HLO.
-        parameters: the shapes of the entry's, whose tuples are opened in the module.
-        op: who asks, for messages.
+        module: as jaxlib converts it from HLO.
+        parameters: the shapes of the entry computation's parameters; the module has no tuples.
+        op: the function that the user called, for messages.
 
     Raises:
-        LoweringError: they can't be read, or name a mesh that there isn't.
+        LoweringError: a sharding can't be parsed, or names a mesh that does not exist.
     """
-    operations = [view.operation for view in module.body.operations]
-    found = [operation for operation in operations if operation.name == "func.func"]
-    saying: list[ir.Operation] = []
-
-    def look(operation: ir.Operation) -> ir.WalkResult:
-        if _said(operation.attributes):
-            saying.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look)
+    functions = [view.operation for view in module.body.operations]
+    functions = [function for function in functions if function.name == "func.func"]
+    sharded = [o for o in operations_in(module.operation) if _sharding_in(o.attributes)]
     with module.context, ir.Location.unknown():
         try:
-            _say_meshes(module)
-            for function in found:
-                is_entry = attribute_text(function.attributes["sym_name"]) == "main"
-                _say_of_arguments(function, parameters if is_entry else ())
-            for operation in saying:
-                _say(operation)
+            _declare_meshes(module)
+            for function in functions:
+                is_entry = symbol_name(function) == "main"
+                _convert_arguments(function, parameters if is_entry else ())
+            for operation in sharded:
+                _convert_operation(operation)
             module.operation.verify()
         except (ir.MLIRError, ValueError) as error:
             report = str(error).strip().splitlines()
             reason = next((line for line in report if "error:" in line), report[-1])
             raise LoweringError(
                 f"{op}: a sharding does not fit the module: {reason.partition('error: ')[2]}\n"
-                f"fix: name a mesh that the module has among its frontend attributes, {_MESHES}",
+                f"fix: declare the mesh in the frontend attribute {_MESHES} of the module",
                 op=op,
                 detail=str(error),
             ) from None
 
 
-def _said(attributes: ir.OpAttributeMap | ir.DictAttr) -> str:
-    """Shardy's sharding among frontend attributes; empty if there is none."""
+def _sharding_in(attributes: ir.OpAttributeMap | Mapping[str, ir.Attribute]) -> str:
+    """The text of Shardy's sharding in frontend attributes; empty if there is no sharding."""
     if _FRONTEND not in attributes:
         return ""
-    given = ir.DictAttr(attributes[_FRONTEND])
-    return attribute_text(given[_SHARDING]) or "" if _SHARDING in given else ""
+    frontend = ir.DictAttr(attributes[_FRONTEND])
+    return attribute_text(frontend[_SHARDING]) or "" if _SHARDING in frontend else ""
 
 
-def _others(attributes: ir.DictAttr, without: str) -> ir.DictAttr:
-    named = [attributes[n] for n in range(len(attributes))]
-    return ir.DictAttr.get({one.name: one.attr for one in named if one.name != without})
+def _remove(
+    attributes: ir.OpAttributeMap | dict[str, ir.Attribute], name: str
+) -> ir.Attribute | None:
+    """Remove a frontend attribute, and return it."""
+    frontend = dictionary(attributes[_FRONTEND])
+    removed = frontend.pop(name, None)
+    del attributes[_FRONTEND]
+    if frontend:
+        attributes[_FRONTEND] = ir.DictAttr.get(frontend)
+    return removed
 
 
-def _keep(operation: ir.Operation, left: ir.DictAttr) -> None:
-    """Leaves these frontend attributes of an operation."""
-    del operation.attributes[_FRONTEND]
-    if len(left):
-        operation.attributes[_FRONTEND] = left
-
-
-def _say_meshes(module: ir.Module) -> None:
+def _declare_meshes(module: ir.Module) -> None:
     attributes = module.operation.attributes
     if _FRONTEND not in attributes:
         return
-    given = ir.DictAttr(attributes[_FRONTEND])
-    if _MESHES not in given:
+    text = _remove(attributes, _MESHES)
+    if text is None:
         return
-    meshes = ir.DictAttr(ir.Attribute.parse(attribute_text(given[_MESHES]) or ""))
-    _keep(module.operation, _others(given, _MESHES))
-    before = ir.InsertionPoint.at_block_begin(module.body)
-    for number in range(len(meshes)):
-        mesh = meshes[number]
-        name = ir.StringAttr.get(mesh.name)
-        ir.Operation.create("sdy.mesh", attributes={"sym_name": name, "mesh": mesh.attr}, ip=before)
+    meshes = dictionary(ir.Attribute.parse(attribute_text(text) or ""))
+    ip = ir.InsertionPoint.at_block_begin(module.body)
+    for name, mesh in meshes.items():
+        symbol = ir.StringAttr.get(name)
+        ir.Operation.create("sdy.mesh", attributes={"sym_name": symbol, "mesh": mesh}, ip=ip)
 
 
-def _say_of_arguments(function: ir.Operation, parameters: Sequence[Shape]) -> None:
-    """Of the arguments of a function; those of the entry are the arrays of `parameters`."""
+def _convert_arguments(function: ir.Operation, parameters: Sequence[Shape]) -> None:
+    """Convert the shardings of arguments; those of the entry are the leaves of `parameters`."""
     if "arg_attrs" not in function.attributes:
         return
-    arguments = [ir.DictAttr(one) for one in ir.ArrayAttr(function.attributes["arg_attrs"])]
-    # Of a tuple each array has the shardings of all.
+    arguments = argument_attributes(function)
+    # Each leaf of a tuple has the shardings of all leaves.
     places = [(n, count) for count in map(leaf_count, parameters) for n in range(count)]
-    said = []
-    for number, one in enumerate(arguments):
-        text = _said(one)
-        if not text:
-            said.append(one)
-            continue
-        position, count = places[number] if places else (0, 1)
-        given = _others(one, _FRONTEND)
-        named = {given[n].name: given[n].attr for n in range(len(given))}
-        left = _others(ir.DictAttr(one[_FRONTEND]), _SHARDING)
-        if len(left):
-            named[_FRONTEND] = left
-        named["sdy.sharding"] = ir.Attribute.parse(leaf_texts(text, count)[position])
-        said.append(ir.DictAttr.get(named))
-    function.attributes["arg_attrs"] = ir.ArrayAttr.get(said)
+    for number, attributes in enumerate(arguments):
+        text = _sharding_in(attributes)
+        if text:
+            position, count = places[number] if places else (0, 1)
+            _remove(attributes, _SHARDING)
+            attributes[SHARDY] = ir.Attribute.parse(leaf_texts(text, count)[position])
+    set_argument_attributes(function, "arg_attrs", arguments)
 
 
-def _say(operation: ir.Operation) -> None:
-    text = _said(operation.attributes)
-    _keep(operation, _others(ir.DictAttr(operation.attributes[_FRONTEND]), _SHARDING))
-    target = ""
-    if operation.name == "stablehlo.custom_call":
-        target = attribute_text(operation.attributes["call_target_name"]) or ""
+def _convert_operation(operation: ir.Operation) -> None:
+    text = _sharding_in(operation.attributes)
+    _remove(operation.attributes, _SHARDING)
+    target = call_target(operation)
     if target not in (_CONSTRAINT, _RESULT):
-        operation.attributes["sdy.sharding"] = ir.Attribute.parse(as_per_value(text))
+        operation.attributes[SHARDY] = ir.Attribute.parse(as_per_value(text))
         return
     sharding = ir.Attribute.parse(leaf_texts(text, 1)[0])
     (value,) = operation.operands
     if target == _RESULT:
-        _say_of_results(operation, sharding)
+        _shard_returned_value(operation, sharding)
     else:
         constraint = ir.Operation.create(
             "sdy.sharding_constraint",
@@ -187,17 +178,11 @@ def _say(operation: ir.Operation) -> None:
     operation.erase()
 
 
-def _say_of_results(operation: ir.Operation, sharding: ir.Attribute) -> None:
-    """Of the results of a function that are what an operation gives."""
+def _shard_returned_value(operation: ir.Operation, sharding: ir.Attribute) -> None:
+    """Add a sharding to the results of the function that returns the operation's value."""
     for use in operation.results[0].uses:
         function = use.owner.parent
-        if use.owner.name != "func.return" or function is None:
-            continue
-        count = len(use.owner.operands)
-        given = [ir.DictAttr.get({})] * count
-        if "res_attrs" in function.attributes:
-            given = [ir.DictAttr(one) for one in ir.ArrayAttr(function.attributes["res_attrs"])]
-        before = given[use.operand_number]
-        named = {before[n].name: before[n].attr for n in range(len(before))}
-        given[use.operand_number] = ir.DictAttr.get({**named, "sdy.sharding": sharding})
-        function.attributes["res_attrs"] = ir.ArrayAttr.get(given)
+        if use.owner.name == "func.return" and function is not None:
+            results = argument_attributes(function, "res_attrs")
+            results[use.operand_number][SHARDY] = sharding
+            set_argument_attributes(function, "res_attrs", results)

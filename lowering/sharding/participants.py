@@ -1,7 +1,8 @@
-"""Who takes part in the operations across devices of a module, and whether all of them are there.
+"""The participants of collective operations, and a check that the program has all of them.
 
-XLA takes a group of replicas that do not exist for a program of one, gathers from them out of
-bounds of memory, or waits for them. So this is looked at before XLA sees the module.
+With a replica group that names nonexistent replicas, XLA compiles for one replica, gathers from
+memory out of bounds, or waits for the replicas forever. So the groups are checked before XLA
+compiles the module.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
 from lowering.errors import CompileError, recorded_at
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import enclosing, operations_in, symbol_name
 
 __all__ = [
     "COLLECTIVES",
@@ -35,23 +36,20 @@ COLLECTIVES: Final = frozenset(
         *("collective_permute", "reduce_scatter"),
     )
 ) | {"mhlo.all_to_all"}
-"""Operations that wait for other devices."""
+"""Operations that communicate with other devices."""
 
-_IN_BYTES: Final = tuple(
-    one.partition(".")[2].encode() + b"\0" for one in (*COLLECTIVES, "stablehlo.partition_id")
+_NAMES_IN_BYTECODE: Final = tuple(
+    name.partition(".")[2].encode() + b"\0" for name in (*COLLECTIVES, "stablehlo.partition_id")
 )
 
 
-def may_contain_collectives(words: bytes) -> bool:
-    """Whether operations across devices may be in bytecode with these words: a quick look."""
-    return any(name in words for name in _IN_BYTES)
-
-
-_HANDLE: Final = re.compile(r"handle = (\d+)")
+def may_contain_collectives(strings: bytes) -> bool:
+    """Whether a module may contain collectives; `strings` are the strings in its bytecode."""
+    return any(name in strings for name in _NAMES_IN_BYTECODE)
 
 
 class Mode(enum.Enum):
-    """What the numbers in replica groups are numbers of. StableHLO: Collective ops."""
+    """What the numbers in replica groups denote. StableHLO: Collective ops."""
 
     REPLICAS = "replicas"
     REPLICAS_AND_PARTITIONS = "replicas, with all of their partitions"
@@ -61,12 +59,12 @@ class Mode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Participants:
-    """Who takes part in one operation.
+    """The participants of one operation.
 
     Attributes:
-        mode: what the numbers are numbers of.
-        groups: lists of numbers; none for one group of all.
-        channel: the number of the channel; 0 for none.
+        mode: what the numbers in `groups` denote.
+        groups: lists of numbers; empty if all participants form one group.
+        channel: the channel number; 0 for no channel.
     """
 
     mode: Mode
@@ -74,33 +72,36 @@ class Participants:
     channel: int
 
     def count(self, num_replicas: int, num_partitions: int) -> int:
-        """How many numbers there are, which the groups have to hold."""
+        """The total count of numbers that the groups must contain."""
         if self.mode is Mode.PARTITIONS:
             return num_partitions
         return num_replicas * (num_partitions if self.mode is Mode.DEVICES else 1)
 
     def group_sizes(self, num_replicas: int, num_partitions: int) -> set[int]:
-        """How many devices there are in each group."""
-        all_of_them = self.count(num_replicas, num_partitions)
-        sizes = {len(group) for group in self.groups} or {all_of_them}
+        """The numbers of devices in the groups."""
+        sizes = {len(group) for group in self.groups} or {self.count(num_replicas, num_partitions)}
         if self.mode is Mode.REPLICAS_AND_PARTITIONS:
             return {size * num_partitions for size in sizes}
         return sizes
 
 
+_HANDLE: Final = re.compile(r"handle = (\d+)")
+
+
 def participants(operation: ir.Operation) -> Participants:
-    """Who takes part in an operation across devices."""
+    """The participants of a collective operation."""
     attributes = operation.attributes
     channel = 0
     if "channel_handle" in attributes:
-        # By its text: what jaxlib makes of HLO text may have one of mhlo's.
+        # Its text is parsed because a module converted from HLO text may have MHLO's attribute.
         text = _HANDLE.search(str(attributes["channel_handle"]))
         channel = int(text[1]) if text else 0
     name = operation.name.partition(".")[2]
     groups: tuple[tuple[int, ...], ...] = ()
     if "replica_groups" in attributes:
         listed = attributes["replica_groups"]
-        table = np.array(listed) if isinstance(listed, ir.DenseElementsAttr) else _along(operation)
+        is_table = isinstance(listed, ir.DenseElementsAttr)
+        table = np.array(listed) if is_table else _groups_along_axes(operation)
         groups = tuple(tuple(int(n) for n in row if n >= 0) for row in table)
     if channel <= 0:
         mode = Mode.REPLICAS
@@ -110,120 +111,97 @@ def participants(operation: ir.Operation) -> Participants:
         mode = Mode.DEVICES
     else:
         mode = Mode.REPLICAS_AND_PARTITIONS
-    return Participants(mode, tuple(g for g in groups if g), channel)
-
-
-def _along(operation: ir.Operation) -> np.ndarray[Any, Any]:
-    """The groups of an operation along axes of a mesh: a row for each.
-
-    jax 0.12 says them so. Of parts of axes nothing is known: no rows.
-    """
-    text = str(operation.attributes["replica_groups"])
-    named = _MESH.search(text)
-    axes = _AXIS.findall(text)
-    module = operation
-    while module.parent is not None:
-        module = module.parent
-    for view in module.regions[0].blocks[0].operations:
-        one = view.operation
-        if one.name != "sdy.mesh" or named is None or "sub_axis_info" in text:
-            continue
-        if attribute_text(one.attributes["sym_name"]) != named[1]:
-            continue
-        mesh = sdy.MeshAttr(one.attributes["mesh"])
-        names = [sdy.MeshAxisAttr(axis).name for axis in mesh.axes]
-        sizes = [sdy.MeshAxisAttr(axis).size for axis in mesh.axes]
-        numbers = np.array(list(mesh.device_ids) or range(math.prod(sizes))).reshape(sizes)
-        inside = [names.index(axis) for axis in axes]
-        outside = [n for n in range(len(names)) if n not in inside]
-        count = math.prod(sizes[n] for n in inside)
-        return numbers.transpose(*outside, *inside).reshape(-1, count)
-    return np.zeros((0, 0), np.int64)
+    return Participants(mode, tuple(group for group in groups if group), channel)
 
 
 _MESH: Final = re.compile(r"mesh(?:_name)? = @\"?([^\s,>\"]+)")
 _AXIS: Final = re.compile(r'axis_ref<name = "([^"]+)"')
 
 
+def _groups_along_axes(operation: ir.Operation) -> np.ndarray[Any, Any]:
+    """The groups of an operation along axes of a mesh, one row for each; jax 0.12 writes this form.
+
+    There are no rows for groups along parts of axes, which are not supported.
+    """
+    text = str(operation.attributes["replica_groups"])
+    mesh_name = _MESH.search(text)
+    axes = _AXIS.findall(text)
+    (*_, module) = enclosing(operation)
+    for view in module.regions[0].blocks[0].operations:
+        candidate = view.operation
+        if candidate.name != "sdy.mesh" or mesh_name is None or "sub_axis_info" in text:
+            continue
+        if symbol_name(candidate) != mesh_name[1]:
+            continue
+        mesh = sdy.MeshAttr(candidate.attributes["mesh"])
+        mesh_axes = [sdy.MeshAxisAttr(axis) for axis in mesh.axes]
+        names, sizes = [axis.name for axis in mesh_axes], [axis.size for axis in mesh_axes]
+        devices = np.array(list(mesh.device_ids) or range(math.prod(sizes))).reshape(sizes)
+        inside = [names.index(axis) for axis in axes]
+        outside = [n for n in range(len(names)) if n not in inside]
+        count = math.prod(sizes[n] for n in inside)
+        return devices.transpose(*outside, *inside).reshape(-1, count)
+    return np.zeros((0, 0), np.int64)
+
+
 def check_participants(
     module: ir.Operation, name: str, num_replicas: int, num_partitions: int
 ) -> None:
-    """Raises CompileError when an operation across devices counts on others than there are.
+    """Raise CompileError if a collective operation needs other devices than the program has.
 
     Args:
         module: the operation of a verified StableHLO module.
         name: the computation's name, for messages.
-        num_replicas, num_partitions: for how many it is compiled.
+        num_replicas, num_partitions: the numbers that the module is compiled for.
     """
-    wrong: list[CompileError] = []
-
-    def look(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name in COLLECTIVES:
-            error = _wrong(operation, name, num_replicas, num_partitions)
-            if error is not None:
-                wrong.append(error)
-                return ir.WalkResult.INTERRUPT
-        return ir.WalkResult.ADVANCE
-
-    module.walk(look)
-    if wrong:
-        raise wrong[0]
+    for operation in operations_in(module, COLLECTIVES):
+        _check_operation(operation, name, num_replicas, num_partitions)
 
 
-def _wrong(
+def _check_operation(
     operation: ir.Operation, name: str, num_replicas: int, num_partitions: int
-) -> CompileError | None:
-    """What is wrong with the participants of one operation; None if they are all there."""
+) -> None:
     kind = operation.name.partition(".")[2]
-    one = participants(operation)
-    there = one.count(num_replicas, num_partitions)
+    parties = participants(operation)
+    available = parties.count(num_replicas, num_partitions)
 
-    def error(reason: str, needed: int) -> CompileError:
+    def error(rule: str, needed: int) -> CompileError:
         compiled = f"num_replicas={num_replicas}"
-        if num_partitions > 1 or one.mode is not Mode.REPLICAS:
+        if num_partitions > 1 or parties.mode is not Mode.REPLICAS:
             compiled += f", num_partitions={num_partitions}"
-        if one.mode is Mode.PARTITIONS:
-            fix = f"lowering.compile(computation, num_partitions={needed})"
-        elif one.mode is Mode.DEVICES:
-            fix = (
-                f"lowering.compile(computation, num_replicas={needed}), or as many replicas and "
-                f"partitions as make {needed} devices"
-            )
+        fix = f"call lowering.compile(computation, num_replicas={needed})"
+        if parties.mode is Mode.PARTITIONS:
+            fix = f"call lowering.compile(computation, num_partitions={needed})"
+        elif parties.mode is Mode.DEVICES:
+            fix += f", or compile for replicas and partitions that make {needed} devices"
         elif needed == num_replicas * num_partitions and num_partitions > 1:
-            fix = "use_global_device_ids=True, if these are numbers of devices"
-            if one.mode is Mode.REPLICAS:
-                fix = f"channel_id=1, {fix}"
-        else:
-            fix = f"lowering.compile(computation, num_replicas={needed})"
+            channel = "channel_id=1, " if parties.mode is Mode.REPLICAS else ""
+            fix = f"pass {channel}use_global_device_ids=True if these are numbers of devices"
         return CompileError(
-            f"compile: {name}: {kind}{recorded_at(operation.location)} {reason}, and the program "
-            f"is compiled for {compiled}\nfix: {fix}",
+            f"compile: {name}: {kind}{recorded_at(operation.location)} {rule}, got {compiled}\n"
+            f"fix: {fix}",
             op=kind,
         )
 
     if "source_target_pairs" in operation.attributes:
-        ids = np.array(operation.attributes["source_target_pairs"]).reshape(-1)
-        largest = int(ids.max(initial=-1))
-        if largest >= there:
-            kinds = one.mode.value
-            return error(f"sends between {kinds} up to number {largest}", largest + 1)
-        return None
-    listed = sum(map(len, one.groups))
-    if one.groups and listed != there:
-        return error(f"has groups of {listed} {one.mode.value} in all", listed)
-    counted = _group_size(operation)
-    if counted is None:
-        return None
-    sizes = one.group_sizes(num_replicas, num_partitions)
-    if sizes != {counted}:
-        per_partition = num_partitions if one.mode is Mode.REPLICAS_AND_PARTITIONS else 1
-        needed = counted // per_partition or 1
-        return error(f"counts on {counted} participants in each group", needed)
-    return None
+        largest = int(np.array(operation.attributes["source_target_pairs"]).max(initial=-1))
+        if largest >= available:
+            raise error(f"requires {parties.mode.value} up to number {largest}", largest + 1)
+        return
+    listed = sum(map(len, parties.groups))
+    if parties.groups and listed != available:
+        raise error(f"requires {listed} {parties.mode.value} in its groups", listed)
+    group_size = _group_size(operation)
+    if group_size is None:
+        return
+    if parties.group_sizes(num_replicas, num_partitions) != {group_size}:
+        is_multiplied = parties.mode is Mode.REPLICAS_AND_PARTITIONS
+        needed = group_size // (num_partitions if is_multiplied else 1) or 1
+        raise error(f"requires {group_size} participants in each group", needed)
 
 
 def _group_size(operation: ir.Operation) -> int | None:
-    """How many members the shapes of an operation say that each group has; None if they don't."""
+    """The group size that the shapes of an operation imply; None if they imply none."""
     kind = operation.name
     if kind == "mhlo.all_to_all":
         return len(operation.operands) if len(operation.operands) > 1 else None
@@ -241,5 +219,5 @@ def _group_size(operation: ir.Operation) -> int | None:
     )
     if before.is_dynamic_dim(dimension) or after.is_dynamic_dim(dimension):
         return None
-    sizes = sorted((before.get_dim_size(dimension), after.get_dim_size(dimension)))
-    return None if sizes[0] == 0 else sizes[1] // sizes[0]
+    smaller, larger = sorted((before.get_dim_size(dimension), after.get_dim_size(dimension)))
+    return None if smaller == 0 else larger // smaller

@@ -1,11 +1,11 @@
-"""Whether XLA cuts a program up over partitions, and by what a module says of it.
+"""The shardings of a module, and how XLA partitions it.
 
-There are two languages for it. GSPMD's is text, ``mhlo.sharding = "{devices=[2,4]<=[8]}"``, on
-arguments, results and operations; Shardy's names the axes of a mesh,
-``sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>``, and has operations besides. XLA has a
-partitioner for each, and takes what it is given as it comes: a text that it can't read it drops
-without a word, of sizes that do not divide it drops axes or pads, and jaxlib 0.12 dies of a module
-that speaks both. So all of it is read here before XLA sees it.
+A module has shardings in one of two forms. GSPMD's form is text, such as
+``mhlo.sharding = "{devices=[2,4]<=[8]}"``, on arguments, results and operations. Shardy's form
+names the axes of a mesh, such as ``sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>``, and has
+further operations. XLA has a partitioner for each, and neither reports errors: XLA ignores a text
+that it can't parse, drops axes or pads if sizes are not divisible, and jaxlib 0.12 aborts on a
+module with both forms. So all shardings are checked here before XLA compiles the module.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
@@ -24,21 +24,27 @@ from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, lea
 from lowering.errors import CompileError, recorded_at
 from lowering.mlir.donations import ALIASING
 from lowering.mlir.flattening import leaf_paths
+from lowering.mlir.operations import (
+    argument_attributes,
+    main_function,
+    operations_in,
+    symbol_name,
+)
 from lowering.mlir.types import attribute_text
 from lowering.sharding.attributes import GSPMD, SHARDY
 
-__all__ = ["Partitioning", "main_function", "partition_counts", "read_partitioning"]
+__all__ = ["Partitioning", "partition_counts", "read_partitioning"]
 
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """By which of its partitioners XLA cuts a program up, and what is left to it.
+    """How XLA partitions a program.
 
     Attributes:
-        is_shardy: Shardy, and not GSPMD.
+        is_shardy: whether the partitioner is Shardy; else it is GSPMD.
         axes: names and sizes of the axes of the module's mesh; empty for GSPMD.
         device_order: the numbers of the partitions in the order of the mesh; empty for 0, 1, 2, ...
-        is_free: for each result whether XLA may choose how it is cut up.
+        is_free: for each result whether XLA may choose its sharding.
     """
 
     is_shardy: bool
@@ -48,9 +54,9 @@ class Partitioning:
 
 
 def partition_counts(tiling: Tiling) -> tuple[int, ...] | None:
-    """Into how many parts a tiling cuts each dimension of an array.
+    """The number of shards along each dimension of an array.
 
-    Empty where the array is whole on all devices; None where it is neither whole nor in tiles.
+    Empty for an array that is replicated on all devices; None for a tiling of another kind.
     """
     if tiling.kind in ("replicated", "unknown"):
         return ()
@@ -59,89 +65,70 @@ def partition_counts(tiling: Tiling) -> tuple[int, ...] | None:
     return tiling.tiles[: len(tiling.tiles) - len(tiling.subgroups)]
 
 
-def main_function(module: ir.Operation) -> ir.Operation:
-    """The function that is entered."""
-    for view in module.regions[0].blocks[0].operations:
-        operation: ir.Operation = view.operation
-        if operation.name == "func.func" and (
-            attribute_text(operation.attributes["sym_name"]) == "main"
-        ):
-            return operation
-    raise AssertionError("a module that was loaded has a @main")
-
-
 def read_partitioning(
     module: ir.Operation, name: str, shape: ProgramShape, num_replicas: int, num_partitions: int
 ) -> Partitioning | None:
-    """How XLA is to cut a program up; None if each partition has arrays of its own.
+    """Read how XLA partitions a program; None if each partition has its own arrays.
 
-    This is the one place where that is decided: a program is cut up if it is compiled for several
-    partitions, and an argument, a result or an operation in it has a sharding.
+    XLA partitions a program if it is compiled for several partitions, and an argument, a result or
+    an operation has a sharding. Only this function decides that.
 
     Args:
         module: the operation of a verified module.
         name: the computation's name, for messages.
-        shape: parameters and result, as the module has them.
-        num_replicas, num_partitions: for how many it is compiled.
+        shape: the parameters and the result of the module.
+        num_replicas, num_partitions: the numbers that it is compiled for.
 
     Raises:
-        CompileError: a sharding can't be read, is for another number of devices, leaves shards of
-            uneven size in an argument or a result, or there are shardings of both languages.
+        CompileError: a sharding can't be parsed, is for another number of devices, or divides an
+            argument or a result into shards of different sizes; or there are shardings of both
+            forms.
     """
     if num_partitions == 1:
         return None
-    found = _Walker(name, num_partitions)
-    module.walk(found.visit)
-    if found.error is not None:
-        raise found.error
-    if not (found.tilings or found.shardy):
+    tilings, shardy, meshes = _read_shardings(module, name, num_partitions)
+    if not (tilings or shardy):
         return None
-    if found.tilings and found.shardy:
+    if tilings and shardy:
         raise CompileError(
-            f"compile: {name} has shardings of two kinds, {GSPMD}{found.tilings[0]} and "
-            f"{SHARDY}{found.shardy[0]}\nfix: say all of them as tilings, or all with a mesh"
+            f"compile: {name}: a module has shardings of one form, got {GSPMD}{tilings[0]} and "
+            f"{SHARDY}{shardy[0]}\nfix: write all shardings as tilings, or all with a mesh"
         )
     if num_replicas > 1:
         raise CompileError(
-            f"compile: {name} has shardings, and a program that XLA cuts up runs on one replica, "
-            f"got num_replicas={num_replicas}\n"
-            f"fix: num_partitions={num_replicas * num_partitions}, and shardings over as many "
-            f"devices: with one more axis, along which arrays are whole"
+            f"compile: {name}: a program with shardings runs on one replica, got "
+            f"num_replicas={num_replicas}\n"
+            f"fix: pass num_partitions={num_replicas * num_partitions}, and shard over as many "
+            f"devices, with one more axis along which arrays are replicated"
         )
-    is_shardy = bool(found.shardy)
-    for mesh in found.meshes.values() if is_shardy else ():
-        size = math.prod(count for _, count in mesh.axes)
-        if mesh.axes and size != num_partitions:
-            raise _wrong_size(name, num_partitions, "the mesh", str(dict(mesh.axes)), size)
+    is_shardy = bool(shardy)
+    mesh = _NO_MESH
+    if is_shardy:
+        with_axes = [mesh for mesh in meshes.values() if mesh.axes]
+        for mesh in with_axes:
+            size = math.prod(size for _, size in mesh.axes)
+            if size != num_partitions:
+                raise _wrong_size(name, num_partitions, "the mesh", str(dict(mesh.axes)), size)
+        mesh = next(iter(with_axes), _NO_MESH)
     key = SHARDY if is_shardy else GSPMD
     main = main_function(module)
-    parameters = [
-        pair
-        for parameter, one in zip(shape.parameter_names, shape.parameters, strict=True)
-        for pair in _places(f"parameter {parameter}", one)
+    arguments = [
+        leaf
+        for parameter, parameter_shape in zip(shape.parameter_names, shape.parameters, strict=True)
+        for leaf in _leaves(f"parameter {parameter}", parameter_shape)
     ]
-    results = _places("the result", shape.result)
-    entered = _attributes(main, "arg_attrs", len(parameters))
-    left = _attributes(main, "res_attrs", len(results))
-    for given, places in ((entered, parameters), (left, results)):
-        for attributes, (place, leaf) in zip(given, places, strict=True):
-            if key in attributes and isinstance(leaf, ArrayShape):
-                _check_even(attributes[key], f"{place} of {name}", leaf, found.meshes)
-    _check_aliases(entered, left, parameters, results, name, key, found.meshes)
-    mesh = next((one for one in found.meshes.values() if one.axes), _NO_MESH)
-    # A result in the memory of an argument is cut up as that one is.
-    aliased = {ir.IntegerAttr(one[ALIASING]).value for one in entered if ALIASING in one}
-    return Partitioning(
-        is_shardy,
-        mesh.axes if is_shardy else (),
-        mesh.device_order if is_shardy else (),
-        tuple(key not in one and number not in aliased for number, one in enumerate(left)),
-    )
+    parameters = _with_shardings(arguments, main, "arg_attrs", key)
+    results = _with_shardings(_leaves("the result", shape.result), main, "res_attrs", key)
+    for leaf in (*parameters, *results):
+        _check_even(leaf, name, meshes)
+    aliased = _check_aliases(parameters, results, name, meshes)
+    # XLA may not choose the sharding of a result in the memory of an argument.
+    is_free = [leaf.sharding is None and n not in aliased for n, leaf in enumerate(results)]
+    return Partitioning(is_shardy, mesh.axes, mesh.device_order, tuple(is_free))
 
 
-@dataclass(frozen=True, slots=True)
-class _Mesh:
-    """A mesh of a module: names and sizes of its axes, and the order of the devices in it."""
+class _Mesh(NamedTuple):
+    """A mesh of a module: names and sizes of its axes, and the order of its devices."""
 
     axes: tuple[tuple[str, int], ...]
     device_order: tuple[int, ...]
@@ -152,186 +139,186 @@ _NO_MESH: Final = _Mesh((), ())
 
 def _mesh(attribute: ir.Attribute) -> _Mesh:
     mesh = sdy.MeshAttr(attribute)
-    axes = [sdy.MeshAxisAttr(one) for one in mesh.axes]
-    return _Mesh(tuple((one.name, one.size) for one in axes), tuple(mesh.device_ids))
+    axes = [sdy.MeshAxisAttr(axis) for axis in mesh.axes]
+    return _Mesh(tuple((axis.name, axis.size) for axis in axes), tuple(mesh.device_ids))
 
 
-class _Walker:
-    """What a walk has found; errors are kept, since MLIR's walk does not let exceptions through.
+def _read_shardings(
+    module: ir.Operation, name: str, num_partitions: int
+) -> tuple[list[str], list[str], dict[str, _Mesh]]:
+    """Check all tilings of a module.
 
-    Attributes:
-        tilings, shardy: where shardings of either language are, for messages.
-        meshes: by name.
+    Returns:
+        The source locations of the shardings of each form, for messages, and the meshes by name.
     """
-
-    def __init__(self, name: str, num_partitions: int) -> None:
-        self.name = name
-        self.num_partitions = num_partitions
-        self.error: CompileError | None = None
-        self.tilings: list[str] = []
-        self.shardy: list[str] = []
-        self.meshes: dict[str, _Mesh] = {}
-        self.read: set[str] = set()
-
-    def visit(self, operation: ir.Operation) -> ir.WalkResult:
+    tilings: list[tuple[ir.Attribute, str]] = []
+    shardy: list[str] = []
+    meshes: dict[str, _Mesh] = {}
+    for operation in operations_in(module):
         attributes = operation.attributes
         where = recorded_at(operation.location)
         if operation.name == "sdy.mesh":
-            self.meshes[attribute_text(attributes["sym_name"]) or ""] = _mesh(attributes["mesh"])
+            meshes[symbol_name(operation)] = _mesh(attributes["mesh"])
         elif operation.name.startswith("sdy.") or SHARDY in attributes:
-            self.shardy.append(where)
+            shardy.append(where)
         if GSPMD in attributes:
-            self.tiling(attributes[GSPMD], where)
+            tilings.append((attributes[GSPMD], where))
         if operation.name == "func.func":
             for key in ("arg_attrs", "res_attrs"):
-                for one in ir.ArrayAttr(attributes[key]) if key in attributes else ():
-                    entries = ir.DictAttr(one)
+                for entries in argument_attributes(operation, key):
                     if GSPMD in entries:
-                        self.tiling(entries[GSPMD], "")
+                        tilings.append((entries[GSPMD], ""))
                     if SHARDY in entries:
-                        self.shardy.append("")
-        return ir.WalkResult.ADVANCE if self.error is None else ir.WalkResult.INTERRUPT
+                        shardy.append("")
+    checked: set[ir.Attribute] = set()
+    for attribute, where in tilings:
+        if attribute not in checked:
+            checked.add(attribute)
+            _check_tiling(attribute, where, name, num_partitions)
+    return [where for _, where in tilings], shardy, meshes
 
-    def tiling(self, attribute: ir.Attribute, where: str) -> None:
-        """Reads a tiling: XLA leaves one that it can't read out without a word."""
-        self.tilings.append(where)
-        shown = str(attribute)
-        if shown in self.read:
-            return
-        self.read.add(shown)
-        try:
-            found = parse_tilings(attribute_text(attribute) or "")
-        except ShapeTextError as error:
-            reason = str(error).splitlines()[0].removeprefix("tiling text: ")
-            self.error = CompileError(
-                f"compile: {self.name}: something{where} has a sharding that can't be read, "
-                f"{shown}: {reason}\n"
-                f'fix: write one as XLA does: "{{devices=[2,4]<=[8]}}", "{{replicated}}"'
-            )
-            return
-        for tiling in found if isinstance(found, tuple) else (found,):
-            if tiling.kind == "tiled" and len(tiling.devices) != self.num_partitions:
-                self.error = _wrong_size(
-                    self.name,
-                    self.num_partitions,
-                    f"a sharding{where}",
-                    tiling.text,
-                    len(tiling.devices),
-                )
+
+def _check_tiling(attribute: ir.Attribute, where: str, name: str, num_partitions: int) -> None:
+    """Raise CompileError for a text that XLA would ignore."""
+    try:
+        tilings = parse_tilings(attribute_text(attribute) or "")
+    except ShapeTextError as error:
+        reason = str(error).splitlines()[0].removeprefix("tiling text: ")
+        raise CompileError(
+            f"compile: {name}: the sharding {attribute}{where} can't be parsed: {reason}\n"
+            f'fix: write a sharding in XLA\'s syntax, "{{devices=[2,4]<=[8]}}" or "{{replicated}}"'
+        ) from None
+    for tiling in tilings if isinstance(tilings, tuple) else (tilings,):
+        size = len(tiling.devices)
+        if tiling.kind == "tiled" and size != num_partitions:
+            raise _wrong_size(name, num_partitions, f"a sharding{where}", tiling.text, size)
 
 
 def _wrong_size(name: str, num_partitions: int, what: str, text: str, size: int) -> CompileError:
     return CompileError(
-        f"compile: {name}: {what} is over {size} devices, and the program is compiled for "
-        f"num_partitions={num_partitions}, got {text}\n"
-        f"fix: lowering.compile(computation, num_partitions={size})"
+        f"compile: {name}: {what} is over {size} devices, got num_partitions={num_partitions} for "
+        f"{text}\n"
+        f"fix: call lowering.compile(computation, num_partitions={size})"
     )
 
 
-def _places(what: str, shape: Shape) -> list[tuple[str, ArrayShape | TokenShape]]:
-    paths = (f"{what}{path}" for path in leaf_paths(shape))
-    return list(zip(paths, leaves(shape), strict=True))
+class _Leaf(NamedTuple):
+    """An array or token of the parameters or of the result, and its sharding."""
+
+    place: str
+    shape: ArrayShape | TokenShape
+    sharding: ir.Attribute | None = None
+    aliased_result: int | None = None
 
 
-def _attributes(main: ir.Operation, key: str, count: int) -> Sequence[Any]:
-    """The attributes of all arguments or results; mappings without any where it has none."""
-    if key not in main.attributes:
-        return [{}] * count
-    return [ir.DictAttr(one) for one in ir.ArrayAttr(main.attributes[key])]
+def _leaves(what: str, shape: Shape) -> list[_Leaf]:
+    paths = leaf_paths(shape)
+    return [_Leaf(f"{what}{path}", leaf) for path, leaf in zip(paths, leaves(shape), strict=True)]
 
 
-def _check_even(
-    attribute: ir.Attribute, place: str, leaf: ArrayShape, meshes: Mapping[str, _Mesh]
-) -> None:
-    """Raises CompileError for an array that is not cut into shards of one size."""
-    text = attribute_text(attribute)
-    counts = _counts(attribute, place, leaf, meshes)
-    for dimension, (size, count) in enumerate(zip(leaf.dimensions, counts, strict=True)):
+def _with_shardings(
+    leaves: Sequence[_Leaf], main: ir.Operation, attributes_key: str, sharding_key: str
+) -> list[_Leaf]:
+    sharded = []
+    for leaf, attributes in zip(leaves, argument_attributes(main, attributes_key), strict=True):
+        alias = ir.IntegerAttr(attributes[ALIASING]).value if ALIASING in attributes else None
+        sharded.append(leaf._replace(sharding=attributes.get(sharding_key), aliased_result=alias))
+    return sharded
+
+
+def _check_even(leaf: _Leaf, name: str, meshes: Mapping[str, _Mesh]) -> None:
+    """Raise CompileError for an array whose shards would differ in size."""
+    if leaf.sharding is None or not isinstance(leaf.shape, ArrayShape):
+        return
+    place, shape = f"{leaf.place} of {name}", leaf.shape
+    counts = _shard_counts(leaf.sharding, place, shape, meshes)
+    for dimension, (size, count) in enumerate(zip(shape.dimensions, counts, strict=True)):
         if size % count:
             raise CompileError(
-                f"compile: dimension {dimension} of {place} can't be cut into {count} shards of "
-                f"one size, got {leaf} with the sharding {text or attribute}\n"
-                f"fix: pad it to {-(-size // count) * count}, or leave the dimension whole",
-                shapes={place: leaf},
+                f"compile: dimension {dimension} of {place} must be divisible into {count} shards, "
+                f"got {shape} with the sharding {attribute_text(leaf.sharding) or leaf.sharding}\n"
+                f"fix: pad it to {-(-size // count) * count}, or do not shard the dimension",
+                shapes={place: shape},
             )
 
 
 def _check_aliases(
-    entered: Sequence[Any],
-    left: Sequence[Any],
-    parameters: Sequence[tuple[str, ArrayShape | TokenShape]],
-    results: Sequence[tuple[str, ArrayShape | TokenShape]],
+    parameters: Sequence[_Leaf],
+    results: Sequence[_Leaf],
     name: str,
-    key: str,
     meshes: Mapping[str, _Mesh],
-) -> None:
-    """Raises CompileError for a result whose shards do not fit where it is to be written."""
-    for given, (place, leaf) in zip(entered, parameters, strict=True):
-        if ALIASING not in given:
+) -> set[int]:
+    """Check that the shards of results fit in the memory of the arguments they are written to.
+
+    Returns:
+        The numbers of these results.
+    """
+    aliased = set()
+    for parameter in parameters:
+        if parameter.aliased_result is None:
             continue
-        number = ir.IntegerAttr(given[ALIASING]).value
-        where, result = results[number]
-        if key not in left[number] or not isinstance(leaf, ArrayShape):
-            continue  # it is cut up as the argument is
-        cut = [
-            math.prod(_counts(one[key], where, array, meshes)) if key in one else 1
-            for one, array in ((given, leaf), (left[number], result))
-            if isinstance(array, ArrayShape)
+        aliased.add(parameter.aliased_result)
+        result = results[parameter.aliased_result]
+        if result.sharding is None or not isinstance(parameter.shape, ArrayShape):
+            continue  # it gets the sharding of the argument
+        counts = [
+            1
+            if leaf.sharding is None
+            else math.prod(_shard_counts(leaf.sharding, leaf.place, leaf.shape, meshes))
+            for leaf in (parameter, result)
+            if isinstance(leaf.shape, ArrayShape)
         ]
-        if len({*cut}) > 1:
+        if len({*counts}) > 1:
             raise CompileError(
-                f"compile: {where} of {name} is written to the memory of {place}, and is cut into "
-                f"{cut[1]} shards where that is cut into {cut[0]}\n"
-                f"fix: give both one sharding, or the result none",
-                shapes={place: leaf},
+                f"compile: {result.place} of {name} is written to the memory of "
+                f"{parameter.place}: both must have as many shards, got {counts[1]} and "
+                f"{counts[0]}\n"
+                f"fix: give both the same sharding, or remove the sharding of the result",
+                shapes={parameter.place: parameter.shape},
             )
+    return aliased
 
 
-def _counts(
-    attribute: ir.Attribute, place: str, leaf: ArrayShape, meshes: Mapping[str, _Mesh]
+def _shard_counts(
+    sharding: ir.Attribute, place: str, shape: ArrayShape, meshes: Mapping[str, _Mesh]
 ) -> Sequence[int]:
-    """Into how many parts each dimension of an array is cut."""
-    text = attribute_text(attribute)
-    return _axis_counts(attribute, meshes) if text is None else _tile_counts(text, place, leaf)
-
-
-def _tile_counts(text: str, place: str, leaf: ArrayShape) -> Sequence[int]:
-    """Into how many parts a tiling cuts each dimension of an array."""
+    """The number of shards along each dimension of an array."""
+    text = attribute_text(sharding)
+    if text is None:
+        return _axis_counts(sharding, meshes)
     tiling = parse_tilings(text)
     counts = None if isinstance(tiling, tuple) else partition_counts(tiling)
     if counts is None:
         fix = 'write it as "{replicated}" or "{devices=[2,4]<=[8]}"'
         if "manual" in text:
-            fix = "leave out all shardings: each partition then has arrays of its own"
+            fix = "remove all shardings: each partition then has its own arrays"
         raise CompileError(
-            f"compile: the sharding of {place}, {leaf}, is {text}, and arrays enter and leave a "
-            f"program whole or in tiles\nfix: {fix}",
-            shapes={place: leaf},
+            f"compile: {place}: arguments and results are replicated or tiled, got {shape} with "
+            f"the sharding {text}\nfix: {fix}",
+            shapes={place: shape},
         )
     if not counts and "devices" not in text:
-        return (1,) * leaf.rank
-    if len(counts) != leaf.rank:
+        return (1,) * shape.rank
+    if len(counts) != shape.rank:
         raise CompileError(
-            f"compile: the sharding of {place} is of {len(counts)} dimensions, "
-            f"got {leaf} with {text}\n"
-            f"fix: give it a number for each dimension, 1 for those that stay whole",
-            shapes={place: leaf},
+            f"compile: {place}: a sharding has a number for each dimension, got {shape} with "
+            f"{text}\n"
+            f"fix: write {shape.rank} numbers, 1 for each dimension that is not sharded",
+            shapes={place: shape},
         )
     return counts
 
 
 def _axis_counts(attribute: ir.Attribute, meshes: Mapping[str, _Mesh]) -> Sequence[int]:
-    """Into how many parts the axes of a mesh cut each dimension of an array."""
+    """The number of shards along each dimension, for a sharding of Shardy."""
     sharding = sdy.TensorShardingAttr(attribute)
-    where = sharding.mesh_or_ref
-    if isinstance(where, ir.FlatSymbolRefAttr):
-        sizes = dict(meshes[where.value].axes)
-    else:
-        sizes = dict(_mesh(where).axes)
+    mesh = sharding.mesh_or_ref
+    is_inline = not isinstance(mesh, ir.FlatSymbolRefAttr)
+    sizes = dict((_mesh(mesh) if is_inline else meshes[ir.FlatSymbolRefAttr(mesh).value]).axes)
     counts = []
-    for one in sharding.dimension_shardings:
+    for dimension in sharding.dimension_shardings:
         count = 1
-        for entry in sdy.DimensionShardingAttr(one).axes:
+        for entry in sdy.DimensionShardingAttr(dimension).axes:
             axis = sdy.AxisRefAttr(entry)
             part = axis.sub_axis_info
             count *= sizes[axis.name] if part is None else sdy.SubAxisInfoAttr(part).size

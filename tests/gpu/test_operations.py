@@ -26,7 +26,7 @@ SENDING = {"send", "send_with_token", "recv", "recv_with_token"}
 
 IN_PARTS = dict.fromkeys(
     ("spmd_full_to_shard_shape", "spmd_shard_to_full_shape"),
-    r"is of a program that XLA partitions, got num_partitions=1",
+    r"requires a program that XLA partitions, got num_partitions=1",
 )
 DRAWN = "rng"
 """The opcode whose numbers are random on each device."""
@@ -34,23 +34,23 @@ DRAWN = "rng"
 REFUSED = {
     "cpu": {
         **IN_PARTS,
-        **dict.fromkeys(SENDING, r"can't run on cpu: XLA has no code for it there"),
-        "send_to_host": r"can't run on cpu: XLA has no code for it there",
-        "recv_from_host": r"can't run on cpu: XLA has no code for it there",
+        **dict.fromkeys(SENDING, r"can't run on cpu: XLA does not support it"),
+        "send_to_host": r"can't run on cpu: XLA does not support it",
+        "recv_from_host": r"can't run on cpu: XLA does not support it",
         "custom_call": r"no function of that name is registered for cpu",
     },
     "gpu": {
         **IN_PARTS,
-        **dict.fromkeys(SENDING, r"can't run on gpu: XLA wants to know which device sends to whi"),
+        **dict.fromkeys(SENDING, r"can't run on gpu: XLA requires source_target_pairs"),
         **dict.fromkeys(
             ("send_to_host", "recv_from_host"),
-            r"can't run on gpu: jaxlib gives a client no way to the host's side of it",
+            r"can't run on gpu: jaxlib has no interface for the host's side of it",
         ),
         **dict.fromkeys(
             ("infeed", "infeed_with_token", "outfeed", "outfeed_with_token"),
-            r"can't run on gpu: jaxlib gives a client no way to it",
+            r"can't run on gpu: jaxlib has no interface for it",
         ),
-        "python_call": r"python_call.* can't run on gpu: a program calls Python on CPU alone",
+        "python_call": r"python_call.* can't run on gpu: a program can call Python on CPU only",
         "custom_call": r"no function of that name is registered for gpu",
     },
 }

@@ -477,8 +477,11 @@ def test_a_size_that_is_lost(shape: str, sizes: list[int]) -> None:
         lowering.compile(b.build(root), "cpu")
     text = str(caught.value)
     assert "lost: reshape, recorded at " in text
-    assert "can't run on cpu: it makes fixed sizes of a bounded one" in text
-    assert "\nfix: say which part is bounded with xb.reshape_with_inferred_dimension" in text
+    assert "can't run on cpu: its result has fixed sizes in place of a bounded size" in text
+    assert (
+        "\nfix: mark the bounded dimension of the result with xb.reshape_with_inferred_dimension"
+        in text
+    )
 
 
 def test_where_xla_has_no_rule() -> None:

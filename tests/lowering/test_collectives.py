@@ -673,8 +673,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {},
         "all_reduce",
         (
-            "has groups of 2 replicas in all, and the program is compiled for num_replicas=1\n"
-            "fix: lowering.compile(computation, num_replicas=2)"
+            "requires 2 replicas in its groups, got num_replicas=1\n"
+            "fix: call lowering.compile(computation, num_replicas=2)"
         ),
     ),
     "gathering on one device": (
@@ -682,8 +682,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {},
         "all_gather",
         (
-            "counts on 8 participants in each group, and the program is compiled for "
-            "num_replicas=1\nfix: lowering.compile(computation, num_replicas=8)"
+            "requires 8 participants in each group, got "
+            "num_replicas=1\nfix: call lowering.compile(computation, num_replicas=8)"
         ),
     ),
     "scattering on one device": (
@@ -691,8 +691,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {},
         "reduce_scatter",
         (
-            "counts on 4 participants in each group, and the program is compiled for "
-            "num_replicas=1\nfix: lowering.compile(computation, num_replicas=4)"
+            "requires 4 participants in each group, got "
+            "num_replicas=1\nfix: call lowering.compile(computation, num_replicas=4)"
         ),
     ),
     "too many replicas": (
@@ -700,8 +700,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {"num_replicas": 8},
         "all_to_all",
         (
-            "has groups of 2 replicas in all, and the program is compiled for num_replicas=8\n"
-            "fix: lowering.compile(computation, num_replicas=2)"
+            "requires 2 replicas in its groups, got num_replicas=8\n"
+            "fix: call lowering.compile(computation, num_replicas=2)"
         ),
     ),
     "a source that is not there": (
@@ -709,8 +709,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {"num_replicas": 4},
         "collective_permute",
         (
-            "sends between replicas up to number 5, and the program is compiled for "
-            "num_replicas=4\nfix: lowering.compile(computation, num_replicas=6)"
+            "requires replicas up to number 5, got "
+            "num_replicas=4\nfix: call lowering.compile(computation, num_replicas=6)"
         ),
     ),
     "partitions": (
@@ -718,8 +718,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {"num_replicas": 8},
         "collective_permute",
         (
-            "sends between partitions up to number 1, and the program is compiled for "
-            "num_replicas=8, num_partitions=1\nfix: lowering.compile(computation, num_partitions=2)"
+            "requires partitions up to number 1, got num_replicas=8, num_partitions=1\n"
+            "fix: call lowering.compile(computation, num_partitions=2)"
         ),
     ),
     "devices": (
@@ -727,9 +727,9 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {"num_replicas": 2},
         "all_reduce",
         (
-            "has groups of 4 devices in all, and the program is compiled for num_replicas=2, "
-            "num_partitions=1\nfix: lowering.compile(computation, num_replicas=4), or as many "
-            "replicas and partitions as make 4 devices"
+            "requires 4 devices in its groups, got num_replicas=2, "
+            "num_partitions=1\nfix: call lowering.compile(computation, num_replicas=4), or compile "
+            "for replicas and partitions that make 4 devices"
         ),
     ),
     "replicas with partitions": (
@@ -737,8 +737,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {"num_replicas": 2, "num_partitions": 2},
         "all_gather",
         (
-            "counts on 4 participants in each group, and the program is compiled for "
-            "num_replicas=2, num_partitions=2\nfix: lowering.compile(computation, num_replicas=2)"
+            "requires 4 participants in each group, got num_replicas=2, num_partitions=2\n"
+            "fix: call lowering.compile(computation, num_replicas=2)"
         ),
     ),
     "broadcast": (
@@ -746,8 +746,8 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
         {"num_replicas": 2},
         "collective_broadcast",
         (
-            "has groups of 4 replicas in all, and the program is compiled for num_replicas=2\n"
-            "fix: lowering.compile(computation, num_replicas=4)"
+            "requires 4 replicas in its groups, got num_replicas=2\n"
+            "fix: call lowering.compile(computation, num_replicas=4)"
         ),
     ),
 }
@@ -769,7 +769,7 @@ def test_participants_that_are_not_there(name: str) -> None:
 def test_uneven_groups_of_a_reducer_that_the_cpu_lacks() -> None:
     b = xb.XlaBuilder("uneven")
     computation = b.build(xb.all_reduce(b.parameter(xb.f32[2]), xb.sub, [[0, 1], [2]]))
-    with pytest.raises(CompileError, match="in groups of several sizes XLA reduces there only"):
+    with pytest.raises(CompileError, match="in groups of different sizes XLA reduces only"):
         lowering.compile(computation, "cpu", num_replicas=3)
 
 

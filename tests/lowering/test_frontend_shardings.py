@@ -1,4 +1,4 @@
-"""Shardings in frontend attributes, as modules have them that were made of HLO."""
+"""Shardings in frontend attributes, as in modules that are converted from HLO."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ module @sharded attributes {MESHES} {
 """
 
 
-def test_a_module_is_cut_up_by_them() -> None:
+def test_a_module_is_partitioned_by_them() -> None:
     module = lowering.load_bytes(MODULE.replace("MESHES", MESHES))
     before = module.text
     run = lowering.compile(module, "cpu", num_partitions=2)
@@ -33,10 +33,12 @@ def test_a_module_is_cut_up_by_them() -> None:
     np.testing.assert_array_equal(lowering.compile(module, "cpu")(x), x + x)
 
 
-def test_a_mesh_that_is_said_nowhere() -> None:
-    # XLA ends the process of such a module.
+def test_a_mesh_that_is_not_declared() -> None:
+    # XLA aborts on such a module.
     module = lowering.load_bytes(MODULE.replace("MESHES", ""))
-    with pytest.raises(lowering.CompileError, match=r"sharded has shardings in .* says nowhere"):
+    with pytest.raises(
+        lowering.CompileError, match=r"sharded: shardings in .* require a declaration"
+    ):
         lowering.compile(module, "cpu")
     with pytest.raises(lowering.LoweringError, match=r"compile: .* unknown mesh: @mesh\nfix:"):
         lowering.compile(module, "cpu", num_partitions=2)

@@ -83,7 +83,7 @@ def test_tokens_through_control_flow() -> None:
 def test_a_token_is_given_back_once() -> None:
     b = xb.XlaBuilder("twice")
     token = b.create_token()
-    with pytest.raises(lowering.CompileError, match="holds one token twice"):
+    with pytest.raises(lowering.CompileError, match="the result contains each token once"):
         lowering.compile(b.build(xb.tuple(token, token)))
     b = xb.XlaBuilder("joined")
     token = b.create_token()
@@ -144,15 +144,15 @@ def test_send_and_recv_do_not_run_on_a_cpu(name: str) -> None:
         lowering.compile(b.build())
     message = str(caught.value)
     assert message.startswith(f"compile: program: {name}, recorded at {__file__}:")
-    assert "can't run on cpu: XLA has no code for it there\nfix: xb.collective_permute" in message
+    assert "can't run on cpu: XLA does not support it\nfix: use xb.collective_permute" in message
     assert ("xb.outfeed" if name.startswith("send") else "xb.infeed_with_token") in message
     assert caught.value.op == name
 
 
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 def test_send_and_recv_on_other_platforms(platform: str) -> None:
-    """Both compilers were asked: a GPU's wants to know who sends to whom, a TPU's dies."""
-    why = {"gpu": "XLA wants to know which device sends to which", "tpu": "XLA's compiler dies"}
+    """A GPU's compiler requires pairs of source and target; a TPU's compiler aborts."""
+    why = {"gpu": "XLA requires source_target_pairs", "tpu": "XLA's compiler aborts"}
     b = xb.XlaBuilder("between")
     xb.send(b.parameter(xb.f32[2]), 1)
     b.recv(xb.f32[2], 2)
@@ -174,7 +174,7 @@ def test_send_and_recv_on_other_platforms(platform: str) -> None:
         with pytest.raises(lowering.CompileError) as caught:
             check_compilable(module.operation, "program", platform)
         assert (
-            f"can't run on {platform}: jaxlib gives a client no way to the host's side of it\n"
+            f"can't run on {platform}: jaxlib has no interface for the host's side of it\n"
             "fix: pass values as arguments and results"
         ) in str(caught.value)
         assert caught.value.op == name

@@ -270,7 +270,7 @@ class TestBoundedSizes:
         b = xb.XlaBuilder("bounded")
         x, n = b.parameter(xb.c64[3, 6]), b.parameter(xb.s32[()])
         root = xb.fft(xb.set_dimension_size(x, n, 1), "FFT", [6])
-        with pytest.raises(lowering.CompileError, match="its fft_length is not the sizes of the"):
+        with pytest.raises(lowering.CompileError, match="fft_length must equal the sizes of the"):
             lowering.compile(b.build(root))
 
 
@@ -369,7 +369,7 @@ def test_other_lengths_are_not_run(
             lowering.compile(one)
         assert caught.value.op == "fft"
         assert (
-            "can't run on cpu: its fft_length is not the sizes of the dimensions that it "
-            "transforms" in str(caught.value)
+            "can't run on cpu: fft_length must equal the sizes of the transformed dimensions"
+            in str(caught.value)
         )
-        assert "fix: give those sizes as fft_length" in str(caught.value)
+        assert "fix: pass these sizes as fft_length" in str(caught.value)

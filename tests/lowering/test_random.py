@@ -212,10 +212,10 @@ def test_other_states_are_recorded_and_not_run(algorithm: str, shape: xb.ArraySh
     assert "stablehlo.rng_bit_generator" in lowering.lower(computation).text
     with pytest.raises(lowering.CompileError) as caught:
         lowering.compile(computation)
-    assert "can't run on cpu: XLA takes a state of u64[2] for RNG_THREE_FRY, of" in str(
+    assert "can't run on cpu: XLA requires a state of u64[2] for RNG_THREE_FRY," in str(
         caught.value
     )
-    assert "fix: give such a state; xb.bitcast_convert_type makes u64[2]" in str(caught.value)
+    assert "fix: pass a state of this shape; xb.bitcast_convert_type converts" in str(caught.value)
 
 
 def test_a_state_of_other_words() -> None:

@@ -88,7 +88,7 @@ def test_what_the_cpu_has_no_code_for_is_lowered_and_refused_in_words(t: Primiti
         lowering.compile(module)
     text = str(caught.value)
     assert text.startswith("compile: rounding: stochastic_convert")
-    assert "can't run on cpu: XLA's compiler for it rounds at random to signed integers" in text
+    assert "can't run on cpu: XLA supports stochastic rounding to signed integers" in text
     assert "fix: convert to signed integers" in text
     assert caught.value.op == "stochastic_convert"
 

@@ -521,8 +521,9 @@ def test_a_branch_that_all_take(partitions: bool) -> None:
         text = str(caught.value)
         assert text.startswith(f"branch: if, recorded at {__file__}:")
         assert (
-            "goes different ways on different devices, and there is all_reduce inside, in which "
-            "some would wait for the others forever\nfix: make the condition one that all have"
+            "must have the same condition on all devices, because it contains all_reduce, which "
+            "waits for all of them; got different conditions\n"
+            "fix: compute the condition from values that are equal on all devices"
         ) in text
         assert caught.value.op == "if"
 
@@ -539,7 +540,7 @@ def test_a_choice_of_several() -> None:
     assert as_lists(run(rows, 1)) == rows[::-1].tolist()
     # An index out of range selects the last branch, on both.
     assert as_lists(run(rows, [2, -7])) == (-rows).tolist()
-    with pytest.raises(ExecutionError, match=r"choice: case.* there is collective_permute inside"):
+    with pytest.raises(ExecutionError, match=r"choice: case.* it contains collective_permute"):
         run(rows, [0, 1])
 
 
@@ -554,7 +555,7 @@ def test_a_loop_as_long_as_its_argument() -> None:
     run = lowering.compile(b.build(result), "cpu", num_replicas=2)
     assert as_lists(run(np.array([[1], [2]]), 5)) == [[48], [48]]
     assert as_lists(run(np.array([[1], [2]]), 0)) == [[1], [2]]
-    with pytest.raises(ExecutionError, match=r"loop: while.* there is all_reduce inside"):
+    with pytest.raises(ExecutionError, match=r"loop: while.* it contains all_reduce"):
         run(np.array([[1], [2]]), [3, 5])
     assert as_lists(run(np.array([[1], [2]]), 1)) == [[3], [3]]
 
@@ -573,7 +574,7 @@ def test_a_call_inside_of_a_branch() -> None:
     few = xb.lt(b.replica_id(), b.constant(1, xb.u32))
     root = xb.conditional(few, x, lambda v: xb.call(around, v), x, lambda v: v)
     run = lowering.compile(b.build(root), "cpu", num_replicas=2)
-    with pytest.raises(ExecutionError, match=r"calls: if.* there is all_reduce inside"):
+    with pytest.raises(ExecutionError, match=r"calls: if.* it contains all_reduce"):
         run(np.zeros((2, 1), np.float32))
 
 
@@ -587,7 +588,7 @@ def test_branches_inside_of_each_other() -> None:
     assert as_lists(run(rows, True, True)) == [[3.0], [3.0]]
     assert as_lists(run(rows, False, [True, False])) == [[1.0], [2.0]]
     for p_given, q_given in ((True, [True, False]), ([False, True], True)):
-        with pytest.raises(ExecutionError, match="goes different ways on different devices"):
+        with pytest.raises(ExecutionError, match="must have the same condition on all devices"):
             run(rows, p_given, q_given)
 
 

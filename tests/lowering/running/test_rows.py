@@ -294,9 +294,9 @@ def test_programs_that_have_no_rows() -> None:
     with pytest.raises(CompileError) as caught:
         lowering.compile(computation, "cpu", num_replicas=2, results="sharded")
     assert str(caught.value) == (
-        'compile: laid_out: with results="sharded" the arrays are in their default layout, and a '
-        "result asks for {0,1}\n"
-        'fix: leave out the layout, or results="sharded"'
+        'compile: laid_out: results="sharded" requires results in their default layout, got a '
+        "result with the layout {0,1}\n"
+        'fix: remove the layout of the result, or results="sharded"'
     )
     b = xb.XlaBuilder("bounded")
     computation = b.build(b.parameter("f32[<=3]", "x") + 1.0)

@@ -194,10 +194,10 @@ class TestTpu:
         reduced = of(lambda x: xb.reduce_scatter(x, xb.add, 0, 4), xb.f64[8])
         lowering.compile(reduced, num_replicas=4, devices=devices)
         for function, shapes, words in (
-            (lambda x: xb.dot(x, x), [xb.s64[4, 4]], "no integers of 64 bits in dot products"),
-            (lambda x: xb.fft(x, "FFT", [4]), [xb.c128[4]], "of f32 and c64 alone there"),
-            (lambda x: xb.rev(x, [0]), [xb.s2[4]], "holds elements of two bits in few shapes"),
-            (lambda x: xb.reduce_precision(x, 5, 9), [xb.f64[4]], "none of f64 there"),
+            (lambda x: xb.dot(x, x), [xb.s64[4, 4]], "64-bit integers in dot products"),
+            (lambda x: xb.fft(x, "FFT", [4]), [xb.c128[4]], "of f32 and c64 only"),
+            (lambda x: xb.rev(x, [0]), [xb.s2[4]], "supports elements of two bits in few shapes"),
+            (lambda x: xb.reduce_precision(x, 5, 9), [xb.f64[4]], "does not support it for f64"),
         ):
             with pytest.raises(lowering.CompileError, match=f"{words}.*\nfix: "):
                 lowering.compile(of(function, *shapes), devices[0])

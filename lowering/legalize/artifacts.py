@@ -11,19 +11,21 @@ from lowering.mlir.types import attribute_text
 
 
 @rewrite("stablehlo.composite", platforms=ALL_PLATFORMS)
-def composite(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def composite_for_chlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Restore the CHLO operation that a composite represents, if the operation has rewrites.
 
-    XLA restores the operation too, but after the rewrites.
+    A portable artifact represents operations of CHLO as composites. XLA restores them too, but
+    after the rewrites.
     """
     return _restored(b, operation, "chlo.", "name", "composite_attributes")
 
 
 @rewrite("stablehlo.custom_call", platforms=(*ALL_PLATFORMS, INTERPRETER))
-def custom_call(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def custom_call_for_mhlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Restore the MHLO operation that a custom call represents, if the operation has rewrites.
 
-    XLA restores some of these operations, but not top_k of the smallest elements.
+    A portable artifact represents operations of MHLO as custom calls. XLA restores some of them,
+    but not top_k of the smallest elements.
     """
     return _restored(b, operation, "mhlo.", "call_target_name", "mhlo.attributes")
 

@@ -59,8 +59,8 @@ def _preds_as_bits(b: OpBuilder, value: Value, to: PrimitiveType) -> Value:
 def bitcast_of_complex_numbers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Bitcast between c64 and c128 by the real and the imaginary parts.
 
-    XLA does not support these bitcasts: its shape inference refuses them, or the process aborts. A
-    bitcast of a c128 should give two c64.
+    A bitcast of one c128 should return two c64, and a bitcast of two c64 one c128. XLA does not
+    support these bitcasts: its shape inference refuses them, or the process aborts.
 
     Shown by: bitcast_convert_c128_c64, bitcast_convert_c64_c128.
     """

@@ -106,10 +106,13 @@ def _clamped(b: OpBuilder, index: Value, limit: Value) -> Value:
 
 
 @_bounded("set_dimension_size")
-def clamped_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+def set_dimension_size_beyond_the_bound(
+    b: OpBuilder, operation: ir.Operation
+) -> Sequence[Value] | None:
     """Clamp the size of a set_dimension_size to the range from 0 to the bound.
 
-    XLA does not check the size. With a size beyond the bound it accesses memory out of bounds.
+    XLA does not check the size at run time. With a size beyond the bound, it accesses memory out of
+    bounds, and may crash.
 
     Shown by: set_dimension_size_beyond_the_bound.
     """
@@ -124,7 +127,7 @@ def clamped_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | Non
 
 
 @_bounded("bitcast_convert")
-def bitcast_at_the_bound(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+def bitcast_of_bounded_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Bitcast the elements at the bound.
 
     XLA does not support a bitcast of bounded size to a type of another width. Such a bitcast adds
@@ -141,10 +144,12 @@ def bitcast_at_the_bound(b: OpBuilder, operation: ir.Operation) -> Sequence[Valu
 
 
 @_bounded("optimization_barrier", fixed_in=(0, 12))
-def barrier_with_the_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+def optimization_barrier_of_bounded_sizes(
+    b: OpBuilder, operation: ir.Operation
+) -> Sequence[Value] | None:
     """Pass an array at its bound, and its sizes, through an optimization barrier.
 
-    XLA does not support bounded sizes in the operation.
+    XLA does not compile an optimization barrier of bounded sizes.
 
     Shown by: optimization_barrier_of_a_bounded_size.
     """
@@ -165,10 +170,11 @@ def barrier_with_the_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Va
 
 
 @_bounded("reduce_window")
-def reduce_window_with_padding(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+def reduce_window_of_bounded_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Reduce windows at the bound, and compute the sizes of the result.
 
-    jaxlib 0.10 ignores padding in the size of the result, and both 0.10 and 0.12 ignore dilation.
+    The size of the result depends on the padding and the dilation of the window. XLA ignores the
+    dilation, and jaxlib 0.10 also ignores the padding.
 
     Shown by: reduce_window_of_a_bounded_size_padded, reduce_window_of_a_bounded_size_dilated.
     """
@@ -195,7 +201,7 @@ def reduce_window_with_padding(b: OpBuilder, operation: ir.Operation) -> Sequenc
 
 
 @_bounded("slice")
-def slice_of_fixed_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+def fixed_slice_of_bounded_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Slice a bounded array at its bound where the result has a fixed size.
 
     XLA treats the size of the result as bounded, although its type is static. A concatenation with
@@ -213,10 +219,10 @@ def slice_of_fixed_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value
 
 
 @_bounded("dynamic_slice")
-def dynamic_slice_within_the_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+def dynamic_slice_of_bounded_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Clamp the start indices of a dynamic_slice to the sizes.
 
-    XLA clamps them to the bounds, and returns elements beyond the sizes.
+    XLA clamps the start indices to the bounds instead, and returns elements beyond the sizes.
 
     Shown by: dynamic_slice_of_a_bounded_size.
     """
@@ -229,11 +235,13 @@ def dynamic_slice_within_the_size(b: OpBuilder, operation: ir.Operation) -> Sequ
 
 
 @_bounded("dynamic_update_slice")
-def dynamic_update_within_the_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+def dynamic_update_slice_of_bounded_sizes(
+    b: OpBuilder, operation: ir.Operation
+) -> Sequence[Value] | None:
     """Clamp the start indices of a dynamic_update_slice to the sizes, and mask a bounded update.
 
-    XLA clamps the indices to the bounds, and writes beyond the sizes. It does not support an update
-    of bounded size.
+    XLA clamps the start indices to the bounds instead, and writes beyond the sizes. It does not
+    support an update of bounded size.
 
     Shown by: dynamic_update_slice_of_a_bounded_size, dynamic_update_slice_by_a_bounded_size.
     """
@@ -262,11 +270,11 @@ def dynamic_update_within_the_size(b: OpBuilder, operation: ir.Operation) -> Seq
 
 
 @_bounded("gather")
-def gather_within_the_size(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+def gather_of_bounded_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Clamp the indices of a gather to the sizes.
 
-    XLA clamps them to the bounds, and returns elements beyond the sizes. It does not support
-    bounded batch dimensions.
+    XLA clamps the indices to the bounds instead, and returns elements beyond the sizes. It does not
+    support bounded batch dimensions.
 
     Shown by: gather_of_a_bounded_size.
     """
@@ -344,7 +352,7 @@ def scatter_of_bounded_windows(b: OpBuilder, operation: ir.Operation) -> Sequenc
 
 
 @_bounded("while")
-def loop_of_one_array(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+def while_of_one_bounded_array(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Add a number to the state of a loop that consists of one bounded array.
 
     XLA's compiler crashes on a loop whose state is a bounded array, not a tuple. It would remove a

@@ -35,7 +35,7 @@ _MOVING: Final = ("stablehlo.all_gather", "stablehlo.all_to_all", "stablehlo.col
 
 
 @rewrite(*_MOVING, platforms=("gpu",))
-def two_bits_as_bytes(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def collectives_of_two_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Send elements of s2 and u2 as s8 and u8.
 
     The communication library of GPUs has no type for 2-bit elements.
@@ -44,7 +44,7 @@ def two_bits_as_bytes(b: OpBuilder, operation: ir.Operation) -> list[Value] | No
 
 
 @rewrite(*_MOVING, platforms=("cpu",))
-def moved_as_integers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def collectives_of_short_elements(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Send 8-bit floats as u8, bf16 as u16, and elements of s2 and u2 as s8 and u8.
 
     XLA converts f8e5m2, f8e4m3, f8e3m4 and bf16 to larger floats and back, which replaces the
@@ -65,7 +65,7 @@ def _moved_in(
 
 
 @rewrite(*_MOVING, "stablehlo.all_reduce", platforms=("cpu",))
-def one_operand_each(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def collectives_of_several_operands(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Split an operation with several operands into operations with one operand.
 
     XLA's CPU compiler does not support several operands after partitioning.
@@ -83,7 +83,7 @@ def one_operand_each(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
 
 
 @rewrite("mhlo.all_to_all", platforms=("cpu",))
-def exchange_with_oneself(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def all_to_all_in_groups_of_one(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Replace an all_to_all within groups of one device by its operand.
 
     An all_to_all without a split dimension has one operand for each device of a group. With one
@@ -97,7 +97,7 @@ def exchange_with_oneself(_: OpBuilder, operation: ir.Operation) -> list[Value] 
 
 
 @rewrite("mhlo.all_to_all", platforms=("cpu",))
-def exchanged_as_integers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def all_to_all_of_short_elements(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Exchange 8-bit floats as u8, bf16 as u16, and elements of s2 and u2 as s8 and u8.
 
     The defect is that of the other collective operations: XLA converts the elements to larger
@@ -109,7 +109,7 @@ def exchanged_as_integers(b: OpBuilder, operation: ir.Operation) -> list[Value] 
 
 
 @rewrite("stablehlo.all_reduce", platforms=("cpu", "gpu"))
-def all_reduce(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def all_reduce_with_other_reducers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Gather the operands of a group, and combine them with the reducer.
 
     XLA supports the reducers add, multiply, maximum and minimum, and, for preds, and and or. With
@@ -126,7 +126,8 @@ def all_reduce(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 def all_reduce_of_pairs(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Gather 64-bit and complex elements, and combine them with the reducer.
 
-    A TPU represents them as pairs of 32-bit numbers, and can only add these across devices.
+    A TPU represents 64-bit and complex elements as pairs of 32-bit numbers, and can only add these
+    across devices.
     """
     if _is_sum(operation) or not any(map(_is_pair, operation.operands)):
         return None
@@ -134,10 +135,10 @@ def all_reduce_of_pairs(b: OpBuilder, operation: ir.Operation) -> list[Value] | 
 
 
 @rewrite("stablehlo.reduce_scatter", platforms=ALL_PLATFORMS)
-def reduce_scatter(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def reduce_scatter_with_other_reducers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Gather the operands of a group, combine them with the reducer, and slice the device's block.
 
-    The CPU and GPU backends support the reducers add, multiply, maximum and minimum, and, for
+    XLA's CPU and GPU backends support the reducers add, multiply, maximum and minimum, and, for
     preds, and and or. A TPU represents 64-bit and complex elements as pairs of 32-bit numbers, and
     can only add integers.
 
@@ -171,7 +172,7 @@ def reduce_scatter(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 def collective_broadcast(b: OpBuilder, operation: ir.Operation) -> list[Value]:
     """Broadcast as an all_reduce: the sum of the source's bits and of zeros.
 
-    The CPU and TPU backends do not support the operation.
+    XLA's CPU and TPU backends do not support the operation.
 
     Shown by: collective_broadcast_of_replicas.
     """

@@ -42,7 +42,7 @@ for _name in _RAGGED_DOTS:
 
 
 @rewrite(*_DOTS, *_RAGGED_DOTS, platforms=("cpu", "gpu"))
-def narrow_contraction(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def contraction_of_few_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Contract 2-bit elements, and 4-bit elements into another type, in a wider type.
 
     XLA does not support 2-bit elements. It converts 4-bit operands to the result's type, and then
@@ -288,7 +288,7 @@ for _name in _DOTS:
 
 
 @rewrite("stablehlo.convolution", platforms=ALL_PLATFORMS)
-def bounded_convolution(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def convolution_of_bounded_sizes(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Convolve bounded spatial dimensions at their bounds, with zeros beyond the sizes.
 
     XLA supports bounded batch and feature dimensions in a convolution, but not bounded spatial

@@ -22,7 +22,7 @@ _SUPPORTED_SMALL_FLOATS: Final = frozenset((pt.f8e5m2, pt.f8e4m3fn))
 
 
 @rewrite("stablehlo.convolution", platforms=("gpu",))
-def convolution(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def convolution_of_other_types(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Convolve complex numbers by their parts, integers by pieces in f64, small floats in f32.
 
     The library of GPUs supports s8, f8e5m2, f8e4m3fn and wider floats. The products of 16-bit

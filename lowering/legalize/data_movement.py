@@ -49,8 +49,8 @@ def concatenate_of_two_bits(b: OpBuilder, operation: ir.Operation) -> list[Value
 def small_floats_as_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Move elements of f8e5m2, f8e4m3 and f8e3m4 as u8.
 
-    XLA converts the elements to f16, moves them and converts them back. The
-    conversions replace the payloads of NaNs, although these operations should copy the bits.
+    XLA converts elements of f8e5m2, f8e4m3 and f8e3m4 to f16, moves them and converts them back.
+    The conversions replace the payloads of NaNs, although these operations should copy the bits.
     jaxlib 0.10 does so in concatenate, pad, select and dynamic_update_slice; 0.12 in all of these
     operations.
 
@@ -71,9 +71,10 @@ def small_floats_as_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] |
 def bf16_as_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Move elements of bf16 as u16.
 
-    XLA converts the elements to f32, moves them and converts them back. The
-    conversions quiet signalling NaNs. It does so in select too, which is not rewritten: programs
-    select often, and the bitcasts keep XLA from fusing a select with other operations.
+    XLA converts elements of bf16 to f32, moves them and converts them back. The conversions quiet
+    signalling NaNs, although these operations should copy the bits. XLA does so in select too,
+    which is not rewritten: programs select often, and the bitcasts keep XLA from fusing a select
+    with other operations.
 
     Shown by: concatenate_bf16_nan, pad_bf16_nan, dynamic_update_slice_bf16_nan.
     """

@@ -99,7 +99,7 @@ def convert_of_complex(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
 def convert_of_f4_to_integers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Convert f4e2m1fn to integers through f32.
 
-    XLA treats the largest number of the type, 6, as an infinity, and converts it to the largest
+    XLA treats 6, the largest number of f4e2m1fn, as an infinity, and converts it to the largest
     integer.
 
     Shown by: convert_f4_s32.
@@ -114,7 +114,7 @@ def convert_of_f4_to_integers(b: OpBuilder, operation: ir.Operation) -> list[Val
 def convert_of_four_bits_to_eight(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Convert s4 to s8 and u4 to u8 through 32 bits.
 
-    The CPU backend computes 4-bit integers in 8 bits, and wraps them when it stores or converts
+    XLA's CPU backend computes 4-bit integers in 8 bits, and wraps them when it stores or converts
     them. It does not wrap them in a conversion to 8 bits: 7 + 7 : s4, converted to s8, is 14
     instead of -2.
 
@@ -131,7 +131,7 @@ def _converted_through(b: OpBuilder, operation: ir.Operation, through: Primitive
 
 
 @rewrite("stablehlo.divide", "stablehlo.remainder", platforms=ALL_PLATFORMS, fixed_in=(0, 12))
-def integer_division(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def integer_division_by_zero(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Divide by 1 where an integer divisor is 0, and select the result.
 
     Constant folding executes the integer division by zero, and a signal ends the process. The
@@ -278,7 +278,7 @@ TRANSCENDENTAL: Final = ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sin
 
 
 @rewrite(*(f"mhlo.{name}" for name in TRANSCENDENTAL), platforms=ALL_PLATFORMS)
-def mhlo_function(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def functions_of_mhlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Replace functions of MHLO by the same functions of CHLO.
 
     jaxlib converts some instructions of HLO text to operations of MHLO. jaxlib 0.10 does not
@@ -291,7 +291,7 @@ def mhlo_function(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
 
 
 @rewrite(*(f"chlo.{name}" for name in TRANSCENDENTAL), platforms=(*ALL_PLATFORMS, INTERPRETER))
-def function_of_narrow_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def functions_of_narrow_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute functions of floats of at most 8 bits in f32.
 
     XLA expands these functions to sums and products in the type of the operand, and rounds each of
@@ -315,8 +315,8 @@ def erf_of_narrow_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] |
 def mulhi_of_four_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute mulhi of at most 4 bits by a product in 32 bits.
 
-    The CPU backend computes 4-bit integers in 8 bits, and returns the upper half of 8 bits, not of
-    4 bits.
+    XLA's CPU backend computes 4-bit integers in 8 bits, and returns the upper half of 8 bits, not
+    of 4 bits.
 
     Shown by: chlo_mulhi_s4.
     """
@@ -330,7 +330,7 @@ def mulhi_of_four_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
 def mulhi_of_signed(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute mulhi of signed integers by a product of twice the width.
 
-    The CPU backend fails to compile a fusion of mulhi of signed integers with other operations.
+    XLA's CPU compiler fails on mulhi of signed integers if it fuses it with other operations.
 
     Shown by: chlo_mulhi_s32_fused, chlo_mulhi_s64_fused.
     """

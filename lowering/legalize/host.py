@@ -141,7 +141,7 @@ def outfeed_as_callback(b: OpBuilder, operation: ir.Operation) -> list[Value]:
 
 
 @rewrite("stablehlo.custom_call", platforms=ALL_PLATFORMS)
-def custom_call(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def calls_of_registered_functions(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Call a Python function through jaxlib, and set row-major layouts of other registered calls.
 
     Without layouts, XLA would choose the layouts of a call, which the called function can't query.

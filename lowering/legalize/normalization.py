@@ -39,7 +39,7 @@ def batch_norm_training(b: OpBuilder, operation: ir.Operation) -> list[Value] | 
 
 
 @rewrite("stablehlo.batch_norm_inference", "stablehlo.batch_norm_grad", platforms=("cpu",))
-def batch_norm(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def batch_norm_inference_and_grad(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Normalize at least in f32, and set the bounded sizes of vectors again.
 
     XLA computes in the element type. Sums overflow, and f16 can't represent the number of elements

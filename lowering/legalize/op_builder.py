@@ -322,15 +322,21 @@ class OpBuilder:
 
     def number(self, value: Any, element_type: PrimitiveType) -> Value:
         """A scalar constant."""
-        return self.array(value, element_type)
+        array = np.array(value).astype(element_type.dtype)
+        attributes, key = self.target.scalars, (element_type, array.tobytes())
+        if key not in attributes:
+            attributes[key] = self._elements(array, element_type)
+        return self("constant", intern_array(element_type, ()), [], {"value": attributes[key]})
 
     def array(self, values: Any, element_type: PrimitiveType) -> Value:
         """A constant of any rank."""
         array = np.array(values).astype(element_type.dtype)
         shape = intern_array(element_type, array.shape)
+        return self("constant", shape, [], {"value": self._elements(array, element_type)})
+
+    def _elements(self, array: np.ndarray[Any, Any], element_type: PrimitiveType) -> ir.Attribute:
         with self.context:
-            elements = dense_attribute(array, self.type(shape))
-        return self("constant", shape, [], {"value": elements})
+            return dense_attribute(array, self.type(intern_array(element_type, array.shape)))
 
     def filled(self, shape: ArrayShape, number: Any) -> Value:
         """An array of fixed sizes whose elements all equal a number."""

@@ -60,7 +60,9 @@ def select_and_scatter_of_scalars(b: OpBuilder, operation: ir.Operation) -> list
 
 
 @rewrite("stablehlo.select_and_scatter", platforms=("cpu", "gpu"))
-def select_first_of_equal_elements(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def select_and_scatter_of_equal_elements(
+    b: OpBuilder, operation: ir.Operation
+) -> list[Value] | None:
     """Select elements together with their indices, and scatter to these indices.
 
     StableHLO combines the elements of a window in their order, so a selection that prefers the
@@ -128,7 +130,7 @@ def _first_selected(
 
 
 @rewrite("stablehlo.select_and_scatter", platforms=("tpu",))
-def with_more_dimensions(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def select_and_scatter_of_low_rank(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Add dimensions of size 1 until two dimensions have no window.
 
     A TPU tiles the last two dimensions of an array, and does not support windows along them.

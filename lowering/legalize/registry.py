@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jaxlib.mlir import ir
 from jaxlib.version import __version_info__ as jaxlib_version
 
+from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape
 from lowering.host.callbacks import PythonFunction, SharedFailure
 
@@ -67,6 +68,7 @@ class Target:
         created: the operations created by the rewrite that is running.
         shapes: the shapes of MLIR types, a cache of `OpBuilder.shape`.
         types: the MLIR types of shapes, a cache of `OpBuilder.type`.
+        scalars: the attributes of scalar constants, a cache of `OpBuilder.number`.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Target:
     created: list[ir.Operation] = field(default_factory=list)
     shapes: dict[ir.Type, ArrayShape | None] = field(default_factory=dict)
     types: dict[ArrayShape, ir.Type] = field(default_factory=dict)
+    scalars: dict[tuple[PrimitiveType, bytes], ir.Attribute] = field(default_factory=dict)
 
     def add_callback(self, function: Callable[..., Any]) -> int:
         """Add a Python function that the module calls; return its index."""

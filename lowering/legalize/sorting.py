@@ -22,11 +22,11 @@ _NARROW: Final = {
 
 
 @rewrite("stablehlo.sort", platforms=("cpu",), fixed_in=(0, 12))
-def sort_of_normalized_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def sort_of_bf16_and_f8e8m0fnu(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Sort elements of bf16 as u16 and of f8e8m0fnu as u8, and bitcast them in the comparator.
 
-    XLA sorts them as f32 and f16, and converts the results back. The conversions
-    quiet NaNs, and change numbers that f16 can't represent.
+    XLA sorts bf16 as f32 and f8e8m0fnu as f16, and converts the results back. The conversions quiet
+    NaNs, and change numbers that f16 can't represent. A sort should only permute its operands.
 
     Shown by: sort_bf16_nan, sort_f8e8m0fnu.
     """
@@ -37,9 +37,8 @@ def sort_of_normalized_floats(b: OpBuilder, operation: ir.Operation) -> list[Val
 def sort_of_narrow_types(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Sort 2-bit elements in 8 bits, and 8-bit floats as u8 that the comparator bitcasts.
 
-    XLA's CPU backend does not sort 2-bit elements correctly. XLA sorts f8e3m4,
-    f8e4m3, f8e5m2 and f8e5m2fnuz as f16. The conversions change NaNs, and round different numbers
-    to the same number.
+    XLA's CPU backend returns 2-bit elements in a wrong order. It sorts f8e3m4, f8e4m3, f8e5m2 and
+    f8e5m2fnuz as f16. The conversions change NaNs, and round different numbers to the same number.
 
     Shown by: sort_s2, sort_u2, sort_f8e5m2_nan, sort_f8e5m2fnuz.
     """
@@ -69,7 +68,7 @@ _TOP_K: Final = ("chlo.top_k", "mhlo.topk")
 
 
 @rewrite(*_TOP_K, platforms=(*ALL_PLATFORMS, INTERPRETER))
-def top_k_of_any_type(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def top_k_of_other_types(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Expand top_k of complex numbers, of 2-bit and 4-bit elements, and of bounded sizes to a sort.
 
     XLA expands top_k to a sort too. It compares complex numbers by GT, which does not verify. It
@@ -88,7 +87,7 @@ def top_k_of_any_type(b: OpBuilder, operation: ir.Operation) -> list[Value] | No
 def top_k_of_short_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Expand top_k of bf16 and of 8-bit floats to a sort.
 
-    XLA computes it in f32. The conversions change NaNs, and so their order.
+    XLA computes top_k of these types in f32. The conversions change NaNs, and so their order.
 
     Shown by: top_k_bf16_nan, top_k_f8e5m2_nan.
     """
@@ -99,7 +98,7 @@ def top_k_of_short_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] 
 
 
 @rewrite("mhlo.topk", platforms=("gpu", "tpu", INTERPRETER))
-def smallest_top_k(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
+def top_k_of_smallest_elements(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Expand top_k of the smallest elements to a sort.
 
     StableHLO's interpreter does not support operations of MHLO. This case is untested on GPU and

@@ -65,12 +65,12 @@ def apply_rewrites(
                 if values is None:
                     continue
                 changed = True
-                created = _nested_first(target.created)
                 lineage = origins | {candidate}
                 if revisit:
-                    pending += [(new, lineage) for new in reversed(created) if new.name in table]
+                    created = [new for new in target.created if new.name in table]
+                    pending += [(new, lineage) for new in reversed(_nested_first(created))]
                 if list(values) != list(operation.results) or not values:
-                    _replace(operation, values, created)
+                    _replace(operation, values, target.created)
                     break
                 # Changed in place: other rewrites may match it as well.
                 origins = lineage
@@ -79,8 +79,6 @@ def apply_rewrites(
 
 def _nested_first(operations: list[ir.Operation]) -> list[ir.Operation]:
     """Sort operations by depth: a rewrite of an operation replaces those in its regions too."""
-    if not any(len(operation.regions) for operation in operations):
-        return operations
     return sorted(operations, key=lambda one: sum(1 for _ in enclosing(one)), reverse=True)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from jaxlib.mlir import ir
 
 from lowering.mlir.types import attribute_text
+from lowering.mlir.walking import operations_where
 
 __all__ = [
     "CALLS",
@@ -37,15 +38,7 @@ def operations_in(root: ir.Operation, names: Collection[str] | None = None) -> l
         root: the operation.
         names: the names of the operations to list; None for all.
     """
-    operations: list[ir.Operation] = []
-
-    def visit(operation: ir.Operation) -> ir.WalkResult:
-        if names is None or operation.name in names:
-            operations.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    root.walk(visit)
-    return operations
+    return operations_where(root, lambda operation: names is None or operation.name in names)
 
 
 def enclosing(operation: ir.Operation) -> Iterator[ir.Operation]:

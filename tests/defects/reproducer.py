@@ -3,13 +3,13 @@
 A file begins with comment lines:
 
     // DEFECT: one sentence.
-    // ARGS: a NumPy expression for the tuple of arguments; without the line there are none.
-    // WANT: a NumPy expression for the tuple of results.
-    // REPLICAS: on how many devices it runs, if not on one. WANT is then what each of them gives.
+    // ARGS: a NumPy expression for the tuple of arguments; omitted if there are none.
+    // WANT: a NumPy expression for the tuple of expected results.
+    // REPLICAS: the number of replicas, if not 1. WANT is then the results of each replica.
     // OBSERVED: 0.10 wrong, 0.12 right
 
-An observation is one word for each jaxlib that was tried, on CPU: "wrong" for other results,
-"error" for an exception, "aborts" for a process that ends, "hangs" after minutes, "right".
+OBSERVED has one word for each version of jaxlib that was tried, on CPU: "wrong" for other results,
+"error" for an exception, "aborts" if the process ends, "hangs" if it takes minutes, or "right".
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _NAMES = {name: getattr(np, name) for name in np.__all__} | {"md": ml_dtypes}
 
 
 class Reproducer(NamedTuple):
-    """One file.
+    """The content of one file.
 
     Attributes:
-        name: the file's, without its ending.
+        name: the name of the file, without its extension.
         defect: one sentence.
         module: the text of the module, without the comment lines.
         arguments, want: arrays.
-        replicas: on how many devices it runs.
+        replicas: the number of replicas.
         observed: by version of jaxlib, such as "0.10".
-        arguments_text, want_text: as the file has them.
+        arguments_text, want_text: the expressions in the file.
     """
 
     name: str
@@ -58,14 +58,14 @@ def read(name: str) -> Reproducer:
     while lines[0].startswith("// "):
         key, _, value = lines.pop(0)[3:].partition(": ")
         fields[key] = value
-    observed = dict(one.split() for one in fields["OBSERVED"].split(","))
+    observed = dict(entry.split() for entry in fields["OBSERVED"].split(","))
     arguments, want = fields.get("ARGS", "()"), fields["WANT"]
     return Reproducer(
         name=name,
         defect=fields["DEFECT"],
         module="\n".join(lines) + "\n",
-        arguments=_evaluated(arguments),
-        want=_evaluated(want),
+        arguments=_evaluate(arguments),
+        want=_evaluate(want),
         replicas=int(fields.get("REPLICAS", "1")),
         observed=observed,
         arguments_text=arguments,
@@ -78,16 +78,17 @@ def all_reproducers() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.mlir"))
 
 
-def _evaluated(text: str) -> tuple[Any, ...]:
-    found = eval(text, {"__builtins__": {}, **_NAMES, "range": range})
-    assert isinstance(found, tuple), text
-    return tuple(map(np.asarray, found))
+def _evaluate(text: str) -> tuple[Any, ...]:
+    values = eval(text, {"__builtins__": {}, **_NAMES, "range": range})
+    assert isinstance(values, tuple), text
+    return tuple(map(np.asarray, values))
 
 
 def same(results: list[Any], want: tuple[Any, ...]) -> bool:
-    """Whether results are those that are wanted, bit by bit."""
-    arrays = [np.asarray(one) for one in results]
-    return len(arrays) == len(want) and all(
-        (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
-        for one, other in zip(arrays, want, strict=True)
-    )
+    """Whether results equal the expected ones, bit by bit."""
+
+    def content(value: Any) -> Any:
+        array = np.asarray(value)
+        return array.dtype, array.shape, array.tobytes()
+
+    return list(map(content, results)) == list(map(content, want))

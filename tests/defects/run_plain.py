@@ -1,4 +1,4 @@
-"""Run a reproducer without the rewrites, as a program: print "right", "wrong" or "error"."""
+"""Program: run a reproducer without rewrites, and print "right", "wrong" or "error"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.defects.reproducer import read, same
 
 
 def main(name: str) -> None:
-    """Run the reproducer `name` as XLA itself compiles it."""
+    """Run the reproducer `name` without rewrites and refusals."""
     reproducer = read(name)
     import jax
 
@@ -24,18 +24,17 @@ def main(name: str) -> None:
     module = lowering.load_bytes(reproducer.module)
     try:
         program = lowering.compile(module, "cpu", num_replicas=reproducer.replicas)
-        given = reproducer.arguments
+        arguments = reproducer.arguments
         if reproducer.replicas > 1:
-            given = tuple([one] * reproducer.replicas for one in given)
-        results = program(*given)
-        if reproducer.replicas == 1:
-            results = [results]
-        flat = [list(one) if isinstance(one, (tuple, list)) else [one] for one in results]
-        found = all(same(one, reproducer.want) for one in flat)
+            arguments = tuple([x] * reproducer.replicas for x in arguments)
+        results = program(*arguments)
+        by_replica = results if reproducer.replicas > 1 else [results]
     except lowering.CompileError as error:
         print("error", str(error).replace("\n", " "))
         return
-    print("right" if found else f"wrong {flat}".replace("\n", " "))
+    leaves = [list(one) if isinstance(one, (tuple, list)) else [one] for one in by_replica]
+    is_right = all(same(one, reproducer.want) for one in leaves)
+    print("right" if is_right else f"wrong {leaves}".replace("\n", " "))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The defects of XLA that `lowering.legalize` works around: each is shown, and worked around.
+"""Each defect that `lowering.legalize` works around occurs, and the rewrite works around it.
 
-`reproducer` describes the files. A new jaxlib that mends a defect fails the first test here: then
-the rewrite gets `fixed_in`, and the file another observation.
+`reproducer` describes the files. If a new jaxlib fixes a defect, the first test here fails: then
+set `fixed_in` of the rewrite, and add an observation to the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from scripts import ROOT, load_script
 
 import lowering
-from lowering.legalize.registry import ALL_PLATFORMS, ARTIFACT, INTERPRETER
+from lowering.legalize.registry import ALL_PLATFORMS, ARTIFACT, INTERPRETER, Rewrite
 from tests.defects.reproducer import all_reproducers, read, same
 
 _SCRIPT = load_script("tools/write_defects.py")
@@ -26,7 +26,7 @@ VERSION = ".".join(jaxlib.__version__.split(".")[:2])
 
 @pytest.mark.parametrize("name", all_reproducers())
 def test_xla_has_the_defect(name: str) -> None:
-    """In a process of its own, since many end it."""
+    """Each program runs in a separate process, because XLA aborts on many of them."""
     expected = read(name).observed[VERSION]
     try:
         done = subprocess.run(
@@ -34,18 +34,18 @@ def test_xla_has_the_defect(name: str) -> None:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=15 if expected == "hangs" else 60,  # it takes minutes
+            timeout=15 if expected == "hangs" else 60,  # compilation would take minutes
             check=False,
         )
     except subprocess.TimeoutExpired:
-        found = "hangs"
+        assert expected == "hangs"
+        return
+    if done.returncode < 0:
+        observed = "aborts"
     else:
-        if done.returncode < 0:
-            found = "aborts"
-        else:
-            assert done.returncode == 0, done.stderr
-            found = done.stdout.split()[0]
-    assert found == expected
+        assert done.returncode == 0, done.stderr
+        observed = done.stdout.split()[0]
+    assert observed == expected
 
 
 @pytest.mark.parametrize("name", all_reproducers())
@@ -53,14 +53,13 @@ def test_compile_works_around_it(name: str) -> None:
     reproducer = read(name)
     module = lowering.load_bytes(reproducer.module)
     if reproducer.replicas == 1:
-        results = lowering.compile(module, "cpu")(*reproducer.arguments)
-        each = [results]
+        by_replica = [lowering.compile(module, "cpu")(*reproducer.arguments)]
     else:
         program = lowering.compile(module, "cpu", num_replicas=reproducer.replicas)
-        each = program(*([one] * reproducer.replicas for one in reproducer.arguments))
-    for one in each:
-        flat = list(one) if isinstance(one, (tuple, list)) else [one]
-        assert same(flat, reproducer.want), [np.asarray(value) for value in flat]
+        by_replica = program(*([x] * reproducer.replicas for x in reproducer.arguments))
+    for results in by_replica:
+        leaves = list(results) if isinstance(results, (tuple, list)) else [results]
+        assert same(leaves, reproducer.want), [np.asarray(value) for value in leaves]
 
 
 def test_the_committed_page_is_what_the_script_writes() -> None:
@@ -69,18 +68,18 @@ def test_the_committed_page_is_what_the_script_writes() -> None:
 
 
 def test_every_reproducer_belongs_to_a_rewrite() -> None:
-    named = [name for one in ALL_REWRITES for name in described(one).shown_by]
+    named = [name for rewrite in ALL_REWRITES for name in described(rewrite).reproducers]
     assert sorted(named) == all_reproducers()
 
 
-@pytest.mark.parametrize("one", ALL_REWRITES, ids=lambda one: one.apply.__name__)
-def test_what_a_rewrite_says_is_what_was_observed(one: object) -> None:
-    description = described(one)
-    if not description.shown_by:
-        assert not one.fixed_in, "a rewrite that is not needed any more shows so by a reproducer"
+@pytest.mark.parametrize("rewrite", ALL_REWRITES, ids=lambda rewrite: rewrite.apply.__name__)
+def test_the_versions_of_a_rewrite_are_those_observed(rewrite: Rewrite) -> None:
+    reproducers = described(rewrite).reproducers
+    if not reproducers:
+        assert not rewrite.fixed_in, "fixed_in requires a reproducer"
         return
-    observed = [read(name).observed for name in description.shown_by]
+    observed = [read(name).observed for name in reproducers]
     newest = {"0.12" if "0.12" in each else max(each) for each in observed}
     is_fixed = all(each[version] == "right" for each in observed for version in newest & set(each))
-    assert is_fixed == (one.fixed_in is not None)
-    assert set(one.platforms) <= {*ALL_PLATFORMS, ARTIFACT, INTERPRETER}
+    assert is_fixed == (rewrite.fixed_in is not None)
+    assert set(rewrite.platforms) <= {*ALL_PLATFORMS, ARTIFACT, INTERPRETER}

@@ -1,6 +1,6 @@
-"""Programs that XLA gets wrong, or aborts on, unless `lowering.legalize` rewrites them.
+"""Programs that XLA compiles incorrectly, or aborts on, unless `lowering.legalize` rewrites them.
 
-What is expected here is plain arithmetic. Each op is lowered to one operation.
+The expected results come from plain arithmetic. Each op is lowered to one operation.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from support import run
 
 import builder as xb
 import lowering
+from lowering.legalize import indexing
 
 
 def evaluate(function, *arguments):
-    """`function(builder, ops...)` run on the arguments, by both routes."""
+    """Run `function(builder, ops...)` on the arguments, by both routes."""
     b = xb.XlaBuilder("workaround")
     parameters = []
     for argument in arguments:
@@ -187,7 +188,7 @@ def test_powers_are_exact_modulo_the_width(t: xb.PrimitiveType) -> None:
     want = np.array([pow(x, y, 2**t.bits) for x, y in pairs], object).astype(np.uint64)
     got = evaluate(lambda b, x, y: xb.pow(x, y), base, exponent)
     assert_array_equal(got, want.astype(t.dtype))
-    # Where the exponents are known.
+    # With constant exponents.
     got = evaluate(lambda b, x: xb.pow(x, b.constant(exponent)), base)
     assert_array_equal(got, want.astype(t.dtype))
 
@@ -205,7 +206,7 @@ def test_powers_by_negative_exponents_and_of_bounded_sizes() -> None:
 
 
 def test_powers_of_scalars_wherever_they_are() -> None:
-    """A loop in @main and in loops and branches; none in the computation of map."""
+    """A power is a loop in @main, in loops and in branches, but not in the computation of map."""
     want = np.array(pow(3, 65, 2**32), np.uint32).view(np.int32)
 
     def power(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
@@ -253,7 +254,7 @@ def test_complex_numbers_as_preds() -> None:
 @pytest.mark.parametrize("name", ["div", "rem"])
 @pytest.mark.parametrize("t", [xb.s8, xb.s32, xb.u32, xb.s64], ids=str)
 def test_constants_divided_by_zero(name: str, t: xb.PrimitiveType) -> None:
-    """XLA's own answers where it is not a constant: all bits of the quotient, the dividend."""
+    """The results are those of XLA for variables: all bits set in a quotient, the dividend."""
 
     def program(b: xb.XlaBuilder) -> xb.XlaOp:
         five, zero = b.constant(5, t), b.constant(0, t)
@@ -296,6 +297,29 @@ def test_erf_of_narrow_types_in_every_version(t: xb.PrimitiveType) -> None:
     x = np.array([0.0, 0.5, -1.0], t.dtype)
     want = np.array([0.0, 0.5204999, -0.8427008]).astype(t.dtype)
     assert_array_equal(run(narrow, x), want)
-    # f4e2m1fn itself came to StableHLO later.
+    # StableHLO 1.0.0 has no f4e2m1fn.
     loaded = lowering.load_bytes(module.artifact("current" if t is xb.f4e2m1fn else "1.0.0"))
     assert_array_equal(np.asarray(lowering.compile(loaded)(x)), want)
+
+
+def test_the_range_of_shared_operands_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[Any] = []
+    compute = indexing._compute_range
+
+    def counted(value: Any, depth: int, known: Any) -> Any:
+        computed.append(value)
+        return compute(value, depth, known)
+
+    monkeypatch.setattr(indexing, "_compute_range", counted)
+
+    def program(b: xb.XlaBuilder, x: xb.XlaOp, update: xb.XlaOp) -> xb.XlaOp:
+        indices = b.constant(np.array([[3]], np.int32))
+        for _ in range(60):
+            indices = xb.min(indices, indices)
+        numbers = xb.ScatterDimensionNumbers([1], [], [0], 1)
+        return xb.scatter(x, indices, update, xb.add, numbers)
+
+    # The last element of the window is out of bounds.
+    got = evaluate(program, np.zeros(4, np.float32), np.array([[1, 2]], np.float32))
+    assert_array_equal(got, np.array([0, 0, 0, 1], np.float32))
+    assert len(computed) < 50

@@ -1,4 +1,4 @@
-// DEFECT: the sum of two constants that are true is false.
+// DEFECT: the sum of the constants true and true is false.
 // WANT: (array(True),)
 // OBSERVED: 0.10 wrong, 0.12 wrong
 func.func @main() -> tensor<i1> {

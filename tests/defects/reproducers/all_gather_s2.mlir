@@ -1,4 +1,4 @@
-// DEFECT: all_gather of 2-bit elements gives other elements.
+// DEFECT: all_gather of 2-bit elements returns wrong elements.
 // ARGS: (array([0, 1, -1, -2], md.int2),)
 // WANT: (array([0, 1, -1, -2, 0, 1, -1, -2], md.int2),)
 // REPLICAS: 2

@@ -1,4 +1,4 @@
-// DEFECT: all_to_all of one operand for each device ends the process where the groups have one device.
+// DEFECT: an all_to_all with one operand for each device aborts if the groups have one device.
 // ARGS: (array([3, 4], float32),)
 // WANT: (array([3, 4], float32),)
 // OBSERVED: 0.10 aborts, 0.12 aborts

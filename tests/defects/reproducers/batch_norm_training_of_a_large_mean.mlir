@@ -1,4 +1,4 @@
-// DEFECT: the variance of large numbers that differ little is wrong.
+// DEFECT: the variance is wrong if the mean is large and the variance small.
 // ARGS: (array([[10000], [10001], [10002], [10003]], float32), array([1], float32), array([0], float32))
 // WANT: (array([1.25], float32),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

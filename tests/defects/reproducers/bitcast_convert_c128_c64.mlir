@@ -1,4 +1,4 @@
-// DEFECT: the bitcast of c128 to c64 does not compile, or aborts.
+// DEFECT: a bitcast of c128 to c64 does not compile, or aborts.
 // ARGS: (array([1+2j]),)
 // WANT: (array([1+2j]).view(complex64).reshape(1, 2),)
 // OBSERVED: 0.10 error, 0.12 aborts

@@ -1,4 +1,4 @@
-// DEFECT: the bitcast of c64 to c128 aborts.
+// DEFECT: a bitcast of c64 to c128 aborts.
 // ARGS: (array([1+2j]).view(complex64).reshape(1, 2),)
 // WANT: (array([1+2j]),)
 // OBSERVED: 0.10 aborts, 0.12 aborts

@@ -1,4 +1,4 @@
-// DEFECT: bitcast_convert of a bounded size to another width does not compile.
+// DEFECT: a bitcast_convert of bounded size to another width does not compile.
 // ARGS: (array([1, 256, 7], int16), array(2, int32))
 // WANT: (array(2, int32),)
 // OBSERVED: 0.10 error, 0.12 error

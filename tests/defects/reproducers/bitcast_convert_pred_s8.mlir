@@ -1,4 +1,4 @@
-// DEFECT: the bitcast of eight preds to one s8 gives eight.
+// DEFECT: a bitcast of eight preds to one s8 returns eight elements.
 // ARGS: (array([[1, 0, 1, 0, 0, 0, 0, 0]], bool),)
 // WANT: (array([5], int8),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

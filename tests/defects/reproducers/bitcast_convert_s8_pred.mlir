@@ -1,4 +1,4 @@
-// DEFECT: the bitcast of one s8 to eight preds gives one.
+// DEFECT: a bitcast of one s8 to eight preds returns one element.
 // ARGS: (array([5], int8),)
 // WANT: (array([[1, 0, 1, 0, 0, 0, 0, 0]], bool),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

@@ -1,4 +1,4 @@
-// DEFECT: compiling takes minutes.
+// DEFECT: compilation takes minutes.
 // ARGS: (zeros(256, md.float8_e4m3),)
 // WANT: (zeros(256, md.float8_e4m3),)
 // OBSERVED: 0.10 right, 0.12 hangs

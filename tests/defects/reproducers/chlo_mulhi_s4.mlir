@@ -1,4 +1,4 @@
-// DEFECT: mulhi gives the upper half of 8 bits, not of 4.
+// DEFECT: mulhi returns the upper half of 8 bits, not of 4 bits.
 // ARGS: (array([7, 5], md.int4), array([7, 6], md.int4))
 // WANT: (array([3, 1], md.int4),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

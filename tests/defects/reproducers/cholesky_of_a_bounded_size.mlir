@@ -1,4 +1,4 @@
-// DEFECT: cholesky of a bounded size does not compile.
+// DEFECT: cholesky of a matrix of bounded size includes undefined elements.
 // ARGS: (array([[4, 0], [2, 5]], float32), array(1, int32))
 // WANT: (array(2, float32),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

@@ -1,4 +1,4 @@
-// DEFECT: concatenate of 2-bit elements ends the process.
+// DEFECT: concatenate of 2-bit elements aborts.
 // ARGS: (array([0, 1, -1], md.int2), array([-2, 1], md.int2))
 // WANT: (array([0, 1, -1, -2, 1], md.int2),)
 // OBSERVED: 0.10 aborts, 0.12 aborts

@@ -1,4 +1,4 @@
-// DEFECT: the first element of the constant, -0, comes out as +0.
+// DEFECT: the first element of the constant is +0, not -0.
 // WANT: (array([-0., 1, 2], float32),)
 // OBSERVED: 0.10 wrong, 0.12 wrong
 func.func @main() -> tensor<3xf32> {

@@ -1,4 +1,4 @@
-// DEFECT: the conversion of a constant to real numbers ends the process.
+// DEFECT: the conversion of a complex constant to real numbers aborts.
 // WANT: (ones(3, float32),)
 // OBSERVED: 0.10 aborts, 0.12 aborts
 func.func @main() -> tensor<3xf32> {

@@ -1,4 +1,4 @@
-// DEFECT: the conversion of a constant to real numbers ends the process.
+// DEFECT: the conversion of a complex constant to real numbers aborts.
 // WANT: (array(1, float32),)
 // OBSERVED: 0.10 aborts, 0.12 aborts
 func.func @main() -> tensor<f32> {

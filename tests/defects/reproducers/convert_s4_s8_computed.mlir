@@ -1,4 +1,4 @@
-// DEFECT: a sum of s4 that wraps is converted to s8 as if it had not.
+// DEFECT: a sum of s4 that overflows does not wrap if it is converted to s8.
 // ARGS: (array([7, 5, -8], md.int4),)
 // WANT: (array([-2, -6, 0], int8),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

@@ -1,4 +1,4 @@
-// DEFECT: a sum of u4 that wraps is converted to u8 as if it had not.
+// DEFECT: a sum of u4 that overflows does not wrap if it is converted to u8.
 // ARGS: (array([7, 5, 8], md.uint4),)
 // WANT: (array([14, 10, 0], uint8),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

@@ -1,4 +1,4 @@
-// DEFECT: folding the divide of constants by zero ends the process.
+// DEFECT: constant folding of a division by zero aborts.
 // WANT: (array([-1, -8], int32),)
 // OBSERVED: 0.10 aborts, 0.12 right
 func.func @main() -> tensor<2xi32> {

@@ -1,4 +1,4 @@
-// DEFECT: folding the divide of a constant by x - x ends the process.
+// DEFECT: constant folding of a division by x - x aborts.
 // ARGS: (array([3, 5], int32),)
 // WANT: (array([-1, -1], int32),)
 // OBSERVED: 0.10 aborts, 0.12 right

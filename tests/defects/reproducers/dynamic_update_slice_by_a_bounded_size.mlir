@@ -1,4 +1,4 @@
-// DEFECT: dynamic_update_slice by an update of a bounded size does not compile.
+// DEFECT: dynamic_update_slice with an update of bounded size does not compile.
 // ARGS: (array([1, 2, 3, 4], float32), array([10, 20], float32), array(1, int32))
 // WANT: (array([1, 10, 3, 4], float32),)
 // OBSERVED: 0.10 error, 0.12 error

@@ -1,4 +1,4 @@
-// DEFECT: dynamic_update_slice of a bounded size writes beyond the size.
+// DEFECT: dynamic_update_slice of a bounded array writes beyond the size.
 // ARGS: (array([1, 2, 3, 4], float32), array([10], float32), array(2, int32))
 // WANT: (array(11, float32),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

@@ -1,4 +1,4 @@
-// DEFECT: fft of a bounded batch does not compile.
+// DEFECT: fft of a batch of bounded size does not compile.
 // ARGS: (array([[1, 1], [5, 5]], complex64), array(1, int32))
 // WANT: (array(2, complex64),)
 // OBSERVED: 0.10 error, 0.12 error

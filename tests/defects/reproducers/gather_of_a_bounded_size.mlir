@@ -1,4 +1,4 @@
-// DEFECT: gather of a bounded size takes elements beyond the size.
+// DEFECT: gather from a bounded array returns elements beyond the size.
 // ARGS: (array([1, 2, 3, 4], float32), array(2, int32))
 // WANT: (array([1, 2], float32),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

@@ -1,4 +1,4 @@
-// DEFECT: a map whose region is a single call does not compile.
+// DEFECT: a map whose computation is a single call does not compile.
 // ARGS: (array([1, 2], float32), array([3, 5], float32))
 // WANT: (array([4, 7], float32),)
 // OBSERVED: 0.10 error, 0.12 error

@@ -1,4 +1,4 @@
-// DEFECT: XLA has no code for mhlo.acos, which HLO text is converted to.
+// DEFECT: mhlo.acos, to which HLO text is converted, does not compile.
 // ARGS: (array([1, -1], float32),)
 // WANT: (array([0, arccos(float32(-1))], float32),)
 // OBSERVED: 0.10 error, 0.12 right

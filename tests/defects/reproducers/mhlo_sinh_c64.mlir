@@ -1,4 +1,4 @@
-// DEFECT: compiling mhlo.sinh of complex numbers aborts.
+// DEFECT: mhlo.sinh of complex numbers does not compile, or aborts.
 // ARGS: (array([0], complex64),)
 // WANT: (array([0], complex64),)
 // OBSERVED: 0.10 error, 0.12 aborts

@@ -1,4 +1,4 @@
-// DEFECT: windows of one element and negative padding end the process.
+// DEFECT: windows of one element with negative padding abort.
 // ARGS: (array([1, 2, 3], float32),)
 // WANT: (array([2, 3], float32),)
 // OBSERVED: 0.10 aborts, 0.12 aborts

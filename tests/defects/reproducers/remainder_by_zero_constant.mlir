@@ -1,4 +1,4 @@
-// DEFECT: folding the remainder of constants by zero ends the process.
+// DEFECT: constant folding of a remainder by zero aborts.
 // WANT: (array([7, 0], int32),)
 // OBSERVED: 0.10 aborts, 0.12 right
 func.func @main() -> tensor<2xi32> {

@@ -1,4 +1,4 @@
-// DEFECT: the size of a reshape that divides a bounded size is too large.
+// DEFECT: a reshape that divides a bounded size computes a wrong size.
 // ARGS: (ones(6, float32), array(4, int32))
 // WANT: (array(2, int32),)
 // OBSERVED: 0.10 wrong, 0.12 right

@@ -1,4 +1,4 @@
-// DEFECT: the compiler divides by zero in a reshape of a bounded array without elements.
+// DEFECT: a reshape of a bounded array without elements divides by zero in the compiler.
 // ARGS: (ones((6, 0), float32), array(4, int32))
 // WANT: (array(0, int32),)
 // OBSERVED: 0.10 aborts, 0.12 aborts

@@ -1,4 +1,4 @@
-// DEFECT: a reshape that divides a bounded size, whose bounded size is the last, gives other elements.
+// DEFECT: a reshape that divides a bounded size returns wrong elements if the bounded dimension is the last.
 // ARGS: (arange(6, dtype=float32), array(4, int32))
 // WANT: (array(2, int32), array([2, 3], float32))
 // OBSERVED: 0.10 wrong, 0.12 wrong

@@ -1,4 +1,4 @@
-// DEFECT: uniform bf16 numbers reach the upper end, which is excluded.
+// DEFECT: uniform bf16 numbers include the upper end, which is excluded.
 // WANT: (array(True),)
 // OBSERVED: 0.10 wrong, 0.12 wrong
 func.func @main() -> tensor<i1> {

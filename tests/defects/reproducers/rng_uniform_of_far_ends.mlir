@@ -1,4 +1,4 @@
-// DEFECT: uniform numbers are infinite where the ends are farther apart than the largest number.
+// DEFECT: uniform numbers are infinite if the distance between the ends is larger than the largest number.
 // WANT: (array(True),)
 // OBSERVED: 0.10 wrong, 0.12 wrong
 func.func @main() -> tensor<i1> {

@@ -1,4 +1,4 @@
-// DEFECT: rng of integers of 8 bits ends the process.
+// DEFECT: rng of 8-bit integers aborts.
 // WANT: (array(3, uint8),)
 // OBSERVED: 0.10 aborts, 0.12 aborts
 func.func @main() -> tensor<ui8> {

@@ -1,4 +1,4 @@
-// DEFECT: a scan of no steps does not compile.
+// DEFECT: a scan over a dimension of size 0 does not compile.
 // ARGS: (array([], float32), array(10, float32))
 // WANT: (array([], float32), array(10, float32))
 // OBSERVED: 0.10 error, 0.12 error

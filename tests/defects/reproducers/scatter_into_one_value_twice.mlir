@@ -1,4 +1,4 @@
-// DEFECT: both results are the first operand's, or the compiler fails.
+// DEFECT: both results are the first operand's result, or the program does not compile.
 // ARGS: (zeros(3,float32), zeros(3,float32), array([[1],[2]],int32), array([1,2],float32), array([10,20],float32))
 // WANT: (array([0,1,2],float32), array([0,10,20],float32))
 // OBSERVED: 0.10 wrong, 0.12 error

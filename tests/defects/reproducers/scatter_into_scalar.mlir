@@ -1,4 +1,4 @@
-// DEFECT: the compiler fails.
+// DEFECT: a scatter into a scalar does not compile.
 // ARGS: (array(1,float32), zeros((2,0),int32), array([2,3],float32))
 // WANT: (array(6,float32),)
 // OBSERVED: 0.10 error, 0.12 error

@@ -1,4 +1,4 @@
-// DEFECT: a scatter of windows of a bounded size does not compile if the sizes are separate values.
+// DEFECT: a scatter of windows of bounded size does not compile if the sizes are different values.
 // ARGS: (array([[1, 2, 3], [4, 5, 6]], float32), array(2, int32), array(2, int32), array([[10, 20, 30]], float32))
 // WANT: (array(42, float32),)
 // OBSERVED: 0.10 error, 0.12 error

@@ -1,4 +1,4 @@
-// DEFECT: the update inside is dropped with the one outside.
+// DEFECT: an update element in bounds is ignored if its window is partly out of bounds.
 // ARGS: (zeros(4,float32), array([3],int32), array([1,2],float32))
 // WANT: (array([0,0,0,1],float32),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

@@ -1,4 +1,4 @@
-// DEFECT: of the updates at index vectors of no numbers only the last is applied.
+// DEFECT: only the last update of empty index vectors is applied.
 // ARGS: (zeros(3,float32), zeros((2,0),int32), array([1,2],float32))
 // WANT: (array([3,0,0],float32),)
 // OBSERVED: 0.10 wrong, 0.12 right

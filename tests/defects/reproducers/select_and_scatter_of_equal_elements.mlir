@@ -1,4 +1,4 @@
-// DEFECT: of equal elements in a window a later one is selected.
+// DEFECT: a later one of equal elements in a window is selected.
 // ARGS: (array([[1,1,1,0],[0,0,0,0],[0,1,1,1],[1,1,1,1]],float32), array([[63,54,56,93,28],[81,67,1,40,85],[55,4,76,73,84],[18,9,86,3,54],[8,30,48,42,40]],float32))
 // WANT: (array([[265,57,133,113],[55,0,0,0],[0,175,76,138],[56,48,42,40]],float32),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

@@ -1,4 +1,4 @@
-// DEFECT: the compiler aborts.
+// DEFECT: select_and_scatter of scalars aborts.
 // ARGS: (array(1,float32), array(5,float32))
 // WANT: (array(5,float32),)
 // OBSERVED: 0.10 aborts, 0.12 aborts

@@ -1,4 +1,4 @@
-// DEFECT: a size beyond the bound reads elements that do not exist.
+// DEFECT: a size beyond the bound reads memory out of bounds.
 // ARGS: (array([1, 2, 3], float32), array(5, int32))
 // WANT: (array(3, int32),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

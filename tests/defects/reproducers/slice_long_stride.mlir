@@ -1,4 +1,4 @@
-// DEFECT: a slice with a stride near 2**63 aborts or does not compile.
+// DEFECT: a slice with a stride near 2**63 aborts, or does not compile.
 // ARGS: (arange(5, dtype=float32),)
 // WANT: (array([1], float32),)
 // OBSERVED: 0.10 aborts, 0.12 error

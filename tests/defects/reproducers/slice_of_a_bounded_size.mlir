@@ -1,4 +1,4 @@
-// DEFECT: a slice of fixed size of a bounded array counts as bounded; the sum of a concatenation is wrong.
+// DEFECT: a slice of fixed size is treated as bounded, and a concatenation with it omits elements.
 // ARGS: (array([1, 2, 3, 4], float32), array(3, int32), array([10, 20], float32))
 // WANT: (array(63, float32),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

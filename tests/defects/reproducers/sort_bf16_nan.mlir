@@ -1,4 +1,4 @@
-// DEFECT: the signalling NaN 0x7f81 is quieted.
+// DEFECT: the signalling NaN 0x7f81 becomes quiet.
 // ARGS: (array([0x7f81,0x3f80,0x7fc1], uint16).view(md.bfloat16),)
 // WANT: (array([0x3f80,0x7f81,0x7fc1], uint16).view(md.bfloat16),)
 // OBSERVED: 0.10 wrong, 0.12 right

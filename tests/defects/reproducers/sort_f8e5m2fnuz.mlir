@@ -1,4 +1,4 @@
-// DEFECT: small numbers are taken for equal.
+// DEFECT: small numbers compare equal.
 // ARGS: (array([0x07, 0x04, 0x06, 0x05], uint8).view(md.float8_e5m2fnuz),)
 // WANT: (array([0x04, 0x05, 0x06, 0x07], uint8).view(md.float8_e5m2fnuz),)
 // OBSERVED: 0.10 wrong, 0.12 wrong

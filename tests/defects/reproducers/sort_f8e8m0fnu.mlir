@@ -1,4 +1,4 @@
-// DEFECT: the numbers are changed.
+// DEFECT: the numbers change.
 // ARGS: (array([0x90, 0x7f, 0x00, 0x80], uint8).view(md.float8_e8m0fnu),)
 // WANT: (array([0x00, 0x7f, 0x80, 0x90], uint8).view(md.float8_e8m0fnu),)
 // OBSERVED: 0.10 wrong, 0.12 right

@@ -1,4 +1,4 @@
-// DEFECT: top_k of a row of bounded size is not compiled.
+// DEFECT: top_k of a row of bounded size does not compile.
 // ARGS: (array([[1,3,2],[4,6,5]],float32), array(2,int32))
 // WANT: (array([[3,1],[6,4]],float32), array([[1,0],[1,0]],int32))
 // OBSERVED: 0.10 error, 0.12 error

@@ -1,4 +1,4 @@
-// DEFECT: the compiler compares complex numbers by GT, which it has not.
+// DEFECT: XLA compares complex numbers by GT, which is invalid.
 // ARGS: (array([1,3,2],complex64),)
 // WANT: (array([3,2],complex64), array([1,2],int32))
 // OBSERVED: 0.10 error, 0.12 error

@@ -1,4 +1,4 @@
-// DEFECT: the compiler makes the indices with elements of 4 bits, and fails.
+// DEFECT: XLA creates indices with 4-bit elements, and fails.
 // ARGS: (array([1,3,2],md.int4),)
 // WANT: (array([3,2],md.int4), array([1,2],int32))
 // OBSERVED: 0.10 error, 0.12 error

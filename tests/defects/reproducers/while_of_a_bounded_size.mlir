@@ -1,4 +1,4 @@
-// DEFECT: a loop whose only state is an array of a bounded size ends the process.
+// DEFECT: a loop whose state is a single array of bounded size aborts.
 // ARGS: (array([1, 2, 3], float32), array(2, int32))
 // WANT: (array(12, float32),)
 // OBSERVED: 0.10 aborts, 0.12 aborts

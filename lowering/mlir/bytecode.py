@@ -117,6 +117,14 @@ def number_of(encoded: Reference) -> int:
     return int.from_bytes(encoded, "little") >> len(encoded)
 
 
+class _Numbered(dict[str, Reference]):
+    """A table whose entries are numbered in the order of their first lookup."""
+
+    def __missing__(self, text: str) -> Reference:
+        entry = self[text] = reference(len(self))
+        return entry
+
+
 class BytecodeWriter:
     """The tables of one module, to whose entries operations refer by number.
 
@@ -126,24 +134,11 @@ class BytecodeWriter:
         constant_bytes: the total size of the elements of all constants.
     """
 
-    __slots__ = (
-        "_attributes",
-        "_entries",
-        "_integer_heads",
-        "_names",
-        "_offsets",
-        "_single_heads",
-        "_strings",
-        "_texts",
-        "_types",
-        "constant_bytes",
-    )
-
     def __init__(self) -> None:
-        self._strings: dict[str, int] = {}
+        self._strings = _Numbered()
         self._texts: dict[str, Reference] = {}
-        self._names: dict[str, Reference] = {}
-        self._types: dict[str, Reference] = {}
+        self._names = _Numbered()
+        self._types = _Numbered()
         # Attributes: the references by value or by encoding, the encodings, and the size of each
         # with a flag that is 1 for builtin encodings and 0 for text.
         self._attributes: dict[Attribute | bytes, Reference] = {}
@@ -155,22 +150,13 @@ class BytecodeWriter:
         # The encoding of integer arrays up to the integers and their packer, by length.
         self._integer_heads: dict[int, tuple[bytes, Callable[..., bytes]]] = {}
 
-    def _string(self, text: str) -> Reference:
-        return reference(self._strings.setdefault(text, len(self._strings)))
-
     def operation_name(self, name: str) -> Reference:
         """An operation's full name, such as "stablehlo.add"."""
-        entry = self._names.get(name)
-        if entry is None:
-            entry = self._names[name] = reference(len(self._names))
-        return entry
+        return self._names[name]
 
     def type(self, text: str) -> Reference:
         """A type by its MLIR text."""
-        entry = self._types.get(text)
-        if entry is None:
-            entry = self._types[text] = reference(len(self._types))
-        return entry
+        return self._types[text]
 
     def attribute(self, attribute: Attribute) -> Reference:
         """An attribute of any kind; a reference is returned unchanged."""
@@ -229,7 +215,7 @@ class BytecodeWriter:
         """A string attribute."""
         entry = self._texts.get(text)
         if entry is None:
-            entry = self._texts[text] = self._new(_STRING + self._string(text))
+            entry = self._texts[text] = self._new(_STRING + self._strings[text])
         return entry
 
     def array(self, attributes: Sequence[Reference]) -> Reference:
@@ -333,10 +319,9 @@ class BytecodeWriter:
             # so that operations of a dialect need not be adjacent.
             dialect, _, bare = name.partition(".")
             number = numbers.setdefault(dialect, len(numbers))
-            operations += reference(number), reference(1), self._string(bare)
-        unversioned = [
-            reference(self._strings.setdefault(d, len(self._strings)) << 1) for d in numbers
-        ]
+            operations += reference(number), reference(1), self._strings[bare]
+        # Each dialect without a version, which the lowest bit would announce.
+        unversioned = [reference(number_of(self._strings[dialect]) << 1) for dialect in numbers]
         return [reference(len(numbers)), *unversioned, *operations]
 
     def _sizes(self, types: Sequence[bytes]) -> Pieces:

@@ -6,8 +6,8 @@ flat list of leaves, and `StablehloModule.program_shape` keeps the nesting.
 The output is MLIR bytecode (see `lowering.mlir.bytecode`). In bytecode an SSA value is a number,
 counted through the enclosing regions up to the function. The values inside a region are therefore
 numbered after all values of the enclosing region, and the region is written after the enclosing
-one. Until then an empty bytearray among the pieces represents it. Nothing recurses, so regions may
-nest arbitrarily deep.
+one. Until then an empty list among the pieces represents it. Nothing recurses, so regions may nest
+arbitrarily deep.
 """
 
 from __future__ import annotations
@@ -72,10 +72,14 @@ Attributes = Mapping[str, Attribute] | None
 _FLAGS: Final = [bytes((flags,)) for flags in range(32)]
 
 
-class _PendingRegion(NamedTuple):
-    """A region still to be written, and the bytearray that receives it."""
+_Parts = list[Any]
+"""Bytes, and the parts of inner regions."""
 
-    place: bytearray
+
+class _PendingRegion(NamedTuple):
+    """A region still to be written, and the list that receives its parts."""
+
+    place: _Parts
     region: RegionLike
     first_value: int
     terminator: str
@@ -111,25 +115,6 @@ def _zeros(shape: ArrayShape) -> DenseElements:
     return DenseElements(np.zeros((), shape.element_type.dtype), shape)
 
 
-_LARGE_REGION: Final = 1 << 16
-
-_Parts = list[Any]
-"""Bytes and nested lists of bytes."""
-
-
-def _join_around(pieces: Pieces, separate: Mapping[int, _Parts]) -> _Parts:
-    """Join pieces, except where `separate` has the content of a piece, by identity."""
-    parts: _Parts = []
-    begin = 0
-    for position, piece in enumerate(pieces):
-        content = separate.get(id(piece))
-        if content is not None:
-            parts += b"".join(pieces[begin:position]), content
-            begin = position + 1
-    parts.append(b"".join(pieces[begin:]))
-    return parts
-
-
 class _ConstantTemplate(NamedTuple):
     """The encoding shared by constants of one shape and source position, without metadata.
 
@@ -163,30 +148,6 @@ class Emitter:
         writer: the bytecode tables of the module.
     """
 
-    __slots__ = (
-        "_computations",
-        "_constant_templates",
-        "_constants",
-        "_definitions",
-        "_dictionaries",
-        "_heads",
-        "_large",
-        "_location",
-        "_locations",
-        "_numbers",
-        "_operation_count",
-        "_pieces",
-        "_places",
-        "_region_ops",
-        "_types",
-        "_unknown_location",
-        "functions",
-        "has_streams",
-        "large_constants",
-        "python_functions",
-        "writer",
-    )
-
     def __init__(self, functions: dict[XlaComputation, str]) -> None:
         self.functions = functions
         self.python_functions: dict[Any, tuple[int, PythonFunction]] = {}
@@ -194,12 +155,14 @@ class Emitter:
         self.large_constants: list[list[LargeConstant]] = []
         self.writer = writer = BytecodeWriter()
         # The region being written: its pieces, the number of its operations, the numbers of the
-        # next values, and the pending regions inside it. A computation applied repeatedly has one
-        # place: its values start at the same number, so its bytes are the same each time.
-        self._pieces: Pieces = []
+        # next values, the pending regions inside it, and their positions among the pieces. A
+        # computation applied repeatedly has one list: its values start at the same number, so its
+        # bytes are the same each time.
+        self._pieces: list[Any] = []
         self._operation_count = 0
         self._numbers: Iterator[Reference] = references(0)
-        self._places: dict[RegionLike, bytearray] = {}
+        self._places: dict[RegionLike, _Parts] = {}
+        self._positions: list[int] = []
         # The large constants of the function's own block. Constants in inner regions are written
         # with their elements, since operations are located by position in the function's block.
         self._large: list[LargeConstant] | None = None
@@ -267,8 +230,7 @@ class Emitter:
             pieces.append(reference(len(operands)))
             pieces += operands
         if regions:
-            pieces.append(reference(len(regions) << 1))
-            pieces += map(self._place_of, regions)
+            self._add_regions(regions)
         self._operation_count += 1
         values: list[Value] = [next(self._numbers) for _ in results]
         if self._definitions is not None:
@@ -276,12 +238,16 @@ class Emitter:
             self._definitions.update((value, definition) for value in values)
         return values
 
-    def _place_of(self, region: RegionLike) -> bytearray:
-        """Return the bytearray for a region inside the one being written."""
-        place = self._places.get(region)
-        if place is None:
-            place = self._places[region] = bytearray()
-        return place
+    def _add_regions(self, regions: Sequence[RegionLike]) -> None:
+        """Add the places of the regions of an operation."""
+        pieces, places = self._pieces, self._places
+        pieces.append(reference(len(regions) << 1))
+        self._positions += range(len(pieces), len(pieces) + len(regions))
+        for region in regions:
+            place = places.get(region)
+            if place is None:
+                place = places[region] = []
+            pieces.append(place)
 
     def _head(
         self, name: str, results: Sequence[Reference], attributes: Reference, flags: int
@@ -333,7 +299,7 @@ class Emitter:
     def emit_ops(self, computation: XlaComputation, arguments: Sequence[Value]) -> Value:
         """Emit the ops of a computation here and return the value of its root."""
         self._computations.append(computation)
-        pieces, numbers, places = self._pieces, self._numbers, self._places.get
+        pieces, numbers, add_regions = self._pieces, self._numbers, self._add_regions
         heads, constants = self._heads.get, self._constants.get
         append = pieces.append
         values: list[Value] = []  # by the numbers of the ops
@@ -381,10 +347,7 @@ class Emitter:
                 append(region_head)
                 for operand in operands:
                     append(values[operand.id])
-                append(reference(len(computations) << 1))
-                for inner in computations:
-                    place = places(inner)
-                    append(self._place_of(inner) if place is None else place)
+                add_regions(computations)
             values.append(next(numbers))
             count += 1
         self._operation_count += count
@@ -507,8 +470,7 @@ class Emitter:
         pieces.append(reference(len(operands)))
         pieces += operands
         if region_op.computations:
-            pieces.append(reference(len(region_op.computations) << 1))
-            pieces += map(self._place_of, region_op.computations)
+            self._add_regions(region_op.computations)
         self._operation_count += 1
         return next(self._numbers) if shape.is_array else unflatten(shape, self._numbers)
 
@@ -577,39 +539,18 @@ class Emitter:
         """
         self._location = self._unknown_location
         head = self._head("func.func", (), self.writer.dictionary(attributes), HAS_REGIONS)
-        body = bytearray()
+        body: _Parts = []
         self._large = []
         self.large_constants.append(self._large)
-        # The regions written, each with the index of the enclosing one; and the pending regions,
-        # each with the same index. Both lists are in the same order.
-        written: list[tuple[bytearray, Pieces, int]] = []
         pending = [_PendingRegion(body, computation, 0, "func.return", locations)]
-        enclosing = [-1]
         while pending:
-            region = pending.pop()
-            pieces, inner = self._emit_region(region)
-            written.append((region.place, pieces, enclosing.pop()))
-            pending += reversed(inner)
-            enclosing += [len(written) - 1] * len(inner)
+            pending += self._emit_region(pending.pop())
             self._large = None
-        # Each region is copied into the enclosing one, inner regions included. Large regions are
-        # kept separate: in loops nested 5,000 deep the innermost would be copied 5,000 times.
-        separate: dict[int, _Parts] = {}
-        with_separate: set[int] = set()  # the indices of the regions around them
-        while written:  # inner regions before the enclosing ones
-            place, pieces, outer = written.pop()
-            is_split = len(written) in with_separate
-            parts = _join_around(pieces, separate) if is_split else [b"".join(pieces)]
-            if is_split or len(parts[0]) >= _LARGE_REGION:
-                separate[id(place)] = parts
-                with_separate.add(outer)
-            else:
-                place += parts[0]
-        return [head, _ISOLATED_REGION, *flatten(separate.get(id(body), [body]))]
+        return [head, _ISOLATED_REGION, *flatten(body)]
 
-    def _emit_region(self, pending: _PendingRegion) -> tuple[Pieces, list[_PendingRegion]]:
-        """Emit a region; return its pieces, and the pending regions inside it."""
-        _, region, first, terminator, locations = pending
+    def _emit_region(self, pending: _PendingRegion) -> Iterator[_PendingRegion]:
+        """Emit a region; return the pending regions inside it, the last one first."""
+        parts, region, first, terminator, locations = pending
         is_long = terminator == "func.return"
         if isinstance(region, XlaComputation):
             # Above 1 << 14 references are not cached, and 20 values pay for the iterator.
@@ -617,12 +558,12 @@ class Emitter:
             region = Region(region.program_shape.parameters, partial(self.emit_ops, region))
         shapes, body = region
         types = [t for shape in shapes for t in self.types(shape)]
-        pieces: Pieces = [b""]
-        self._pieces = pieces
+        self._pieces = pieces = [b""]
         self._operation_count = 0
         # `references` is faster for many values, and the other iterator is faster to create.
         self._numbers = numbers = references(first) if is_long else map(reference, count(first))
-        self._places = places = dict[RegionLike, bytearray]()
+        self._places = places = dict[RegionLike, _Parts]()
+        self._positions = positions = list[int]()
         self._location = self._unknown_location
         arguments = [unflatten(shape, numbers) for shape in shapes]
         results = body(arguments)
@@ -637,10 +578,15 @@ class Emitter:
             locations = locations or [self._unknown_location] * len(types)
             head += b"".join([t + at for t, at in zip(types, locations, strict=True)])
         pieces[0] = head
-        return pieces, [
+        begin = 0
+        for position in positions:
+            parts += b"".join(pieces[begin:position]), pieces[position]
+            begin = position + 1
+        parts.append(b"".join(pieces[begin:]))
+        return (
             _PendingRegion(place, inner, next_value, "stablehlo.return", None)
-            for inner, place in places.items()
-        ]
+            for inner, place in reversed(places.items())
+        )
 
     def module(
         self,

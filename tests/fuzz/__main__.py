@@ -1,8 +1,8 @@
-"""Damages files for as long as is asked, and keeps those that the library does not bear.
+"""Damage files for a given time, and save those that reveal a defect of the library.
 
     python -m tests.fuzz --seconds 600 --seed 1 --samples FOLDER
 
-Exit status 1 if there were any.
+The exit status is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tests.fuzz.workers import Outcome, Worker, keep
 
 
 def main() -> int:
-    """Runs it; the number is the exit status."""
+    """Run the fuzzer and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600.0, help="how long (600)")
-    parser.add_argument("--seed", type=int, default=None, help="where to begin; else the time")
+    parser.add_argument("--seconds", type=float, default=600.0, help="the duration (600)")
+    parser.add_argument("--seed", type=int, default=None, help="the seed; by default the time")
     parser.add_argument("--samples", type=Path, help="a folder with more files to damage")
     parser.add_argument(
-        "--keep", type=Path, default=Path("fuzz-findings"), help="where to put them"
+        "--keep", type=Path, default=Path("fuzz-findings"), help="the folder for the files"
     )
-    parser.add_argument("--again", type=Path, nargs="+", help="try these files, as they are")
+    parser.add_argument("--again", type=Path, nargs="+", help="try these files unchanged")
     given = parser.parse_args()
     console = Console()
     if given.again:

@@ -1,6 +1,6 @@
-"""What becomes of a file on its way: cut off, flipped, mixed up, or edited by somebody in a hurry.
+"""Damage files: truncate them, flip bits, move parts, or edit text.
 
-All of it follows from the generator that is given, so that a seed names an input for good.
+The result depends on the random generator only, so that a seed reproduces an input.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ _TYPES: Final = (
 
 
 def truncated(data: bytes) -> list[bytes]:
-    """All beginnings of a file."""
+    """Return all prefixes of a file."""
     return [data[:length] for length in range(len(data))]
 
 
 def mutated(draw: random.Random, files: Sequence[bytes]) -> bytes:
-    """One of these files, damaged in one place or in several."""
+    """Return one of these files, damaged at one or more positions."""
     data = draw.choice(files)
     for _ in range(draw.choice((1, 1, 1, 1, 1, 1, 2, 4))):
         if data.startswith(BYTECODE_MAGIC):
             change = draw.choice(_OF_BYTECODE)
         else:
-            # What is still a text with a meaning gets furthest into the library.
+            # Edited text reaches more of the library than damaged bytes.
             change = draw.choice(_OF_TEXT if draw.random() < 0.92 else _OF_BYTES)
         data = change(draw, data, files)
     return data
@@ -122,11 +122,11 @@ def _splice(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
     return data[: draw.randrange(len(data) + 1)] + other[draw.randrange(len(other) + 1) :]
 
 
-# Bytecode: what keeps the sizes of the sections gets past the first look at them.
+# Bytecode: changes that preserve the sizes of sections pass the first checks.
 
 
 def _number(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
-    """Another number in the place of one that takes one byte."""
+    """Replace numbers of one byte."""
     changed = bytearray(data)
     for _ in range(draw.choice((1, 1, 2, 4))):
         places = [draw.randrange(len(data)) for _ in range(20)] if data else []
@@ -139,7 +139,7 @@ def _number(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
 
 
 def _transplant(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
-    """Bytes of another place, of this file or another, in the place of as many."""
+    """Overwrite bytes with bytes from another position or file."""
     begin, end = _span(draw, len(data), 12)
     other = draw.choice((data, draw.choice(files)))
     start = draw.randrange(len(other) + 1)
@@ -155,7 +155,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _tokens(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
-    """A token is deleted, said twice, exchanged with the next, or replaced by one of its kind."""
+    """Delete, repeat, exchange or replace tokens."""
     tokens = _TOKEN.findall(_decoded(data))
     if not tokens:
         return data
@@ -179,7 +179,7 @@ def _tokens(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
 def _replaced(
     draw: random.Random, data: bytes, pattern: re.Pattern[str], replacement: str
 ) -> bytes:
-    """One match replaced by a text; or all that are like it, which may give a sound program."""
+    """Replace one match, or all equal ones, which may result in a valid program."""
     text = _decoded(data)
     found = list(pattern.finditer(text))
     if not found:
@@ -216,7 +216,7 @@ def _integer(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
 
 
 def _from_another(pattern: re.Pattern[str]) -> Mutation:
-    """Takes something that a pattern finds in one file to the place of such in another."""
+    """Return a mutation that replaces a match by a match from another file."""
 
     def change(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
         others = pattern.findall(_decoded(draw.choice((data, draw.choice(files)))[:20000]))

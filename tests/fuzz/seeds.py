@@ -1,4 +1,4 @@
-"""The sound files that damaged ones are made of."""
+"""The valid files that are damaged."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ func.func @main(%x: tensor<3xf32>, %p: tensor<i1>, %n: tensor<i32>) -> (tensor<3
 }
 """,  # noqa: E501
 )
-"""Texts with what other programs write, and this one does not."""
+"""Texts with constructs that only other programs write."""
 
 
 def _network() -> xb.XlaComputation:
@@ -95,7 +95,7 @@ def _indexing() -> xb.XlaComputation:
 
 
 def handful() -> list[bytes]:
-    """A few small files of all forms: enough to find most of what can be found."""
+    """Return a few small files in all formats, which reveal most defects."""
     found = [text.encode() for text in _FOREIGN]
     for computation in (_network(), _indexing()):
         found += in_three_forms(lowering.lower(computation))
@@ -106,15 +106,15 @@ def handful() -> list[bytes]:
 
 
 def in_hlo(computation: xb.XlaComputation) -> list[bytes]:
-    """A computation as HLO text, and as a protocol buffer of it."""
+    """Return a computation as HLO text and as a protocol buffer."""
     text = computation.to_hlo_text()
     return [text.encode(), hlo_conversion.hlo_proto(text)]
 
 
 def in_three_forms(module: lowering.StablehloModule) -> list[bytes]:
-    """A module as text with locations, as bytecode, and as a portable artifact.
+    """Return a module as text with locations, as bytecode, and as a portable artifact.
 
-    Without checksums, which would find out any change at once.
+    They have no checksums, which would detect any change.
     """
     artifact = artifacts.serialize_artifact(module.module, versions.current_version(), {})
     text = module.to_text(locations=True)
@@ -122,21 +122,21 @@ def in_three_forms(module: lowering.StablehloModule) -> list[bytes]:
 
 
 def examples() -> Iterator[bytes]:
-    """What the examples in the docstrings of all ops record, in three forms."""
+    """Return the computations in the docstrings of all ops, in all formats."""
     for name in xb.OPERATIONS:
         for computation in recorded_by_example(name):
             try:
                 module = lowering.lower(computation)
                 forms = [*in_three_forms(module), *in_hlo(computation)]
             except (lowering.LoweringError, ValueError):
-                continue  # a few of them are refused, or are for no file
+                continue  # some are refused or cannot be saved
             yield from forms
 
 
 def samples(folder: Path) -> Iterator[bytes]:
-    """The files below a folder; of those that hold several modules, each.
+    """Return the modules in the files of a folder.
 
-    What they check is left out, and the first function is entered, as a reader of files needs it.
+    Operations of the check dialect are removed, and the first function is renamed to main.
     """
     for path in sorted(folder.rglob("*")):
         if path.suffix not in (".mlir", ".mlirbc", ".stablehlo"):

@@ -1,7 +1,7 @@
-"""What is tried with a damaged file, and what may come of it.
+"""Read a damaged file and judge the outcome.
 
-It may still be a program: then it is lowered again and verified. Or it is refused, by an error of
-this library that says where, in a few words. All else is a defect.
+The file may still be a program, which is lowered and verified. Or it is refused with a short error
+of this library that has a position. Any other outcome is a defect.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from lowering.reading.helper_process import HelperError
 __all__ = ["HANG_SECONDS", "REFUSED", "attempt", "reading_by_fork"]
 
 HANG_SECONDS: Final = 10.0
-"""How much CPU time an input may take."""
+"""The limit of CPU time for an input."""
 
 REFUSED: Final = "refused"
 
 
 def attempt(data: bytes, path: str, stage: Callable[[str], None]) -> tuple[str, str]:
-    """What comes of a file with this content: a word ("ok", "refused", or another), and more.
+    """Return the kind of outcome ("ok", "refused", or a defect) and the message.
 
     Args:
-        data: the content.
-        path: where to write it.
-        stage: told what is done next, in a word.
+        data: the content of the file.
+        path: the path to write it to.
+        stage: is called with the name of each stage.
     """
     Path(path).write_bytes(data)
     try:
@@ -63,7 +63,7 @@ def attempt(data: bytes, path: str, stage: Callable[[str], None]) -> tuple[str, 
 
 
 def _judged(error: XlaError, path: str) -> tuple[str, str]:
-    """Whether an error says what it has to."""
+    """Check the message of an error."""
     message = str(error)
     if isinstance(error, lowering.ModuleFileError):
         if not message.startswith(path):
@@ -79,7 +79,7 @@ def _judged(error: XlaError, path: str) -> tuple[str, str]:
 
 
 def _defect(error: Exception) -> tuple[str, str]:
-    """The exception and the line of this library that it came out of."""
+    """Return the exception and the function of this library that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [
         frame for frame in frames if "/builder/" in frame.filename or "/lowering/" in frame.filename
@@ -91,7 +91,7 @@ def _defect(error: Exception) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def reading_by_fork() -> Iterator[None]:
-    """What needs a helper is tried in a copy of this process, in 10 ms, not in one started anew."""
+    """Use a fork of this process as the helper process, which starts much faster."""
     with (
         mock.patch.object(module_reader, "in_helper", _read_in_a_copy),
         mock.patch.object(hlo, "in_helper", _read_in_a_copy),
@@ -106,7 +106,7 @@ def _read_in_a_copy(task: Callable[[bytes], bytes], source: bytes, *, crash_reas
         os.close(reading)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS / 2)
-        # One whose memory is spoilt may also wait for ever; and none may go on in its caller.
+        # A process with corrupted memory may also block; and the fork must not return from here.
         signal.setitimer(signal.ITIMER_REAL, 4 * HANG_SECONDS)
         refused, result = None, b""
         try:
@@ -119,12 +119,12 @@ def _read_in_a_copy(task: Callable[[bytes], bytes], source: bytes, *, crash_reas
             answer.write(json.dumps({"refused": refused}).encode() + b"\n" + result)
         os._exit(0)
     os.close(writing)
-    with os.fdopen(reading, "rb") as told:
-        said = told.read()
+    with os.fdopen(reading, "rb") as answer_pipe:
+        answer_bytes = answer_pipe.read()
     os.waitpid(child, 0)
-    if not said:
+    if not answer_bytes:
         raise HelperError(crash_reason)
-    head, _, result = said.partition(b"\n")
+    head, _, result = answer_bytes.partition(b"\n")
     refused = json.loads(head)["refused"]
     if refused is not None:
         raise HelperError(*refused)
@@ -132,17 +132,18 @@ def _read_in_a_copy(task: Callable[[bytes], bytes], source: bytes, *, crash_reas
 
 
 def main() -> None:
-    """Takes inputs from standard input, gives what comes of them on standard output.
+    """Read inputs from standard input and write the outcomes to standard output.
 
-    An input is its length in 8 bytes and its content; an answer some lines, the last with a dot.
+    An input is its length in 8 bytes and its content. An answer is the names of the stages, the
+    kind of outcome after a dot, and the message, one line each.
     """
     import faulthandler
 
     faulthandler.enable()
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what others print is no answer
+    os.dup2(2, 1)  # printed text must not mix with answers
 
-    def say(line: str) -> None:
+    def write(line: str) -> None:
         answers.write(line.replace("\\", "\\\\").replace("\n", "\\n") + "\n")
         answers.flush()
 
@@ -150,12 +151,12 @@ def main() -> None:
         path = str(Path(folder, "damaged.mlir"))
         while head := sys.stdin.buffer.read(8):
             data = sys.stdin.buffer.read(int.from_bytes(head, "little"))
-            # Kills by SIGPROF, whatever code runs then.
+            # SIGPROF ends the process even in native code.
             signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)
-            kind, message = attempt(data, path, say)
+            kind, message = attempt(data, path, write)
             signal.setitimer(signal.ITIMER_PROF, 0)
-            say(f".{kind}")
-            say(message)
+            write(f".{kind}")
+            write(message)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A process that inputs are tried in, since they may be the death of it."""
+"""A process that reads the inputs, since they may crash it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Outcome", "Worker", "keep"]
 
 _ROOT: Final = Path(__file__).parents[2]
 _WALL_SECONDS: Final = 90.0
-"""When to give up on a process that takes no CPU time; of that it has less (see `target`)."""
+"""The time limit for a process that is blocked; the limit of CPU time is shorter."""
 
 
 class Outcome(NamedTuple):
-    """What came of an input: "ok", "refused", or the word for a defect; and what was said."""
+    """The kind of outcome, "ok", "refused" or a defect, and the message."""
 
     kind: str
     message: str
@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
 
 class Worker:
-    """A process that tries one input after the other; a new one when it has died."""
+    """A process that reads one input after the other; restarted after a crash."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -45,7 +45,7 @@ class Worker:
         self._errors.close()
 
     def stop(self) -> None:
-        """Ends the process, if there is one."""
+        """End the process if it is running."""
         if self._process is None:
             return
         self._process.kill()
@@ -70,23 +70,23 @@ class Worker:
         return self._process
 
     def outcome(self, data: bytes) -> Outcome:
-        """What comes of a file with this content."""
+        """Return the outcome of a file with this content."""
         process = self._started()
         assert process.stdin is not None  # both are pipes
         assert process.stdout is not None
         self._errors.seek(0)
         self._errors.truncate()
-        stage, said = "start", b""
+        stage, answer = "start", b""
         try:
             process.stdin.write(len(data).to_bytes(8, "little") + data)
             process.stdin.flush()
         except BrokenPipeError:
-            pass  # it is dead, which shows below
+            pass  # it has crashed, which is detected below
         while True:
             ready, _, _ = select.select([process.stdout], [], [], _WALL_SECONDS)
             piece = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
-            said += piece
-            *lines, _ = said.decode(errors="replace").split("\n")
+            answer += piece
+            *lines, _ = answer.decode(errors="replace").split("\n")
             for number, line in enumerate(lines):
                 if line.startswith(".") and number + 1 < len(lines):
                     message = lines[number + 1].replace("\\n", "\n").replace("\\\\", "\\")
@@ -94,11 +94,11 @@ class Worker:
                 stage = line
             if not piece:
                 break
-        return self._buried(stage, waited=not ready)
+        return self._crash_outcome(stage, waited=not ready)
 
-    def _buried(self, stage: str, *, waited: bool) -> Outcome:
-        """What to say of a process that gave no answer."""
-        assert self._process is not None  # it was asked
+    def _crash_outcome(self, stage: str, *, waited: bool) -> Outcome:
+        """Return the outcome of a process that did not answer."""
+        assert self._process is not None  # it was started
         status = signal.SIGPROF if waited else -self._process.wait()
         self.stop()
         self._errors.seek(0)
@@ -106,11 +106,11 @@ class Worker:
         if status == signal.SIGPROF:
             return Outcome(f"hang in {stage}", report)
         name = signal.Signals(status).name if status > 0 else f"exit status {-status}"
-        return Outcome(f"death by {name} in {stage}", report)
+        return Outcome(f"crash by {name} in {stage}", report)
 
 
 def keep(folder: Path, data: bytes, outcome: Outcome) -> Path:
-    """Writes an input to a folder, and beside it what came of it."""
+    """Write an input and its outcome to a folder."""
     name = "".join(c if c.isalnum() else "_" for c in outcome.kind)
     path = folder / f"{name}-{hashlib.sha256(data).hexdigest()[:12]}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The bytecode that lowering writes, as MLIR reads it."""
+"""The bytecode writer, tested by parsing its output with MLIR."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ EDGES = [n for size in (7, 14, 21, 28, 35, 42, 49) for n in (2**size - 1, 2**siz
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 100, *EDGES])
-def test_numbers(number: int) -> None:
+def test_reference(number: int) -> None:
     encoded = reference(number)
-    # The document: as many zeros below the lowest 1 as bytes follow; 7 bits of value in each.
+    # The format: the number of trailing zeros is the number of bytes that follow, of 7 bits each.
     assert len(encoded) == max(1, -(-number.bit_length() // 7))
     trailing_zeros = (encoded[0] & -encoded[0]).bit_length() - 1
     assert trailing_zeros == len(encoded) - 1
@@ -32,7 +32,7 @@ def test_numbers(number: int) -> None:
 
 
 @pytest.mark.parametrize("start", [0, 120, 2**14 - 3, 2**21 - 3])
-def test_numbers_in_order(start: int) -> None:
+def test_references(start: int) -> None:
     found = list(itertools.islice(references(start), 20_000))
     assert found == [reference(number) for number in range(start, start + 20_000)]
 
@@ -42,7 +42,7 @@ def test_the_largest_number() -> None:
 
 
 def read(writer: BytecodeWriter, attributes: bytes, location: bytes) -> ir.Operation:
-    """A module of nothing but these, as MLIR reads it."""
+    """Parse a module with these attributes and this location."""
     name = writer.operation_name("builtin.module")
     flags = bytes((0x11,))
     one_block_of_nothing = [reference(1 << 1), reference(1), reference(0), reference(0)]
@@ -66,15 +66,15 @@ TEXTS = ["", "plain", 'q"uote', "back\\slash", "new\nline", "\0\x7f", "ünï", "
 @pytest.mark.parametrize("text", TEXTS)
 def test_strings(text: str) -> None:
     writer = BytecodeWriter()
-    said = {"x.a": quoted(text), "x.b": dictionary({text: quoted(text)} if text else {})}
-    operation = read(writer, writer.dictionary(said), writer.unknown_location())
+    attributes = {"x.a": quoted(text), "x.b": dictionary({text: quoted(text)} if text else {})}
+    operation = read(writer, writer.dictionary(attributes), writer.unknown_location())
     wanted = ir.StringAttr.get(text, shared_context())
     assert operation.attributes["x.a"] == wanted
     inside = {text: wanted} if text else {}
     assert operation.attributes["x.b"] == ir.DictAttr.get(inside, shared_context())
 
 
-def test_a_text_that_is_no_unicode() -> None:
+def test_text_with_surrogates() -> None:
     assert encodable("a\ud800b") == "a?b"
     assert quoted("a\ud800b") == '"a?b"'
 
@@ -82,12 +82,12 @@ def test_a_text_that_is_no_unicode() -> None:
 @pytest.mark.parametrize("values", [(), (0,), (-1, 2**63 - 1, -(2**63))])
 def test_lists(values: tuple[int, ...]) -> None:
     writer = BytecodeWriter()
-    said = writer.dictionary({"x.a": i64_array(values)})
-    operation = read(writer, said, writer.unknown_location())
+    attributes = writer.dictionary({"x.a": i64_array(values)})
+    operation = read(writer, attributes, writer.unknown_location())
     assert operation.attributes["x.a"] == ir.DenseI64ArrayAttr.get(values, shared_context())
 
 
-def test_what_is_equal_is_entered_once() -> None:
+def test_equal_values_share_an_entry() -> None:
     writer = BytecodeWriter()
     assert writer.attribute("unit") == writer.attribute("unit") != writer.attribute("true")
     assert writer.type("i1") == writer.type("i1") != writer.type("i2")
@@ -100,22 +100,22 @@ SHAPES = [(), (1,), (7,), (8,), (9,), (3, 5), (1000,), (2, 1, 4)]
 
 @pytest.mark.parametrize("element_type", xb.types.primitive_type.ALL, ids=str)
 def test_elements(element_type: xb.PrimitiveType) -> None:
-    """Against the attribute that MLIR's own bindings make of the array."""
+    """The attribute equals that of MLIR's Python bindings."""
     for dimensions in SHAPES:
         shape = element_type[dimensions]
         array = np.ascontiguousarray(small_numbers(element_type, dimensions))
         writer = BytecodeWriter()
-        said = writer.dictionary({"x.a": DenseElements(array, shape)})
+        attributes = writer.dictionary({"x.a": DenseElements(array, shape)})
         assert writer.constant_bytes == array.nbytes
-        operation = read(writer, said, writer.unknown_location())
+        operation = read(writer, attributes, writer.unknown_location())
         kind = mlir_type(shape, shared_context())
         with shared_context():
             expected = ir.DenseElementsAttr.get(array, type=kind)
-        # As text: the bindings have no Python class for all of these.
+        # As text, since the bindings do not have a Python class for all of these.
         assert f"x.a = {expected}}}" in operation.get_asm(), dimensions
 
 
-def test_a_computation_that_is_applied_often_is_emitted_once(
+def test_a_computation_applied_repeatedly_is_emitted_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     emitted = []
@@ -140,7 +140,7 @@ def test_a_computation_that_is_applied_often_is_emitted_once(
 
 
 def test_equal_regions_at_different_depths() -> None:
-    """Their values have other numbers, so the bytes of one are no use to the other."""
+    """Their values have different numbers, so their bytes differ."""
     b = xb.XlaBuilder("depths")
     x = b.parameter(xb.f32[5], "x")
 
@@ -153,8 +153,8 @@ def test_equal_regions_at_different_depths() -> None:
     assert run(np.arange(5, dtype=np.float32)) == 110.0
 
 
-def test_values_from_far_outside() -> None:
-    """A branch in a loop in a branch that uses values of each of the regions around it."""
+def test_regions_use_values_of_all_enclosing_regions() -> None:
+    """A branch in a loop in a branch uses values of each enclosing region."""
     b = xb.XlaBuilder("far")
     p, x = b.parameter(xb.pred[()], "p"), b.parameter(xb.s32[()], "x")
     y = x * 2
@@ -183,8 +183,8 @@ def test_values_from_far_outside() -> None:
         assert got == reference_value(flag, number)
 
 
-def test_large_regions_inside_each_other() -> None:
-    """Of which two are of the same computation, with other ops around and between them."""
+def test_nested_large_regions() -> None:
+    """Two regions are of the same computation, with other ops around and between them."""
     b = xb.XlaBuilder("inmost")
     value = b.parameter(xb.f32[2])
     for _ in range(8000):
@@ -205,7 +205,7 @@ def test_large_regions_inside_each_other() -> None:
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-def test_large_constants_with_notes_are_not_in_the_bytecode(is_named: bool) -> None:
+def test_large_constants_with_metadata_are_not_in_the_bytecode(is_named: bool) -> None:
     array = np.random.default_rng(5).standard_normal(5000)
     b = xb.XlaBuilder("weights")
     with b.sharding(None if is_named else "{replicated}"):
@@ -222,8 +222,8 @@ def test_large_constants_with_notes_are_not_in_the_bytecode(is_named: bool) -> N
     np.testing.assert_array_equal(lowering.compile(module, "cpu")(), array)
 
 
-def test_large_constants_wherever_they_stand() -> None:
-    """In the main function, in a called one, and inside of regions; one array in several ops."""
+def test_large_constants_in_functions_and_regions() -> None:
+    """In the main function, in a called one, and in regions; one array in several ops."""
     random = np.random.default_rng(3)
     arrays = [random.standard_normal((50, 40)).astype(np.float32) for _ in range(4)]
     first, second, third, fourth = arrays
@@ -254,10 +254,10 @@ def test_large_constants_wherever_they_stand() -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_constants_that_one_line_records() -> None:
-    """They begin alike, and each has its own elements; in the main block and inside of a region."""
+def test_constants_recorded_by_one_line() -> None:
+    """They share a template, and each has its own elements, in the main block and in a region."""
     arrays = []
-    for size in (6, 300, 3000):  # small, without a copy, and those that MLIR is given later
+    for size in (6, 300, 3000):  # small; without a copy; set after parsing
         counted = np.arange(size, dtype=np.float32)
         from_negative_zero = counted.copy()
         from_negative_zero[0] = -0.0
@@ -289,7 +289,7 @@ def test_constants_that_one_line_records() -> None:
 
 @pytest.mark.parametrize("element_type", xb.types.primitive_type.ALL, ids=str)
 def test_large_constants_of_every_type(element_type: xb.PrimitiveType) -> None:
-    """Against the attribute that MLIR's own bindings make of the array."""
+    """The attribute equals that of MLIR's Python bindings."""
     array = np.ascontiguousarray(small_numbers(element_type, (70, 61)))
     b = xb.XlaBuilder("large")
     module = lowering.lower(b.build(b.constant(array)))
@@ -300,8 +300,8 @@ def test_large_constants_of_every_type(element_type: xb.PrimitiveType) -> None:
     assert f"dense<{str(expected).removeprefix('dense<')}" in str(block.operations[0])
 
 
-def test_names_of_ops_that_are_alike() -> None:
-    """Of two that one line recorded, and that begin alike, each has its own name."""
+def test_names_of_similar_ops() -> None:
+    """Two ops recorded by one line, with equal heads, have their own names."""
     b = xb.XlaBuilder("named")
     x = b.parameter(xb.f32[3], "x")
     sums = [xb.reduce(x, 0.0, xb.add, dimensions=[0]) for _ in range(2)]

@@ -41,16 +41,16 @@ def executed(module_bytecode: bytes, *arguments: Any) -> list[np.ndarray]:
 
 
 def both_ways(computation: xb.XlaComputation, *arguments: Any) -> list[list[np.ndarray]]:
-    """The results of our own lowering, and of the HLO text; each executed, whatever they say."""
+    """Return the results of the lowered module and of the HLO text."""
     return [
         executed(module, *arguments)
         for module in (lowering.lower(computation).bytecode, stablehlo_of_text(computation))
     ]
 
 
-# Names.
+# Names
 
-# Of parameters and of what is named as an instruction of the printer's own would be.
+# Names of parameters, and names that look like those of the printer.
 NAMES = [
     *("__x", "é日本", "___", "__", "_", "-", ".", "\ud800", "a\ud800", "0x1", "1x2", "0_0_1"),
     *("constant.60", "constant.60.value", "constant.60.value.1", "popcnt.61.bits", "all0"),
@@ -59,7 +59,7 @@ NAMES = [
 ]
 
 
-def test_the_parser_takes_every_name() -> None:
+def test_the_parser_reads_every_name() -> None:
     b = xb.XlaBuilder("__names")
     parameters = [b.parameter(xb.s4[2], name) for name in NAMES]
     total = b.constant(np.array([7, 7]).astype(xb.s4.dtype))
@@ -88,7 +88,7 @@ def test_names_of_computations(name: str) -> None:
     assert got.tolist() == [0b01001001, 0b10010010]
 
 
-def test_a_name_that_is_no_string() -> None:
+def test_a_name_that_is_not_a_string() -> None:
     b = xb.XlaBuilder("names")
     x = b.parameter(xb.f32[()], "x")
     y = x + x
@@ -98,14 +98,14 @@ def test_a_name_that_is_no_string() -> None:
     assert '"3"' in lowering.lower(computation).to_text(locations=True)
 
 
-def test_ten_thousand_calls_of_functions_of_one_name() -> None:
-    """Both texts number them in a few seconds; with a search for each it would be minutes."""
+def test_ten_thousand_functions_with_one_name() -> None:
+    """Both texts make the names unique in linear time."""
 
     def calls(count: int) -> xb.XlaComputation:
         b = xb.XlaBuilder("<lambda>")
         x = b.parameter(xb.f32[()], "x")
         for number in range(count):
-            # The default makes another function of it, which is not shared.
+            # The default argument makes it another function, which is not shared.
             x = xb.call(lambda v, _number=number: v, x)
         return b.build(x)
 
@@ -120,10 +120,10 @@ def test_ten_thousand_calls_of_functions_of_one_name() -> None:
         assert hlo_conversion.stablehlo_to_hlo_text(module_bytecode).count(" call(") == 300
 
 
-# Annotations.
+# Annotations
 
 
-def test_frontend_attributes_that_the_builder_takes() -> None:
+def test_frontend_attributes_are_read() -> None:
     b = xb.XlaBuilder("keys")
     keys = ["a", "_", "__x", "a.b", "a-b", "A1_", "a-", *sorted(RESERVED)]
     values = ["", "plain", 'q"uote', "back\\", "two\nlines", "tab\t", "nul\0", "é", "{}", "\x7f"]
@@ -160,12 +160,12 @@ def test_shardings_are_read(sharding: str) -> None:
     assert f"sharding={sharding}" in hlo_conversion.parsed_hlo_text(str(b.build(x)))
 
 
-# Dot algorithms.
+# Dot algorithms
 
 
 @pytest.mark.parametrize("algorithm", list(xb.DotAlgorithm), ids=repr)
-def test_the_parser_takes_dot_algorithms(algorithm: xb.DotAlgorithm) -> None:
-    """Converted and executed they are in test_contraction.py."""
+def test_the_parser_reads_dot_algorithms(algorithm: xb.DotAlgorithm) -> None:
+    """Their conversion and execution is tested in test_contraction.py."""
     b = xb.XlaBuilder("dot")
     sources, targets = ALGORITHM_TYPES[algorithm][0]
     x = b.parameter(min(sources, key=str)[2, 2], "x")
@@ -180,12 +180,12 @@ def test_the_parser_takes_dot_algorithms(algorithm: xb.DotAlgorithm) -> None:
     assert f"algorithm={algorithm.value}" in text
 
 
-# Opcodes that jaxlib gives mhlo for.
+# Opcodes that jaxlib converts to mhlo
 
 
 @pytest.mark.parametrize("name", TRANSCENDENTAL)
-def test_opcodes_that_jaxlib_converts_to_mhlo_are_read_as_themselves(name: str) -> None:
-    """XLA reads one op of the name for each type."""
+def test_opcodes_that_jaxlib_converts_to_mhlo(name: str) -> None:
+    """XLA parses an op of the opcode for each type."""
     b = xb.XlaBuilder(name)
     types = [t for t in (*FLOATS, *COMPLEXES) if t.bits > 8]
     results = [getattr(xb, name)(b.parameter(t[3], f"x_{t}")) for t in types]
@@ -197,11 +197,11 @@ def test_opcodes_that_jaxlib_converts_to_mhlo_are_read_as_themselves(name: str) 
     assert str(mlir.read_module(context, code)).count(f"mhlo.{name} ") == len(types)
 
 
-# Bits.
+# Bits
 
 
 def patterns(t: PrimitiveType) -> np.ndarray:
-    """Every pattern of bits of a type of up to 16; NaNs of all kinds and random bits of a wider."""
+    """Every bit pattern of a type of up to 16 bits; NaNs and random bits of a wider type."""
     if t is xb.pred:
         return np.array([False, True])
     if t.is_complex:
@@ -222,7 +222,7 @@ def patterns(t: PrimitiveType) -> np.ndarray:
     if t.is_floating:
         mantissa = np.finfo(t.dtype).nmant
         payloads = rng.integers(1, 1 << mantissa, 1000, unsigned)
-        payloads[:3] = [1, 1 << mantissa - 1, (1 << mantissa) - 1]  # signalling, quiet, all ones
+        payloads[:3] = [1, 1 << mantissa - 1, (1 << mantissa) - 1]  # signaling, quiet, all ones
         exponent = unsigned((1 << t.bits - 1) - (1 << mantissa))
         sign = rng.integers(0, 2, 1000, unsigned) << unsigned(t.bits - 1)
         subnormal = rng.integers(1, 1 << mantissa, 100, unsigned)
@@ -232,14 +232,14 @@ def patterns(t: PrimitiveType) -> np.ndarray:
 
 
 def is_nan(x: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore"):  # NumPy warns of signalling ones
+    with np.errstate(invalid="ignore"):  # NumPy warns about signaling NaNs
         return x != x
 
 
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
-def test_constants_keep_every_bit(t: PrimitiveType) -> None:
-    """Signalling NaNs, payloads, signs of zeros and of NaNs, in both texts."""
+def test_constants_preserve_every_bit(t: PrimitiveType) -> None:
+    """Signaling NaNs, payloads, and signs of zeros and NaNs, in both texts."""
     every = patterns(t)
     arrays = [every, every[:2].reshape(2, 1), every[-1], np.full((3, 2), every[-1], t.dtype)]
     nan = every[is_nan(every)][:1]
@@ -250,13 +250,13 @@ def test_constants_keep_every_bit(t: PrimitiveType) -> None:
     for results in both_ways(computation):
         for array, got in zip(arrays, results, strict=True):
             if t is xb.bf16 and splat_value(array) is not None:
-                assert_same_bits(got, array)  # XLA broadcasts it as f32, where NaNs become quiet
+                assert_same_bits(got, array)  # XLA broadcasts it as f32, which makes NaNs quiet
             else:
                 assert_identical(got, array)
 
 
 @pytest.mark.parametrize("t", COMPLEXES, ids=str)
-def test_complex_constants_of_special_parts(t: PrimitiveType) -> None:
+def test_complex_constants_with_special_parts(t: PrimitiveType) -> None:
     special = np.array([1.5, 0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan], t.real_type.dtype)
     array = np.empty((special.size, special.size), t.dtype)
     array.real, array.imag = special[:, None], special
@@ -268,7 +268,7 @@ def test_complex_constants_of_special_parts(t: PrimitiveType) -> None:
         assert_identical(np.array(each).reshape(7, 7), array)
 
 
-def test_constants_that_count_from_negative_zero_keep_the_sign() -> None:
+def test_iota_constants_from_negative_zero_preserve_the_sign() -> None:
     arrays = [
         np.array([-0.0, 1, 2, 3]).astype(t.dtype)
         for t in (*FLOATS, *COMPLEXES)
@@ -298,7 +298,7 @@ def with_moved_corner(v: np.ndarray) -> np.ndarray:
     return result
 
 
-# What moves bits: the op, and the same in NumPy.
+# Ops that move elements, and the same in NumPy.
 MOVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "reshape": (lambda x: xb.reshape(x, [x.shape.element_count]), np.ravel),
     "transpose": (lambda x: xb.transpose(x, [1, 0]), np.transpose),
@@ -326,7 +326,7 @@ MOVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
-def test_what_moves_bits_changes_none(t: PrimitiveType) -> None:
+def test_ops_that_move_elements_preserve_bits(t: PrimitiveType) -> None:
     x = patterns(t)
     x = np.resize(x, (4, max(2, -(-x.size // 4))))
     b = xb.XlaBuilder("moves")
@@ -340,10 +340,10 @@ def test_what_moves_bits_changes_none(t: PrimitiveType) -> None:
         assert mine.shape == want.shape, name
         same = as_records(mine) == want
         if name == "select" and t is xb.bf16 and jaxlib.__version__.startswith("0.10."):
-            same |= np.isnan(mine)  # signalling NaNs come out quiet
+            same |= np.isnan(mine)  # signaling NaNs become quiet
         assert same.all(), name
 
 
 def as_records(x: np.ndarray) -> np.ndarray:
-    """The elements as their bytes, which nothing takes for numbers."""
+    """The bytes of the elements as integers."""
     return np.ascontiguousarray(x).view(f"S{x.dtype.itemsize}").reshape(x.shape)

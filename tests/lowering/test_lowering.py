@@ -1,4 +1,4 @@
-"""What `lower` makes of a computation: the module as a whole."""
+"""lowering.lower: determinism, locations, annotations, large programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILE = Path(__file__).name
 
 
 def line_here() -> int:
-    """The line that calls this."""
+    """Return the line number of the caller."""
     frame = inspect.currentframe()
     assert frame is not None
     assert frame.f_back is not None
@@ -31,7 +31,7 @@ def line_here() -> int:
 
 
 def model() -> xb.XlaComputation:
-    """A bit of everything: calls, loops, branches, constants, tuples."""
+    """A computation with calls, loops, branches, constants and tuples."""
     b = xb.XlaBuilder("model")
     x, n = b.parameter(xb.f32[4, 4], "x"), b.parameter("(s32[], (pred[]))", "state")
     w = b.constant(np.arange(16, dtype=np.float32).reshape(4, 4) / 7)
@@ -42,10 +42,10 @@ def model() -> xb.XlaComputation:
     return b.build(xb.tuple(xb.call(lambda v: w @ v + v, chosen), n))
 
 
-# The same in, the same out.
+# Determinism
 
 
-def test_the_same_computation_gives_the_same_bytes() -> None:
+def test_lowering_is_deterministic() -> None:
     computation = model()
     first, second = lowering.lower(computation), lowering.lower(computation)
     assert first.bytecode == second.bytecode
@@ -53,13 +53,13 @@ def test_the_same_computation_gives_the_same_bytes() -> None:
     assert first.artifact() == second.artifact()
 
 
-def test_two_equal_builds_give_the_same_bytes() -> None:
+def test_equal_computations_give_equal_bytes() -> None:
     first, second = (lowering.lower(model()) for _ in range(2))
     assert first.bytecode == second.bytecode
     assert str(model()) == str(model())
 
 
-def test_other_modules_in_between_change_nothing() -> None:
+def test_lowering_does_not_depend_on_other_modules() -> None:
     before = lowering.lower(model()).bytecode
     b = xb.XlaBuilder("other")
     lowering.lower(b.build(xb.exp(b.parameter(xb.f64[7, 7]))))
@@ -68,7 +68,7 @@ def test_other_modules_in_between_change_nothing() -> None:
 
 def test_the_module_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     lowering.lower(model()).verify()
-    # A rule that is wrong is found at once, and said to be our fault.
+    # A wrong rule is reported as a bug of the library.
     monkeypatch.setitem(ONE_TO_ONE, "add", "stablehlo.and")
     b = xb.XlaBuilder("wrong")
     x = b.parameter(xb.f32[2])
@@ -87,12 +87,12 @@ def test_an_op_without_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "HloModule m", 3])
-def test_what_is_no_computation(value: object) -> None:
+def test_other_values_are_refused(value: object) -> None:
     with pytest.raises(TypeError, match="lower: expected an XlaComputation, got "):
         lowering.lower(value)
 
 
-def test_a_reusable_function_is_no_computation() -> None:
+def test_a_reusable_function_is_refused() -> None:
     function = xb.computation(lambda x: x)
     with pytest.raises(TypeError, match=r"fix: lower function\.computation\(shape"):
         lowering.lower(function)
@@ -100,13 +100,13 @@ def test_a_reusable_function_is_no_computation() -> None:
         lowering.compile(function)
 
 
-def test_an_op_is_no_computation() -> None:
+def test_an_op_is_refused() -> None:
     x = xb.XlaBuilder().parameter(xb.f32[2])
     with pytest.raises(TypeError, match=r"fix: build it first: op\.builder\.build\(op\)"):
         lowering.lower(x)
 
 
-# Names and places.
+# Names and locations
 
 
 def test_source_lines_are_locations() -> None:
@@ -119,7 +119,7 @@ def test_source_lines_are_locations() -> None:
     text = module.to_text(locations=True)
     assert FILE not in module.text
     places = {int(n) for n in re.findall(rf'{re.escape(FILE)}":(\d+):\d+', text)}
-    # The parameter, the sum, the exponential, and the call with what is in the function called.
+    # The parameter, the sum, the exponential, and the call with the ops of its function.
     assert {line - 1, line, line + 2, line + 3} <= places
     assert re.search(rf'stablehlo\.add [^\n]*loc\(("[^"]*{FILE}":{line}:|#loc)', text)
 
@@ -138,7 +138,7 @@ def test_names_of_ops_and_parameters() -> None:
     located = module.to_text(locations=True)
     assert '"the sum"(' in located
     assert '"weight w"(' in located
-    # XLA names its own instructions after them.
+    # XLA uses them as names of its instructions.
     hlo = hlo_conversion.stablehlo_to_hlo_text(module.bytecode)
     assert "the_sum" in hlo
     assert "weight_w" in hlo
@@ -166,7 +166,7 @@ NAMES = [
 ]
 
 
-def test_odd_names_go_through_both_texts() -> None:
+def test_unusual_names_in_mlir_and_hlo_text() -> None:
     b = xb.XlaBuilder("größe f32")
     parameters = [b.parameter(xb.s32[()], name) for name in NAMES]
     total = b.constant(0, xb.s32)
@@ -177,7 +177,7 @@ def test_odd_names_go_through_both_texts() -> None:
     assert computation.program_shape.parameter_names == tuple(NAMES)
     got = run(computation, *map(np.int32, range(len(NAMES))))
     assert got == sum(i * (i + 1) for i in range(len(NAMES)))
-    # With metadata as well, which carries names and files in quotes.
+    # Also with metadata, which has quoted names and files.
     assert hlo_conversion.hlo_text_to_stablehlo(computation.to_hlo_text(metadata=True))
     loaded = lowering.load_bytes(lowering.lower(computation).bytecode)
     assert loaded.program_shape == computation.program_shape
@@ -187,8 +187,8 @@ def test_odd_names_go_through_both_texts() -> None:
 @pytest.mark.parametrize(
     "last", ["", "f32[2]", "(f32[2], s32[])", "f32[2,2]{0,1}", "{replicated}", "weight", "donated"]
 )
-def test_arguments_that_have_only_a_name(last: str) -> None:
-    """They are said alike whether or not another parameter has more to say."""
+def test_arguments_with_only_a_name(last: str) -> None:
+    """Their attributes are equal whether or not another parameter has more attributes."""
     b = xb.XlaBuilder("arguments")
     x = [b.parameter(xb.f32[2], name) for name in NAMES]
     with (
@@ -202,8 +202,8 @@ def test_arguments_that_have_only_a_name(last: str) -> None:
     module = lowering.lower(b.build(x[0] + x[1]))
     (function,) = module.module.body.operations
     arguments = list(function.regions[0].blocks[0].arguments)
-    said = list(ir.ArrayAttr(function.attributes["arg_attrs"]))
-    for name, argument, found in zip(NAMES, arguments, said, strict=False):
+    dictionaries = list(ir.ArrayAttr(function.attributes["arg_attrs"]))
+    for name, argument, found in zip(NAMES, arguments, dictionaries, strict=False):
         with module.module.context:
             text = ir.StringAttr.get(name)
             assert found == ir.DictAttr.get({"xlabuilder.name": text})
@@ -211,7 +211,7 @@ def test_arguments_that_have_only_a_name(last: str) -> None:
             rf'loc\({re.escape(str(text))}\(".*{FILE}":\d+:.*\)\)', str(argument.location)
         )
     has_more = last not in ("", "f32[2]", "(f32[2], s32[])")
-    assert (len(ir.DictAttr(said[-1])) > 1) == has_more
+    assert (len(ir.DictAttr(dictionaries[-1])) > 1) == has_more
 
 
 def test_no_arguments() -> None:
@@ -221,7 +221,7 @@ def test_no_arguments() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_odd_names_of_computations(name: str) -> None:
+def test_unusual_names_of_computations(name: str) -> None:
     inner = xb.XlaBuilder(name)
     added = inner.build(inner.parameter(xb.s32[()], "x") + 1)
     b = xb.XlaBuilder(name)
@@ -239,7 +239,7 @@ def test_ops_that_share_a_name() -> None:
     assert run(b.build(x), np.int32(0)) == 3
 
 
-# Frontend attributes and shardings.
+# Frontend attributes and shardings
 
 
 def test_frontend_attributes_reach_the_module_and_the_text() -> None:
@@ -288,8 +288,8 @@ def test_shardings_reach_the_module_and_the_text() -> None:
         assert "sharding" not in next(t for t in text.splitlines() if " negate(" in t)
 
 
-def test_annotations_stay_with_their_own_op() -> None:
-    """A tuple and its elements are no operations; what is said of them goes to no other."""
+def test_annotations_of_tuples_are_not_added_to_other_ops() -> None:
+    """Tuples and their elements do not become operations."""
     b = xb.XlaBuilder("own")
     x = b.parameter(xb.s32[2], "x")
     with b.frontend_attributes({"of": "loop"}):
@@ -308,7 +308,7 @@ def test_annotations_stay_with_their_own_op() -> None:
     assert re.search(r'stablehlo\.reduce(.|\n)*of = "several"', text)
 
 
-# Large things.
+# Large programs
 
 
 def resident_bytes() -> int:
@@ -323,7 +323,7 @@ def with_constant(size: int, value: float) -> xb.XlaComputation:
     return b.build(b.constant(array))
 
 
-def test_large_constants_have_a_context_of_their_own() -> None:
+def test_large_constants_get_a_separate_context() -> None:
     shared = shared_context()
     small = lowering.lower(with_constant(100, 1))
     assert small.module.context == shared
@@ -333,7 +333,7 @@ def test_large_constants_have_a_context_of_their_own() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts pages as Linux does")
-def test_the_memory_of_large_constants_goes_with_the_module() -> None:
+def test_large_constants_are_freed_with_the_module() -> None:
     computation = with_constant(100 * 2**17, 7)  # 100 MB
     gc.collect()
     before = resident_bytes()
@@ -355,7 +355,7 @@ def chain(length: int) -> xb.XlaComputation:
 
 
 def test_a_long_chain_of_ops() -> None:
-    """Nothing recurses over the graph, neither lowering nor printing."""
+    """Neither lowering nor printing is recursive."""
     computation = chain(100_000)
     module = lowering.lower(computation)
     (main,) = module.module.body.operations
@@ -380,11 +380,11 @@ def test_a_wide_tuple() -> None:
     assert [int(v) for v in got] == list(range(1, 1001))
 
 
-# Every op.
+# Every op
 
 
 def test_every_opcode_has_a_rule_and_an_hlo_form() -> None:
-    """What the text says of each op is tested with XLA's parser, in test_registry.py."""
+    """The HLO text of each op is tested with XLA's parser in test_registry.py."""
     for name, info in xb.OPERATIONS.items():
         assert info.opcode in ONE_TO_ONE or info.opcode in RULES or info.opcode == "parameter", name
         assert re.fullmatch("[a-z0-9-]+", SCHEMAS[info.opcode].hlo), name

@@ -1,4 +1,4 @@
-"""Modules as files: the three kinds, and every kind of broken input."""
+"""Save and load modules in the three formats, and refuse damaged input."""
 
 import errno
 import os
@@ -48,7 +48,7 @@ def affine():
 
 
 def refused(data, path=None):
-    """The message that bytes are refused with: at most two lines, no dump."""
+    """Return the error message for bytes; it has at most two lines."""
     with pytest.raises(ModuleFileError) as caught:
         module_reader.read(data, path) if path else lowering.load_bytes(data)
     message = str(caught.value)
@@ -57,11 +57,11 @@ def refused(data, path=None):
     return message
 
 
-# The three kinds of file
+# The three formats
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_saved_module_is_the_same_when_loaded(affine, tmp_path, suffix):
+def test_save_and_load_preserve_the_module(affine, tmp_path, suffix):
     path = tmp_path / f"affine{suffix}"
     affine.save(path)
     loaded = lowering.load(path)
@@ -72,7 +72,7 @@ def test_a_saved_module_is_the_same_when_loaded(affine, tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_tuples_and_names_survive(tmp_path, suffix):
+def test_tuples_and_names_are_preserved(tmp_path, suffix):
     path = tmp_path / f"nested{suffix}"
     lowering.load_bytes(NESTED).save(str(path))
     shape = lowering.load(str(path)).program_shape
@@ -82,7 +82,7 @@ def test_tuples_and_names_survive(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_the_content_counts_not_the_suffix(affine, tmp_path, suffix):
+def test_load_ignores_the_suffix(affine, tmp_path, suffix):
     path = tmp_path / f"affine{suffix}"
     affine.save(path)
     other = tmp_path / "module.bin"
@@ -90,7 +90,7 @@ def test_the_content_counts_not_the_suffix(affine, tmp_path, suffix):
     assert lowering.load(other).text == AFFINE
 
 
-def test_the_same_module_gives_the_same_bytes(affine):
+def test_saving_is_deterministic(affine):
     assert affine.bytecode == lowering.load_bytes(AFFINE).bytecode
     assert affine.artifact() == lowering.load_bytes(affine.bytecode).artifact("current")
     assert affine.text == AFFINE
@@ -133,7 +133,7 @@ def test_layouts_are_read():
     assert str(module.program_shape) == "(arg0: f32[2,3]{0,1}) -> f32[2,3]"
 
 
-def test_a_lowered_computation_survives(tmp_path):
+def test_a_lowered_computation_is_preserved(tmp_path):
     b = xb.XlaBuilder("pair")
     x = b.parameter("(f64[2], (s32[], pred[3]))", "state")
     y = b.parameter(xb.f64[2], "y")
@@ -174,7 +174,7 @@ def test_artifacts_of_every_version_can_be_read(affine, version):
         ("0.8.9", "StableHLO 0.8.9 is too old"),
     ],
 )
-def test_versions_that_do_not_exist(affine, version, message, tmp_path):
+def test_invalid_versions(affine, version, message, tmp_path):
     newest = versions.current_version()
     end = f"{message}\nfix: pass one from 0.9.0 to {newest}, 'minimum' or 'current'"
     with pytest.raises(VersionError) as caught:
@@ -186,7 +186,7 @@ def test_versions_that_do_not_exist(affine, version, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_operation_that_a_version_lacks():
+def test_an_operation_that_a_version_cannot_express():
     module = lowering.load_bytes(
         "func.func @main(%a: tensor<f32>) -> tensor<f32>"
         " { %0 = chlo.erf %a : tensor<f32> -> tensor<f32> return %0 : tensor<f32> }"
@@ -215,7 +215,7 @@ def test_chlo_becomes_a_composite():
 # Writing
 
 
-def test_a_suffix_is_needed(affine, tmp_path):
+def test_an_unknown_suffix_is_refused(affine, tmp_path):
     for name, got in (("a.txt", "'.txt'"), ("a", "none"), (".mlir", "none")):
         path = str(tmp_path / name)
         with pytest.raises(ModuleFileError) as caught:
@@ -233,7 +233,7 @@ def test_only_artifacts_have_a_version(affine, tmp_path):
         affine.save(path, version="1.9.0")
 
 
-def test_places_that_can_not_be_written(affine, tmp_path):
+def test_paths_that_cannot_be_written(affine, tmp_path):
     def message(path):
         with pytest.raises(ModuleFileError) as caught:
             affine.save(path)
@@ -291,7 +291,7 @@ def test_no_permission(affine, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("failing", ["write", "fsync", "replace", "interrupt"])
-def test_nothing_half_written_stays(affine, tmp_path, monkeypatch, suffix, failing):
+def test_a_failed_save_leaves_the_old_file(affine, tmp_path, monkeypatch, suffix, failing):
     path = tmp_path / f"a{suffix}"
     path.write_bytes(b"before")
     write = os.write
@@ -324,7 +324,7 @@ def test_nothing_half_written_stays(affine, tmp_path, monkeypatch, suffix, faili
 
 
 def test_a_file_size_limit(tmp_path):
-    """A real failure of the system: the limit is put back afterwards."""
+    """Exceed the file size limit of the process."""
     path = tmp_path / "a.mlir"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -339,7 +339,7 @@ def test_a_file_size_limit(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_links_and_modes_are_kept(affine, tmp_path):
+def test_links_and_modes_are_preserved(affine, tmp_path):
     target = tmp_path / "target.mlir"
     target.write_text("old")
     target.chmod(0o640)
@@ -396,8 +396,8 @@ def test_a_module_is_printed_in_several_threads_at_once():
         "%c = vector.broadcast %x : f32 to vector<2xf32>",
     ],
 )
-def test_a_context_reads_the_operations_of_every_dialect(operation):
-    """Most dialects are loaded when they are named for the first time."""
+def test_operations_of_every_dialect_are_parsed(operation):
+    """Most dialects are loaded when their name is parsed for the first time."""
     module = ir.Module.parse(f"func.func @f(%x: f32) {{ {operation} return }}", mlir.new_context())
     assert module.operation.verify()
     again = ir.Module.parse(mlir.bytecode(module), mlir.new_context())
@@ -413,35 +413,35 @@ def test_a_context_reads_the_operations_of_every_dialect(operation):
     ],
 )
 def test_attributes_of_other_dialects_are_verified(place, attribute, message):
-    """In text MLIR loads the dialect that the name begins with; in bytecode it has to be there."""
+    """Parsing text loads the dialect of an attribute; parsing bytecode requires it to be loaded."""
 
     def text(attribute):
-        said = dict.fromkeys(("argument", "result", "function", "operation", "module"), "")
-        said[place] = attribute
+        texts = dict.fromkeys(("argument", "result", "function", "operation", "module"), "")
+        texts[place] = attribute
         return (
-            f"module attributes {{{said['module']}}} {{\n"
-            f"func.func @main(%x: tensor<f32> {{{said['argument']}}})"
-            f" -> (tensor<f32> {{{said['result']}}}) attributes {{{said['function']}}} {{\n"
-            f"%y = stablehlo.abs %x {{{said['operation']}}} : tensor<f32>\n"
+            f"module attributes {{{texts['module']}}} {{\n"
+            f"func.func @main(%x: tensor<f32> {{{texts['argument']}}})"
+            f" -> (tensor<f32> {{{texts['result']}}}) attributes {{{texts['function']}}} {{\n"
+            f"%y = stablehlo.abs %x {{{texts['operation']}}} : tensor<f32>\n"
             f"return %y : tensor<f32>\n}}\n}}"
         )
 
     assert message in refused(text(attribute).encode())
-    # Written under the name of a dialect that nobody knows, and as long.
-    dialect, _, said = attribute.partition(".")
+    # Written with the name of an unregistered dialect of the same length.
+    dialect, _, name = attribute.partition(".")
     context = mlir.new_context()
     context.allow_unregistered_dialects = True
-    module = ir.Module.parse(text(f"{'q' * len(dialect)}.{said}"), context)
+    module = ir.Module.parse(text(f"{'q' * len(dialect)}.{name}"), context)
     code = mlir.bytecode(module)
     unknown, known = (
-        f"{one}.{said.split()[0]}\0".encode() for one in ("q" * len(dialect), dialect)
+        f"{one}.{name.split()[0]}\0".encode() for one in ("q" * len(dialect), dialect)
     )
     assert code.count(unknown) == 1
     assert message in refused(code.replace(unknown, known))
 
 
-def test_the_checksum_stays_out_of_the_module(affine, monkeypatch):
-    """While it is being written, the module itself is as it always is."""
+def test_saving_does_not_change_the_module(affine, monkeypatch):
+    """The module has no checksum attribute while it is written."""
     texts = []
     write = mlir.bytecode_pieces
 
@@ -474,7 +474,7 @@ def test_bytecode_is_saved_with_one_copy_of_a_constant(tmp_path):
     assert module_reader._checksum_matches(path.read_bytes())
 
 
-def test_stablehlo_takes_the_quick_way_into_an_artifact(affine, monkeypatch):
+def test_the_fast_artifact_writer_writes_the_same_bytes(affine, monkeypatch):
     def slow(*_args):
         raise AssertionError("the slow way")
 
@@ -485,7 +485,7 @@ def test_stablehlo_takes_the_quick_way_into_an_artifact(affine, monkeypatch):
     assert artifacts.serialize_artifact(affine.module, "1.9.5", {}) == quick
 
 
-def test_why_the_quick_way_fails(capfd):
+def test_the_report_of_the_fast_artifact_writer(capfd):
     module = lowering.load_bytes(
         "func.func @main(%a: tensor<f32>) -> tensor<f32>"
         " { %0 = stablehlo.tan %a : tensor<f32> return %0 : tensor<f32> }"
@@ -499,7 +499,7 @@ def test_why_the_quick_way_fails(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_seals_that_two_pieces_share():
+def test_checksum_patterns_across_pieces():
     seal = b"xlabuilder-crc32-00000000"
     assert module_reader._has_seal_across_pieces([b"", b"a" + seal[:7], seal[7:] + b"b"])
     assert not module_reader._has_seal_across_pieces([b"a" + seal, b"b" + seal, seal[:-1]])
@@ -507,7 +507,7 @@ def test_seals_that_two_pieces_share():
     assert module_reader._join_small(pieces) == [b"ab", b"c" * (1 << 16), b"de"]
 
 
-# Functions that call themselves: XLA would follow them until the stack is full.
+# Recursive functions, which would overflow the stack of XLA.
 
 
 CALLS = """
@@ -571,7 +571,7 @@ def test_recursion_in_a_region_and_by_a_composite():
 def test_calls_without_a_cycle():
     run = lowering.compile(lowering.load_bytes(calls("g", "h", "f")), "cpu")
     assert run(1.5).item() == 1.5
-    # As many as no recursion of ours would stand.
+    # More than the recursion limit of Python.
     lines = [
         f"func.func private @f{i}(%a: tensor<f32>) -> tensor<f32> {{ %0 = func.call @f{i + 1}(%a)"
         " : (tensor<f32>) -> tensor<f32> return %0 : tensor<f32> }"
@@ -587,7 +587,7 @@ def test_calls_without_a_cycle():
 # Names of parameters
 
 
-def test_names_that_no_argument_carries(tmp_path):
+def test_names_of_parameters_without_arguments(tmp_path):
     b = xb.XlaBuilder("names")
     b.parameter("()", "nothing")
     x = b.parameter("(f32[], (s32[]))", "x[0]")
@@ -604,17 +604,17 @@ def test_names_that_no_argument_carries(tmp_path):
     assert run(nothing=(), nobody=((), ()), **{"x[0]": (2.5, (1,)), "y[1]": y}).item() == 2.5
 
 
-def test_names_that_do_not_fit():
+def test_a_wrong_number_of_names():
     names = 'attributes {xlabuilder.parameter_names = ["a", "b"]}'
     message = refused(f"func.func @main(%a: tensor<f32>) {names} {{ return }}")
     assert message.startswith("the module: its attribute xlabuilder.parameter_names does not match")
     assert "xlabuilder.parameter_names" not in lowering.load_bytes(NESTED).text
 
 
-# Reading what is no module
+# Files that are not modules
 
 
-def test_files_that_can_not_be_read(tmp_path):
+def test_files_that_cannot_be_read(tmp_path):
     def message(path):
         with pytest.raises(ModuleFileError) as caught:
             lowering.load(path)
@@ -636,7 +636,7 @@ def test_files_that_can_not_be_read(tmp_path):
     assert message(empty) == f"{empty}: is empty\nfix: save the module again"
 
 
-def test_what_is_no_path_and_no_bytes(affine, tmp_path):
+def test_values_that_are_neither_paths_nor_bytes(affine, tmp_path):
     def refusal(function, value):
         with pytest.raises(xb.OperandError) as caught:
             function(value)
@@ -656,7 +656,7 @@ def test_what_is_no_path_and_no_bytes(affine, tmp_path):
         assert lowering.load_bytes(kind(AFFINE.encode())).text == AFFINE
 
 
-def test_syntax_errors_say_where(tmp_path):
+def test_syntax_errors_have_a_position(tmp_path):
     path = tmp_path / "affine.mlir"
     path.write_text(AFFINE.replace("%1 = stablehlo.add %arg0, %0", "%1 = stablehlo.add %arg0, %7"))
     with pytest.raises(ModuleFileError) as caught:
@@ -698,7 +698,7 @@ def test_syntax_errors_say_where(tmp_path):
         (NESTED.replace('"pred[]"]', "3]"), "xlabuilder.* must hold shapes, got 3"),
     ],
 )
-def test_text_that_is_no_module(text, message, capfd):
+def test_text_that_is_not_a_module(text, message, capfd):
     data = text if isinstance(text, bytes) else text.encode()
     if "must hold shapes: " in message:
         with pytest.raises(ModuleFileError) as caught:
@@ -731,7 +731,7 @@ def test_truncated_at_every_length(affine, kind, capfd):
 
 
 @pytest.mark.parametrize("kind", ["bytecode", "artifact"])
-def test_changed_bytes_are_found(affine, kind, capfd):
+def test_changed_bytes_are_detected(affine, kind, capfd):
     data = affine.bytecode if kind == "bytecode" else affine.artifact()
     marks = [
         range(start, start + len(mark))
@@ -744,7 +744,7 @@ def test_changed_bytes_are_found(affine, kind, capfd):
     for _ in range(300):
         position = chosen.randrange(len(data))
         if any(position in mark for mark in marks):
-            continue  # no checksum any more: see the tests of foreign bytecode
+            continue  # the checksum itself is damaged: see the tests of foreign bytecode
         changed = bytearray(data)
         changed[position] ^= 1 << chosen.randrange(8)
         message = refused(bytes(changed))
@@ -760,7 +760,7 @@ def test_random_bytes(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_checksum_does_not_show(affine):
+def test_the_checksum_is_removed_when_loading(affine):
     assert b"xlabuilder-crc32" in affine.bytecode
     assert "checksum" not in affine.text
     assert "checksum" not in lowering.load_bytes(affine.artifact()).text
@@ -771,12 +771,12 @@ def test_foreign_bytecode(affine, capfd):
     assert lowering.load_bytes(code).text == AFFINE
     artifact = artifacts.serialize_artifact(affine.module, "1.9.5", {})
     assert lowering.load_bytes(artifact).text == AFFINE
-    # The size of everything stays the same, the function's name does not parse any more.
+    # All sizes are unchanged, but the name of the function is invalid.
     message = refused(code.replace(b"stablehlo", b"stablehli"))
     assert message.startswith("the module: is not readable StableHLO: ")
     assert message.endswith("\nfix: it is truncated, damaged or of another program; save it again")
     newer = artifact.replace(b"StableHLO_v1.9.5", b"StableHLO_v9.9.5")
-    assert lowering.load_bytes(newer).text == AFFINE  # nothing new in it
+    assert lowering.load_bytes(newer).text == AFFINE  # it uses nothing new
     newest = versions.current_version()
     assert refused(newer.replace(b"broadcast_in_dim_v1", b"broadcast_in_dim_v9")) == (
         f"the module: is written for StableHLO 9.9.5; the installed jaxlib reads up to {newest}\n"
@@ -799,7 +799,7 @@ def test_data_that_look_like_a_checksum_and_its_attribute():
     assert lowering.load_bytes(module.bytecode).text == module.text
 
 
-def test_a_reader_that_dies_or_hangs(affine, monkeypatch, capfd):
+def test_a_helper_that_crashes_or_hangs(affine, monkeypatch, capfd):
     code = mlir.bytecode(affine.module)
     monkeypatch.setattr(helper_process, "HELPER", "import os; os.abort()")
     assert "is not readable StableHLO: the bytecode contradicts itself" in refused(code)
@@ -831,7 +831,7 @@ def test_nothing_is_logged_at_import():
     assert (done.stdout, done.stderr) == ("", "")
 
 
-PLAIN = """
+ATTRIBUTES = """
 module @plain {{
   func.func public @main(%a: {type} {{{argument}}}) -> {type} attributes {{{function}}} {{
     return %a : {type}
@@ -840,11 +840,11 @@ module @plain {{
 FLAT = "tensor<2xf32>"
 
 ODD_ATTRIBUTES = {
-    "a name of no text": (FLAT, r'xlabuilder.name = "\FF"', "", "?"),
-    "a layout of no text": (FLAT, r'mhlo.layout_mode = "\FF"', "", "arg0"),
+    "a name that is not UTF-8": (FLAT, r'xlabuilder.name = "\FF"', "", "?"),
+    "a layout that is not UTF-8": (FLAT, r'mhlo.layout_mode = "\FF"', "", "arg0"),
     "a layout of many digits": (FLAT, f'mhlo.layout_mode = "{{{"9" * 5000}}}"', "", "arg0"),
     "another kind of name": (FLAT, "xlabuilder.name = 3 : i32", "", "arg0"),
-    "parameters of no text": (FLAT, "", r'xlabuilder.parameters = ["\FF"]', None),
+    "parameters that are not UTF-8": (FLAT, "", r'xlabuilder.parameters = ["\FF"]', None),
     "parameters that are a number": (FLAT, "", "xlabuilder.parameters = 3 : i32", None),
     "parameters that are text": (FLAT, "", 'xlabuilder.parameters = "f32[2]"', None),
     "parameters that are nothing": (FLAT, "", "xlabuilder.parameters", None),
@@ -864,10 +864,10 @@ ODD_ATTRIBUTES = {
 
 
 @pytest.mark.parametrize("name", ODD_ATTRIBUTES)
-def test_odd_attributes(name: str) -> None:
-    """Read with the name that is expected, or refused; never another error."""
+def test_unusual_attributes(name: str) -> None:
+    """The module has the expected name, or is refused with a ModuleFileError."""
     mlir_type, argument, function, parameter = ODD_ATTRIBUTES[name]
-    text = PLAIN.format(type=mlir_type, argument=argument, function=function)
+    text = ATTRIBUTES.format(type=mlir_type, argument=argument, function=function)
     try:
         module = lowering.load_bytes(text.encode())
     except lowering.ModuleFileError:
@@ -876,21 +876,21 @@ def test_odd_attributes(name: str) -> None:
         assert module.program_shape.parameter_names == (parameter,)
 
 
-def test_a_module_name_of_no_text() -> None:
-    text = PLAIN.format(type=FLAT, argument="", function="").replace("@plain", r'@"\FF"')
+def test_a_module_name_that_is_not_utf_8() -> None:
+    text = ATTRIBUTES.format(type=FLAT, argument="", function="").replace("@plain", r'@"\FF"')
     module = lowering.load_bytes(text.encode())
     assert module.name == "?"
     assert "?" in repr(module)
 
 
-def test_a_pipe_is_not_waited_for(tmp_path):
+def test_a_pipe_is_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe.mlir")
     with pytest.raises(ModuleFileError, match="it is not a regular file\nfix: copy it into one"):
         lowering.load(tmp_path / "pipe.mlir")
 
 
-def test_bytecode_with_aligned_resources_goes_without_a_checksum():
-    """What stands in a file at a multiple of 64 bytes would not, behind a longer name."""
+def test_bytecode_with_aligned_resources_has_no_checksum():
+    """A longer producer name would change the alignment to 64 bytes."""
     text = (
         "module {\n"
         "  func.func public @main() -> tensor<2xf32> {\n"

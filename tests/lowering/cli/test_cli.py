@@ -1,4 +1,4 @@
-"""The command `xlabuilder`, mostly in this process; the files that it writes are read back."""
+"""The command `xlabuilder`, mostly run in this process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lowering.jaxlib_api import hlo_conversion, versions
 
 
 def call(*words: str | Path, status: int = 0, stdin: bytes | None = None) -> Result:
-    """Carries out a command, which must end with this status."""
+    """Run a command, which must exit with this status."""
     result = CliRunner().invoke(main, [str(word) for word in words], input=stdin)
     assert result.exit_code == status, result.output
     if status == 0:
@@ -58,7 +58,7 @@ def nested(state, z):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> dict[str, Path]:
-    """The same program in every form that needs no helper process to be read; and another."""
+    """A program in every format that is read without a helper process; and another program."""
     folder = tmp_path_factory.mktemp("files")
     module = lowering.lower(layer)
     found = {}
@@ -107,7 +107,7 @@ def test_inspect(files, suffix):
     assert [op["opcode"] for op in about["ops"]] == [op.opcode for op in layer.ops]
 
 
-def test_inspect_for_people(files):
+def test_inspect_output(files):
     lines = call("inspect", files["stablehlo"]).stdout.splitlines()
     version = versions.current_version()
     assert lines[0].endswith(
@@ -139,7 +139,7 @@ func.func @main(%arg0: tensor<?x2xf32> loc("rows")) -> tensor<?x2xf32> {
 """
 
 
-def test_sizes_that_the_file_leaves_open(tmp_path):
+def test_dynamic_sizes(tmp_path):
     path = tmp_path / "open.mlir"
     path.write_text(OPEN)
     for name in ("rows", "arg0", "0"):
@@ -172,7 +172,7 @@ func.func @main(%arg0: tensor<1xi64>) -> tensor<?xf32> {
 """
 
 
-def test_inspect_what_can_not_be_imported(tmp_path):
+def test_inspect_files_that_cannot_be_imported(tmp_path):
     path = tmp_path / "other.mlir"
     path.write_text(QUANTIZED)
     about = from_json("inspect", path)
@@ -207,8 +207,8 @@ def test_inspect_what_can_not_be_imported(tmp_path):
 @pytest.mark.parametrize("source", ["mlir", "stablehlo"])
 def test_convert(files, tmp_path, source, suffix):
     out = tmp_path / f"out.{suffix}"
-    said = call("convert", files[source], out).stdout
-    assert said.startswith(f"{out}: ")
+    output = call("convert", files[source], out).stdout
+    assert output.startswith(f"{out}: ")
     assert not layer.diff(lowering.to_computation(out))
 
 
@@ -228,8 +228,8 @@ def test_convert_for_older_versions(files, tmp_path):
         "4w": versions.compatible_version(4),
         "12w": versions.compatible_version(12),
     }.items():
-        said = call("convert", files["mlir"], out, "--target", target).stdout
-        assert f"for StableHLO {target if target == 'minimum' else version}, " in said
+        output = call("convert", files["mlir"], out, "--target", target).stdout
+        assert f"for StableHLO {target if target == 'minimum' else version}, " in output
         assert from_json("inspect", out)["stablehlo_version"] == version
     parts = [tuple(map(int, versions.compatible_version(weeks).split("."))) for weeks in (12, 4)]
     assert parts == sorted(parts)
@@ -241,7 +241,7 @@ def test_convert_for_older_versions(files, tmp_path):
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_convert_from_and_to_the_standard_streams(files):
+def test_convert_with_standard_streams(files):
     data = files["stablehlo"].read_bytes()
     text = call("convert", "-", "-", "--format", "text", stdin=data).stdout_bytes
     assert text.decode() == lowering.load_bytes(data).text
@@ -250,7 +250,7 @@ def test_convert_from_and_to_the_standard_streams(files):
     assert "<stdin>: is empty" in call("inspect", "-", stdin=b"", status=1).stderr
 
 
-def test_convert_with_wrong_words(files, tmp_path):
+def test_convert_usage_errors(files, tmp_path):
     message = call("convert", files["mlir"], tmp_path / "out.onnx", status=2).stderr
     assert message.startswith(
         "xlabuilder convert: OUT's suffix or --format selects the format: .mlir, "
@@ -291,13 +291,13 @@ def test_run(files, tmp_path):
     assert about["flops_per_second"] == counted / about["median_call_seconds"]
     assert about["memory_bytes"]["arguments"] == 4 * (32 + 12) + 2 * 3
 
-    # What it wrote it reads.
+    # The output is a valid input.
     again = ["--input", f"bias={tmp_path / 'bias.npy'}", *words[:4]]
     np.save(tmp_path / "bias.npy", bias)
     assert from_json("run", files["mlir"], *again)["results"] == about["results"]
 
 
-def test_run_for_people(files, tmp_path):
+def test_run_output(files, tmp_path):
     out = tmp_path / "out.npz"
     lines = call("run", files["mlir"], "--random", 0, "--output", out).stdout.splitlines()
     assert lines[0] == f"layer{layer.program_shape} on cpu:0"
@@ -329,7 +329,7 @@ def test_run_nested_arguments(files, tmp_path):
     assert any(line.startswith("result[1][1]   c64[2] ") for line in lines)
 
 
-def test_random_arguments_are_the_same_for_a_seed():
+def test_random_arguments_depend_on_the_seed():
     from lowering.cli.inputs import arguments_of
 
     b = xb.XlaBuilder("all")
@@ -348,7 +348,7 @@ def test_random_arguments_are_the_same_for_a_seed():
     assert any(a.tobytes() != b.tobytes() for a, b in zip(first, other, strict=True))
 
 
-def test_sizes_that_a_file_leaves_open_are_asked_for(tmp_path):
+def test_dynamic_sizes_require_the_shape_option(tmp_path):
     path = tmp_path / "open.mlir"
     path.write_text(
         "func.func @main(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {\n"
@@ -370,7 +370,7 @@ def test_sizes_that_a_file_leaves_open_are_asked_for(tmp_path):
     assert "sizes that @main leaves open: --shape NAME=SHAPE, for (arg0: s32[?]" in fix
 
 
-def test_an_interrupt_ends_what_no_handler_can():
+def test_ended_by_interrupt():
     before = signal.getsignal(signal.SIGINT)
     with ended_by_interrupt():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
@@ -378,41 +378,41 @@ def test_an_interrupt_ends_what_no_handler_can():
 
 
 def test_run_with_wrong_arguments(files, tmp_path):
-    def said(*words, status=1):
+    def refusal(*words, status=1):
         message = call("run", files["mlir"], *words, status=status).stderr
         assert len(message.splitlines()) <= 2
         return message
 
-    assert said() == (
+    assert refusal() == (
         "xlabuilder: arrays are missing for x: f32[8,4], w: f32[4,3], bias: bf16[3]\n"
         "fix: --input x=FILE.npy, or --random SEED\n"
     )
     path, both = tmp_path / "a.npy", tmp_path / "both.npz"
     np.save(path, np.zeros((8, 5), np.float32))
     np.savez(both, a=np.zeros(2), b=np.zeros(2))
-    wrong = said("--input", f"x={path}", "--random", "0")
+    wrong = refusal("--input", f"x={path}", "--random", "0")
     assert "layer: argument 0 (x) must be f32[8,4], got f32[8,5]" in wrong
-    assert "no parameter 'y'\nfix: use one of x, w, bias" in said("--input", f"y={path}")
-    assert "has several arrays: a, b\nfix: select one: x=" in said("--input", f"x={both}")
-    assert "has no array 'c', only a, b" in said("--input", f"x={both}:c")
-    assert "none of its arrays has a parameter's name: a, b" in said("--input", str(both))
-    assert "expected NAME=FILE" in said("--input", str(path), status=2)
-    assert "No such file" in said("--input", f"x={tmp_path / 'none.npy'}")
+    assert "no parameter 'y'\nfix: use one of x, w, bias" in refusal("--input", f"y={path}")
+    assert "has several arrays: a, b\nfix: select one: x=" in refusal("--input", f"x={both}")
+    assert "has no array 'c', only a, b" in refusal("--input", f"x={both}:c")
+    assert "none of its arrays has a parameter's name: a, b" in refusal("--input", str(both))
+    assert "expected NAME=FILE" in refusal("--input", str(path), status=2)
+    assert "No such file" in refusal("--input", f"x={tmp_path / 'none.npy'}")
     twice = ("--input", f"x={path}", "--input", f"x={both}:a")
-    assert f"x has two files: {path} and {both}:a" in said(*twice, status=2)
-    assert "expected a file after 'x='" in said("--input", "x=", status=2)
+    assert f"x has two files: {path} and {both}:a" in refusal(*twice, status=2)
+    assert "expected a file after 'x='" in refusal("--input", "x=", status=2)
     path.write_text("hello")
-    assert "a.npy: is neither a file .npy nor a file .npz" in said("--input", f"x={path}")
+    assert "a.npy: is neither a file .npy nor a file .npz" in refusal("--input", f"x={path}")
     np.save(path, np.zeros(1000))
     path.write_bytes(path.read_bytes()[:100])
-    assert "a.npy: is not a NumPy array" in said("--input", f"x={path}")
+    assert "a.npy: is not a NumPy array" in refusal("--input", f"x={path}")
     np.save(path, np.zeros(3, ml_dtypes.int4))
-    assert "bias is bf16[3], with 2 bytes an element, got 1" in said("--input", f"bias={path}")
-    assert "there is no platform 'abacus' here" in said("--random", "0", "--device", "abacus")
-    assert "expected a file .npz" in said("--random", "0", "--output", "a.npy", status=2)
+    assert "bias is bf16[3], with 2 bytes an element, got 1" in refusal("--input", f"bias={path}")
+    assert "there is no platform 'abacus' here" in refusal("--random", "0", "--device", "abacus")
+    assert "expected a file .npz" in refusal("--random", "0", "--output", "a.npy", status=2)
 
 
-def test_memory_that_a_call_takes_over(tmp_path):
+def test_donated_arguments(tmp_path):
     b = xb.XlaBuilder("step")
     x = b.parameter(xb.f32[4], "x")
     b.setup_alias((), 0)
@@ -420,14 +420,14 @@ def test_memory_that_a_call_takes_over(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(4, dtype=np.float32))
     words = ["--input", f"x={tmp_path / 'x.npy'}", "--repeat", "3"]
     about = from_json("run", tmp_path / "step.mlir", *words)
-    # Of the argument as it was given, in each of the calls.
+    # Each call gets the original argument.
     assert about["results"][0]["first"] == [0.0, 2.0, 4.0, 6.0]
 
 
 # compare, diff
 
 
-def test_functions_are_compared_op_by_op():
+def test_compare_inlines_functions():
     @xb.computation(xb.f32[3])
     def model(x):
         twice = xb.call(lambda v: xb.call(xb.exp, v) + v, x)
@@ -442,8 +442,8 @@ def test_functions_are_compared_op_by_op():
 
 
 def test_compare(files, tmp_path):
-    said = call("compare", files["mlir"], "--random", 0).stdout
-    assert said.startswith("layer on cpu:0 and on StableHLO's reference interpreter:")
+    output = call("compare", files["mlir"], "--random", 0).stdout
+    assert output.startswith("layer on cpu:0 and on StableHLO's reference interpreter:")
     about = from_json("compare", files["mlir"], "--random", "0")
     assert about["agrees"] is True
     assert about["first"] is None
@@ -454,9 +454,9 @@ def test_diff(files, tmp_path):
     assert from_json("diff", files["mlir"], files["mlirbc"])["equal"] is True
     other = tmp_path / "other.mlir"
     other.write_text(files["mlir"].read_text().replace("stablehlo.tanh", "stablehlo.sine"))
-    said = call("diff", files["mlir"], other, status=1)
-    assert said.stderr == ""
-    assert re.search(r"opcode: tanh -> sine", said.stdout)
+    output = call("diff", files["mlir"], other, status=1)
+    assert output.stderr == ""
+    assert re.search(r"opcode: tanh -> sine", output.stdout)
     assert from_json("diff", files["mlir"], other, status=1)["equal"] is False
     assert "only one of the files" in call("diff", "-", "-", status=2).stderr
 
@@ -471,10 +471,10 @@ def test_ops():
     assert lines[-1] == f"{len(xb.OPERATIONS)} operations; `xlabuilder ops NAME` shows one"
     assert any(re.fullmatch(r"rev +reverse +Rev +reshaping +Rev \(reverse\)", x) for x in lines)
     for name in ("rev", "xb.rev", "Rev", "reverse", "REVERSE"):
-        said = call("ops", name).stdout.splitlines()
-        assert said[0] == "xb.rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp"
-        assert "Args:" in said
-        assert "    dimensions: the dimensions to reverse, each once." in said
+        output = call("ops", name).stdout.splitlines()
+        assert output[0] == "xb.rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp"
+        assert "Args:" in output
+        assert "    dimensions: the dimensions to reverse, each once." in output
     assert call("ops", "infeed").stdout.startswith("XlaBuilder.infeed(")
     assert "fix: the nearest are rev" in call("ops", "revv", status=1).stderr
     (row,) = json.loads(call("ops", "abs", "--json").stdout)
@@ -522,7 +522,7 @@ def test_errors_are_short(files, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"),
+    ("error", "status", "message"),
     [
         (KeyboardInterrupt(), 130, "\nxlabuilder: interrupted\n"),
         (
@@ -533,18 +533,18 @@ def test_errors_are_short(files, tmp_path):
         (OSError(28, "No space left on device", "a.npz"), 1, "xlabuilder: a.npz: No space left"),
     ],
 )
-def test_errors_of_all_kinds(error, status, said):
+def test_errors_of_all_kinds(error, status, message):
     @subcommand("fail")
     def fail():
         raise error
 
     try:
-        assert call("fail", status=status).stderr.startswith(said)
+        assert call("fail", status=status).stderr.startswith(message)
     finally:
         del main.commands["fail"]
 
 
-# Whole processes
+# Separate processes
 
 
 def process(*words: str, **more) -> subprocess.Popen:
@@ -573,8 +573,8 @@ def test_help_loads_neither_jax_nor_numpy():
     assert done.stdout.startswith("Usage: xlabuilder inspect")
 
 
-def test_who_reads_may_stop_reading():
-    # No buffer between: what is written is read, or breaks the pipe.
+def test_a_closed_pipe():
+    # Unbuffered, so that a write fails as soon as the pipe is closed.
     with process(
         "-m", "lowering.cli", "ops", env={**os.environ, "PYTHONUNBUFFERED": "1"}
     ) as running:
@@ -587,7 +587,7 @@ def test_who_reads_may_stop_reading():
 
 INTERRUPTED = """
 import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the test runner may ignore it
 from lowering.cli import inspect, main
 inspect.opened = lambda *_: signal.raise_signal(signal.SIGINT)
 main(["inspect", "-"])
@@ -601,7 +601,7 @@ def test_an_interrupt():
     assert running.returncode == 130
 
 
-def test_colours_only_on_a_terminal(monkeypatch, files):
+def test_color_only_on_a_terminal(monkeypatch, files):
     from lowering.cli import output
 
     class Terminal(io.StringIO):
@@ -617,7 +617,7 @@ def test_colours_only_on_a_terminal(monkeypatch, files):
         assert ("\x1b[36m" in screen.getvalue()) is expected
 
 
-def test_types_that_numpy_lacks_are_written_and_read(tmp_path):
+def test_types_of_ml_dtypes_are_written_and_read(tmp_path):
     b = xb.XlaBuilder("narrow")
     kinds = [xb.f8e5m2, xb.f8e8m0fnu, xb.s4, xb.bf16]
     root = xb.tuple(*[b.parameter(xb.array_shape(kind, [2]), kind.name) for kind in kinds])

@@ -1,4 +1,4 @@
-"""lowering.compare: a planted fault is found where it is; distances in ulps."""
+"""lowering.compare: injected errors are found at their op; distances in ulps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def planted(op: xb.XlaOp, operands: Any) -> xb.XlaOp | None:
 
 
 @pytest.mark.parametrize("from_reference", [True, False])
-def test_a_right_device_agrees(from_reference: bool) -> None:
+def test_a_correct_device_agrees(from_reference: bool) -> None:
     found = lowering.compare(model, X, device="cpu", from_reference=from_reference)
     assert found.agrees
     assert found.first is None
@@ -39,7 +39,7 @@ def test_a_right_device_agrees(from_reference: bool) -> None:
 
 
 @pytest.mark.parametrize("from_reference", [True, False])
-def test_a_planted_fault_is_found_at_its_op(from_reference: bool) -> None:
+def test_an_injected_error_is_found_at_its_op(from_reference: bool) -> None:
     found = lowering.compare(
         model,
         X,
@@ -51,14 +51,14 @@ def test_a_planted_fault_is_found_at_its_op(from_reference: bool) -> None:
     assert found.first is not None
     assert found.first.op.opcode == "tanh"
     assert "test_compare.py" in str(found.first)
-    if from_reference:  # those behind it are not blamed
+    if from_reference:  # its users are not
         assert [one.op.opcode for one in found.ops if not one.agrees] == ["tanh"]
-    said = json.loads(json.dumps(found.as_dict()))
-    assert said["first"]["opcode"] == "tanh"
-    assert said["agrees"] is False
+    as_dict = json.loads(json.dumps(found.as_dict()))
+    assert as_dict["first"]["opcode"] == "tanh"
+    assert as_dict["agrees"] is False
 
 
-def test_what_the_interpreter_lacks_is_left_out() -> None:
+def test_unsupported_ops_are_left_out() -> None:
     b = xb.XlaBuilder("lacking")
     x = b.parameter(xb.f32[2, 2], "x")
     c = b.build(xb.exp(xb.cholesky(x, True)) + 1.0)
@@ -68,7 +68,7 @@ def test_what_the_interpreter_lacks_is_left_out() -> None:
     assert found.agrees
 
 
-def test_special_values_are_no_false_alarm() -> None:
+def test_special_values_agree() -> None:
     info: Any = ml_dtypes.finfo(np.float32)
     least, tiny, most = info.smallest_normal, info.smallest_subnormal, info.max
     signless = np.array([0, tiny, least / 2, least, 0.375, 1, 2.5, most, np.inf, np.nan])
@@ -85,7 +85,7 @@ def test_special_values_are_no_false_alarm() -> None:
     assert len(found.ops) == len(unary) + len(binary) + 1
 
 
-def test_what_only_moves_elements_is_exact_for_the_smallest_too() -> None:
+def test_moving_subnormal_elements_is_exact() -> None:
     c = xb.computation(xb.f32[3])(lambda x: xb.rev(x, [0]))
 
     def planted(op: xb.XlaOp, operands: Any) -> xb.XlaOp | None:
@@ -110,7 +110,7 @@ def test_an_error_of_a_few_ulps_is_found() -> None:
     assert "3 ulps apart at [1] (tolerance 1)" in str(found)
 
 
-def test_a_scatter_to_equal_places_agrees() -> None:
+def test_a_scatter_with_equal_indices_agrees() -> None:
     def function(x: xb.XlaOp, places: xb.XlaOp, updates: xb.XlaOp) -> xb.XlaOp:
         numbers = xb.ScatterDimensionNumbers([], [0], [0], index_vector_dim=1)
         return xb.scatter(x, places, updates, xb.add, numbers) * 2.0
@@ -120,14 +120,14 @@ def test_a_scatter_to_equal_places_agrees() -> None:
     assert found.agrees, str(found)
 
 
-def test_a_tolerance_of_the_callers() -> None:
+def test_ulps_argument() -> None:
     wrong = model.replace(planted)
     found = lowering.compare(model, X, device="cpu", device_computation=wrong, ulps={"tanh": 1e10})
     assert found.first is None
 
 
 @pytest.mark.parametrize("ulps", [-1, "few", {"tanh": -1}])
-def test_no_tolerance(ulps: Any) -> None:
+def test_invalid_ulps(ulps: Any) -> None:
     with pytest.raises(xb.OperandError, match="ulps must be a number"):
         lowering.compare(model, X, ulps=ulps)
 
@@ -144,7 +144,7 @@ def test_no_tolerance(ulps: Any) -> None:
         ml_dtypes.float8_e4m3fnuz,
     ],
 )
-def test_neighbours_are_one_apart(dtype: Any) -> None:
+def test_the_distance_of_neighbors_is_1(dtype: Any) -> None:
     info = ml_dtypes.finfo(dtype)
     one, least = np.ones(1, dtype), np.full(1, info.smallest_subnormal, dtype)
     above = (np.ones(1) + float(info.eps)).astype(dtype)

@@ -1,4 +1,4 @@
-"""lowering.interpret: values against NumPy, probes, refusals, and a helper that dies."""
+"""lowering.interpret: values, probes, refused ops, and crashes of the helper process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def computation(function: Any, *shapes: Any) -> xb.XlaComputation:
     ],
     ids=str,
 )
-def test_each_element_type_goes_in_and_out(element_type: xb.PrimitiveType) -> None:
+def test_arguments_and_results_of_each_element_type(element_type: xb.PrimitiveType) -> None:
     values = np.array([0, 1, 1]).astype(element_type.dtype)
     shape = element_type[3]
     identity = computation(lambda x: xb.tuple(x, xb.rev(x, [0])), shape)
@@ -62,10 +62,10 @@ def test_each_element_type_goes_in_and_out(element_type: xb.PrimitiveType) -> No
     assert turned.tobytes() == values[::-1].tobytes()
 
 
-def test_bf16_is_added_up_in_bf16_as_the_specification_says() -> None:
+def test_bf16_is_summed_in_bf16() -> None:
     total = computation(lambda x: xb.reduce_all(x, 0, xb.add), xb.bf16[300])
     ones = np.ones(300, ml_dtypes.bfloat16)
-    assert lowering.interpret(total, ones) == 256  # from there on adding 1 changes nothing
+    assert lowering.interpret(total, ones) == 256  # adding 1 to 256 has no effect
 
 
 def test_functions_of_chlo_and_batch_norm_are_expanded() -> None:
@@ -80,7 +80,7 @@ def test_functions_of_chlo_and_batch_norm_are_expanded() -> None:
     np.testing.assert_allclose([mean[0], variance[0]], [X.mean(), X.var()], rtol=1e-6)
 
 
-def test_batch_norm_grad_is_what_the_device_gives() -> None:
+def test_batch_norm_grad_equals_the_device() -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.uniform(0.5, 2, s).astype("f") for s in ([4, 3, 2], [2], [2], [2], [4, 3, 2])]
 
@@ -103,14 +103,14 @@ def test_modules_and_files_are_run(tmp_path: Any) -> None:
     assert lowering.interpret(path, X, probe="multiply")[1][2] == 4
 
 
-def test_probes_give_the_values_of_ops() -> None:
+def test_probes() -> None:
     seen = lowering.interpret(model, X, probe=True)
     assert [op.opcode for op in seen.values] == ["parameter", "multiply", "negate"]
     np.testing.assert_array_equal(seen[1], X * X)
     np.testing.assert_array_equal(seen.result, -X * X)
 
 
-def test_probes_in_loops_in_loops_give_a_value_for_each_execution() -> None:
+def test_probes_in_nested_loops_have_a_value_for_each_execution() -> None:
     def inner(v: xb.XlaOp) -> xb.XlaOp:
         return xb.while_(lambda w: xb.lt(w, 4.0), lambda w: w + w, v)
 
@@ -120,7 +120,7 @@ def test_probes_in_loops_in_loops_give_a_value_for_each_execution() -> None:
 
     c = computation(function, xb.f32[()])
     seen = lowering.interpret(c, 1.0, probe=["add", "multiply"])
-    values = {op.opcode: [float(v) for v in told] for op, told in seen.values.items()}
+    values = {op.opcode: [float(v) for v in executions] for op, executions in seen.values.items()}
     assert values == {"add": [2, 4], "multiply": [6, 9]}
     assert seen.result == -9
 
@@ -129,12 +129,12 @@ def test_probes_in_loops_in_loops_give_a_value_for_each_execution() -> None:
     ("probe", "words"),
     [(9, "has ops 0 to 2"), ("sine", "no op with the probed opcode"), (1.5, "probe must be True")],
 )
-def test_what_can_not_be_probed(probe: Any, words: str) -> None:
+def test_invalid_probes(probe: Any, words: str) -> None:
     with pytest.raises(xb.OperandError, match=words):
         lowering.interpret(model, X, probe=probe)
 
 
-def test_probes_in_branches_tell_of_those_that_are_taken() -> None:
+def test_probes_in_branches_have_values_if_executed() -> None:
     def last(v: xb.XlaOp) -> xb.XlaOp:
         grown = xb.while_(lambda w: xb.lt(w, 9.0), lambda w: w + w, v)
         is_large = xb.gt(grown, 10.0)
@@ -150,28 +150,28 @@ def test_probes_in_branches_tell_of_those_that_are_taken() -> None:
     for number, wanted in ((0, {"abs": [3.0]}), (1, {"negate": [-3.0]}), (2, twelve), (-1, twelve)):
         seen = lowering.interpret(c, 3.0, number, probe=opcodes)
         assert [op.opcode for op in seen.values] != []
-        for op, told in seen.values.items():
-            np.testing.assert_allclose(told, wanted.get(op.opcode, []), rtol=1e-6)
+        for op, value in seen.values.items():
+            np.testing.assert_allclose(value, wanted.get(op.opcode, []), rtol=1e-6)
         assert seen.result == lowering.interpret(c, 3.0, number)
 
 
 @pytest.mark.parametrize(
     "element_type", [xb.pred, xb.u4, xb.f8e8m0fnu, xb.f4e2m1fn, xb.bf16, xb.c64], ids=str
 )
-def test_branches_of_every_kind_of_type_are_probed(element_type: xb.PrimitiveType) -> None:
+def test_probes_in_branches_of_each_element_type(element_type: xb.PrimitiveType) -> None:
     def function(x: xb.XlaOp, choice: xb.XlaOp) -> xb.XlaOp:
         return xb.conditional(choice, x, lambda v: xb.rev(v, [0]), x, lambda v: v)
 
     c = computation(function, element_type[2], xb.pred[()])
     values = np.array([1, 2]).astype(element_type.dtype)
-    for choice, told in ((True, [values[::-1]]), (False, [])):
+    for choice, expected in ((True, [values[::-1]]), (False, [])):
         seen = lowering.interpret(c, values, choice, probe="reverse")
         (found,) = seen.values.values()
-        assert [one.tobytes() for one in found] == [one.tobytes() for one in told]
-        assert seen.result.tobytes() == (told[0] if told else values).tobytes()
+        assert [one.tobytes() for one in found] == [one.tobytes() for one in expected]
+        assert seen.result.tobytes() == (expected[0] if expected else values).tobytes()
 
 
-def test_a_scatter_leaves_its_operand_as_it_is() -> None:
+def test_a_scatter_does_not_change_its_operand() -> None:
     def function(x: xb.XlaOp, places: xb.XlaOp, updates: xb.XlaOp) -> xb.XlaOp:
         turned = xb.neg(x)
         numbers = xb.ScatterDimensionNumbers([], [0], [0], index_vector_dim=1)
@@ -180,7 +180,7 @@ def test_a_scatter_leaves_its_operand_as_it_is() -> None:
     c = computation(function, xb.f32[3], xb.s32[4], xb.f32[4])
     places = np.int32([0, 2, 2, 0])
     added, turned, x = lowering.interpret(c, X, places, np.float32([1, 2, 3, 4]))
-    assert added.tolist() == [4.5, -1, 3]  # of equal places all are added
+    assert added.tolist() == [4.5, -1, 3]  # updates of equal indices are all added
     np.testing.assert_array_equal(turned, -X)
     np.testing.assert_array_equal(x, X)
 
@@ -199,7 +199,7 @@ def test_several_triangular_systems(left: bool, batch: tuple[int, ...]) -> None:
 
 
 SLOW = {"conv", "conv_with_general_padding", "conv_with_general_dimensions"}
-"""Of their examples the interpreter takes some seconds; there is a smaller one besides."""
+"""The interpreter takes seconds for their examples; smaller ones are tested too."""
 
 
 def test_every_op_agrees_with_the_device_or_is_refused_by_name() -> None:
@@ -216,16 +216,17 @@ def test_every_op_agrees_with_the_device_or_is_refused_by_name() -> None:
         try:
             value = lowering.interpret(c, *arguments)
         except lowering.ExecutionError as error:
-            said = str(error)
+            message = str(error)
             assert (
-                "reference interpreter does not support" in said or "static sizes only" in said
-            ), said
+                "reference interpreter does not support" in message
+                or "static sizes only" in message
+            ), message
             refused.add(name)
             continue
-        if name in SHARDING:  # their meshes don't go into one program
+        if name in SHARDING:  # their meshes can't be in one program
             np.testing.assert_array_equal(value, lowering.compile(c, "cpu")(*arguments))
             continue
-        # One program of all for the device: XLA takes longer for each than for what it holds.
+        # One program for all ops, since compiling many programs takes longer.
         constants = [_constant(whole, argument) for argument in arguments]
         calls.append(xb.call(c, *constants) if constants else whole.call(c))
         values.append((name, value))
@@ -249,7 +250,7 @@ def test_every_op_agrees_with_the_device_or_is_refused_by_name() -> None:
 SHARDING = {name for name, op in xb.OPERATIONS.items() if op.family == "sharding"}
 
 BOUNDED = "reshape_with_inferred_dimension"
-"""The example of it has a size that is not fixed."""
+"""Its example has a dynamic size."""
 
 
 def _argument(shape: xb.Shape) -> Any:
@@ -285,7 +286,7 @@ def test_an_op_of_another_computation_is_not_probed() -> None:
         ("custom_call", lambda b: b.custom_call("nobody", xb.f32[2])),
     ],
 )
-def test_what_the_interpreter_lacks_is_refused_by_name(name: str, record: Any) -> None:
+def test_unsupported_ops_are_refused_by_name(name: str, record: Any) -> None:
     b = xb.XlaBuilder("lacking")
     op = record(b)
     c = b.build(op)
@@ -299,11 +300,11 @@ def test_what_the_interpreter_lacks_is_refused_by_name(name: str, record: Any) -
     assert helper.helper_id() == before
 
 
-def test_the_list_of_what_it_lacks_names_operations() -> None:
+def test_unsupported_names_are_operations() -> None:
     assert {"infeed", "outfeed", "send", "recv", "rng_bit_generator"} <= set(UNSUPPORTED)
 
 
-def test_a_death_is_told_with_the_op() -> None:
+def test_a_crash_names_the_op() -> None:
     c = computation(lambda x, y: xb.div(xb.neg(x) + y, y) + x, xb.s32[2], xb.s32[2])
     lines = "crashed on divide, op 4 of example, recorded at .*test_interpret.py:"
     with pytest.raises(lowering.ExecutionError, match=lines) as error:
@@ -321,14 +322,14 @@ def test_a_killed_helper_is_replaced() -> None:
     assert helper.helper_id() != before
 
 
-def test_a_time_limit_ends_it() -> None:
+def test_timeout() -> None:
     endless = computation(lambda x: xb.while_(lambda v: xb.le(v, v), xb.neg, x), xb.f32[()])
     with pytest.raises(lowering.ExecutionError, match=r"exceeded the time limit of 0\.2 seconds"):
         lowering.interpret(endless, 1.0, timeout=0.2)
     np.testing.assert_array_equal(lowering.interpret(model, X), -X * X)
 
 
-def test_two_threads_ask_at_once() -> None:
+def test_two_threads() -> None:
     found: dict[int, Any] = {}
 
     def work(number: int) -> None:
@@ -345,7 +346,7 @@ def test_two_threads_ask_at_once() -> None:
     assert sorted(found) == [1, 2]
 
 
-def test_arguments_are_checked_as_a_device_does() -> None:
+def test_arguments_are_checked() -> None:
     with pytest.raises(lowering.ArgumentError) as ours:
         lowering.interpret(model, np.zeros(4, np.float32))
     with pytest.raises(lowering.ArgumentError) as theirs:
@@ -353,12 +354,12 @@ def test_arguments_are_checked_as_a_device_does() -> None:
     assert str(ours.value) == str(theirs.value)
 
 
-def test_open_sizes_are_refused() -> None:
+def test_dynamic_sizes_are_refused() -> None:
     c = computation(xb.neg, "f32[<=3]")
     with pytest.raises(lowering.ExecutionError, match="static sizes only"):
         lowering.interpret(c, X)
 
 
-def test_no_computation() -> None:
+def test_other_values_are_refused() -> None:
     with pytest.raises(xb.OperandError, match="expected an XlaComputation"):
         lowering.interpret(3)  # type: ignore[arg-type]  # that is the test

@@ -1,4 +1,4 @@
-"""Large files that are no modules, refused by their beginnings; files that change."""
+"""Refuse large files by their beginnings, and files that change while they are read."""
 
 import os
 import re
@@ -54,14 +54,14 @@ def refused(path):
         ("\u20ac".encode() * 30000, "line 1, column 1: not StableHLO: no operation begins with"),
     ],
 )
-def test_a_file_of_three_gigabytes_is_not_read(tmp_path, beginning, message):
+def test_a_large_file_is_refused_by_its_beginning(tmp_path, beginning, message):
     path = tmp_path / "large.mlir"
     with path.open("wb") as file:
         file.write(beginning)
         file.truncate(SIZE)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert message in refused(path)
-    # In KB: of the file at most its beginning was in memory.
+    # In KB: at most the beginning of the file was in memory.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
@@ -74,7 +74,7 @@ def test_a_file_of_three_gigabytes_is_not_read(tmp_path, beginning, message):
         (MAIN.encode() * 1000, "is StableHLO, not HLO\nfix: "),
     ],
 )
-def test_nor_is_one_of_three_gigabytes_that_is_no_hlo(tmp_path, beginning, message):
+def test_a_large_file_that_is_not_hlo_is_refused_by_its_beginning(tmp_path, beginning, message):
     path = tmp_path / "large.hlo"
     with path.open("wb") as file:
         file.write(beginning)
@@ -98,8 +98,8 @@ def test_large_files_that_are_modules_are_read(tmp_path, padding):
     assert lowering.load(path).name == "main"
 
 
-def test_a_large_exported_is_looked_into(tmp_path):
-    """The module is the last of the fields there, behind what may be zeros."""
+def test_a_large_exported_is_accepted(tmp_path):
+    """The module is the last field, possibly after zeros."""
     sound = Path(__file__).parent.with_name("importer") / "distances.jax_export"
     path = tmp_path / "large.jax_export"
     path.write_bytes(sound.read_bytes() + bytes(2 << 20))
@@ -127,7 +127,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch):
     )
 
 
-def test_what_is_no_file(tmp_path):
+def test_devices_and_folders_are_refused(tmp_path):
     assert refused(Path("/dev/zero")) == (
         "can't be read: it is not a regular file\nfix: copy it into one"
     )
@@ -138,7 +138,7 @@ def test_what_is_no_file(tmp_path):
     )
 
 
-def test_a_file_that_becomes_a_pipe_is_not_waited_for(tmp_path, monkeypatch):
+def test_a_file_that_becomes_a_pipe_is_refused_without_waiting(tmp_path, monkeypatch):
     path = tmp_path / "pipe.mlir"
     path.write_text(MAIN)
     real = os.open
@@ -152,8 +152,8 @@ def test_a_file_that_becomes_a_pipe_is_not_waited_for(tmp_path, monkeypatch):
     assert "it is not a regular file" in refused(path)
 
 
-def test_a_file_that_says_it_is_empty():
-    """As those of /proc do, which have content all the same."""
+def test_a_file_with_a_size_of_0_and_content():
+    """Files in /proc have a size of 0."""
     assert refused(Path("/proc/self/status")).startswith("line 1, column ")
 
 

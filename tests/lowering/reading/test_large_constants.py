@@ -1,4 +1,4 @@
-"""Constants come back from files of all forms; reading takes three times their memory at most."""
+"""Constants in all formats; reading takes at most three times their memory."""
 
 import textwrap
 
@@ -17,16 +17,16 @@ from lowering.reading.bytecode_tables import sections_of, sizes_add_up
 TYPES = [t for t in pt.ALL if t.is_array_element]
 
 SIZES_OF_ATTRIBUTES = 3
-"""The kind of section that holds them."""
+"""The kind of the section with the attributes and types."""
 
 
 def forms_of_any(module):
-    """With a checksum, and without."""
+    """Return bytecode with a checksum and without."""
     return [module.bytecode, mlir.bytecode(module.module)]
 
 
 def forms(module):
-    """The same, and a portable artifact, which can't hold attributes of others."""
+    """Return the same and a portable artifact, which has no attributes of other dialects."""
     return [*forms_of_any(module), module.artifact()]
 
 
@@ -36,7 +36,7 @@ def from_text(body, result="tensor<5xf32>"):
 
 
 def check_same(module, datas=None):
-    """The module comes back from all its forms, or these: text, locations, bytecode."""
+    """Check that the module is preserved in all formats, or in the given ones."""
     for data in datas or forms(module):
         again = lowering.load_bytes(data)
         assert again.to_text(locations=True) == module.to_text(locations=True)
@@ -84,8 +84,8 @@ def test_elements_in_other_attributes(body):
     check_same(module, forms_of_any(module))
 
 
-def test_sizes_of_more_attributes_than_there_are(monkeypatch):
-    """MLIR would write behind the end of its table: so it is not even asked in a helper process."""
+def test_more_sizes_than_attributes(monkeypatch):
+    """MLIR would write beyond its table, so it is refused without a helper process."""
     monkeypatch.delattr(module_reader, "in_helper")
     b = xb.XlaBuilder("b")
     module = lowering.lower(b.build(b.parameter(xb.f32[2], "x") + 1.0))
@@ -93,7 +93,7 @@ def test_sizes_of_more_attributes_than_there_are(monkeypatch):
     assert sizes_add_up(code)
     sections = sections_of(lambda at, size: code[at : at + size], len(code))
     (begin,) = (one.begin for one in sections if one.kind == SIZES_OF_ATTRIBUTES)
-    count = begin + 3  # behind the numbers of attributes and types, and of the first dialect
+    count = begin + 3  # after the numbers of attributes and types, and the first dialect
     damaged = code[:count] + bytes((127 << 1 | 1,)) + code[count + 1 :]
     with pytest.raises(ModuleFileError, match=f"its {len(code)} bytes of bytecode do not add up"):
         lowering.load_bytes(damaged)
@@ -109,7 +109,7 @@ READER = """
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith(word))
 
-    lowering.to_computation(sys.argv[2])  # what reading takes of itself
+    lowering.to_computation(sys.argv[2])  # allocates the memory that reading itself needs
     before = kilobytes("VmRSS")
     computation = lowering.to_computation(sys.argv[1])
     print(kilobytes("VmHWM") - before)
@@ -118,8 +118,8 @@ READER = """
 """
 
 
-def test_memory_at_the_peak(tmp_path):
-    """The file, and both copies that MLIR's reader makes of the elements."""
+def test_peak_memory(tmp_path):
+    """The file, and two copies of the elements in MLIR's reader."""
     size = 64 << 20
     for name, count in (("large", size // 4), ("small", 7)):
         b = xb.XlaBuilder("b")

@@ -1,4 +1,4 @@
-"""The names in bytecode, compared with those of the operations that MLIR reads from it."""
+"""The operation names in bytecode and text, compared with those of MLIR."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ func.func @main(%x: tensor<2xf32>, %p: tensor<i1>) -> tensor<2xf32> {
 
 
 class Written:
-    """A file in memory, as MLIR's Python writes to one."""
+    """A file in memory that MLIR's Python bindings write to."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -58,23 +58,23 @@ def walked(data: bytes) -> set[str]:
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_they_are_those_of_its_operations(version: int) -> None:
+def test_names_in_bytecode(version: int) -> None:
     data = bytecode(TEXT, version)
     assert operation_names(data) == walked(data)
 
 
-def test_of_older_versions_they_are_not_known() -> None:
+def test_names_in_older_bytecode_are_unknown() -> None:
     assert operation_names(bytecode(TEXT, 4)) is None
 
 
-def test_of_damaged_bytes_they_are_not_known() -> None:
+def test_names_in_damaged_bytecode_are_unknown() -> None:
     data = bytecode(TEXT)
     assert operation_names(data[:-1]) is None
     assert operation_names(data[:4] + b"\xff" * 40) is None
     assert operation_names(b"ML\xefR") is None
 
 
-def test_what_they_show_is_refused_in_bytecode_too() -> None:
+def test_operations_in_bytecode_are_refused_by_name() -> None:
     calls = TEXT.replace("chlo.erf %x : tensor<2xf32> -> tensor<2xf32>", "call @f(%x)").replace(
         "call @f(%x)\n", "call @f(%x) : (tensor<2xf32>) -> tensor<2xf32>\n"
     )
@@ -100,7 +100,7 @@ func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
 """
 
 
-def test_the_prefixes_before_dots_of_a_text() -> None:
+def test_prefixes_before_dots() -> None:
     assert prefixes_before_dots(PLAIN) == {"func", "stablehlo", "chlo", "jax", "1"}
     dialects = {name.partition(".")[0] for name in walked(bytecode(TEXT))}
     assert prefixes_before_dots(TEXT) == dialects - {"builtin"}
@@ -115,11 +115,11 @@ def test_the_prefixes_before_dots_of_a_text() -> None:
     ],
     ids=["escaped", "long", "many"],
 )
-def test_of_some_texts_they_are_not_known(more: str) -> None:
+def test_prefixes_that_are_unknown(more: str) -> None:
     assert prefixes_before_dots(PLAIN + more) is None
 
 
-def test_a_plain_text_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_with_supported_names_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
     def walk(*_: object) -> None:
         raise AssertionError("walked")
 
@@ -149,7 +149,7 @@ def test_a_plain_text_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["name", "quoted", "escaped", "call", "escaped call", "custom call", "composite", "vhlo"],
 )
-def test_what_text_shows_is_refused(operation: str, refused: str) -> None:
+def test_operations_in_text_are_refused_by_name(operation: str, refused: str) -> None:
     before, _, after = PLAIN.partition('"stablehlo.add"')
     text = before + operation + "\n" + after.partition("\n")[2]
     with pytest.raises(lowering.ModuleFileError, match=refused):

@@ -1,4 +1,4 @@
-"""Files of other kinds, as the libraries that know them write them."""
+"""Files of other formats, written by their own libraries."""
 
 import bz2
 import gzip
@@ -47,7 +47,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_a_file_seems_to_be(name):
+def test_recognized_formats(name):
     data, kind, fix = OTHERS[name]
     with pytest.raises(ModuleFileError) as caught:
         lowering.load_bytes(data)
@@ -57,7 +57,7 @@ def test_what_a_file_seems_to_be(name):
     assert message.count("\n") == 1
 
 
-def test_what_is_nothing_known():
+def test_unknown_formats():
     assert other_kind(b"") is None
     assert other_kind(TEXT.encode()) is None
     assert other_kind(bytes(20)) is None
@@ -65,6 +65,6 @@ def test_what_is_nothing_known():
         lowering.load_bytes(bytes(20))
 
 
-def test_utf_8_with_a_mark_and_other_ends_of_lines():
+def test_utf_8_with_a_byte_order_mark_and_crlf():
     for data in (TEXT.encode("utf-8-sig"), TEXT.replace("\n", "\r\n").encode()):
         assert lowering.load_bytes(data).name == "main"

@@ -1,4 +1,4 @@
-"""Texts that MLIR's parser dies of, or is busy with for ever."""
+"""Texts that would crash MLIR's parser or make it loop."""
 
 import pytest
 
@@ -17,15 +17,15 @@ def refused(text):
     return str(error).partition(": ")[2], error.line, error.column
 
 
-def test_brackets_nested_too_deep_have_a_place():
+def test_brackets_nested_too_deep_have_a_position():
     text = MAIN + '// "((("\n' + "[" * 1100
     message, *place = refused(text)
     assert "brackets may nest at most 1000 deep, got 1100\nfix: save it as" in message
     assert place == [5, 1001]
 
 
-def test_a_missing_quote_takes_no_time():
-    """Each quote of 300,000 would be tried as a beginning, to the end of the text."""
+def test_a_missing_quote_takes_linear_time():
+    """Trying each of the 300,000 quotes as a beginning would take quadratic time."""
     message, *place = refused('"' + '\\"' * 300_000)
     assert "expected '\"' in string literal" in message
     assert place == [1, 600_002]
@@ -46,7 +46,7 @@ def test_a_type_of_many_dimensions(count):
     assert place == [1, 27]
 
 
-def test_a_type_of_some_dimensions():
+def test_a_type_of_400_dimensions_is_read():
     kind = "tensor<" + "1x" * 400 + "f32>"
     text = MAIN.replace("tensor<f32>", kind)
     assert lowering.load_bytes(text).program_shape.result.rank == 400
@@ -60,7 +60,7 @@ def test_a_long_affine_map(piece):
     assert place == [1, text.index("affine") + 1]
 
 
-def test_the_longest_affine_map_can_be_read():
+def test_the_longest_affine_map_is_read():
     inside = "-" * 4900 + "d0"
     module = lowering.load_bytes(
         MAIN.replace("{\n", f"attributes {{foo.bar = affine_map<(d0) -> ({inside})>}} {{\n", 1)
@@ -76,7 +76,7 @@ def test_the_longest_affine_map_can_be_read():
         ("#", 'loc("x")', "loc(callsite({0} at {0}))"),
     ],
 )
-def test_names_of_names_that_stand_for_exceeded_limit(mark, first, next_one):
+def test_nested_aliases_that_expand_too_far(mark, first, next_one):
     lines = [f"{mark}a0 = {first}\n"]
     lines += [f"{mark}a{n + 1} = {next_one.format(f'{mark}a{n}')}\n" for n in range(40)]
     text = "".join(lines) + MAIN
@@ -84,18 +84,18 @@ def test_names_of_names_that_stand_for_exceeded_limit(mark, first, next_one):
     assert " expands to more than 10,000,000 characters through nested aliases\nfix: " in message
     assert column == 1
     assert f"{mark}a{line - 1} " in message
-    # As many as stand for less are read.
+    # As many aliases with a shorter expansion are read.
     assert lowering.load_bytes("".join(lines[: line - 5]) + MAIN).name == "main"
 
 
-def test_a_sound_text_is_not_exceeded_limit():
+def test_valid_text_is_accepted():
     assert exceeded_limit(MAIN) is None
     assert exceeded_limit("") is None
 
 
 @pytest.mark.parametrize("beside", ["", "{}<>(x) ", '"{" {}-> ', '<(a)>[[]] "}" -> '])
-def test_brackets_may_nest_so_deep_and_no_deeper(beside):
-    """Whether or not many brackets enclose nothing, or stand in strings."""
+def test_the_limit_of_nested_brackets(beside):
+    """Independently of empty brackets and brackets in strings."""
     for depth, reason in ((1000, None), (1001, "brackets may nest at most 1000 deep")):
         inside = "([{<" * (depth // 4) + "<" * (depth % 4) + "x"
         text = beside + inside + ">" * (depth % 4) + ">}])" * (depth // 4) + beside

@@ -22,12 +22,12 @@ __all__ = [
     "ShardingTree",
     "block_sharding",
     "check_sharding_type",
-    "sharding_text",
+    "full_array_tiling",
+    "leaf_shardings",
     "register_meshes",
     "register_sharding",
     "register_sharding_dialect",
-    "leaf_shardings",
-    "full_array_tiling",
+    "sharding_text",
 ]
 
 ShardingLike = str | MeshSharding

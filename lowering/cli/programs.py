@@ -181,7 +181,7 @@ def _argument_shapes(module: StablehloModule, options: Sequence[str]) -> list[An
 def _location_names(module: StablehloModule) -> list[str | None]:
     """Return the names of the parameters from the locations of the arguments of @main."""
     from lowering.importer.tables import name_of
-    from lowering.sharding.partitioning import main_function
+    from lowering.mlir.operations import main_function
 
     arguments = main_function(module.module.operation).regions[0].blocks[0].arguments
     names = [name_of(argument.location) for argument in arguments]

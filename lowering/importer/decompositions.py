@@ -18,7 +18,7 @@ from lowering.importer.importing import imported
 from lowering.importer.registry import Value
 from lowering.importer.scope import Scope
 from lowering.jaxlib_api import mlir
-from lowering.sharding.partitioning import main_function
+from lowering.mlir.operations import main_function
 from lowering.stablehlo.module import StablehloModule
 
 __all__ = ["call_decomposition"]

@@ -35,11 +35,11 @@ from lowering.importer.tables import decoded, dict_items, name_of
 from lowering.jaxlib_api import hlo_conversion, mlir
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
 from lowering.mlir.donations import ALIASING, DONOR
+from lowering.mlir.operations import main_function
 from lowering.reading.bytecode_tables import module_strings
 from lowering.reading.file_kind import BEGINNING, LARGE, complete_characters
 from lowering.reading.helper_process import HelperError, in_helper
 from lowering.sharding.frontend_shardings import read_shardings
-from lowering.sharding.partitioning import main_function
 from lowering.stablehlo.module import Buffer, StablehloModule, read_file
 
 __all__ = ["from_hlo", "is_hlo"]

@@ -30,8 +30,8 @@ from builder.types.shape import (
 from lowering.errors import ArgumentError, LoweringError
 from lowering.importer.failures import failure
 from lowering.jaxlib_api import artifacts, mlir
+from lowering.mlir.operations import main_function
 from lowering.mlir.types import mlir_type, shape_of_type
-from lowering.sharding.partitioning import main_function
 from lowering.stablehlo.module import StablehloModule
 
 __all__ = ["has_unbounded_sizes", "refined", "with_argument_shapes"]

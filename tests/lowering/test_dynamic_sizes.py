@@ -150,7 +150,7 @@ def mixed_conditional(p: xb.XlaOp, x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
                 [x, y],
             ),
             (FIXED, SOME),
-            "while: the state that its body gives must be (f32[5], f32[<=5])",
+            "while: the result of its body must be (f32[5], f32[<=5])",
         ),
         (
             "conditional",
@@ -176,10 +176,10 @@ def test_where_a_bound_meets_a_fixed_size(
     error = caught.value
     text = str(error)
     assert text.startswith(message)
-    assert text.endswith(f"\nfix: use values of the very shape {error.shapes['wanted']} there")
+    assert text.endswith(f"\nfix: use values of shape {error.shapes['expected']}")
     assert "bug in xlabuilder" not in text
     assert error.op == opcode
-    assert error.shapes["given"] is not error.shapes["wanted"]
+    assert error.shapes["got"] is not error.shapes["expected"]
     assert not all(shape.is_static for shape in error.shapes.values())
 
 

@@ -190,7 +190,7 @@ def test_sizes_that_are_not_fixed(opcode: str) -> None:
     with pytest.raises(lowering.LoweringError) as caught:
         lowering.lower(b.build())
     assert f"lower: {opcode}, recorded at {__file__}:" in str(caught.value)
-    assert "moves f32[<=2]: in StableHLO what is moved has static sizes" in str(caught.value)
+    assert "transferred data must have static sizes in StableHLO, got f32[<=2]" in str(caught.value)
 
 
 # Custom calls.
@@ -302,15 +302,15 @@ def test_bounded_sizes_are_said() -> None:
         (
             lambda: call(opaque="abc", api_version=4),
             (
-                "is a typed FFI call, whose opaque must be the text of an MLIR dictionary, "
-                "got 'abc'\nfix: give attributes={name: value, ...} in place of opaque"
+                "opaque of a typed FFI call must be the text of an MLIR dictionary, "
+                "got 'abc'\nfix: pass attributes={name: value, ...} instead of opaque"
             ),
         ),
         (lambda: call(opaque="1 : i32", api_version=4), "must be the text of an MLIR dictionary"),
         (lambda: call(opaque="{a = 1", api_version=4), "must be the text of an MLIR dictionary"),
         (
             lambda: call(shape="(f32[4,2]{0,1})"),
-            "gives a tuple of one with a layout, (f32[4,2]{0,1}), which StableHLO can't say",
+            "a tuple of one array must not have a layout in StableHLO, got (f32[4,2]{0,1})",
         ),
     ],
 )
@@ -327,7 +327,7 @@ def test_what_stablehlo_can_not_say(
 
 def test_a_name_that_is_empty() -> None:
     b = xb.XlaBuilder("nameless")
-    with pytest.raises(lowering.LoweringError, match="has an empty name, which MLIR can't say"):
+    with pytest.raises(lowering.LoweringError, match="target name must not be empty"):
         lowering.lower(b.build(b.custom_call("", xb.f32[2])))
 
 

@@ -590,8 +590,8 @@ def test_layouts_of_ops(place: str) -> None:
             lowering.lower(computation)
         message = str(caught.value)
         assert message.startswith(f"lower: {opcode}, recorded at {__file__}:")
-        assert f"has an array in layout {layout}" in message
-        assert "\nfix: ask for the order alone, {0,1}; the HLO text says" in message
+        assert f"an order of dimensions, got layout {layout}" in message
+        assert "\nfix: pass the order alone, {0,1}; HLO text has" in message
 
 
 # Operands and results of functions are row-major, whatever the program's layouts

@@ -1,9 +1,9 @@
-"""Tuples, calls, loops and branches in StableHLO. Tuples are lists of values; see `emitter`."""
+"""Tuples, calls, loops and branches in StableHLO. The value of a tuple is a list; see `emitter`."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from builder.graph.computation import XlaComputation
@@ -13,7 +13,7 @@ from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
 from lowering.errors import LoweringError
 from lowering.mlir.attributes import i32, i64_array, quoted, symbol
 from lowering.mlir.flattening import flatten
-from lowering.stablehlo.rules.elementwise import compared, filled
+from lowering.stablehlo.rules.common import as_array, compared, filled
 from lowering.stablehlo.rules.registry import Region, Value, check, rule
 
 if TYPE_CHECKING:
@@ -39,43 +39,42 @@ def optimization_barrier(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Valu
 
 
 def _need_same(
-    op: XlaOp, what: str, given: Shape, wanted: Shape, computation: XlaComputation
+    op: XlaOp, what: str, shape: Shape, expected: Shape, computation: XlaComputation
 ) -> None:
-    """Refuses a value of another shape than is wanted.
+    """Check that a value has the shape that a computation requires.
 
-    Inference looks at sizes and not at which of them are bounds, as XLA does; StableHLO looks.
+    XLA and shape inference compare sizes, and StableHLO also which of them are bounds.
     """
-    if given is not wanted:
+    if shape is not expected:
         raise LoweringError(
-            f"{op.opcode}: {what} must be {wanted} for {computation.name!r}, got {given}: in "
-            f"StableHLO a size is bounded, or fixed, on both sides\n"
-            f"fix: use values of the very shape {wanted} there",
+            f"{op.opcode}: {what} must be {expected} for {computation.name!r}, got {shape}: in "
+            f"StableHLO both sizes are bounded, or both are static\n"
+            f"fix: use values of shape {expected}",
             op=op.opcode,
-            shapes={"given": given, "wanted": wanted},
+            shapes={"got": shape, "expected": expected},
         )
+
+
+def _check_call(op: XlaOp) -> XlaComputation:
+    """Return the called computation, whose parameters must have the shapes of the operands."""
+    computation: XlaComputation = op.attributes["to_apply"]
+    pairs = zip(op.operands, computation.parameters, strict=True)
+    for number, (operand, parameter) in enumerate(pairs):
+        _need_same(op, f"operand {number}", operand.shape, parameter.shape, computation)
+    return computation
 
 
 @rule("call")
 def call(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    computation = op.attributes["to_apply"]
-    for number, (operand, parameter) in enumerate(
-        zip(op.operands, computation.parameters, strict=True)
-    ):
-        _need_same(op, f"operand {number}", operand.shape, parameter.shape, computation)
-    attributes = {"callee": symbol(ctx.functions[computation])}
+    attributes = {"callee": symbol(ctx.functions[_check_call(op)])}
     return ctx.value("func.call", op.shape, flatten(operands), attributes)
 
 
 @rule("composite")
 def composite(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    computation = op.attributes["to_apply"]
-    for number, (operand, parameter) in enumerate(
-        zip(op.operands, computation.parameters, strict=True)
-    ):
-        _need_same(op, f"operand {number}", operand.shape, parameter.shape, computation)
     attributes = {
         "name": quoted(op.attributes["name"]),
-        "decomposition": symbol(ctx.functions[computation]),
+        "decomposition": symbol(ctx.functions[_check_call(op)]),
         "composite_attributes": op.attributes["composite_attributes"],
         "version": i32(op.attributes["version"]),
     }
@@ -86,94 +85,98 @@ def composite(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
 def scan(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     """Emit a loop that counts the steps.
 
-    CHLO has a scan, but no portable artifact can hold it. A loop without steps is left out: its
-    body could not be verified, as it takes elements out of empty arrays.
+    CHLO has a scan, but portable artifacts do not support it. A loop without steps is not emitted:
+    its body would slice empty arrays, which StableHLO's verifier refuses.
     """
-    assert isinstance(op.shape, TupleShape)  # inference has said so
+    assert isinstance(op.shape, TupleShape)  # checked by inference
     for number, operand in enumerate(op.operands):
         if not operand.shape.is_static:
             raise LoweringError(
-                f"scan: operand {number} must be of fixed size, got {operand.shape}: its outputs "
-                f"are\nfix: take the dynamic size away with xb.remove_dynamic_dimension",
+                f"scan: operand {number} must have static sizes, as its outputs have, "
+                f"got {operand.shape}\n"
+                f"fix: remove the bounds with xb.remove_dynamic_dimension",
                 op="scan",
                 shapes={"operand": operand.shape},
             )
-    carries = op.attributes["num_carries"]
-    inits = operands[len(operands) - carries :]
-    outputs = [filled(ctx, shape, 0) for shape in _outputs(op)]
+    num_inputs = _num_inputs(op)
+    output_shapes = _outputs(op)
+    outputs = [filled(ctx, shape, 0) for shape in output_shapes]
+    inits = operands[num_inputs:]
     if not _steps(op):
         return [*outputs, *inits]
-    inputs = op.operands[: len(operands) - carries]
-    state = [_COUNT, *(o.shape for o in inputs), *op.shape.elements]
-    for carry, init in zip(state[len(state) - carries :], op.operands[len(inputs) :], strict=True):
+    carries = op.shape.elements[len(outputs) :]
+    for carry, init in zip(carries, op.operands[num_inputs:], strict=True):
         _need_same(op, "a carry", init.shape, carry, op.attributes["to_apply"])
-    arguments = [filled(ctx, _COUNT, 0), *operands[: len(inputs)], *outputs, *inits]
+    inputs = [operand.shape for operand in op.operands[:num_inputs]]
+    state = (_COUNT, *inputs, *op.shape.elements)
+    arguments = [filled(ctx, _COUNT, 0), *operands[:num_inputs], *outputs, *inits]
     regions = [
-        Region((*state,), lambda values: _scan_goes_on(ctx, op, values)),
-        Region((*state,), lambda values: _scan_step(ctx, op, values)),
+        Region(state, lambda values: [_scan_condition(ctx, op, values[0])]),
+        Region(state, lambda values: _scan_step(ctx, op, values)),
     ]
     results = ctx.create("stablehlo.while", TupleShape(state), arguments, None, regions)
-    return results[1 + len(inputs) :]
+    return results[1 + num_inputs :]
 
 
 _COUNT: Final = intern_array(pt.s32, ())
 
 
-def _steps(op: XlaOp) -> int:
-    """The number of times that the computation of a scan is applied."""
-    inputs = [o.shape for o in op.operands[: len(op.operands) - op.attributes["num_carries"]]]
-    cut = [*(s for s in inputs if isinstance(s, ArrayShape)), *_outputs(op)]
-    dimension: int = op.attributes["scan_dimension"]
-    return cut[0].dimensions[dimension]
+def _num_inputs(op: XlaOp) -> int:
+    count: int = op.attributes["num_carries"]
+    return len(op.operands) - count
 
 
 def _outputs(op: XlaOp) -> list[ArrayShape]:
-    """The shapes of a scan's outputs."""
-    assert isinstance(op.shape, TupleShape)  # inference has said so
+    """Return the shapes of a scan's outputs."""
+    assert isinstance(op.shape, TupleShape)  # checked by inference
     count = len(op.shape.elements) - op.attributes["num_carries"]
-    return [s for s in op.shape.elements[:count] if isinstance(s, ArrayShape)]
+    return list(map(as_array, op.shape.elements[:count]))
 
 
-def _scan_goes_on(ctx: Emitter, op: XlaOp, state: list[Value]) -> list[Value]:
-    return [compared(ctx, _COUNT, "LT", "SIGNED", state[0], filled(ctx, _COUNT, _steps(op)))]
+def _steps(op: XlaOp) -> int:
+    """Return the number of steps of a scan, which has an input or an output."""
+    scanned = [*(operand.shape for operand in op.operands[: _num_inputs(op)]), *_outputs(op)]
+    dimension: int = op.attributes["scan_dimension"]
+    return as_array(scanned[0]).dimensions[dimension]
+
+
+def _scan_condition(ctx: Emitter, op: XlaOp, count: Value) -> Value:
+    return compared(ctx, _COUNT, "LT", "SIGNED", count, filled(ctx, _COUNT, _steps(op)))
 
 
 def _scan_step(ctx: Emitter, op: XlaOp, state: list[Value]) -> list[Value]:
-    carries, dimension = op.attributes["num_carries"], op.attributes["scan_dimension"]
-    inputs = op.operands[: len(op.operands) - carries]
-    outputs = _outputs(op)
-    count = state[0]
+    dimension = op.attributes["scan_dimension"]
+    inputs = op.operands[: _num_inputs(op)]
+    output_shapes = _outputs(op)
+    index = count = state[0]
     values, old = state[1 : 1 + len(inputs)], state[1 + len(inputs) :]
-    index = count
     if op.attributes["is_reverse"]:
         last = filled(ctx, _COUNT, _steps(op) - 1)
         index = ctx.value("stablehlo.subtract", _COUNT, [last, count])
     zero = filled(ctx, _COUNT, 0)
 
-    def place(shape: ArrayShape) -> list[Value]:
+    def starts(shape: ArrayShape) -> list[Value]:
         return [index if d == dimension else zero for d in range(shape.rank)]
 
     computation = op.attributes["to_apply"]
     arguments = []
-    for value, one, parameter in zip(values, inputs, computation.parameters, strict=False):
-        assert isinstance(one.shape, ArrayShape)
-        part = _one_step(one.shape, dimension)
+    for value, source, parameter in zip(values, inputs, computation.parameters, strict=False):
+        part = _part_of_step(as_array(source.shape), dimension)
         sizes = {"slice_sizes": i64_array(part.dimensions)}
-        slices = [value, *place(part)]
-        part_value = ctx.value("stablehlo.dynamic_slice", part, slices, sizes)
-        arguments.append(ctx.value("stablehlo.reshape", parameter.shape, [part_value]))
-    root = flatten([ctx.emit_ops(computation, [*arguments, *old[len(outputs) :]])])
-    new = []
-    for value, result, shape in zip(old, root, outputs, strict=False):
-        part = _one_step(shape, dimension)
+        sliced = ctx.value("stablehlo.dynamic_slice", part, [value, *starts(part)], sizes)
+        arguments.append(ctx.value("stablehlo.reshape", parameter.shape, [sliced]))
+    results = flatten([ctx.emit_ops(computation, [*arguments, *old[len(output_shapes) :]])])
+    outputs = []
+    for value, result, shape in zip(old, results, output_shapes, strict=False):
+        part = _part_of_step(shape, dimension)
         update = ctx.value("stablehlo.reshape", part, [result])
-        places = [value, update, *place(part)]
-        new.append(ctx.value("stablehlo.dynamic_update_slice", shape, places))
-    following = ctx.value("stablehlo.add", _COUNT, [count, filled(ctx, _COUNT, 1)])
-    return [following, *values, *new, *root[len(outputs) :]]
+        updated = [value, update, *starts(part)]
+        outputs.append(ctx.value("stablehlo.dynamic_update_slice", shape, updated))
+    next_count = ctx.value("stablehlo.add", _COUNT, [count, filled(ctx, _COUNT, 1)])
+    return [next_count, *values, *outputs, *results[len(outputs) :]]
 
 
-def _one_step(shape: ArrayShape, dimension: int) -> ArrayShape:
+def _part_of_step(shape: ArrayShape, dimension: int) -> ArrayShape:
     sizes = list(shape.dimensions)
     sizes[dimension] = 1
     return intern_array(shape.element_type, builtins.tuple(sizes), shape.dynamic_dimensions)
@@ -184,7 +187,7 @@ def check_state(op: XlaOp) -> None:
     condition, body = op.attributes["condition"], op.attributes["body"]
     for computation in (condition, body):
         _need_same(op, "the state", op.shape, computation.parameters[0].shape, computation)
-    _need_same(op, "the state that its body gives", body.root.shape, op.shape, body)
+    _need_same(op, "the result of its body", body.root.shape, op.shape, body)
 
 
 @rule("conditional")
@@ -193,15 +196,15 @@ def conditional(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     for operand, branch in zip(op.operands[1:], branches, strict=True):
         _need_same(op, "a branch's operand", operand.shape, branch.parameters[0].shape, branch)
         _need_same(op, "a branch's result", branch.root.shape, op.shape, branch)
-    predicated = op.operands[0].shape.element_type is pt.pred
-    name = "stablehlo.if" if predicated else "stablehlo.case"
-    taken = zip(branches, operands[1:], strict=True)
-    regions = [Region((), _branch(ctx, branch, operand)) for branch, operand in taken]
+    is_if = op.operands[0].shape.element_type is pt.pred
+    regions = [
+        Region((), partial(_branch, ctx, branch, value))
+        for branch, value in zip(branches, operands[1:], strict=True)
+    ]
+    name = "stablehlo.if" if is_if else "stablehlo.case"
     return ctx.value(name, op.shape, operands[:1], None, regions)
 
 
-def _branch(
-    ctx: Emitter, computation: XlaComputation, operand: Value
-) -> Callable[[list[Value]], Value]:
-    """A branch takes no arguments in StableHLO: its operand is a value from outside."""
-    return lambda _: ctx.emit_ops(computation, [operand])
+def _branch(ctx: Emitter, computation: XlaComputation, operand: Value, _: list[Value]) -> Value:
+    """Emit a branch, which has no arguments in StableHLO: its operand is a value from outside."""
+    return ctx.emit_ops(computation, [operand])

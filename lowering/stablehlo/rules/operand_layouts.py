@@ -1,7 +1,6 @@
-"""Layouts of what operations take and give: StableHLO has words for the order of dimensions alone.
+"""Layouts in StableHLO, which are orders of dimensions.
 
-What HLO's layouts say besides (tiles, memory space, size of elements) is in the HLO text; here it
-is refused, not dropped.
+Tiles, memory spaces and element sizes are written to HLO text only; lowering refuses them.
 """
 
 from __future__ import annotations
@@ -10,39 +9,34 @@ from collections.abc import Iterable
 
 from builder.graph.xla_op import XlaOp
 from builder.types.shape import ArrayShape, Shape, leaves
-from lowering.errors import LoweringError
 from lowering.mlir.attributes import array
+from lowering.stablehlo.rules.common import error
 
 __all__ = ["layouts_text", "need_orders", "order_text"]
 
 
 def need_orders(op: XlaOp, *shapes: Shape) -> None:
-    """Raises if a layout in `shapes`, which `op` was given, says more than an order.
+    """Check that the layouts in `shapes` are orders of dimensions.
 
     Raises:
-        LoweringError: it does.
+        LoweringError: a layout has tiles, a memory space or an element size.
     """
     for shape in shapes:
         for leaf in leaves(shape):
             layout = leaf.layout if isinstance(leaf, ArrayShape) else None
-            if layout is None or layout.is_order_only:
-                continue
-            source = op.source
-            place = "" if source is None else f", recorded at {source.file}:{source.line},"
-            order = ",".join(map(str, layout.minor_to_major))
-            raise LoweringError(
-                f"lower: {op.opcode}{place} has an array in layout {layout}, {leaf}: StableHLO can "
-                f"say the order of its dimensions alone\n"
-                f"fix: ask for the order alone, {{{order}}}; the HLO text says the whole layout",
-                op=op.opcode,
-                shapes={"array": leaf},
-            )
+            if layout is not None and not layout.is_order_only:
+                order = ",".join(map(str, layout.minor_to_major))
+                raise error(
+                    op,
+                    f"a layout in StableHLO is an order of dimensions, got layout {layout}, {leaf}",
+                    f"pass the order alone, {{{order}}}; HLO text has the full layout",
+                )
 
 
 def order_text(shape: ArrayShape) -> str:
-    """The minor-to-major order of an array's dimensions.
+    """Return the minor-to-major order of an array's dimensions.
 
-    Any order of nothing is the same, but XLA dies of copying it from one order to another.
+    An empty array is always row-major, because XLA aborts on copying it to another order.
     """
     if shape.layout is not None and shape.element_count:
         return str(list(shape.layout.minor_to_major))
@@ -50,7 +44,7 @@ def order_text(shape: ArrayShape) -> str:
 
 
 def layouts_text(shapes: Iterable[Shape]) -> str:
-    """The layouts of a custom call's operands or results: row-major where a shape says none."""
+    """Return the layouts of a custom call's operands or results, row-major by default."""
     texts = []
     for shape in shapes:
         for leaf in leaves(shape):

@@ -1,4 +1,4 @@
-"""top_k of the smallest elements, which MHLO alone has."""
+"""top_k of the smallest elements, an operation of MHLO."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ if TYPE_CHECKING:
     from lowering.stablehlo.emitter import Emitter
 
 
-def _is_of_smallest(op: XlaOp) -> bool:
-    return not op.attributes["largest"]
-
-
-@rule("top_k", when=_is_of_smallest)
+@rule("top_k", when=lambda op: not op.attributes["largest"])
 def top_k(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     attributes = {"k": i64(op.attributes["k"]), "largest": boolean(False)}
     return ctx.value("mhlo.topk", op.shape, operands, attributes)

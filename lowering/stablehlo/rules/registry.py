@@ -54,10 +54,10 @@ class Region(NamedTuple):
 
 
 RegionLike = XlaComputation | Region
-"""A computation stands for the block whose arguments are its parameters."""
+"""A computation is the block whose arguments are its parameters."""
 
 ONE_TO_ONE: Final[dict[str, str]] = {}
-"""The operation that an opcode becomes, with its dialect; filled by `lowering.stablehlo.rules`."""
+"""The operation of an opcode, with its dialect; filled by `lowering.stablehlo.rules`."""
 
 RULES: Final[dict[str, Rule]] = {}
 
@@ -65,11 +65,11 @@ EXCEPTIONS: Final[dict[str, Callable[[XlaOp], bool]]] = {}
 """For an opcode of `ONE_TO_ONE` that has a rule: the ops that need the rule."""
 
 CHECKS: Final[dict[str, Callable[[XlaOp], None]]] = {}
-"""For an opcode of `ONE_TO_ONE`: raises if StableHLO can't express an op."""
+"""For an opcode of `ONE_TO_ONE`: a function that raises if StableHLO can't express an op."""
 
 
 def attributes_of(op: XlaOp) -> Mapping[str, Attribute]:
-    """The attributes of the operation that an op becomes, without its regions."""
+    """Return the attributes of the operation of an op."""
     if op.opcode == "constant":
         assert isinstance(op.shape, ArrayShape)  # checked by inference
         return {"value": dense_elements(op.attributes["value"], op.shape)}
@@ -81,9 +81,9 @@ def rule(opcode: str, *, when: Callable[[XlaOp], bool] | None = None) -> Callabl
 
     Args:
         opcode: the recorded opcode.
-        when: the ops that need the rule; the others become one operation. It may look at the op's
-            shape and attributes and the shape of its first operand only, since it is asked once for
-            ops that are equal in these.
+        when: returns whether an op needs the rule; other ops become one operation. It may depend
+            only on the op's shape and attributes and on the shape of its first operand, because it
+            is called once for ops that are equal in these.
     """
 
     def enter(function: Rule) -> Rule:
@@ -101,7 +101,7 @@ _C = TypeVar("_C", bound=Callable[[XlaOp], None])
 def check(*opcodes: str) -> Callable[[_C], _C]:
     """Register the decorated function as the check of opcodes that have no rule.
 
-    It may look at what `when` of a rule may look at.
+    It may depend only on what `when` of a rule may depend on.
     """
 
     def enter(function: _C) -> _C:

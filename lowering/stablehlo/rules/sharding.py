@@ -1,7 +1,4 @@
-"""How arrays lie on several devices, in StableHLO and Shardy's dialect.
-
-What GSPMD is told is a custom call with a sharding, as in HLO: see `host`.
-"""
+"""Sharding constraints in Shardy's dialect. Those of GSPMD are custom calls, see `host`."""
 
 from __future__ import annotations
 
@@ -19,6 +16,6 @@ __all__ = ["sharding_constraint"]
 
 
 def sharding_constraint(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
-    """The call Sharding, where its sharding is in Shardy's words."""
+    """Emit a custom call of Sharding whose sharding is Shardy's."""
     (text,) = leaf_texts(op.sharding or "", 1)
     return ctx.value("sdy.sharding_constraint", op.shape, flatten(operands), {"sharding": text})

@@ -1,0 +1,60 @@
+"""Values and errors that several rules share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from builder.graph.xla_op import XlaOp
+from builder.types import primitive_type as pt
+from builder.types.shape import ArrayShape, Shape, intern_array
+from lowering.errors import LoweringError
+from lowering.mlir.attributes import dense_elements, i64_array
+from lowering.stablehlo.rules.registry import Value
+
+if TYPE_CHECKING:
+    from lowering.stablehlo.emitter import Emitter
+
+__all__ = ["as_array", "compared", "constant", "error", "filled"]
+
+
+def as_array(shape: Shape) -> ArrayShape:
+    """Return a shape that shape inference has checked to be an array."""
+    assert isinstance(shape, ArrayShape)
+    return shape
+
+
+def constant(ctx: Emitter, shape: ArrayShape, elements: Any) -> Value:
+    """Emit a constant of static shape."""
+    array = np.array(elements).astype(shape.element_type.dtype)
+    attributes = {"value": dense_elements(array, shape)}
+    return ctx.value("stablehlo.constant", shape, [], attributes)
+
+
+def filled(ctx: Emitter, shape: ArrayShape, number: int | float) -> Value:
+    """Emit an array whose elements are all `number`."""
+    scalar = constant(ctx, intern_array(shape.element_type, ()), number)
+    dimensions = {"broadcast_dimensions": i64_array(())}
+    return ctx.value("stablehlo.broadcast_in_dim", shape, [scalar], dimensions)
+
+
+def compared(
+    ctx: Emitter, shape: ArrayShape, direction: str, kind: str, lhs: Value, rhs: Value
+) -> Value:
+    """Emit the comparison of two values of array shape `shape`."""
+    attributes = {
+        "comparison_direction": f"#stablehlo<comparison_direction {direction}>",
+        "compare_type": f"#stablehlo<comparison_type {kind}>",
+    }
+    return ctx.value("stablehlo.compare", shape.with_element_type(pt.pred), [lhs, rhs], attributes)
+
+
+def error(op: XlaOp, reason: str, fix: str) -> LoweringError:
+    """Return the error of an op that StableHLO can't express."""
+    place = f", recorded at {op.source.file}:{op.source.line}" if op.source is not None else ""
+    return LoweringError(
+        f"lower: {op.opcode}{place}: {reason}\nfix: {fix}",
+        op=op.opcode,
+        shapes={"result": op.shape, **{f"operand {i}": o.shape for i, o in enumerate(op.operands)}},
+    )

@@ -1,4 +1,4 @@
-"""The kinds of attributes in StableHLO: each is written and read in one place.
+"""The StableHLO form of each kind of attribute: how it is written and read.
 
 `builder.schema.kinds` has the kinds, and their form in HLO text.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,11 +23,10 @@ from builder.attributes import (
     PaddingConfig,
     PaddingConfigDimension,
     Precision,
-    RaggedDotDimensionNumbers,
     ReplicaGroups,
 )
 from builder.errors import XlaError
-from builder.schema import MISSING, SCHEMAS, Attribute as SchemaAttribute, Schema
+from builder.schema import MISSING, SCHEMAS, Schema
 from builder.schema.kinds import (
     Algorithm,
     AttributeKind,
@@ -52,129 +52,52 @@ from lowering.mlir.types import element_type_text
 
 __all__ = ["attribute_names", "read_attributes", "reader_of", "stablehlo_attributes"]
 
-Attributes = Mapping[str, ir.Attribute]
-"""The attributes of an operation."""
-
 
 class Codec(NamedTuple):
-    """How attributes of a kind are written and read.
+    """The StableHLO form of a kind of attribute.
 
     Attributes:
-        write: of the kind, the attribute's name and its value the attributes in MLIR text.
-        read: of the kind, the name and the operation's attributes the value.
+        write: a function of the kind and a value that returns the attribute as MLIR text; None for
+            a value that StableHLO omits.
+        read: a function of the kind and the attribute that returns the value.
     """
 
-    write: Callable[[Any, str, Any], dict[str, Attribute]]
-    read: Callable[[Any, str, Attributes], Any]
-
-
-CODECS: Final[dict[type[AttributeKind], Codec]] = {}
-
-_VALUES: Final[dict[type[AttributeKind], Callable[[Any, Any], Any]]] = {}
-"""The value of an attribute, for kinds that are one attribute."""
-
-
-def _codec(
-    kind: type[AttributeKind],
-    text: Callable[[Any, Any], Attribute],
-    value: Callable[[Any, Any], Any],
-) -> None:
-    """Enter a kind that is one attribute: its text, and its value."""
-    _VALUES[kind] = value
-    CODECS[kind] = Codec(
-        lambda of, name, given: {name: text(of, given)},
-        lambda of, name, attributes: value(of, attributes[name]),
-    )
+    write: Callable[[Any, Any], Attribute | None]
+    read: Callable[[Any, Any], Any]
 
 
 def _table(rows: tuple[tuple[int, ...], ...], width: int) -> str:
-    """Rows of numbers as a dense attribute; short rows are filled up with -1."""
+    """Return rows of numbers as a dense attribute; short rows are padded with -1."""
     width = max(map(len, rows), default=width)
-    filled = [[*row, *[-1] * (width - len(row))] for row in rows]
-    return f"dense<{filled if rows else ''}> : tensor<{len(rows)}x{width}xi64>"
+    padded = [[*row, *[-1] * (width - len(row))] for row in rows]
+    return f"dense<{padded if rows else ''}> : tensor<{len(rows)}x{width}xi64>"
 
 
-def _rows(attribute: Any) -> list[list[int]]:
-    found: list[list[int]] = np.asarray(attribute).tolist()
-    return found
-
-
-def _word(attribute: Any) -> str:
-    """The NAME of ``#dialect<mnemonic NAME>``."""
-    found = re.fullmatch(r"#\w+<\w+ (\w+)>", str(attribute))
-    assert found is not None  # verified by MLIR
-    return found[1]
-
-
-_codec(Integer, lambda kind, n: f"{n} : i{kind.bits}", lambda _, a: ir.IntegerAttr(a).value)
-_codec(Dimension, lambda _, n: f"{n} : i64", lambda _, a: ir.IntegerAttr(a).value)
-_codec(Integers, lambda _, values: i64_array(values), lambda _, a: tuple(ir.DenseI64ArrayAttr(a)))
-_codec(Flag, lambda _, one: "true" if one else "false", lambda _, a: ir.BoolAttr(a).value)
-_codec(
-    Flags,
-    lambda _, values: (
-        f"array<i1{': ' if values else ''}{', '.join(str(one).lower() for one in values)}>"
-    ),
-    lambda _, a: tuple(ir.DenseBoolArrayAttr(a)),
-)
-_codec(
-    Float32,
-    lambda _, number: f"0x{np.float32(number).view(np.uint32):08X} : f32",
-    lambda _, a: ir.FloatAttr(a).value,
-)
-_codec(
-    Enumeration,
-    lambda kind, one: f"#stablehlo<{kind.mnemonic} {_stablehlo_name(kind, one)}>",
-    lambda kind, a: _member(kind, _word(a)),
-)
-_codec(
-    Precisions,
-    lambda kind, pair: f"[{', '.join(f'#{kind.dialect}<precision {p.value}>' for p in pair)}]",
-    lambda _, a: Precision.pair([_word(one) for one in ir.ArrayAttr(a)] or None),
-)
-_codec(Pairs, lambda _, pairs: _table(pairs, 2), lambda _, a: tuple(tuple(row) for row in _rows(a)))
-_codec(
-    Groups,
-    lambda _, groups: _table(groups.groups, 0),
-    lambda _, a: _replica_groups(a),
-)
-_codec(
-    Channel,
-    lambda _, one: f"#stablehlo.channel_handle<handle = {one.handle}, type = {int(one.type)}>",
-    lambda _, a: _channel(stablehlo.ChannelHandle(a).handle),
-)
-CODECS[Unit] = Codec(
-    lambda _, name, one: {name: UNIT} if one else {},
-    lambda _, name, attributes: name in attributes,
-)
-CODECS[Padding] = Codec(
-    lambda kind, _, config: {
-        name: i64_array(tuple(getattr(one, name) for one in config.dimensions))
-        for name in kind.NAMES
-    },
-    lambda kind, _, attributes: PaddingConfig(
-        tuple(
-            PaddingConfigDimension(*amounts)
-            for amounts in zip(
-                *(ir.DenseI64ArrayAttr(attributes[name]) for name in kind.NAMES), strict=True
-            )
-        )
-    ),
-)
+def _pairs(attribute: Any) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(tuple, np.asarray(attribute).tolist()))
 
 
 def _replica_groups(attribute: Any) -> ReplicaGroups:
     if not isinstance(attribute, ir.DenseIntElementsAttr):
         raise XlaError(f"its replica_groups must be a table of numbers, got {attribute}")
-    if not np.asarray(attribute).size:  # there may be more empty rows than a list can hold
+    table = np.asarray(attribute)
+    if not table.size:  # there may be more empty rows than a list can hold
         return ReplicaGroups()
-    rows = (tuple(number for number in row if number != -1) for row in _rows(attribute))
+    rows = (tuple(number for number in row if number != -1) for row in table.tolist())
     return ReplicaGroups(tuple(filter(None, rows)))
 
 
-def _channel(handle: int) -> ChannelHandle | None:
-    """Return the channel of a number; StableHLO takes numbers below 1 for no channel."""
+def _channel(attribute: Any) -> ChannelHandle | None:
+    """Return the channel; StableHLO takes numbers below 1 for no channel."""
+    handle: int = stablehlo.ChannelHandle(attribute).handle
     return ChannelHandle(handle) if handle > 0 else None
+
+
+def _name(attribute: Any) -> str:
+    """Return the NAME of ``#dialect<mnemonic NAME>``."""
+    match = re.fullmatch(r"#\w+<\w+ (\w+)>", str(attribute))
+    assert match is not None  # verified by MLIR
+    return match[1]
 
 
 def _stablehlo_name(kind: Enumeration, value: Any) -> str:
@@ -189,53 +112,32 @@ def _member(kind: Enumeration, name: str) -> Any:
 
 @lru_cache(maxsize=4096)
 def _numbers_text(kind: DimensionNumbers, numbers: Any) -> str:
-    parts = []
-    for field in kind.fields:
-        value = numbers
-        for name in field.name.split("."):
-            value = getattr(value, name)
-        text = list(value) if isinstance(value, tuple) else value
-        parts.append(f"{field.stablehlo} = {text}")
+    values = [(field.stablehlo, attrgetter(field.name)(numbers)) for field in kind.fields]
+    parts = [
+        f"{name} = {list(value) if isinstance(value, tuple) else value}" for name, value in values
+    ]
     return f"#{kind.mnemonic}<{', '.join(parts)}>"
 
 
+_FIELD: Final = re.compile(r"(\w+) = (?:\[([^\]]*)\]|(\d+))")
+
+
 def _numbers(kind: DimensionNumbers, attribute: Any) -> Any:
-    found = _CLASSES[kind.mnemonic](attribute)
-    values = {field.name: getattr(found, field.python) for field in kind.fields}
-    return kind.bundle(
-        **{name: one if isinstance(one, int) else tuple(one) for name, one in values.items()}
-    )
-
-
-def _ragged_numbers(attribute: Any) -> RaggedDotDimensionNumbers:
-    """jaxlib has no class for the attribute; that of MHLO has the same text."""
-    lists = {
-        name: tuple(int(n) for n in values.split(",") if n.strip())
-        for name, values in re.findall(r"(\w+) = \[([^\]]*)\]", str(attribute))
+    """Return the dimension numbers in the text of an attribute, which omits empty lists and 0."""
+    in_text = {
+        name: int(number) if number else tuple(int(n) for n in numbers.split(",") if n.strip())
+        for name, numbers, number in _FIELD.findall(str(attribute))
     }
-    dot = {
-        f"{side}_{kind}_dimensions": lists.get(f"{side}_{name}_dimensions", ())
-        for side in ("lhs", "rhs")
-        for kind, name in (("batch", "batching"), ("contracting", "contracting"))
-    }
-    return RaggedDotDimensionNumbers(
-        DotDimensionNumbers(**dot),
-        lists.get("lhs_ragged_dimensions", ()),
-        lists.get("rhs_group_dimensions", ()),
-    )
-
-
-_CLASSES: Final[dict[str, Any]] = {
-    "stablehlo.dot": stablehlo.DotDimensionNumbers,
-    "stablehlo.gather": stablehlo.GatherDimensionNumbers,
-    "stablehlo.scatter": stablehlo.ScatterDimensionNumbers,
-}
-
-_codec(
-    DimensionNumbers,
-    _numbers_text,
-    lambda kind, a: _numbers(kind, a) if kind.mnemonic in _CLASSES else _ragged_numbers(a),
-)
+    values: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for field in kind.fields:
+        *outer, name = field.name.split(".")
+        default = 0 if name == "index_vector_dim" else ()
+        fields = inner.setdefault(outer[0], {}) if outer else values
+        fields[name] = in_text.get(field.stablehlo, default)
+    for name, fields in inner.items():
+        values[name] = DotDimensionNumbers(**fields)
+    return kind.bundle(**values)
 
 
 @lru_cache(maxsize=4096)
@@ -246,41 +148,40 @@ def _convolution_text(numbers: ConvolutionDimensionNumbers) -> str:
 
 
 def _convolution_numbers(attribute: Any) -> ConvolutionDimensionNumbers:
-    found = stablehlo.ConvDimensionNumbers(attribute)
+    numbers = stablehlo.ConvDimensionNumbers(attribute)
     names = ConvolutionDimensionNumbers.__match_args__
-    fields: dict[str, Any] = {name: getattr(found, name) for name in names}
-    for name, value in fields.items():
-        fields[name] = value if isinstance(value, int) else tuple(value)
-    return ConvolutionDimensionNumbers(**fields)
+    values: dict[str, Any] = {name: getattr(numbers, name) for name in names}
+    for name, value in values.items():
+        values[name] = value if isinstance(value, int) else tuple(value)
+    return ConvolutionDimensionNumbers(**values)
 
 
-_codec(
-    ConvolutionDimensions,
-    lambda _, numbers: _convolution_text(numbers),
-    lambda _, a: _convolution_numbers(a),
-)
+class _AlgorithmFields(NamedTuple):
+    """The fields of ``#stablehlo.dot_algorithm<...>``; those of lhs and rhs are equal."""
+
+    precision_type: str
+    accumulation_type: str
+    component_count: int = 1
+    num_primitive_operations: int = 1
+    allow_imprecise_accumulation: bool = False
 
 
-# The type that operands are rounded to, the accumulation type, the number of components of an
-# operand, the number of products, and whether the accumulation may be imprecise.
 _ALGORITHMS: Final = {
-    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32: ("f8E5M2", "f32", 1, 1, False),
-    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM: ("f8E5M2", "f32", 1, 1, True),
-    DotAlgorithm.DOT_F16_F16_F16: ("f16", "f16", 1, 1, False),
-    DotAlgorithm.DOT_F16_F16_F32: ("f16", "f32", 1, 1, False),
-    DotAlgorithm.DOT_BF16_BF16_BF16: ("bf16", "bf16", 1, 1, False),
-    DotAlgorithm.DOT_BF16_BF16_F32: ("bf16", "f32", 1, 1, False),
-    DotAlgorithm.DOT_BF16_BF16_F32_X3: ("bf16", "f32", 1, 3, False),
-    DotAlgorithm.DOT_BF16_BF16_F32_X6: ("bf16", "f32", 1, 6, False),
-    DotAlgorithm.DOT_BF16_BF16_F32_X9: ("bf16", "f32", 1, 9, False),
-    DotAlgorithm.DOT_TF32_TF32_F32: ("tf32", "f32", 1, 1, False),
-    DotAlgorithm.DOT_TF32_TF32_F32_X3: ("tf32", "f32", 1, 3, False),
-    DotAlgorithm.DOT_F32_F32_F32: ("f32", "f32", 1, 1, False),
-    DotAlgorithm.DOT_F64_F64_F64: ("f64", "f64", 1, 1, False),
+    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32: _AlgorithmFields("f8E5M2", "f32"),
+    DotAlgorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM: _AlgorithmFields("f8E5M2", "f32", 1, 1, True),
+    DotAlgorithm.DOT_F16_F16_F16: _AlgorithmFields("f16", "f16"),
+    DotAlgorithm.DOT_F16_F16_F32: _AlgorithmFields("f16", "f32"),
+    DotAlgorithm.DOT_BF16_BF16_BF16: _AlgorithmFields("bf16", "bf16"),
+    DotAlgorithm.DOT_BF16_BF16_F32: _AlgorithmFields("bf16", "f32"),
+    DotAlgorithm.DOT_BF16_BF16_F32_X3: _AlgorithmFields("bf16", "f32", 1, 3),
+    DotAlgorithm.DOT_BF16_BF16_F32_X6: _AlgorithmFields("bf16", "f32", 1, 6),
+    DotAlgorithm.DOT_BF16_BF16_F32_X9: _AlgorithmFields("bf16", "f32", 1, 9),
+    DotAlgorithm.DOT_TF32_TF32_F32: _AlgorithmFields("tf32", "f32"),
+    DotAlgorithm.DOT_TF32_TF32_F32_X3: _AlgorithmFields("tf32", "f32", 1, 3),
+    DotAlgorithm.DOT_F32_F32_F32: _AlgorithmFields("f32", "f32"),
+    DotAlgorithm.DOT_F64_F64_F64: _AlgorithmFields("f64", "f64"),
 }
 _BY_FIELDS: Final = {fields: algorithm for algorithm, fields in _ALGORITHMS.items()}
-
-
 _F8: Final = frozenset(element_type_text(t) for t in pt.ALL if t.is_floating and t.bits == 8)
 
 
@@ -290,97 +191,147 @@ def _algorithm(attribute: Any) -> DotAlgorithm:
     Raises:
         XlaError: XLA has no such algorithm.
     """
-    found = stablehlo.DotAlgorithm(attribute)
-    # The table has the algorithms for any types of 8 bits under one of these types.
-    types = [
-        "f8E5M2" if str(one) in _F8 else str(one)
-        for one in (found.lhs_precision_type, found.rhs_precision_type)
-    ]
-    components = found.lhs_component_count, found.rhs_component_count
-    fields = (
-        types[0],
-        str(found.accumulation_type),
-        components[0],
-        found.num_primitive_operations,
-        found.allow_imprecise_accumulation,
+    given = stablehlo.DotAlgorithm(attribute)
+    lhs, rhs = (
+        # The algorithms for any f8 types are in the table as those for f8E5M2.
+        ("f8E5M2" if str(precision_type) in _F8 else str(precision_type), count)
+        for precision_type, count in (
+            (given.lhs_precision_type, given.lhs_component_count),
+            (given.rhs_precision_type, given.rhs_component_count),
+        )
     )
-    if types[0] != types[1] or components[0] != components[1] or fields not in _BY_FIELDS:
+    fields = _AlgorithmFields(
+        lhs[0],
+        str(given.accumulation_type),
+        lhs[1],
+        given.num_primitive_operations,
+        given.allow_imprecise_accumulation,
+    )
+    if lhs != rhs or fields not in _BY_FIELDS:
         raise XlaError(f"XLA has no algorithm like its {attribute}")
     return _BY_FIELDS[fields]
 
 
 def _algorithm_text(algorithm: DotAlgorithm) -> str:
-    operand, accumulation, components, products, imprecise = _ALGORITHMS[algorithm]
+    fields = _ALGORITHMS[algorithm]
     return (
-        f"#stablehlo.dot_algorithm<lhs_precision_type = {operand}, "
-        f"rhs_precision_type = {operand}, accumulation_type = {accumulation}, "
-        f"lhs_component_count = {components}, rhs_component_count = {components}, "
-        f"num_primitive_operations = {products}, "
-        f"allow_imprecise_accumulation = {str(imprecise).lower()}>"
+        f"#stablehlo.dot_algorithm<lhs_precision_type = {fields.precision_type}, "
+        f"rhs_precision_type = {fields.precision_type}, "
+        f"accumulation_type = {fields.accumulation_type}, "
+        f"lhs_component_count = {fields.component_count}, "
+        f"rhs_component_count = {fields.component_count}, "
+        f"num_primitive_operations = {fields.num_primitive_operations}, "
+        f"allow_imprecise_accumulation = {str(fields.allow_imprecise_accumulation).lower()}>"
     )
 
 
-_codec(Algorithm, lambda _, one: _algorithm_text(one), lambda _, a: _algorithm(a))
+_INTEGERS: Final = Codec(lambda _, n: i64_array(n), lambda _, a: tuple(ir.DenseI64ArrayAttr(a)))
+
+CODECS: Final[dict[type[AttributeKind], Codec]] = {
+    Integer: Codec(lambda kind, n: f"{n} : i{kind.bits}", lambda _, a: ir.IntegerAttr(a).value),
+    Dimension: Codec(lambda _, n: f"{n} : i64", lambda _, a: ir.IntegerAttr(a).value),
+    Integers: _INTEGERS,
+    Flag: Codec(lambda _, flag: "true" if flag else "false", lambda _, a: ir.BoolAttr(a).value),
+    Flags: Codec(
+        lambda _, flags: f"array<i1{': ' if flags else ''}{', '.join(map(str, flags)).lower()}>",
+        lambda _, a: tuple(ir.DenseBoolArrayAttr(a)),
+    ),
+    Unit: Codec(lambda _, flag: UNIT if flag else None, lambda _, __: True),
+    Float32: Codec(
+        lambda _, number: f"0x{np.float32(number).view(np.uint32):08X} : f32",
+        lambda _, a: ir.FloatAttr(a).value,
+    ),
+    Enumeration: Codec(
+        lambda kind, value: f"#stablehlo<{kind.mnemonic} {_stablehlo_name(kind, value)}>",
+        lambda kind, a: _member(kind, _name(a)),
+    ),
+    Precisions: Codec(
+        lambda kind, pair: f"[{', '.join(f'#{kind.dialect}<precision {p.value}>' for p in pair)}]",
+        lambda _, a: Precision.pair([_name(one) for one in ir.ArrayAttr(a)] or None),
+    ),
+    Algorithm: Codec(lambda _, algorithm: _algorithm_text(algorithm), lambda _, a: _algorithm(a)),
+    DimensionNumbers: Codec(_numbers_text, _numbers),
+    ConvolutionDimensions: Codec(
+        lambda _, numbers: _convolution_text(numbers), lambda _, a: _convolution_numbers(a)
+    ),
+    Pairs: Codec(lambda _, pairs: _table(pairs, 2), lambda _, a: _pairs(a)),
+    Groups: Codec(lambda _, groups: _table(groups.groups, 0), lambda _, a: _replica_groups(a)),
+    Channel: Codec(
+        lambda _, c: f"#stablehlo.channel_handle<handle = {c.handle}, type = {int(c.type)}>",
+        lambda _, a: _channel(a),
+    ),
+}
+"""The codecs by kind. A `Padding` is three attributes, see `stablehlo_attributes`."""
 
 
 def stablehlo_attributes(schema: Schema, attributes: Mapping[str, Any]) -> dict[str, Attribute]:
-    """The attributes of the StableHLO operation of an op, as MLIR text.
+    """Return the attributes of the StableHLO operation of an op, as MLIR text.
 
     Args:
         schema: of the op's opcode.
         attributes: the op's.
     """
-    found: dict[str, Attribute] = {}
-    for one in schema.value_attributes:
-        if one.stablehlo is None or (one.unless and attributes[one.unless] is not None):
+    written: dict[str, Attribute] = {}
+    for attribute in schema.value_attributes:
+        kind, name = attribute.kind, attribute.stablehlo
+        if name is None or (attribute.unless and attributes[attribute.unless] is not None):
             continue
-        value = attributes[one.name] if one.written is None else one.written(attributes)
-        if value is not None:
-            codec = CODECS[type(one.kind)]
-            found.update(codec.write(one.kind, one.stablehlo or one.name, value))
-    return found
+        if attribute.written is None:
+            value = attributes[attribute.name]
+        else:
+            value = attribute.written(attributes)
+        if value is None:
+            continue
+        if isinstance(kind, Padding):
+            for part in kind.NAMES:
+                written[part] = i64_array(tuple(getattr(one, part) for one in value.dimensions))
+            continue
+        text = CODECS[type(kind)].write(kind, value)
+        if text is not None:
+            written[name or attribute.name] = text
+    return written
 
 
 def reader_of(opcode: str, name: str) -> Callable[[ir.Attribute], Any]:
-    """The reader of one attribute of an opcode: from the MLIR attribute to the value."""
-    (kind,) = (one.kind for one in SCHEMAS[opcode].value_attributes if one.name == name)
-    return partial(_VALUES[type(kind)], kind)
-
-
-def _names(attribute: SchemaAttribute) -> tuple[str, ...]:
-    """Return the names of the StableHLO attributes that hold an attribute of a schema."""
-    if isinstance(attribute.kind, Padding):
-        return attribute.kind.NAMES
-    return (attribute.stablehlo or attribute.name,)
+    """Return a function that reads an attribute of an opcode from an MLIR attribute."""
+    (kind,) = (attribute.kind for attribute in SCHEMAS[opcode].value_attributes if attribute.name == name)
+    return partial(CODECS[type(kind)].read, kind)
 
 
 def attribute_names(schema: Schema) -> tuple[str, ...]:
     """Return the names of the StableHLO attributes that `read_attributes` looks up."""
-    return tuple(
-        name
-        for attribute in schema.value_attributes
-        if attribute.stablehlo is not None
-        for name in _names(attribute)
-    )
+    names: list[str] = []
+    for attribute in schema.value_attributes:
+        if isinstance(attribute.kind, Padding):
+            names += attribute.kind.NAMES
+        elif attribute.stablehlo is not None:
+            names.append(attribute.stablehlo or attribute.name)
+    return tuple(names)
 
 
-def read_attributes(schema: Schema, attributes: Attributes) -> dict[str, Any]:
+def read_attributes(schema: Schema, attributes: Mapping[str, ir.Attribute]) -> dict[str, Any]:
     """Return the attributes of an op from those of a StableHLO operation.
 
-    An attribute that the operation does not have gets the schema's value for that; it is left out
-    if the schema has no such value.
+    If the operation does not have an attribute, its value is the schema's value for that; it is
+    omitted if the schema has no such value.
 
     Raises:
         XlaError: an attribute has no counterpart in XLA.
     """
     values: dict[str, Any] = {}
     for attribute in schema.value_attributes:
-        if attribute.stablehlo is None:
+        kind, name = attribute.kind, attribute.stablehlo
+        if isinstance(kind, Padding):
+            amounts = (ir.DenseI64ArrayAttr(attributes[part]) for part in kind.NAMES)
+            dimensions = map(PaddingConfigDimension, *amounts)
+            values[attribute.name] = PaddingConfig(tuple(dimensions))
+        elif name is None:
             continue
-        name, *_ = _names(attribute)
-        if name in attributes or isinstance(attribute.kind, Unit):
-            read = CODECS[type(attribute.kind)].read
-            values[attribute.name] = read(attribute.kind, name, attributes)
+        elif (name or attribute.name) in attributes:
+            read = CODECS[type(kind)].read
+            values[attribute.name] = read(kind, attributes[name or attribute.name])
+        elif isinstance(kind, Unit):
+            values[attribute.name] = False
         elif attribute.absent is not MISSING:
             values[attribute.name] = attribute.absent
     return values

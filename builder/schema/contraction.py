@@ -37,7 +37,6 @@ def _dot_fields(inside: str = "") -> list[Field]:
             f"{inside}{side}_{kind}_dimensions",
             f"{side}_{kind}_dims",
             f"{side}_{stablehlo}_dimensions",
-            f"{side}_{stablehlo}_dimensions",
             kind == "batch",
         )
         for side in ("lhs", "rhs")
@@ -51,8 +50,8 @@ _RAGGED_DOT = DimensionNumbers(
     "chlo.ragged_dot",
     [
         *_dot_fields("dot_dimension_numbers."),
-        Field("lhs_ragged_dimensions", "lhs_ragged_dims", "lhs_ragged_dimensions", ""),
-        Field("rhs_group_dimensions", "rhs_group_dims", "rhs_group_dimensions", "", True),
+        Field("lhs_ragged_dimensions", "lhs_ragged_dims", "lhs_ragged_dimensions"),
+        Field("rhs_group_dimensions", "rhs_group_dims", "rhs_group_dimensions", True),
     ],
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
@@ -18,18 +17,11 @@ define(
 define("dynamic_update_slice", "operand update *start_indices", cost=CostClass.RULE)
 
 
-def _numbers(
-    bundle: type[Any], mnemonic: str, renamed: Mapping[str, str] | None = None
-) -> DimensionNumbers:
-    """Dimension numbers whose fields have the same names everywhere, except in jaxlib's classes."""
-    return DimensionNumbers(
-        bundle,
-        mnemonic,
-        [
-            Field(name, name, name, (renamed or {}).get(name, name), name.endswith("batching_dims"))
-            for name in bundle.__match_args__
-        ],
-    )
+def _numbers(bundle: type[Any], mnemonic: str) -> DimensionNumbers:
+    """Dimension numbers whose fields have the same names everywhere."""
+    names = bundle.__match_args__
+    fields = [Field(name, name, name, name.endswith("batching_dims")) for name in names]
+    return DimensionNumbers(bundle, mnemonic, fields)
 
 
 define(
@@ -48,11 +40,7 @@ define(
     (
         Attribute(
             "dimension_numbers",
-            _numbers(
-                ScatterDimensionNumbers,
-                "stablehlo.scatter",
-                {"scatter_dims_to_operand_dims": "scattered_dims_to_operand_dims"},
-            ),
+            _numbers(ScatterDimensionNumbers, "stablehlo.scatter"),
             stablehlo="scatter_dimension_numbers",
         ),
         Attribute("indices_are_sorted", FLAG, omitted=False, absent=False),

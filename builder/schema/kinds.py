@@ -173,14 +173,12 @@ class Field(NamedTuple):
         name: in the recorded bundle; with dots for a field of a nested bundle.
         hlo: in HLO text.
         stablehlo: in StableHLO's text.
-        python: the property of jaxlib's class for the attribute, if there is such a class.
         is_optional: whether HLO text omits it where it is empty.
     """
 
     name: str
     hlo: str
     stablehlo: str
-    python: str
     is_optional: bool = False
 
 

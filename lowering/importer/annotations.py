@@ -141,17 +141,17 @@ def argument_attributes(function: ir.Operation, key: str, count: int) -> list[Ma
     """Return the attributes of each argument ("arg_attrs") or result ("res_attrs")."""
     if key not in function.attributes:
         return [{}] * count
-    found: list[Mapping[str, Any]] = []
+    attributes: list[Mapping[str, Any]] = []
     for dictionary in ir.ArrayAttr(function.attributes[key]):
         try:
-            found.append(dict(dict_items(ir.DictAttr(dictionary))))
+            attributes.append(dict(dict_items(ir.DictAttr(dictionary))))
         except (KeyError, TypeError):  # unsorted names; an attribute without a Python class
             name = attribute_text(function.attributes["sym_name"])
             raise LoweringError(
                 f"to_computation: func.func: {key} of @{name} can't be read: {dictionary}",
                 op="func.func",
             ) from None
-    return found
+    return attributes
 
 
 _OF_MODULES: Final = frozenset(("sym_name",))

@@ -80,21 +80,21 @@ class RegionOperation(NamedTuple):
 def region_operations(function: ir.Operation) -> list[RegionOperation]:
     """Return the operations with regions in a function, inner and earlier ones first, and the
     function last."""
-    found: list[RegionOperation] = []
+    operations: list[RegionOperation] = []
     pending = [RegionOperation(function, _bodies(function))]
     while pending:
         current = pending.pop()
-        found.append(current)
+        operations.append(current)
         for body in current.bodies:
             for position, operation in enumerate(body.operations):
                 if len(operation.regions):
                     body.inner[position] = _bodies(operation)
                     pending.append(RegionOperation(operation, body.inner[position]))
-    found.reverse()
-    for _, bodies in found[:-1]:
+    operations.reverse()
+    for _, bodies in operations[:-1]:
         for body in bodies:
             body.find_captures()
-    return found
+    return operations
 
 
 def _bodies(operation: ir.Operation) -> tuple[Body, ...]:

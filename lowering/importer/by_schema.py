@@ -1,8 +1,8 @@
 """Importers derived from the schemas of opcodes.
 
-The operation that a schema names is recorded by the public op of the schema's opcode: the one whose
-parameters take the schema's operands, in their order, and its attributes and computations, by their
-names. An operation needs an importer by hand only where no public op takes what it has.
+The operation of a schema is recorded by a public op of the schema's opcode. Its first parameters
+take the schema's operands, in order; other parameters have the names of the schema's attributes and
+computations. Operations that do not match a public op in this way have an importer by hand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lowering.stablehlo.attribute_codecs import attribute_names, read_attributes
 if TYPE_CHECKING:
     from lowering.importer.scope import Scope
 
-__all__ = ["SchemaImporter", "importer_of", "schema_importer"]
+__all__ = ["SchemaImporter", "derived_importer", "importer_of", "schema_importer"]
 
 _SYNONYMS: Final = {
     "chlo.tan": "tan",
@@ -38,7 +38,7 @@ _SYNONYMS: Final = {
         for opcode in ("acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "sinh")
     },
 }
-"""The opcodes of operations that have the operands and attributes of a schema, but another name."""
+"""The opcodes of operations that differ from the schema's operation only in name."""
 
 _PARAMETERS: Final = {
     "channel_handle": ("channel_id",),
@@ -47,14 +47,14 @@ _PARAMETERS: Final = {
     "slice_sizes": ("size_indices",),
     "to_apply": ("computation", "comparator", "update_computation"),
 }
-"""The parameters of public ops that are named otherwise than a schema's attribute."""
+"""The parameters for an attribute of a schema, if their name is another."""
 
 _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
-    # The public ops check a pair at each call, and None stands for two defaults.
+    # None is the default of the public ops, which need not check it.
     "precision": lambda pair: None if pair == Precision.pair(None) else pair,
     "total_order": lambda compare_type: compare_type == "TOTALORDER",
 }
-"""The parameters that take an attribute in another form."""
+"""The conversions of attributes, by parameter."""
 
 
 def _computation(region: int, scope: Scope, _: ir.Operation) -> XlaComputation:
@@ -74,7 +74,7 @@ _FROM_RESULT: Final[dict[str, Callable[[Scope, ir.Operation], Any]]] = {
 
 
 class SchemaImporter:
-    """Records the operation of a schema by a public op.
+    """The importer of a schema's operation: calls a public op.
 
     Args:
         schema: describes the operation.
@@ -173,11 +173,8 @@ class SchemaImporter:
 
     def accepts(self, names: Iterable[str]) -> bool:
         """Return whether `call` takes attributes of these names."""
-        return (
-            set(self._arguments)
-            <= set(names)
-            <= {one.name for one in self._schema.value_attributes}
-        )
+        known = {attribute.name for attribute in self._schema.value_attributes}
+        return set(self._arguments) <= set(names) <= known
 
     def _read(self, attributes: Iterable[Any]) -> dict[str, Any]:
         """Return the arguments for attributes, which are in the order of `_attribute_names`."""
@@ -198,9 +195,9 @@ class SchemaImporter:
         return [scope.builder, *arguments] if self._is_method else arguments
 
     def _split(self, count: int) -> list[int | slice]:
-        """Return the operands of each positional argument.
+        """Return the index of each positional argument in `count` operands.
 
-        A variadic group is a list, but one operand by itself where the parameter takes an op.
+        A variadic group is a list; a group of one operand is the op if the parameter accepts one.
         """
         variadic = sum(name.startswith("*") for name, _ in self._groups)
         size = (count - len(self._groups) + variadic) // max(variadic, 1)
@@ -247,11 +244,11 @@ def derived_importer(name: str) -> SchemaImporter | None:
     """Return the importer derived from a schema for operations of a name, if there is one."""
     schema = SCHEMAS.get(_SYNONYMS.get(name, name.rpartition(".")[2]))
     if name not in _SYNONYMS and (schema is None or schema.stablehlo != name):
-        schema = next((one for one in SCHEMAS.values() if one.stablehlo == name), None)
+        schema = next((schema for schema in SCHEMAS.values() if schema.stablehlo == name), None)
     if schema is None:
         return None
     derived = _DERIVED.get(schema)
-    # The tables may have changed since: look again for another op.
+    # The public op may have been replaced.
     if derived is None or OPERATIONS.get(derived.info.name) is not derived.info:
         try:
             derived = _DERIVED[schema] = schema_importer(schema.opcode)

@@ -50,7 +50,7 @@ def _shard_count(operation: ir.Operation, shard: int, total: int) -> int:
         return total // shard
     groups = _replica_groups(operation.attributes["replica_groups"]).groups
     if not groups:
-        raise failure(operation, "its arrays are empty, and it has no replica groups")
+        raise failure(operation, "it must have replica groups, because its arrays are empty")
     return len(groups[0])
 
 
@@ -64,5 +64,4 @@ def cross_replica_sum(scope: Scope, operation: ir.Operation, operands: list[XlaO
 @importer("stablehlo.all_to_all")
 def all_to_all(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> Imported:
     """Record an op for each operand: the public op takes one."""
-    found: list[Any] = [_all_to_all(scope, operation, [operand]) for operand in operands]
-    return found
+    return [_all_to_all(scope, operation, [operand]) for operand in operands]

@@ -330,8 +330,8 @@ def _entry(
             scope.set_place(start, body.arguments[first].location)
             # The metadata of a tuple is lowered to attributes of all its leaves.
             of_leaves = [
-                {name: one[name] for name in one if name in _IN_METADATA}
-                for one in attributes[first : first + len(values)]
+                {name: value for name, value in of_leaf.items() if name in _IN_METADATA}
+                for of_leaf in attributes[first : first + len(values)]
             ]
             shared = of_all_leaves(of_leaves) if any(of_leaves) else {}
             in_metadata += [frozenset() if shared is None else _IN_METADATA] * len(values)

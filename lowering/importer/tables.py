@@ -127,7 +127,8 @@ class Tables:
         """Find the places of operations together, which takes less memory: a code object serves
         many lines."""
         for start in range(0, len(operations), MOST_PLACES):
-            self._find_places(one.location for one in operations[start : start + MOST_PLACES])
+            part = operations[start : start + MOST_PLACES]
+            self._find_places(operation.location for operation in part)
 
     def _find_places(self, locations: Iterable[ir.Location]) -> None:
         files: dict[str, dict[ir.Attribute, tuple[int, int, str | None]]] = {}

@@ -247,7 +247,7 @@ CODECS: Final[dict[type[AttributeKind], Codec]] = {
     ),
     Precisions: Codec(
         lambda kind, pair: f"[{', '.join(f'#{kind.dialect}<precision {p.value}>' for p in pair)}]",
-        lambda _, a: Precision.pair([_name(one) for one in ir.ArrayAttr(a)] or None),
+        lambda _, a: Precision.pair([_name(precision) for precision in ir.ArrayAttr(a)] or None),
     ),
     Algorithm: Codec(lambda _, algorithm: _algorithm_text(algorithm), lambda _, a: _algorithm(a)),
     DimensionNumbers: Codec(_numbers_text, _numbers),

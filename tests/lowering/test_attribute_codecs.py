@@ -1,4 +1,4 @@
-"""The StableHLO form of attributes: what is written is what MLIR prints, and is read back."""
+"""Attributes that are written to StableHLO are read back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lowering.stablehlo.attribute_codecs import read_attributes
 
 
 def read_back(computation: xb.XlaComputation, opcode: str) -> dict[str, Any] | None:
-    """The attributes of the only operation of an opcode, read from the lowered module."""
+    """Return the attributes of the only operation of an opcode in the lowered module."""
     schema = SCHEMAS[opcode]
     found: list[ir.Operation] = []
 
@@ -25,7 +25,7 @@ def read_back(computation: xb.XlaComputation, opcode: str) -> dict[str, Any] | N
             found.append(operation)
         return ir.WalkResult.ADVANCE
 
-    module = lowering.lower(computation)  # which holds the operations
+    module = lowering.lower(computation)  # keeps the operations alive
     module.module.operation.walk(visit)
     return read_attributes(schema, found[0].attributes) if len(found) == 1 else None
 
@@ -69,7 +69,7 @@ TYPES = {
     "DOT_BF16_BF16_BF16": (xb.bf16, xb.bf16),
     "DOT_F64_F64_F64": (xb.f64, xb.f64),
 }
-"""The element types of operands and result, where they are not f32."""
+"""The element types of operands and result that are not f32."""
 
 
 @pytest.mark.parametrize("algorithm", DotAlgorithm)

@@ -12,7 +12,7 @@ __all__ = ["recorded_by_example"]
 
 
 def recorded_by_example(name: str) -> list[xb.XlaComputation]:
-    """What the example in an op's docstring records: what it builds, and what it leaves open."""
+    """Return the computations of the example in an op's docstring, built or not."""
     builders: list[xb.XlaBuilder] = []
     built: dict[int, xb.XlaComputation] = {}
     make, build = xb.XlaBuilder.__init__, xb.XlaBuilder.build

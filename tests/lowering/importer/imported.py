@@ -1,4 +1,4 @@
-"""What tests of the importer share: there and back again, and the same as JAX."""
+"""Helpers of the importer's tests: round trips, and comparison with JAX."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["as_jax_has_it", "of_text", "ours_and_jax_s", "returned"]
 
 
 def returned(computation: xb.XlaComputation) -> xb.XlaComputation:
-    """The computation lowered and imported; checked to be the same, and to lower to the same."""
+    """Lower and import a computation, and check that it is the same and lowers to the same text."""
     module = lowering.lower(computation)
     again = lowering.to_computation(module)
     difference = same(computation, again)
@@ -28,12 +28,12 @@ def returned(computation: xb.XlaComputation) -> xb.XlaComputation:
 
 
 def of_text(text: str) -> xb.XlaComputation:
-    """The computation of a module written as text."""
+    """Return the computation of the text of a module."""
     return lowering.to_computation(lowering.load_bytes(text.encode()))
 
 
 def as_jax_has_it(function: Callable[..., Any], *arguments: Any) -> xb.XlaComputation:
-    """What JAX lowers of a function, imported; checked to give JAX's own results, bit by bit."""
+    """Import JAX's lowering of a function, and check that its results equal JAX's bit by bit."""
     lowered = jax.jit(function).lower(*arguments)
     computation = of_text(lowered.as_text())
     found, wanted = ours_and_jax_s(computation, lowered, arguments)
@@ -46,7 +46,7 @@ def as_jax_has_it(function: Callable[..., Any], *arguments: Any) -> xb.XlaComput
 def ours_and_jax_s(
     computation: xb.XlaComputation, lowered: jax.stages.Lowered, arguments: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
-    """The arrays that a computation gives, and those that JAX gives of what it was imported from.
+    """Return the results of a computation, and JAX's results of its source.
 
     Args:
         arguments: as JAX takes them; the computation takes the arrays in them one by one.

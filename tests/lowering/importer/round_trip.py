@@ -1,10 +1,9 @@
-"""Whether two computations are the same, and if not, where they first differ.
+"""Comparison of two computations, up to what StableHLO cannot express.
 
-StableHLO has no tuples and no operands of branches. So `tuple` and `get_tuple_element` are looked
-through: what counts is which arrays an op takes and gives, one by one; and a parameter of a branch
-is the value that it stands for. Everything else is compared as it is: opcodes, attributes, shapes,
-operands, the order of the ops, and of the computation that is entered the parameters and the
-result, nested as they are, with their names and layouts; and what is noted on the ops.
+StableHLO has no tuples and no operands of branches. So `tuple` and `get_tuple_element` are ignored:
+the array operands and results of ops are compared, and a parameter of a branch is the value that is
+passed. All else must be equal: opcodes, attributes, shapes, operands, metadata and the order of the
+ops, and the parameters and the result of the entry with their nesting, names and layouts.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Leaf = Any
 
 
 def same(c: xb.XlaComputation, d: xb.XlaComputation) -> str | None:
-    """The first difference of two computations in words; None if there is none."""
+    """Return the first difference of two computations as text; None if they are equal."""
     if c.name != d.name:
         return f"names: {c.name!r}, {d.name!r}"
     if c.program_shape != d.program_shape:
@@ -91,10 +90,10 @@ def same(c: xb.XlaComputation, d: xb.XlaComputation) -> str | None:
 
 
 class _Values:
-    """The arrays that the ops of a computation give.
+    """The result arrays of a computation's ops.
 
     Attributes:
-        rest: the ops that are not looked through, one after the other, but for parameters.
+        rest: the remaining ops, without parameters and tuples.
     """
 
     def __init__(self, computation: xb.XlaComputation, given: list[Leaf]) -> None:
@@ -130,7 +129,7 @@ Inside = list[tuple[str, xb.XlaComputation, xb.XlaComputation]]
 
 
 def _differ(left: XlaOp, right: XlaOp) -> tuple[str | None, Inside]:
-    """What differs in two ops by themselves, if anything; and what they apply."""
+    """Return the difference of two ops, if there is one, and the computations that they apply."""
     inside: Inside = []
     if left.opcode != right.opcode:
         return "opcodes", inside

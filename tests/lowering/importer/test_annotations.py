@@ -1,4 +1,4 @@
-"""What a module says besides what it computes: it is kept, and said again."""
+"""The annotations of a module are preserved."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ module @everything attributes {mhlo.num_partitions = 2 : i32, my.note = [1, "two
 
 
 def said(module: lowering.StablehloModule) -> Counter[tuple[str, str, str]]:
-    """Everything that attributes of other dialects say, and of what."""
+    """Return the attributes of other dialects, with the operations that carry them."""
     found: Counter[tuple[str, str, str]] = Counter()
 
     def look(operation: ir.Operation) -> ir.WalkResult:
@@ -75,7 +75,7 @@ def said(module: lowering.StablehloModule) -> Counter[tuple[str, str, str]]:
 
 
 def check(text: str) -> xb.XlaComputation:
-    """Imports a module; checks that nothing that it says is lost, nor anything added."""
+    """Import a module, and check that its annotations are neither lost nor extended."""
     module = lowering.load_bytes(text)
     computation = lowering.to_computation(module)
     again = lowering.lower(computation)
@@ -116,7 +116,7 @@ def test_names_of_operations_with_several_results() -> None:
 
 
 def test_shardings_in_hlo_text() -> None:
-    """As XLA says them of the same module; it reads what is printed."""
+    """The text is that of XLA for the same module, and XLA parses the printed form."""
     text = str(of_text(EVERYTHING))
     translated = hlo_conversion.stablehlo_to_hlo_text(lowering.load_bytes(EVERYTHING).bytecode)
     parsed = hlo_conversion.parsed_hlo_text(text)
@@ -164,7 +164,7 @@ def test_two_meshes_of_one_name() -> None:
 
 
 def refusal(body: str, before: str = "") -> str:
-    """What is said of a module in which this is @main's body."""
+    """Return the error of a module with this body of @main."""
     with pytest.raises(lowering.LoweringError) as caught:
         of_text(f"""{before}
             func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
@@ -241,7 +241,7 @@ def test_what_xla_does_not_run_is_refused(name: str, words: str, body: str, befo
 
 
 def test_functions_may_end_as_regions_do() -> None:
-    """As XLA has it."""
+    """XLA has the same text."""
     text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
       %0 = stablehlo.add %x, %x : tensor<4xf32>
       stablehlo.return %0 : tensor<4xf32>

@@ -1,4 +1,4 @@
-"""Regions: what they use from outside, and which of them become one computation."""
+"""Regions: their captured values, and equal regions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_captures_are_what_is_used_from_outside() -> None:
 
 
 def sums(*lines: str) -> str:
-    """For each of these lines a sum whose region has it."""
+    """Return a module with a sum for each of these lines, which is in its region."""
     applied = [
         f"""
   %r{number} = "stablehlo.reduce"(%x, %zero) ({{
@@ -85,7 +85,7 @@ ADD = "%c = stablehlo.add %a, %b : tensor<f32>"
 
 
 def applied(text: str) -> list[xb.XlaComputation]:
-    """The computations that the reductions in a text apply."""
+    """Return the computations that the reductions in a text apply."""
     ops = of_text(text).ops
     return [op.attributes["to_apply"] for op in ops if op.opcode == "reduce"]
 

@@ -1,4 +1,4 @@
-"""Operations of CHLO that are no ops here, imported from StableHLO."""
+"""Import of CHLO operations without an op of their own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ VALUES = np.array(
 
 
 def text(name: str, *types: str, result: str | None = None, attributes: str = "") -> str:
-    """A module whose @main is one operation of CHLO."""
+    """Return a module whose @main is one operation of CHLO."""
     takes = ", ".join(types)
     gives = types[0] if result is None else result
     arguments = ", ".join(f"%{number}: {kind}" for number, kind in enumerate(types))
@@ -61,7 +61,7 @@ def run(computation: xb.XlaComputation, *arguments: Any) -> np.ndarray[Any, Any]
 
 
 def compiled(source: str, *arguments: Any) -> np.ndarray[Any, Any]:
-    """What XLA makes of a module that is not imported."""
+    """Return XLA's results of a module that is not imported."""
     return np.asarray(lowering.compile(lowering.load_bytes(source))(*arguments))
 
 

@@ -1,4 +1,4 @@
-"""Operations across devices, imported from StableHLO."""
+"""Import of collective operations."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_groups_that_are_not_given() -> None:
 
 @pytest.mark.parametrize("parts", [2, 4])
 def test_several_operands_of_all_to_all_are_exchanged_one_by_one(parts: int) -> None:
-    """As StableHLO's document says of them. (As XLA understands several, each sends one whole.)"""
+    """Each operand is split, as in StableHLO's specification. (XLA's operation sends operands.)"""
     groups = [[0, 1], [2, 3]] if parts == 2 else [[0, 1, 2, 3]]
     computation = of_text(f"""
         func.func @main(%x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {{

@@ -1,4 +1,4 @@
-"""Constants of every type, imported from StableHLO: bit by bit, splats and resources too."""
+"""Import of constants of every type, compared bit by bit, with splats and resources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bits(array: Any) -> bytes:
 
 
 def any_bits(element_type: PrimitiveType, sizes: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """An array of all bit patterns, signalling NaNs among them."""
+    """Return an array of all bit patterns, including signalling NaNs."""
     random = np.random.default_rng(len(sizes))
     width = element_type.dtype.itemsize
     raw = random.integers(0, 256, (int(np.prod(sizes)), width), dtype=np.uint8)
@@ -226,7 +226,7 @@ def test_large_constants_are_copied_once(kind: str) -> None:
     ],
 )
 def test_complex_elements_elsewhere_are_refused(operation: str) -> None:
-    """MLIR's Python ends the process where it is asked for them in the wrong way."""
+    """MLIR's Python aborts on one way to read them."""
     with pytest.raises(lowering.LoweringError, match="has elements that can't be read"):
         of_text(f"""
             func.func private @f(%x: tensor<2xf32>) -> tensor<2xf32> {{

@@ -1,4 +1,4 @@
-"""Dot products and convolutions, imported from StableHLO."""
+"""Import of dot products and convolutions."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ NARROW = [t for t in ALL if t.bits < 8 and t is not xb.pred]
 
 @pytest.mark.parametrize("element_type", NARROW, ids=str)
 def test_products_of_few_bits_compute_the_same(element_type: PrimitiveType) -> None:
-    """Some are written in a wider type, and so do not come back as one op."""
+    """Some are lowered to a wider type, and are imported as several ops."""
     wide = xb.f32 if element_type.is_floating else xb.s32 if element_type.is_signed else xb.u32
     b = xb.XlaBuilder("narrow")
     x = b.parameter(xb.array_shape(element_type, [3, 4]), "x")
@@ -288,7 +288,7 @@ def test_products_of_groups_come_back_as_they_were(name: str) -> None:
 
 
 def test_products_of_groups_from_mhlo() -> None:
-    """Which is what jaxlib makes of HLO text."""
+    """jaxlib converts HLO text to this form."""
     numbers, lhs, rhs = GROUPED["rows"]
     b = xb.XlaBuilder("groups")
     x, y = b.parameter(xb.array_shape(xb.f32, lhs)), b.parameter(xb.array_shape(xb.f32, rhs))

@@ -1,4 +1,4 @@
-"""Modules that MLIR reads and that can't be imported: found by `make fuzz`."""
+"""Modules that MLIR parses and that can't be imported; `make fuzz` found them."""
 
 import pytest
 
@@ -92,7 +92,7 @@ def test_names_of_parameters_that_are_the_same():
 
 
 def test_a_name_that_is_a_location():
-    """MLIR's Python has no class for it where an attribute is asked for."""
+    """MLIR's Python has no class for such an attribute."""
     text = 'func.func @main(%x: tensor<f32> {xlabuilder.name = loc("a")}) { return }'
     assert lowering.load_bytes(text).program_shape.parameter_names == ("arg0",)
     assert refusal(text) == (
@@ -113,7 +113,7 @@ func.func @main(%p: KIND, %a: tensor<i32>) -> tensor<i32> {
 
 
 def test_a_condition_that_is_no_tensor():
-    """StableHLO's verifier dies of it."""
+    """StableHLO's verifier aborts on it."""
     with pytest.raises(ModuleFileError) as caught:
         lowering.load_bytes(LOOP.replace("KIND", "!stablehlo.token"))
     assert str(caught.value) == (
@@ -136,7 +136,7 @@ def test_tokens_may_be_returned():
 
 
 def test_names_that_are_no_text():
-    """MLIR's Python ends the process where it is asked for them."""
+    """MLIR's Python aborts on reading them."""
     text = 'func.func @main(%x: tensor<f32> {"foo.\\FF" = 1 : i32}) { return }'
     with pytest.raises(ModuleFileError) as caught:
         lowering.load_bytes(text)

@@ -1,4 +1,4 @@
-"""Sizes that are known only when it runs, imported; and sizes worked out."""
+"""Import of bounded and unbounded sizes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_dynamic_reshape_of_bounded_sizes() -> None:
 
 
 def test_sizes_of_a_dynamic_reshape_in_a_vector() -> None:
-    """As other programs give them."""
+    """The form in modules of other programs."""
     found = of_text("""
         func.func @main(%x: tensor<6xf32>, %n: tensor<i32>, %sizes: tensor<2xi64>) -> tensor<f32> {
           %0 = stablehlo.set_dimension_size %x, %n, dim = 0
@@ -174,7 +174,7 @@ def test_functions_of_open_sizes_that_a_static_one_calls() -> None:
 
 
 def test_sizes_of_an_operation_that_are_worked_out() -> None:
-    """Nothing is open but what an operation is given."""
+    """Only the type of an operand is unbounded."""
     found = of_text("""
         func.func @main(%x: tensor<3x4xf32>) -> tensor<2x4xf32> {
           %n = stablehlo.get_dimension_size %x, dim = 1 : (tensor<3x4xf32>) -> tensor<i32>
@@ -297,7 +297,7 @@ def test_sizes_that_the_program_does_not_allow() -> None:
         lowering.to_computation(module, argument_shapes=["f32[1]"])
 
 
-# What stays dynamic
+# Sizes that can't be inferred
 
 
 def test_sizes_that_are_left_open_are_asked_for() -> None:
@@ -382,7 +382,7 @@ def test_quantized_arguments_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
 def test_top_k_of_a_bounded_size(kind: str) -> None:
-    """The result is of a fixed size."""
+    """The result has static sizes."""
     b = xb.XlaBuilder("largest")
     x = b.parameter(f"{kind}[2,<=5]", "x")
     computation = b.build(xb.top_k(x, 2))

@@ -1,4 +1,4 @@
-"""Elementwise operations imported from StableHLO: where they are not one op here."""
+"""Import of elementwise operations that are several ops, or composites."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUMBERS = np.array(
 def test_complex_numbers_are_ordered_by_both_parts(
     name: str, function: Callable[..., Any], bits: int
 ) -> None:
-    """XLA's own operation looks at the real parts alone; StableHLO's is that of NumPy."""
+    """XLA's operation compares only the real parts; StableHLO's is NumPy's."""
     values = NUMBERS.astype(f"complex{bits}")
     x, y = (part.ravel() for part in np.meshgrid(values, values))
     kind = f"tensor<{x.size}xcomplex<f{bits // 2}>>"
@@ -40,7 +40,7 @@ def test_complex_numbers_are_ordered_by_both_parts(
     "name", ["acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "mulhi", "sinh"]
 )
 def test_functions_of_an_artifact_are_ops(name: str) -> None:
-    """A portable artifact has them as composites, with their decompositions."""
+    """A portable artifact has composites with decompositions."""
     b = xb.XlaBuilder("program")
     x = b.parameter("s32[3]" if name == "mulhi" else "f32[3]", "x")
     op = getattr(xb, name)

@@ -314,7 +314,7 @@ def sharded(x: Any, y: Any) -> Any:
 
 @pytest.mark.parametrize("shardy", [False, True])
 def test_sharded(shardy: bool) -> None:
-    """What it computes is the same; the sharding of arguments is kept in XLA's own form."""
+    """The results are the same; shardings of arguments are preserved in XLA's form."""
     before = jax.config.jax_use_shardy_partitioner
     jax.config.update("jax_use_shardy_partitioner", shardy)
     try:

@@ -1,4 +1,4 @@
-"""Tokens, the host and custom calls, imported from StableHLO."""
+"""Import of tokens, transfers to and from the host, and custom calls."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_lapack_as_jax_calls_it() -> None:
 
 @pytest.mark.parametrize("function", [jax.lax.approx_max_k, jax.lax.approx_min_k])
 def test_approximate_top_k_as_jax_calls_it(function: Callable[..., Any]) -> None:
-    """The function that compares ends with `stablehlo.return`, and XLA wants no layouts."""
+    """The comparator ends with `stablehlo.return`, and XLA requires that there are no layouts."""
     returned(as_jax_has_it(lambda x: function(x, 2), X))
 
 
@@ -239,7 +239,7 @@ def test_refusals(called: str, kinds: str, message: str) -> None:
 
 
 def test_operations_of_chlo_in_files_of_jax() -> None:
-    """They are custom calls there, by the names that they had in mhlo."""
+    """Artifacts have custom calls with the names of MHLO."""
 
     def functions(x: jax.Array) -> tuple[jax.Array, ...]:
         values, places = jax.lax.top_k(x, 2)

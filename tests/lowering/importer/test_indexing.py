@@ -1,4 +1,4 @@
-"""Slices and updates at places known only when it runs, gathers, scatters, imported."""
+"""Import of slices and updates at run-time indices, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_scatters_of_several_operands_come_back_as_they_were() -> None:
 
 
 def windows(b: xb.XlaBuilder) -> xb.XlaOp:
-    """A window of several elements, which may lie partly outside."""
+    """A window of several elements, which may be partly out of bounds."""
     x, i, u = b.parameter(xb.f32[8], "x"), b.parameter(xb.s32[2], "i"), b.parameter(xb.f32[2, 3])
     return xb.scatter(x, i, u, xb.add, xb.ScatterDimensionNumbers([1], [], [0], 1))
 
@@ -141,7 +141,7 @@ def twice_the_same(b: xb.XlaBuilder) -> xb.XlaOp:
 
 
 def without_index(b: xb.XlaBuilder) -> xb.XlaOp:
-    """All updates go to the one place there is."""
+    """All updates are applied to the only element."""
     x, i, u = b.parameter(xb.f32[8], "x"), b.parameter(xb.s32[2, 0], "i"), b.parameter(xb.f32[2, 8])
     return xb.scatter(x, i, u, xb.add, xb.ScatterDimensionNumbers([1], [], [], 1))
 

@@ -1,4 +1,4 @@
-"""An imported computation is one like any other: others call it, and lower with it."""
+"""Imported computations are called by others, and lowered with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ X = np.float32([[0.5, 2.0], [-1.0, 3.0]])
 
 
 def test_of_several_results_and_functions_called_the_same() -> None:
-    """Two programs whose functions have one name, each called twice, once within a loop."""
+    """Two programs whose functions have the same name, each called twice, once in a loop."""
 
     @jax.jit
     def part(x: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Linear algebra and Fourier transforms, imported from StableHLO."""
+"""Import of linear algebra and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MATRICES: dict[str, Case] = {
 
 @pytest.mark.parametrize("name", MATRICES)
 def test_what_jax_writes_for_other_platforms_computes_the_same(name: str) -> None:
-    """For a CPU it writes calls of LAPACK, with which it also computes what is to be compared."""
+    """On a CPU JAX lowers to calls of LAPACK, which also compute the expected results."""
     function, arguments = MATRICES[name]
     traced = jax.jit(function).trace(*arguments)
     computation = of_text(traced.lower(lowering_platforms=("tpu",)).as_text())

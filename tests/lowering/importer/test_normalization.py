@@ -1,4 +1,4 @@
-"""Batch normalization, imported from StableHLO."""
+"""Import of batch normalization."""
 
 from __future__ import annotations
 

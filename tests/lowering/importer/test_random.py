@@ -1,4 +1,4 @@
-"""Random numbers, imported from StableHLO."""
+"""Import of random numbers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_jax_s_numbers() -> None:
 @pytest.mark.parametrize("draw", [xb.rng_uniform, xb.rng_normal])
 @pytest.mark.parametrize("shape", ["f32[]", "f32[200]", "f32[20,30]"])
 def test_drawn(draw: Any, shape: str) -> None:
-    """The sizes, which StableHLO has as an operand, are no op."""
+    """The sizes are an operand in StableHLO, and not an op."""
     b = xb.XlaBuilder("drawn")
     low, high = b.parameter(xb.f32[()]), b.parameter(xb.f32[()])
     computation = returned(b.build(draw(low, high, shape)))

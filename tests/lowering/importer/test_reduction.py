@@ -1,4 +1,4 @@
-"""Reductions, windows and sorts, imported from StableHLO."""
+"""Import of reductions, windows and sorts."""
 
 from __future__ import annotations
 

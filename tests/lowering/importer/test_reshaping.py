@@ -1,4 +1,4 @@
-"""Broadcasts, reshapes, slices and the like, imported from StableHLO."""
+"""Import of broadcasts, reshapes and slices."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_concatenate_comes_back_as_it_was(element_type: PrimitiveType) -> None:
 
 @pytest.mark.parametrize("element_type", [xb.s2, xb.u2], ids=str)
 def test_concatenate_of_two_bits_computes_the_same(element_type: PrimitiveType) -> None:
-    """It is written by way of 8 bits, and so does not come back as one op."""
+    """It is lowered through 8 bits, and imported as several ops."""
     b = xb.XlaBuilder("joining")
     x = b.parameter(xb.array_shape(element_type, [2, 3]), "x")
     again = lowering.to_computation(lowering.lower(b.build(xb.concatenate([x, x], 0))))

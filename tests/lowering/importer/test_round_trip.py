@@ -1,9 +1,8 @@
 """A computation that is lowered and imported is the same computation again.
 
-Compared are opcodes, attributes, shapes, operands and order, names, notes and source lines: see
-`round_trip`; and the text that it is lowered to once more is the same, locations included. Ops that
-become several operations, or others, come back in these words, and `IN_OTHER_WORDS` says which; of
-them too the text is the same.
+`round_trip` compares opcodes, attributes, shapes, operands and order, names, metadata and source
+lines. The import lowers to the same text again, including locations. `REPLACED` lists the ops that
+are imported as other ops; their text is the same too.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from examples import recorded_by_example
 EXAMPLES: Final = int(os.environ.get("HYPOTHESIS_EXAMPLES", "50"))
 
 
-class Words(NamedTuple):
-    """How an op comes back as something else.
+class Replacement(NamedTuple):
+    """How an op is imported as others.
 
     Attributes:
-        reason: why, and as what.
-        opcodes: what may stand in its place; those inside of computations applied there, too.
-        attributes: what may be said otherwise, where the op itself stands there.
+        reason: a description.
+        opcodes: the opcodes that may replace it, including those in applied computations.
+        attributes: the attributes that may differ if it is imported as the same opcode.
     """
 
     reason: str
@@ -45,47 +44,47 @@ class Words(NamedTuple):
     attributes: frozenset[str] = frozenset()
 
 
-def words(reason: str, opcodes: str = "", attributes: str = "") -> Words:
-    return Words(reason, frozenset(opcodes.split()), frozenset(attributes.split()))
+def replacement(reason: str, opcodes: str = "", attributes: str = "") -> Replacement:
+    return Replacement(reason, frozenset(opcodes.split()), frozenset(attributes.split()))
 
 
-IN_OTHER_WORDS: Final = {
-    "all_gather": words(
+REPLACED: Final = {
+    "all_gather": replacement(
         "zeros for arrays that are empty along the dimension", "constant broadcast_in_dim"
     ),
-    "all_to_all": words(
+    "all_to_all": replacement(
         "no groups are written as the one group of all", attributes="replica_groups"
     ),
-    "all_to_all_tuple": words(
+    "all_to_all_tuple": replacement(
         "an all_to_all of the operands side by side", "all_to_all concatenate reshape slice"
     ),
-    "custom_call": words(
+    "custom_call": replacement(
         "the text of `opaque` as MLIR prints it; layouts of results that were not said",
         attributes="opaque operand_shapes_with_layout shape_with_layout",
     ),
-    "reduce_scatter": words(
+    "reduce_scatter": replacement(
         "one for each array; zeros for arrays that are empty along the dimension",
         "constant broadcast_in_dim reduce_scatter",
     ),
-    "reshape": words(
+    "reshape": replacement(
         "to several bounded sizes, a dynamic_reshape to computed sizes",
         "constant divide dynamic_reshape get_dimension_size multiply",
     ),
-    "scan": words(
+    "scan": replacement(
         "a loop",
         "add broadcast_in_dim compare constant dynamic_slice dynamic_update_slice reshape "
         "subtract while",
     ),
-    "stochastic_convert": words(
+    "stochastic_convert": replacement(
         "arithmetic on bits",
         "abs add broadcast_in_dim compare constant convert floor multiply negate select subtract",
     ),
 }
-"""Ops that come back as others, some of them only for some operands."""
+"""Ops that are imported as others, some of them only for some operands."""
 
 
 def opcodes(computation: xb.XlaComputation) -> Counter[str]:
-    """How often each opcode is there, but for what is looked through."""
+    """Return the number of ops of each opcode, without those that `round_trip` ignores."""
     every = (computation, *computation.called_computations())
     found = Counter(op.opcode for one in every for op in one.ops)
     for looked_through in ("parameter", "tuple", "get_tuple_element"):
@@ -94,14 +93,14 @@ def opcodes(computation: xb.XlaComputation) -> Counter[str]:
 
 
 def unexplained(c: xb.XlaComputation, d: xb.XlaComputation, difference: str) -> str | None:
-    """What of a difference `IN_OTHER_WORDS` doesn't say; None if it says it all."""
+    """Return the part of a difference that `REPLACED` does not explain; None if it explains all."""
     before, after = opcodes(c), opcodes(d)
-    known = [IN_OTHER_WORDS[opcode] for opcode in before if opcode in IN_OTHER_WORDS]
+    known = [REPLACED[opcode] for opcode in before if opcode in REPLACED]
     gone, come = before - after, after - before
     expected: set[str] = set().union(*(one.opcodes for one in known))
     every = [op for one in (c, *c.called_computations()) for op in one.ops]
-    applied = [op.called_computations for op in every if op.opcode in IN_OTHER_WORDS]
-    may_go = set(IN_OTHER_WORDS).union(*(opcodes(one) for inside in applied for one in inside))
+    applied = [op.called_computations for op in every if op.opcode in REPLACED]
+    may_go = set(REPLACED).union(*(opcodes(one) for inside in applied for one in inside))
     if not set(gone) <= may_go or not set(come) <= expected:
         return f"{dict(gone)} became {dict(come)}"
     if gone or come:
@@ -114,7 +113,7 @@ def unexplained(c: xb.XlaComputation, d: xb.XlaComputation, difference: str) -> 
 
 
 def check(computation: xb.XlaComputation) -> str | None:
-    """Lowers and imports a computation; gives the difference, if an op is `IN_OTHER_WORDS`."""
+    """Lower and import a computation; return the difference, if an op is in `REPLACED`."""
     module = lowering.lower(computation)
     again = lowering.to_computation(module)
     for one in (computation, again):
@@ -123,7 +122,7 @@ def check(computation: xb.XlaComputation) -> str | None:
     if difference is not None:
         assert unexplained(computation, again, difference) is None
     assert again.program_shape == computation.program_shape
-    # What comes back is said in the same words, and so comes back as it is from then on.
+    # The import lowers to the same text, and so is imported unchanged from then on.
     assert lowering.lower(again).to_text(locations=True) == module.to_text(locations=True)
     return difference
 
@@ -136,8 +135,7 @@ def test_examples_of_the_docstrings(name: str) -> None:
         check(computation)
 
 
-def test_what_is_said_to_come_back_in_other_words_does() -> None:
-    """So that the list of exceptions holds nothing that isn't one."""
+def test_every_exception_is_needed() -> None:
     only_drawn = {"all_gather", "reduce_scatter", "reshape"}
     different: set[str] = set()
     for name in xb.OPERATIONS:
@@ -145,7 +143,7 @@ def test_what_is_said_to_come_back_in_other_words_does() -> None:
             again = lowering.to_computation(lowering.lower(computation))
             if same(computation, again) is not None:
                 different |= opcodes(computation).keys()
-    assert different >= set(IN_OTHER_WORDS) - only_drawn
+    assert different >= set(REPLACED) - only_drawn
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -196,7 +194,7 @@ def test_graphs_of_the_benchmarks(name: str) -> None:
 
 
 def looping() -> xb.XlaComputation:
-    """Loops and branches in each other, which use values from further out."""
+    """Nested loops and branches that use values from outer regions."""
     b = xb.XlaBuilder("looping")
     x = b.parameter(xb.f32[3], "x")
     n = b.parameter(xb.s32[()], "n")
@@ -263,7 +261,7 @@ def test_made_up(make: Callable[[], xb.XlaComputation]) -> None:
 
 
 def test_tuples_as_parameters_of_what_is_called() -> None:
-    """Their arrays are parameters one by one, of which the second is `pair.1`."""
+    """Each array is a parameter; the second is `pair.1`."""
     computation = calling()
     module = lowering.lower(computation)
     again = lowering.to_computation(module)
@@ -275,8 +273,6 @@ def test_tuples_as_parameters_of_what_is_called() -> None:
 
 
 class TestSame:
-    """That differences are found."""
-
     def record(self, **changes: object) -> xb.XlaComputation:
         said = {"name": "c", "op": xb.add, "dimension": 0, "value": 1.0, "note": "{replicated}"}
         said |= changes

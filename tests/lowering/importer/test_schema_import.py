@@ -1,4 +1,4 @@
-"""Every opcode is imported again from the operation that it is lowered to."""
+"""Every opcode is imported from the operation that it is lowered to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BECOMES_OTHER_OPS = {
     "stochastic_convert": "lowered to arithmetic on bits",
     "tuple": "StableHLO has no tuples: values are passed one by one",
 }
-"""Opcodes no op of which comes back as the same opcode."""
+"""Opcodes whose ops are all imported as other opcodes."""
 
 SOME_DIFFER = {
     **dict.fromkeys(
@@ -47,11 +47,11 @@ SOME_DIFFER = {
     "reshape": "to several bounded sizes it is a dynamic_reshape",
     "set_dimension_size": "removing a bound sets the size to the bound",
 }
-"""Opcodes of which some ops come back otherwise."""
+"""Opcodes of which some ops are imported as other opcodes or with other attributes."""
 
 
 def round_trips(opcode: str) -> list[str | None]:
-    """Return what differs, for each recorded op of an opcode that StableHLO can express."""
+    """Return the difference, or None, for each recorded op of an opcode that can be lowered."""
     differences = []
     for name, op, computation in recorded_ops():
         if op.opcode == opcode:

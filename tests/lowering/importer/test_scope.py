@@ -1,4 +1,4 @@
-"""What holds of every operation: notes and places, and errors that name it and where it is from."""
+"""Import of any operation: metadata, source lines, and errors with the name and location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code objects that stand in lines of other programs, read as Python reads its own."""
+"""Code objects with the lines of other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be imported: modules, files of every kind, exported functions of JAX.
+"""The sources of an import: modules, files of every format, exported functions of JAX.
 
 `distances.jax_export` is what jax 0.10.2 wrote of
 
@@ -71,7 +71,7 @@ def test_portable_artifacts_of_each_version_hold_the_computation(
 
 
 def test_a_file_of_another_program(tmp_path: Path) -> None:
-    """JAX's own text and bytecode, which has no checksum of ours."""
+    """JAX's text and bytecode, which have no checksum."""
 
     def function(x: Any, y: Any) -> Any:
         return jnp.sum((x - y) ** 2, axis=1)

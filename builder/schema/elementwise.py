@@ -5,14 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from builder.schema.definition import (
-    BUILDER_H,
-    Attribute,
-    CostClass,
-    Group,
-    ResultType,
-    define,
-)
+from builder.schema.definition import BUILDER_H, Attribute, CostClass, Group, ResultType, define
 from builder.schema.element_types import (
     ANY,
     FLOATING,

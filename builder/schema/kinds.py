@@ -10,13 +10,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple
 
-from builder.attributes import (
-    ChannelHandle,
-    DotAlgorithm,
-    PaddingConfig,
-    Precision,
-    ReplicaGroups,
-)
+from builder.attributes import ChannelHandle, DotAlgorithm, PaddingConfig, Precision, ReplicaGroups
 
 
 def braces(values: Iterable[Any]) -> str:

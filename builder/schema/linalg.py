@@ -9,19 +9,12 @@ from builder.schema.kinds import FLAG, INTEGERS, Enumeration
 define(
     "fft",
     "operand",
-    (
-        Attribute("fft_type", Enumeration("fft_type", FftType)),
-        Attribute("fft_length", INTEGERS),
-    ),
+    (Attribute("fft_type", Enumeration("fft_type", FftType)), Attribute("fft_length", INTEGERS)),
     cost=CostClass.RULE,
     ulps_per_term=2,
 )
 define(
-    "cholesky",
-    "a",
-    (Attribute("lower", FLAG, absent=False),),
-    cost=CostClass.RULE,
-    ulps_per_term=2,
+    "cholesky", "a", (Attribute("lower", FLAG, absent=False),), cost=CostClass.RULE, ulps_per_term=2
 )
 define(
     "triangular_solve",

@@ -66,10 +66,7 @@ define(
 define(
     "top_k",
     "operand",
-    (
-        Attribute("k", INTEGER),
-        Attribute("largest", FLAG, stablehlo=None),
-    ),
+    (Attribute("k", INTEGER), Attribute("largest", FLAG, stablehlo=None)),
     section=BUILDER_H,
     hlo="topk",
     stablehlo="chlo.top_k",

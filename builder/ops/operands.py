@@ -145,7 +145,7 @@ def check_broadcast(op: str, source: Shape, shape: ArrayShape) -> None:
     assert isinstance(source, ArrayShape)  # checked by inference
     if not (shape.is_bounded and source.is_bounded):
         Check(op, operand=source).fail(
-            f"the sizes of a broadcast must be bounded, got {source} to {shape}",
+            f"the sizes of a broadcast must not be unbounded, got {source} to {shape}",
             fix="give the dimension a bound: f32[<=n] instead of f32[?]",
         )
 

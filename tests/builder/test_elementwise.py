@@ -813,7 +813,7 @@ def test_no_broadcast_where_a_size_is_unbounded() -> None:
     with pytest.raises(xb.ShapeInferenceError) as caught:
         x + 1.0
     assert str(caught.value) == (
-        "add: the sizes of a broadcast must be bounded, got f32[] to f32[?,3]\n"
+        "add: the sizes of a broadcast must not be unbounded, got f32[] to f32[?,3]\n"
         "  operand f32[]\n"
         "fix: give the dimension a bound: f32[<=n] instead of f32[?]"
     )

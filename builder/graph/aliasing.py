@@ -124,12 +124,6 @@ class Donations:
                     shapes={"output": result, "parameter": argument},
                 )
 
-    def sorted_aliases(self) -> tuple[InputOutputAlias, ...]:
-        return tuple(sorted(self.aliases.values()))
-
-    def sorted_donors(self) -> tuple[BufferDonor, ...]:
-        return tuple(sorted(self.donors))
-
 
 def _array_at(op: str, what: str, shape: Shape, index: Index) -> ArrayShape:
     """Return the array of fixed sizes at an index of a shape.

@@ -184,9 +184,7 @@ def _as_root(op: str, role: str, builder: XlaBuilder, result: Any) -> XlaOp:
     return builder.adopt(op, result)
 
 
-def build_all(
-    computations: Sequence[XlaComputation | Recorded],
-) -> tuple[XlaComputation, ...]:
+def build_all(computations: Sequence[XlaComputation | Recorded]) -> tuple[XlaComputation, ...]:
     """Build the recorded callables among `computations`, none of which captures values."""
     return tuple([c.build() if isinstance(c, Recorded) else c for c in computations])
 
@@ -278,10 +276,7 @@ def computation_or_recorded(
 
 
 def as_computation(
-    op: str,
-    role: str,
-    computation: XlaComputation | Callable[..., Any],
-    shapes: Sequence[Shape],
+    op: str, role: str, computation: XlaComputation | Callable[..., Any], shapes: Sequence[Shape]
 ) -> XlaComputation:
     """Return the computation that an op without captures applies.
 

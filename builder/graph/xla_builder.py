@@ -512,8 +512,7 @@ class XlaBuilder:
         """
         if not isinstance(computation, XlaComputation):
             raise OperandError(
-                f"call: computation must be an XlaComputation, got {brief(computation)}",
-                op="call",
+                f"call: computation must be an XlaComputation, got {brief(computation)}", op="call"
             )
         shape = control_flow.call.strict(computation.signature, ())
         return append(self._target("call"), "call", shape, (), {"to_apply": computation})
@@ -786,7 +785,7 @@ class XlaBuilder:
             result_sharding: the sharding of the result, see `sharding`. For a tuple one sharding
                 for all elements, or a nested sequence of one, or None, for each element. It applies
                 to the program whose entry is built here: XLA ignores it when another computation
-                    calls this one.
+                calls this one.
 
         Raises:
             BuilderError: the computation is already built; nothing is recorded; the root is not an
@@ -858,9 +857,8 @@ class XlaBuilder:
                     shapes={str(p.name): p.shape for p in self.parameters.values()},
                 )
         shape = None if result is None else result_shape("build", root.shape, result)
-        donations = self.donations
-        if donations is not None:
-            donations.check_results(root.shape, self.parameters)
+        donations = self.donations or Donations()
+        donations.check_results(root.shape, self.parameters)
         if result_sharding is not None:
             self._set_result_shardings(root.shape, result_sharding)
         self.built = True
@@ -871,8 +869,8 @@ class XlaBuilder:
             root,
             tuple([self.parameters[n] for n in range(count)]),
             shape,
-            aliases=() if donations is None else donations.sorted_aliases(),
-            donors=() if donations is None else donations.sorted_donors(),
+            aliases=tuple(sorted(donations.aliases.values())),
+            donors=tuple(sorted(donations.donors)),
             annotations=self.annotations,
             sharding_form=self.sharding_form,
         )

@@ -14,22 +14,12 @@ from contextlib import suppress
 from typing import Any
 
 from builder import shape_inference
-from builder.attributes import (
-    ChannelHandle,
-    ChannelHandleLike,
-    ReplicaGroups,
-    ReplicaGroupsLike,
-)
+from builder.attributes import ChannelHandle, ChannelHandleLike, ReplicaGroups, ReplicaGroupsLike
 from builder.attributes.fields import sequence_or_none
 from builder.check import Check, flag, integer, integers
 from builder.errors import ShapeInferenceError, ShapeTextError, brief
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import (
-    record,
-    resolve_builder,
-    rollback_on_error,
-    shared_attributes,
-)
+from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp
@@ -148,13 +138,7 @@ def _all_reduce(
         shape_with_layout = shape_argument(name, "shape_with_layout", shape_with_layout)
     reducer = as_computation(name, "computation", computation, _scalars(name, operand))
     _all_reduce_shape(
-        operand,
-        reducer.signature,
-        groups,
-        channel,
-        shape_with_layout,
-        use_device_ids,
-        op=name,
+        operand, reducer.signature, groups, channel, shape_with_layout, use_device_ids, op=name
     )
     attributes = {"to_apply": reducer, **_group_attributes(groups, channel, use_device_ids)}
     if shape_with_layout is not None:
@@ -490,9 +474,7 @@ def multi_collective_permute(
 
 @op(SCHEMAS["collective_broadcast"])
 def collective_broadcast(
-    operand: XlaOp,
-    replica_groups: ReplicaGroupsLike,
-    channel_id: ChannelHandleLike | None = None,
+    operand: XlaOp, replica_groups: ReplicaGroupsLike, channel_id: ChannelHandleLike | None = None
 ) -> XlaOp:
     """Send the array of the first replica of each group to every replica of the group.
 

@@ -16,12 +16,7 @@ from builder.attributes.composite import composite_attributes_text
 from builder.check import flag, integer
 from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import (
-    record,
-    resolve_builder,
-    rollback_on_error,
-    shared_attributes,
-)
+from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
 from builder.graph.subcomputations import (
     Recorded,
@@ -375,8 +370,7 @@ def scan(
     """
     arrays = need_ops("scan", "input", inputs)
     carries = need_ops("scan", "init", inits)
-    if not arrays and not carries:
-        raise OperandError("scan: at least one input or init is needed, got none", op="scan")
+    resolve_builder("scan", *arrays, *carries)
     dimension = integer("scan", "scan_dimension", scan_dimension)
     if scan_dimension_size is not None:
         scan_dimension_size = integer("scan", "scan_dimension_size", scan_dimension_size)
@@ -385,7 +379,6 @@ def scan(
         is_associative = flag("scan", "is_associative", is_associative)
     arguments = _shapes_of(arrays), _shapes_of(carries)
     parameters, _ = _scan_arguments(*arguments, dimension, scan_dimension_size)
-    resolve_builder("scan", *arrays, *carries)
     step = as_computation("scan", "computation", computation, parameters)
     shape = _scan_shape(*arguments, step.signature, dimension, scan_dimension_size)
     attributes = {
@@ -432,10 +425,6 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
     Operation Semantics: While.
     """
     ops = need_ops("while_", "init", init)
-    if not ops:
-        raise OperandError(
-            "while_: init must be an XlaOp or a sequence of at least one, got none", op="while_"
-        )
     builder = resolve_builder("while_", *ops)
     with rollback_on_error(builder):
         state = _state("while_", "init", init)
@@ -599,7 +588,6 @@ def _conditional_arguments(
     for name, value in (("branch_computations", computations), ("branch_operands", operands)):
         if not isinstance(value, _SEQUENCES):
             raise OperandError(
-                f"conditional: {name} must be a list or tuple, got {brief(value)}",
-                op="conditional",
+                f"conditional: {name} must be a list or tuple, got {brief(value)}", op="conditional"
             )
     return is_predicated, selector, computations, operands

@@ -10,12 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from builder.check import flags, integer, integers
-from builder.graph.recording import (
-    record,
-    resolve_builder,
-    rollback_on_error,
-    shared_attributes,
-)
+from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, number_as

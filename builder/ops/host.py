@@ -357,10 +357,7 @@ def send_with_token(operand: XlaOp, token: XlaOp, channel_handle: ChannelHandleL
 
 @op(SCHEMAS["send"], cpp_name="SendToHost", section=BUILDER_H)
 def send_to_host(
-    operand: XlaOp,
-    token: XlaOp,
-    shape_with_layout: ShapeLike,
-    channel_handle: ChannelHandleLike,
+    operand: XlaOp, token: XlaOp, shape_with_layout: ShapeLike, channel_handle: ChannelHandleLike
 ) -> XlaOp:
     """Send an array to the host, ordered after a token.
 

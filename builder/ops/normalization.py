@@ -53,8 +53,7 @@ def _epsilon(name: str, value: Any) -> float:
             if isfinite(single):
                 return float(single)
     raise ShapeInferenceError(
-        f"{name}: epsilon must be a finite number that an f32 can hold, got {brief(value)}",
-        op=name,
+        f"{name}: epsilon must be a finite number that an f32 can hold, got {brief(value)}", op=name
     )
 
 

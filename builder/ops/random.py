@@ -8,12 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from builder.attributes import RandomAlgorithm, RandomAlgorithmLike
-from builder.graph.recording import (
-    record,
-    resolve_builder,
-    rollback_on_error,
-    shared_attributes,
-)
+from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, number_as

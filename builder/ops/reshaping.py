@@ -343,9 +343,7 @@ def _pad_plan(
 
 @op(SCHEMAS["pad"])
 def pad(
-    operand: XlaOp,
-    padding_value: XlaOp | int | float | complex,
-    padding_config: PaddingConfigLike,
+    operand: XlaOp, padding_value: XlaOp | int | float | complex, padding_config: PaddingConfigLike
 ) -> XlaOp:
     """Pad an array with a value around and between its elements.
 

@@ -14,10 +14,7 @@ _new: Final = object.__new__
 
 
 def copy_op(
-    op: XlaOp,
-    operands: tuple[XlaOp, ...],
-    builder: XlaBuilder,
-    attributes: Mapping[str, Any],
+    op: XlaOp, operands: tuple[XlaOp, ...], builder: XlaBuilder, attributes: Mapping[str, Any]
 ) -> XlaOp:
     """Record a copy of `op` in `builder`, on operands of the same shapes.
 

@@ -315,7 +315,7 @@ class TestScan:
             xb.OperandError, match=r"scan: init 0 must be an XlaOp, got float: 1\.0"
         ):
             xb.scan(x, [1.0], xb.add, 0)  # type: ignore[list-item]
-        with pytest.raises(xb.OperandError, match="at least one input or init is needed"):
+        with pytest.raises(xb.OperandError, match="at least one operand is needed"):
             xb.scan([], [], xb.add, 0)
         with pytest.raises(xb.ShapeInferenceError, match="is_reverse must be True or False, got 1"):
             xb.scan(x, [], xb.neg, 0, is_reverse=1)  # type: ignore[arg-type]

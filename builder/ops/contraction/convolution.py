@@ -44,10 +44,7 @@ def _plan(
     lhs: Shape,
     rhs: Shape,
     window: tuple[
-        tuple[int, ...],
-        Padding | tuple[tuple[int, int], ...],
-        tuple[int, ...],
-        tuple[int, ...],
+        tuple[int, ...], Padding | tuple[tuple[int, int], ...], tuple[int, ...], tuple[int, ...]
     ],
     window_reversal: tuple[bool, ...],
     dimension_numbers: ConvolutionDimensionNumbers | None,

@@ -196,9 +196,7 @@ def _scalars(name: str, shapes: tuple[Shape, ...]) -> tuple[ArrayShape, ...]:
 
 @op(SCHEMAS["reduce"], cpp_name="ReduceAll", section="Reduce (XlaBuilder's ReduceAll)")
 def reduce_all(
-    operand: XlaOp,
-    init_value: XlaOp | Number,
-    computation: XlaComputation | Callable[..., Any],
+    operand: XlaOp, init_value: XlaOp | Number, computation: XlaComputation | Callable[..., Any]
 ) -> XlaOp:
     """Reduce all elements of an array: `reduce` along every dimension.
 

@@ -13,12 +13,7 @@ from builder import shape_inference
 from builder.check import Check, flag, integer
 from builder.graph.builtin_computations import in_order
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import (
-    record,
-    resolve_builder,
-    rollback_on_error,
-    shared_attributes,
-)
+from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
 from builder.graph.subcomputations import as_computation
 from builder.graph.xla_op import XlaOp

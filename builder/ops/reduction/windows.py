@@ -318,13 +318,7 @@ def select_and_scatter_with_general_padding(
 
 
 def _select_and_scatter(
-    name: str,
-    operand: Any,
-    select: Any,
-    scatter: Any,
-    window: Window,
-    source: Any,
-    init_value: Any,
+    name: str, operand: Any, select: Any, scatter: Any, window: Window, source: Any, init_value: Any
 ) -> XlaOp:
     """Check the rules of a select_and_scatter and record it."""
     base, values = need_op(name, "operand", operand), need_op(name, "source", source)

@@ -87,7 +87,7 @@ def tuple(*elements: XlaOp | Sequence[XlaOp]) -> XlaOp:
     if not elements:
         raise OperandError(
             "tuple: at least one element is needed, got none\n"
-            "fix: the empty tuple is builder.empty_tuple()",
+            "fix: record an empty tuple with builder.empty_tuple()",
             op="tuple",
         )
     ops = need_ops("tuple", "element", elements)

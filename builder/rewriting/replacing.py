@@ -143,7 +143,7 @@ class _Rewriter:
                     f"replace: function must not record parameters, got "
                     f"{next(reversed(parameters.values()))!r} for {_description(op)} of "
                     f"{computation.name!r}\n"
-                    f"fix: xb.inline the computation into a builder that has them",
+                    f"fix: inline the computation with xb.inline into a builder that has them",
                     op="replace",
                 )
             is_changed = is_changed or len(ops) != first_id + 1

@@ -6,22 +6,44 @@ They are recorded without inference, and have no source lines.
 from __future__ import annotations
 
 from functools import lru_cache
-from types import MappingProxyType
 
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import append
+from builder.graph.recording import append, shared_attributes
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import intern_array
 
-__all__ = ["in_order"]
+__all__ = ["default_comparator"]
 
 _PRED = intern_array(pt.pred, ())
 
 
-def _built(builder: XlaBuilder, root: XlaOp) -> XlaComputation:
+@lru_cache(maxsize=4096)
+def default_comparator(element_types: tuple[PrimitiveType, ...]) -> XlaComputation:
+    """Return a comparator for arrays of these types: ascending by the elements of the first one.
+
+    Floating point is compared in its total order, complex numbers by the real and then the
+    imaginary part.
+    """
+    builder = XlaBuilder("compare_less_than")
+    parameters = [
+        builder.parameter(intern_array(element_type, ()), f"p.{number}.{side}")
+        for number, element_type in enumerate(element_types)
+        for side in ("lhs", "rhs")
+    ]
+    lhs, rhs = parameters[:2]
+    if not element_types[0].is_complex:
+        root = _compared(lhs, rhs, "LT")
+    else:
+        part = intern_array(element_types[0].real_type, ())
+        real, other_real = (append(builder, "real", part, (value,)) for value in (lhs, rhs))
+        imag, other_imag = (append(builder, "imag", part, (value,)) for value in (lhs, rhs))
+        conditions = _compared(real, other_real, "EQ"), _compared(imag, other_imag, "LT")
+        is_before_by_imag = append(builder, "and", _PRED, conditions)
+        is_before_by_real = _compared(real, other_real, "LT")
+        root = append(builder, "or", _PRED, (is_before_by_real, is_before_by_imag))
     for op in builder.ops:
         op.code, op.lasti = None, 0
     return builder.build(root)
@@ -34,35 +56,5 @@ def _compared(lhs: XlaOp, rhs: XlaOp, direction: str) -> XlaOp:
         kind = "TOTALORDER"
     else:
         kind = "SIGNED" if element_type.is_signed else "UNSIGNED"
-    attributes = MappingProxyType({"comparison_direction": direction, "compare_type": kind})
+    attributes = shared_attributes(comparison_direction=direction, compare_type=kind)
     return append(lhs.builder, "compare", _PRED, (lhs, rhs), attributes)
-
-
-@lru_cache(maxsize=4096)
-def in_order(element_types: tuple[PrimitiveType, ...], direction: str = "LT") -> XlaComputation:
-    """Return a comparator for arrays of these types that compares the elements of the first array.
-
-    Floating point is compared in its total order, complex numbers by the real and then the
-    imaginary part.
-
-    Args:
-        element_types: the element type of each array.
-        direction: "LT" for ascending, "GT" for descending order.
-    """
-    builder = XlaBuilder("compare_less_than" if direction == "LT" else "compare_greater_than")
-    parameters = [
-        builder.parameter(intern_array(element_type, ()), f"p.{number}.{side}")
-        for number, element_type in enumerate(element_types)
-        for side in ("lhs", "rhs")
-    ]
-    lhs, rhs = parameters[:2]
-    if not element_types[0].is_complex:
-        return _built(builder, _compared(lhs, rhs, direction))
-    part = intern_array(element_types[0].real_type, ())
-    real, other_real = (append(builder, "real", part, (value,)) for value in (lhs, rhs))
-    imag, other_imag = (append(builder, "imag", part, (value,)) for value in (lhs, rhs))
-    conditions = _compared(real, other_real, "EQ"), _compared(imag, other_imag, direction)
-    is_before_by_imag = append(builder, "and", _PRED, conditions)
-    is_before_by_real = _compared(real, other_real, direction)
-    root = append(builder, "or", _PRED, (is_before_by_real, is_before_by_imag))
-    return _built(builder, root)

@@ -530,8 +530,8 @@ class XlaBuilder:
             >>> xb.XlaBuilder().inline(ones.build())
             <XlaOp %1 = s32[2] broadcast_in_dim(%0)>
         """
-        inlined = extension("builder.rewriting.inlining", "inlined")
-        root: XlaOp = inlined(computation, (), self._target("inline"))
+        inline_into = extension("builder.rewriting.inlining", "inline_into")
+        root: XlaOp = inline_into(computation, (), self._target("inline"))
         return root
 
     def empty_tuple(self) -> XlaOp:

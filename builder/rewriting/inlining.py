@@ -12,7 +12,7 @@ from builder.ops.operands import need_ops
 from builder.rewriting.copying import copy_op, merge_metadata
 from builder.shape_inference import control_flow
 
-__all__ = ["inline", "inlined"]
+__all__ = ["inline", "inline_into"]
 
 
 def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> XlaOp:
@@ -56,10 +56,12 @@ def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> 
         with rollback_on_error(builder):
             shapes = tuple([operand.shape for operand in arguments])
             computation = computation.recorded("inline", "computation", shapes)
-    return inlined(computation, arguments, builder)
+    return inline_into(computation, arguments, builder)
 
 
-def inlined(computation: XlaComputation, operands: tuple[XlaOp, ...], builder: XlaBuilder) -> XlaOp:
+def inline_into(
+    computation: XlaComputation, operands: tuple[XlaOp, ...], builder: XlaBuilder
+) -> XlaOp:
     """Inline into `builder`, the one that records, which can use the operands."""
     if not isinstance(computation, XlaComputation):
         fix = "\nfix: call it: function(*operands)" if callable(computation) else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from builder import shape_inference
 from builder.check import Check, flag, integer
-from builder.graph.builtin_computations import in_order
+from builder.graph.builtin_computations import default_comparator
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
@@ -76,7 +76,7 @@ def sort(
     shapes = tuple([array.shape for array in arrays])
     with rollback_on_error(resolve_builder("sort", *arrays)):
         if comparator is None:
-            comparator = in_order(_element_types(shapes))
+            comparator = default_comparator(_element_types(shapes))
         order = as_computation("sort", "comparator", comparator, _pairs_of_scalars(shapes))
         shape, attributes = order.planned(
             ("sort", shapes, number, is_stable), _sort_plan, shapes, order, number, is_stable

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from builder.check import integer, integers
 from builder.errors import OperandError, ShapeInferenceError, brief
-from builder.sharding.tiling import array_argument, shard_shape, transposed
+from builder.sharding.tiling import shard_shape, sharded_array, transposed
 from builder.types.shape import ArrayShape, ShapeLike
 
 __all__ = ["Mesh", "MeshSharding"]
@@ -292,12 +292,7 @@ class MeshSharding:
             >>> xb.Mesh({"x": 2, "y": 4}).sharding("y").shard_shape("f32[8,3]")
             f32[2,3]
         """
-        array = array_argument("shard_shape", "shape", shape)
-        reason = self.misfit(array)
-        if reason is not None:
-            raise ShapeInferenceError(
-                f"shard_shape: {reason}", op="shard_shape", shapes={"shape": array}
-            )
+        array = sharded_array(shape, self.misfit)
         return shard_shape(array, self.at_rank(array.rank).tiles)
 
     def misfit(self, shape: ArrayShape) -> str | None:

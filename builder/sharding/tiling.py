@@ -7,6 +7,7 @@ they are checked here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -18,10 +19,10 @@ from builder.types.text_reader import TextReader, outside_quotes
 
 __all__ = [
     "Tiling",
-    "array_argument",
     "parse_tiling",
     "parse_tilings",
     "shard_shape",
+    "sharded_array",
     "transposed",
 ]
 
@@ -76,12 +77,7 @@ class Tiling:
         Raises:
             ShapeInferenceError: `shape` is not an array's, or the tiling does not fit it.
         """
-        array = array_argument("shard_shape", "shape", shape)
-        reason = self.misfit(array)
-        if reason is not None:
-            raise ShapeInferenceError(
-                f"shard_shape: {reason}", op="shard_shape", shapes={"shape": array}
-            )
+        array = sharded_array(shape, self.misfit)
         return shard_shape(array, self.tiles) if self.kind == "tiled" else array
 
     def misfit(self, shape: ArrayShape) -> str | None:
@@ -94,14 +90,22 @@ class Tiling:
         )
 
 
-def array_argument(op: str, name: str, value: ShapeLike) -> ArrayShape:
-    """Convert argument `name` of `op` to the shape of an array, without its layout."""
-    shape = shape_argument(op, name, value)
-    if not isinstance(shape, ArrayShape):
-        raise ShapeInferenceError(
-            f"{op}: {name} must be the shape of an array, got {shape}", op=op, shapes={name: shape}
-        )
-    return shape.with_layout(None)
+def sharded_array(value: ShapeLike, misfit: Callable[[ArrayShape], str | None]) -> ArrayShape:
+    """Convert the argument of `shard_shape` to the shape of an array, without its layout.
+
+    Args:
+        value: the argument.
+        misfit: returns why an array of a shape can't have the sharding, or None.
+    """
+    shape = shape_argument("shard_shape", "shape", value)
+    if isinstance(shape, ArrayShape):
+        shape = shape.with_layout(None)
+        reason = misfit(shape)
+        if reason is None:
+            return shape
+    else:
+        reason = f"shape must be the shape of an array, got {shape}"
+    raise ShapeInferenceError(f"shard_shape: {reason}", op="shard_shape", shapes={"shape": shape})
 
 
 def shard_shape(shape: ArrayShape, tiles: tuple[int, ...]) -> ArrayShape:

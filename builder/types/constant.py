@@ -215,47 +215,47 @@ def as_constant_array(
         if isinstance(value, bool) and requested is None:
             requested = pt.pred
         if requested is None:
-            raise ConstantError(
-                f"constant: the Python number {brief(value)} has no element type\n"
-                f"fix: write constant({brief(value)}, xb.f32), or pass a NumPy value",
-                op="constant",
+            raise _error(
+                f"the Python number {brief(value)} has no element type\n"
+                f"fix: write constant({brief(value)}, xb.f32), or pass a NumPy value"
             )
         return scalar_array(value, requested), intern_array(requested, ())
     if isinstance(value, (list, tuple)):
         return _from_lists(value, requested)
     if hasattr(value, "__array__") and not hasattr(value, "opcode"):
         return _from_array(np.asarray(value), requested)
-    raise OperandError(
-        f"constant: expected a NumPy array, a Python number or nested lists of numbers, "
+    raise _error(
+        f"expected a NumPy array, a Python number or nested lists of numbers, "
         f"got {type(value).__name__}: {brief(value)}",
-        op="constant",
+        OperandError,
     )
+
+
+def _error(
+    message: str, error: type[ConstantError | OperandError] = ConstantError
+) -> ConstantError | OperandError:
+    return error(f"constant: {message}", op="constant")
 
 
 def _from_array(
     value: Any, requested: PrimitiveType | None
 ) -> tuple[np.ndarray[Any, Any], ArrayShape]:
     if isinstance(value, np.ma.MaskedArray):
-        raise ConstantError(
-            "constant: value can't be a masked array, XLA has no masks\n"
-            "fix: fill it first with .filled(value)",
-            op="constant",
+        raise _error(
+            "value can't be a masked array, XLA has no masks\n"
+            "fix: fill it first with .filled(value)"
         )
     array = np.asarray(value)
     try:
         element_type = pt.from_dtype(array.dtype)
     except ValueError as error:
         rule, _, fix = str(error).partition("\n")
-        raise ConstantError(
-            f"constant: {rule}, got an array of sizes {list(array.shape)}\n{fix}".rstrip(),
-            op="constant",
-        ) from None
+        raise _error(f"{rule}, got an array of sizes {list(array.shape)}\n{fix}".rstrip()) from None
     if requested is not None and requested is not element_type:
-        raise ConstantError(
-            f"constant: the element type must be that of the array, {element_type}, "
+        raise _error(
+            f"the element type must be that of the array, {element_type}, "
             f"got {requested}\n"
-            f"fix: convert it first with .astype({requested.dtype.name!r}), or omit element_type",
-            op="constant",
+            f"fix: convert it first with .astype({requested.dtype.name!r}), or omit element_type"
         )
     shape = intern_array(element_type, array.shape)
     if is_splat(array):
@@ -337,25 +337,21 @@ def _from_lists(
         array = np.array(None, dtype=object)
     flat = array.ravel().tolist()
     if any(isinstance(v, (list, tuple)) or v is None for v in flat):
-        raise ConstantError(
-            f"constant: nested lists must have equal lengths and contain numbers, "
-            f"got {brief(value)}",
-            op="constant",
+        raise _error(
+            f"nested lists must have equal lengths and contain numbers, got {brief(value)}"
         )
     for item in flat:
         if not isinstance(item, (numbers.Number, np.generic)):
-            raise OperandError(
-                f"constant: nested lists must contain numbers, "
-                f"got {type(item).__name__}: {brief(item)}",
-                op="constant",
+            raise _error(
+                f"nested lists must contain numbers, got {type(item).__name__}: {brief(item)}",
+                OperandError,
             )
     if requested is None and flat and all(isinstance(v, bool) for v in flat):
         requested = pt.pred
     if requested is None:
-        raise ConstantError(
-            "constant: lists of Python numbers have no element type\n"
-            "fix: write constant([1, 2], xb.f32), or pass a NumPy array",
-            op="constant",
+        raise _error(
+            "lists of Python numbers have no element type\n"
+            "fix: write constant([1, 2], xb.f32), or pass a NumPy array"
         )
     result = np.empty(len(flat), requested.dtype)
     for index, item in enumerate(flat):

@@ -72,6 +72,7 @@ class PrimitiveType:
         "kind",
         "max",
         "min",
+        "ml_dtype",
         "name",
     )
 
@@ -81,6 +82,7 @@ class PrimitiveType:
     dtype: Final[np.dtype[Any]]
     min: Final[Any]
     max: Final[Any]
+    ml_dtype: Final[str]
     is_array_element: Final[bool]
     is_complex: Final[bool]
     is_floating: Final[bool]
@@ -88,12 +90,13 @@ class PrimitiveType:
     is_signed: Final[bool]
 
     def __init__(
-        self, name: str, bits: int, kind: Kind, dtype: Any = None, low: Any = None, high: Any = None
+        self, name: str, bits: int, kind: Kind, dtype: Any, low: Any = None, high: Any = None
     ) -> None:
         self.name = name
         self.bits = bits
         self.kind = kind
-        if dtype is not None:  # else see `_load_ml_dtypes`
+        self.ml_dtype = dtype if isinstance(dtype, str) else ""
+        if not self.ml_dtype:  # else set by `_load_ml_dtypes`
             self.dtype = np.dtype(dtype)
             self.min = low
             self.max = high
@@ -161,28 +164,28 @@ def _floating(name: str, bits: int, dtype: Any, kind: Kind = Kind.FLOAT) -> Prim
 
 
 pred: Final = PrimitiveType("pred", 1, Kind.PRED, np.bool_, False, True)
-s2: Final = PrimitiveType("s2", 2, Kind.SIGNED)
-s4: Final = PrimitiveType("s4", 4, Kind.SIGNED)
+s2: Final = PrimitiveType("s2", 2, Kind.SIGNED, "int2")
+s4: Final = PrimitiveType("s4", 4, Kind.SIGNED, "int4")
 s8: Final = _integer("s8", 8, np.int8)
 s16: Final = _integer("s16", 16, np.int16)
 s32: Final = _integer("s32", 32, np.int32)
 s64: Final = _integer("s64", 64, np.int64)
-u2: Final = PrimitiveType("u2", 2, Kind.UNSIGNED)
-u4: Final = PrimitiveType("u4", 4, Kind.UNSIGNED)
+u2: Final = PrimitiveType("u2", 2, Kind.UNSIGNED, "uint2")
+u4: Final = PrimitiveType("u4", 4, Kind.UNSIGNED, "uint4")
 u8: Final = _integer("u8", 8, np.uint8)
 u16: Final = _integer("u16", 16, np.uint16)
 u32: Final = _integer("u32", 32, np.uint32)
 u64: Final = _integer("u64", 64, np.uint64)
-f4e2m1fn: Final = PrimitiveType("f4e2m1fn", 4, Kind.FLOAT)
-f8e3m4: Final = PrimitiveType("f8e3m4", 8, Kind.FLOAT)
-f8e4m3: Final = PrimitiveType("f8e4m3", 8, Kind.FLOAT)
-f8e4m3fn: Final = PrimitiveType("f8e4m3fn", 8, Kind.FLOAT)
-f8e4m3b11fnuz: Final = PrimitiveType("f8e4m3b11fnuz", 8, Kind.FLOAT)
-f8e4m3fnuz: Final = PrimitiveType("f8e4m3fnuz", 8, Kind.FLOAT)
-f8e5m2: Final = PrimitiveType("f8e5m2", 8, Kind.FLOAT)
-f8e5m2fnuz: Final = PrimitiveType("f8e5m2fnuz", 8, Kind.FLOAT)
-f8e8m0fnu: Final = PrimitiveType("f8e8m0fnu", 8, Kind.FLOAT)
-bf16: Final = PrimitiveType("bf16", 16, Kind.FLOAT)
+f4e2m1fn: Final = PrimitiveType("f4e2m1fn", 4, Kind.FLOAT, "float4_e2m1fn")
+f8e3m4: Final = PrimitiveType("f8e3m4", 8, Kind.FLOAT, "float8_e3m4")
+f8e4m3: Final = PrimitiveType("f8e4m3", 8, Kind.FLOAT, "float8_e4m3")
+f8e4m3fn: Final = PrimitiveType("f8e4m3fn", 8, Kind.FLOAT, "float8_e4m3fn")
+f8e4m3b11fnuz: Final = PrimitiveType("f8e4m3b11fnuz", 8, Kind.FLOAT, "float8_e4m3b11fnuz")
+f8e4m3fnuz: Final = PrimitiveType("f8e4m3fnuz", 8, Kind.FLOAT, "float8_e4m3fnuz")
+f8e5m2: Final = PrimitiveType("f8e5m2", 8, Kind.FLOAT, "float8_e5m2")
+f8e5m2fnuz: Final = PrimitiveType("f8e5m2fnuz", 8, Kind.FLOAT, "float8_e5m2fnuz")
+f8e8m0fnu: Final = PrimitiveType("f8e8m0fnu", 8, Kind.FLOAT, "float8_e8m0fnu")
+bf16: Final = PrimitiveType("bf16", 16, Kind.FLOAT, "bfloat16")
 f16: Final = _floating("f16", 16, np.float16)
 f32: Final = _floating("f32", 32, np.float32)
 f64: Final = _floating("f64", 64, np.float64)
@@ -217,29 +220,14 @@ def _load_ml_dtypes() -> None:
     """
     import ml_dtypes
 
-    for element_type, scalar in (
-        (s2, ml_dtypes.int2),
-        (s4, ml_dtypes.int4),
-        (u2, ml_dtypes.uint2),
-        (u4, ml_dtypes.uint4),
-        (f4e2m1fn, ml_dtypes.float4_e2m1fn),
-        (f8e3m4, ml_dtypes.float8_e3m4),
-        (f8e4m3, ml_dtypes.float8_e4m3),
-        (f8e4m3fn, ml_dtypes.float8_e4m3fn),
-        (f8e4m3b11fnuz, ml_dtypes.float8_e4m3b11fnuz),
-        (f8e4m3fnuz, ml_dtypes.float8_e4m3fnuz),
-        (f8e5m2, ml_dtypes.float8_e5m2),
-        (f8e5m2fnuz, ml_dtypes.float8_e5m2fnuz),
-        (f8e8m0fnu, ml_dtypes.float8_e8m0fnu),
-        (bf16, ml_dtypes.bfloat16),
-    ):
+    for element_type in ALL:
+        if not element_type.ml_dtype:
+            continue
+        dtype = np.dtype(getattr(ml_dtypes, element_type.ml_dtype))
         number: Any = int if element_type.is_integral else float
-        info: Any = (ml_dtypes.iinfo if number is int else ml_dtypes.finfo)(scalar)
-        for name, value in (
-            ("min", number(info.min)),
-            ("max", number(info.max)),
-            ("dtype", np.dtype(scalar)),
-        ):
+        info: Any = (ml_dtypes.iinfo if number is int else ml_dtypes.finfo)(dtype)
+        values = dtype, number(info.min), number(info.max)
+        for name, value in zip(("dtype", "min", "max"), values, strict=True):
             object.__setattr__(element_type, name, value)
         _BY_DTYPE[element_type.dtype] = element_type
 

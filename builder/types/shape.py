@@ -322,7 +322,7 @@ class TupleShape:
     element_type: Final = pt.TUPLE
 
     def __new__(cls, elements: Iterable[Shape]) -> TupleShape:
-        parts = tuple(elements) if isinstance(elements, Iterable) else (elements,)
+        parts: tuple[Any, ...] = tuple(elements) if hasattr(elements, "__iter__") else (elements,)
         for part in parts:
             if not isinstance(part, (ArrayShape, TupleShape, TokenShape)):
                 raise OperandError(f"tuple shape: elements must be shapes, got {brief(part)}")

@@ -34,7 +34,7 @@ def for_type_checkers(package: ModuleType) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
-def test_type_checkers_see_what_is_there(package: ModuleType) -> None:
+def test_type_checkers_see_the_same_names(package: ModuleType) -> None:
     lazy = package._LAZY
     assert lazy == {
         name: module
@@ -51,7 +51,7 @@ def test_type_checkers_see_what_is_there(package: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("package", [layout, lowering], ids=lambda package: package.__name__)
-def test_a_name_that_is_not_there(package: ModuleType) -> None:
+def test_an_unknown_name(package: ModuleType) -> None:
     with pytest.raises(
         AttributeError, match=f"module '{package.__name__}' has no attribute 'lowre'"
     ):

@@ -1,4 +1,4 @@
-"""Constants: which type a value gets, whether the type holds it, and who owns the memory."""
+"""Constants: element types, representable values, and ownership of memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def value_of(op: xb.XlaOp) -> np.ndarray[Any, Any]:
 
 
 def some_values(t: xb.PrimitiveType) -> np.ndarray[Any, Any]:
-    """A 2x3 array that every type can hold: powers of two up to 1 (f8e8m0fnu has no 0)."""
+    """A 2x3 array that every type represents: powers of two up to 1 (f8e8m0fnu has no 0)."""
     return np.array([[1, 1, 1], [1, 1, 1]]).astype(t.dtype)
 
 
@@ -47,7 +47,7 @@ class TestArrayOfEveryType:
     def test_empty(self, t: xb.PrimitiveType) -> None:
         assert xb.XlaBuilder().constant(np.empty((2, 0), t.dtype)).shape is t[2, 0]
 
-    def test_type_asked_for_must_be_its_own(self, t: xb.PrimitiveType) -> None:
+    def test_requested_type_must_be_that_of_the_array(self, t: xb.PrimitiveType) -> None:
         b = xb.XlaBuilder()
         assert b.constant(some_values(t), t).shape is t[2, 3]
         other = xb.f32 if t is not xb.f32 else xb.f64
@@ -99,8 +99,8 @@ class TestMemory:
         buffer = np.frombuffer(b"\0" * 8, np.float32)
         assert np.shares_memory(value_of(xb.XlaBuilder().constant(buffer)), buffer)
 
-    def test_memory_that_others_can_write_to_is_copied(self) -> None:
-        """Read-only arrays, over what is not, or may not be."""
+    def test_writable_memory_is_copied(self) -> None:
+        """Read-only views of writable memory."""
         content = np.arange(16, dtype=np.uint8)
         memory = bytearray(content)
         mapped = mmap.mmap(-1, 16)
@@ -146,7 +146,7 @@ class TestMemory:
         ],
     )
     def test_odd_arrays(self, view: Callable[[Any], Any], is_writable: bool) -> None:
-        """Sizes of 1 with any stride, strides of 0, none at all, of other classes, unaligned."""
+        """Sizes of 1 with any stride, strides of 0, rank 0, other classes, unaligned memory."""
         array = view(np.arange(12, dtype=np.int32).reshape(4, 3))
         if not is_writable:
             array.flags.writeable = False
@@ -213,7 +213,7 @@ class TestWhatIsNoConstant:
             xb.XlaBuilder().constant(value)
 
     @pytest.mark.parametrize("value", ["abc", b"abc", None, object(), {1: 2}])
-    def test_no_numbers_at_all(self, value: Any) -> None:
+    def test_not_numbers(self, value: Any) -> None:
         with pytest.raises(
             xb.OperandError,
             match=f"constant: expected a NumPy array, .* got {type(value).__name__}",
@@ -272,9 +272,7 @@ class TestPythonNumbers:
             (1j, "it is complex, the type is not"),
         ],
     )
-    def test_what_integer_types_do_not_take(
-        self, t: xb.PrimitiveType, value: Any, message: str
-    ) -> None:
+    def test_integer_types_refuse(self, t: xb.PrimitiveType, value: Any, message: str) -> None:
         with pytest.raises(
             xb.ConstantError, match=f"{t} can't represent the Python number .*{message}"
         ):
@@ -304,7 +302,7 @@ class TestPythonNumbers:
         ("t", "first_missing"),
         [(xb.f16, 2**11 + 1), (xb.bf16, 2**8 + 1), (xb.f32, 2**24 + 1), (xb.f64, 2**53 + 1)],
     )
-    def test_first_int_that_a_floating_type_lacks(
+    def test_first_int_that_a_floating_type_does_not_represent(
         self, t: xb.PrimitiveType, first_missing: int
     ) -> None:
         b = xb.XlaBuilder()
@@ -370,7 +368,7 @@ class TestPythonNumbers:
                 b.constant(value, t)
 
     @pytest.mark.parametrize("t", [xb.s32, xb.f32, xb.c64, xb.pred], ids=str)
-    def test_ints_that_python_will_not_even_write(self, t: xb.PrimitiveType) -> None:
+    def test_ints_that_python_does_not_print(self, t: xb.PrimitiveType) -> None:
         with pytest.raises(xb.ConstantError, match=r"an int of 16610 bits|True or False"):
             xb.XlaBuilder().constant(10**5000, t)
 
@@ -412,7 +410,7 @@ class TestLists:
         with pytest.raises(xb.ConstantError, match="the range is 0 to 18446744073709551615"):
             xb.XlaBuilder().constant([2**64], xb.u64)
 
-    def test_every_number_is_looked_at(self) -> None:
+    def test_every_number_is_checked(self) -> None:
         with pytest.raises(xb.ConstantError, match="s8 can't represent the Python number 300"):
             xb.XlaBuilder().constant([[1, 2], [3, 300]], xb.s8)
 
@@ -457,7 +455,7 @@ def test_equal_numbers_share_their_attributes() -> None:
     one = constant(x + 1.0)
     assert constant(xb.max(x, 1.0)).attributes is one.attributes
     assert not one.attributes["value"].flags.writeable
-    # Equal in Python, and others all the same: by the type of the number, its sign, the element's.
+    # Equal keys in Python, but different numbers: by type, sign, or element type.
     for other in (constant(x + 1), constant(whole + 1), constant(x + np.float32(1))):
         assert other.attributes is not one.attributes
         assert other.attributes["value"] == 1
@@ -490,7 +488,7 @@ def test_equal_numbers_share_their_attributes() -> None:
 def test_bits_beside_the_elements(
     element_type: xb.PrimitiveType, data: bytes, expected: list[float]
 ) -> None:
-    """Memory looked at as narrow elements; NumPy, and so the constant, passes over the others."""
+    """Memory viewed as narrow elements; NumPy and the constant ignore the unused bits."""
     array = np.frombuffer(data, element_type.dtype)
     assert array.astype(np.float32).tolist() == expected
     b = xb.XlaBuilder("bits")

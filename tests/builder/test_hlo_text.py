@@ -1,4 +1,4 @@
-"""HLO text, as it is written. What XLA's parser makes of it: tests/lowering/test_hlo_text.py."""
+"""HLO text as printed. tests/lowering/test_hlo_text.py parses it with XLA."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_parameter_may_be_called_as_an_instruction_is() -> None:
     ]
 
 
-def test_a_name_that_is_no_string() -> None:
+def test_a_name_that_is_not_a_string() -> None:
     b = xb.XlaBuilder("names")
     x = b.parameter(xb.f32[()], "x")
     y = x + x
@@ -88,7 +88,7 @@ def test_unique_names() -> None:
 
 
 def test_the_cost_of_a_name_does_not_grow() -> None:
-    """100,000 wishes for one name; with a search from 1 on for each it would take an hour."""
+    """100,000 claims of one name; a search from 1 on for each would take an hour."""
     names = UniqueNames()
     begun = time.perf_counter()
     assert len({names.claim("f") for _ in range(100_000)}) == 100_000
@@ -118,7 +118,7 @@ def test_keys_of_frontend_attributes() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a=b", "é", "1a", ".a", "-a", 'a"', "a\n", "a,b"])
-def test_keys_that_hlo_has_no_form_for(key: str) -> None:
+def test_keys_that_hlo_can_not_express(key: str) -> None:
     b = xb.XlaBuilder("keys")
     x = b.parameter(xb.f32[()], "x")
     with (
@@ -170,7 +170,7 @@ def test_shardings(sharding: str) -> None:
 @pytest.mark.parametrize(
     "sharding", ["junk", 3, "", "{", "}", "{a}b", "a{b}", "{a}, x={b}", "}{", "{{a}", ["{a}"]]
 )
-def test_what_is_no_sharding(sharding: Any) -> None:
+def test_not_a_sharding(sharding: Any) -> None:
     b = xb.XlaBuilder("sharding")
     wanted, error = "sharding: tiling text: expected ", xb.ShapeTextError
     if not isinstance(sharding, str):
@@ -217,7 +217,7 @@ def test_texts_of_numbers() -> None:
     ],
 )
 def test_texts_of_nans(element_type: xb.PrimitiveType, bits: int, text: str) -> None:
-    """Signalling ones too; none of them makes NumPy warn, which would be an error here."""
+    """Including signalling NaNs, without a NumPy warning, which would be an error here."""
     raw = np.array(bits, f"u{element_type.byte_width}")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -245,7 +245,7 @@ def opcodes(root: xb.XlaOp) -> list[str]:
 
 
 def only(function: Any, *shapes: str) -> list[str]:
-    """The opcodes of what a function records, without its parameters."""
+    """The opcodes that a function records, without parameters."""
     b = xb.XlaBuilder("words")
     words = opcodes(function(*(b.parameter(s) for s in shapes)))
     assert words[: len(shapes)] == ["parameter"] * len(shapes)
@@ -275,6 +275,6 @@ ONE_EACH: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("opcode", ONE_EACH)
-def test_ops_that_xla_gets_wrong_are_written_as_they_are(opcode: str) -> None:
+def test_ops_with_xla_defects_are_printed_unchanged(opcode: str) -> None:
     function, *shapes = ONE_EACH[opcode]
     assert only(function, *shapes) == [opcode]

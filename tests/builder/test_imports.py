@@ -1,4 +1,4 @@
-"""What `import builder` loads, and what `builder` depends on."""
+"""The modules that `import builder` loads, and the dependencies of `builder`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ FIRST_USES = {
 
 
 @pytest.mark.parametrize("use", FIRST_USES.values(), ids=FIRST_USES)
-def test_types_of_ml_dtypes_are_there_at_first_use(use: str) -> None:
+def test_ml_dtypes_is_loaded_at_first_use(use: str) -> None:
     program = (
         "import sys, builder as xb\n"
         "x = xb.XlaBuilder('f').parameter(xb.bf16[2])\n"
@@ -89,7 +89,7 @@ def test_types_of_ml_dtypes_are_there_at_first_use(use: str) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=map(module_name, MODULES))
 def test_needs_nothing_but_numpy_and_ml_dtypes(path: Path) -> None:
-    # Anywhere in the file: inside functions too.
+    # Anywhere in the file, including inside functions.
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -98,7 +98,7 @@ def test_needs_nothing_but_numpy_and_ml_dtypes(path: Path) -> None:
             found.add((node.module or "").split(".")[0])
     allowed = {"builder", "numpy", "ml_dtypes"}
     if module_name(path).startswith("builder.inspection."):
-        # What is made to be printed is drawn by rich, which is loaded when it is printed.
+        # Tables are printed with rich, which is imported when they are printed.
         allowed.add("rich")
         assert "rich" not in {name.split(".")[0] for name in imported_at_load(path)}
     assert found <= sys.stdlib_module_names | allowed

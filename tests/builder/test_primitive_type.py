@@ -1,4 +1,4 @@
-"""Primitive types against what NumPy and ml_dtypes say of the same types."""
+"""Primitive types, compared with the types of NumPy and ml_dtypes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NAMES = [row[0] for row in TABLE]
 
 
 def limits(dtype: Any, kind: Kind) -> tuple[Any, Any]:
-    """Smallest and largest finite value, asked of NumPy or ml_dtypes."""
+    """Smallest and largest finite value, from NumPy or ml_dtypes."""
     if kind is Kind.PRED:
         return False, True
     if kind in (Kind.SIGNED, Kind.UNSIGNED):
@@ -127,13 +127,13 @@ def test_unknown_name(name: str) -> None:
 @pytest.mark.parametrize(
     "dtype", [object, np.longdouble, "datetime64[s]", np.dtype([("a", np.int8)]), np.str_, bytes]
 )
-def test_dtype_that_xla_has_not(dtype: Any) -> None:
+def test_dtype_without_primitive_type(dtype: Any) -> None:
     with pytest.raises(xb.PrimitiveTypeError, match="has no primitive type in XLA"):
         xb.as_primitive_type(np.dtype(dtype))
 
 
 @pytest.mark.parametrize("value", [None, 3, 1.5, [], xb.f32[2]])
-def test_no_type_at_all(value: Any) -> None:
+def test_not_a_type(value: Any) -> None:
     with pytest.raises(ValueError, match=r"is not a NumPy data type|has no primitive type"):
         xb.as_primitive_type(value)
 

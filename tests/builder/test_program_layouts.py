@@ -1,6 +1,6 @@
-"""Layouts of parameters, of results, and of what ops pass to others.
+"""Layouts of parameters, results, and the operands of transfers and custom calls.
 
-Whatever is built here, XLA's parser reads the text of it: see `conftest`.
+XLA's parser reads the text of each computation that is built here, see `conftest`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def x(b: xb.XlaBuilder) -> xb.XlaOp:
 
 
 def in_columns() -> xb.XlaComputation:
-    """One that takes and gives arrays in columns, where it is an entry."""
+    """A computation with column-major parameters and results, if it is an entry."""
     inner = xb.XlaBuilder("in_columns")
     value = inner.parameter(COLUMNS, "value")
     return inner.build(value + value, result=COLUMNS)
 
 
-# What a program says
+# Layouts of a program
 
 
 def test_ops_see_shapes_without_layouts(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
@@ -62,7 +62,7 @@ def test_results_in_tuples(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
     assert str(b.build(root, result=wanted).program_shape.result) == wanted
 
 
-def test_the_result_may_be_given_as_any_shape_may(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
+def test_the_result_may_be_any_form_of_a_shape(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
     built = b.build(xb.tuple(x, x), result=[xb.f32[2, 3].with_layout([0, 1]), "f32[2,3]"])
     assert str(built.program_shape.result) == "(f32[2,3]{0,1}, f32[2,3])"
 
@@ -79,7 +79,7 @@ def test_decorated_functions() -> None:
     "text",
     [COLUMNS, TILED, "f32[2,3]{1,0:T(*,4)}", "f32[]{:T(128)}", "f32[7]{0:T(1024)}", "f32[]{}"],
 )
-def test_the_text_says_the_layouts_of_the_entry(b: xb.XlaBuilder, text: str) -> None:
+def test_the_text_has_the_layouts_of_the_entry(b: xb.XlaBuilder, text: str) -> None:
     x = b.parameter(text, "x")
     said = "f32[]" if text == "f32[]{}" else text
     built = b.build(xb.neg(x), result=text)
@@ -92,9 +92,7 @@ def test_the_text_says_the_layouts_of_the_entry(b: xb.XlaBuilder, text: str) -> 
 # Computations that ops apply
 
 
-def test_computations_with_layouts_are_applied_as_if_they_had_none(
-    b: xb.XlaBuilder, x: xb.XlaOp
-) -> None:
+def test_layouts_of_applied_computations_are_ignored(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
     double = in_columns()
     condition = xb.XlaBuilder("condition")
     condition.parameter("f32[2,3]{1,0}")
@@ -122,7 +120,7 @@ def test_computations_with_layouts_are_applied_as_if_they_had_none(
     b.build(xb.tuple(*results))
 
 
-def test_inference_of_computations_gives_no_layouts() -> None:
+def test_inferred_shapes_have_no_layouts() -> None:
     infer = xb.shape_inference.control_flow
     double = in_columns().program_shape
     laid_out = xb.parse_shape(COLUMNS)
@@ -130,10 +128,10 @@ def test_inference_of_computations_gives_no_layouts() -> None:
     assert infer.conditional(xb.s32[()], [double] * 2, [laid_out] * 2) is xb.f32[2, 3]
 
 
-# What is refused, on the line that says it
+# Invalid layouts, reported at the user's line
 
 
-def test_another_shape_than_the_root_s(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
+def test_a_shape_other_than_the_root_s(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
     for given in ("f32[3,2]{0,1}", "f64[2,3]", "f32[<=2,3]", "(f32[2,3])", "token[]"):
         with pytest.raises(xb.ShapeInferenceError) as caught:
             b.build(x, result=given)
@@ -141,10 +139,10 @@ def test_another_shape_than_the_root_s(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
             f"build: result must be the root's shape except for layouts, f32[2,3], got {given}"
         )
         assert caught.value.op == "build"
-    b.build(x)  # nothing was built by what failed
+    b.build(x)  # the failed calls built nothing
 
 
-def test_no_shape(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
+def test_not_a_shape(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
     with pytest.raises(xb.OperandError, match=r"build: result: expected a shape such as .*, got 3"):
         b.build(x, result=3)  # type: ignore[arg-type]
     with pytest.raises(xb.ShapeTextError, match="build: result: "):
@@ -170,7 +168,7 @@ def test_a_layout_alone(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
     assert b.build(x, result=fixed).program_shape.result is fixed
 
 
-def test_a_decorated_function_of_another_result() -> None:
+def test_a_decorated_function_with_another_result() -> None:
     with pytest.raises(xb.ShapeInferenceError, match="computation: result must be the root's"):
         xb.computation(COLUMNS, result="f32[2]")(lambda x: x)
     with pytest.raises(xb.OperandError, match="computation: result: expected a shape"):
@@ -214,7 +212,7 @@ PADDING: dict[str, Callable[[xb.XlaBuilder, xb.XlaOp], Any]] = {
 
 
 @pytest.mark.parametrize("place", PADDING)
-def test_padded_dimensions_are_in_no_program(b: xb.XlaBuilder, x: xb.XlaOp, place: str) -> None:
+def test_programs_can_not_have_padded_dimensions(b: xb.XlaBuilder, x: xb.XlaOp, place: str) -> None:
     with pytest.raises(xb.ShapeInferenceError) as caught:
         PADDING[place](b, x)
     if not place.startswith("build"):  # which the tests have wrapped

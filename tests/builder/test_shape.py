@@ -1,4 +1,4 @@
-"""Shapes: making, text and parser, interning, errors."""
+"""Shapes: construction, text, parser, interning, errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIMENSIONS = st.one_of(SIZES.map(str), SIZES.map(lambda n: f"<={n}"), st.just("?
 def array_texts(draw: st.DrawFn) -> str:
     dimensions = draw(st.lists(DIMENSIONS, max_size=5))
     order = draw(st.none() | st.permutations(range(len(dimensions))))
-    # XLA writes no order of no dimensions.
+    # XLA omits the order of a scalar.
     layout = "" if not order else "{" + ",".join(map(str, order)) + "}"
     return f"{draw(st.sampled_from([t.name for t in ALL]))}[{','.join(dimensions)}]{layout}"
 
@@ -134,7 +134,7 @@ class TestText:
             xb.parse_shape(text)
         assert plain in str(caught.value)
         assert (caught.value.position, caught.value.text) == (position, text)
-        # The last two lines of the message point at the place.
+        # The last two lines of the message point at the position.
         *_, shown, arrow = str(caught.value).split("\n")
         assert shown == f"  {text}" if len(text) <= 200 else f"  {text[:200]}..."
         assert arrow.index("^") == position + 2
@@ -148,7 +148,7 @@ class TestText:
         assert len(str(caught.value)) < 1000
         assert part[arrow.index("^") - bool(begin) :].startswith("(xx" if begin else "xx")
 
-    def test_no_text(self) -> None:
+    def test_not_a_string(self) -> None:
         with pytest.raises(xb.OperandError, match="expected a shape's text, got 3"):
             xb.parse_shape(3)  # type: ignore[arg-type]
 
@@ -218,7 +218,7 @@ class TestArrayShape:
     @pytest.mark.parametrize(
         "dimension", [2, -3, None, "x", True, 1.0, pytest.param(10**5000, id="huge")]
     )
-    def test_dimensions_that_are_not_there(self, dimension: Any) -> None:
+    def test_missing_dimensions(self, dimension: Any) -> None:
         with pytest.raises(
             xb.ShapeInferenceError,
             match=r"^dimension_number: f32\[2,3\] has no dimension .*\nfix: pass one from -2 to 1",
@@ -280,19 +280,19 @@ class TestArrayShape:
             xb.array_shape(xb.f32, [1], dynamic_dimensions=[True, False])
 
     @pytest.mark.parametrize("dynamic", [1, np.array(True), [np.zeros(2)]])
-    def test_dynamic_dimensions_that_are_none(self, dynamic: Any) -> None:
+    def test_invalid_dynamic_dimensions(self, dynamic: Any) -> None:
         with pytest.raises(
             xb.ShapeInferenceError, match="dynamic_dimensions must be a sequence of b"
         ):
             xb.array_shape(xb.f32, [1], dynamic_dimensions=dynamic)
 
     @pytest.mark.parametrize("value", [4, None, [xb.f32], "f33", float("nan")])
-    def test_an_element_type_that_is_none(self, value: Any) -> None:
+    def test_invalid_element_type(self, value: Any) -> None:
         with pytest.raises(xb.PrimitiveTypeError, match=r"^shape: element_type: "):
             xb.f32[2].with_element_type(value)
 
     @pytest.mark.parametrize("dimension", [2, -3, None, "x", pytest.param(10**5000, id="huge")])
-    def test_text_of_a_dimension_that_is_none(self, dimension: Any) -> None:
+    def test_text_of_a_missing_dimension(self, dimension: Any) -> None:
         with pytest.raises(xb.ShapeInferenceError, match=r"must be one of f32\[2,3\], got "):
             xb.f32[2, 3].dimension_text(dimension)
 
@@ -331,11 +331,11 @@ class TestTupleShape:
         assert "{" not in str(parameter.shape)
 
     @pytest.mark.parametrize("elements", [3, "f32[2]", np.array(3)])
-    def test_no_sequence(self, elements: Any) -> None:
+    def test_not_a_sequence(self, elements: Any) -> None:
         with pytest.raises(xb.OperandError, match="expected a sequence of shapes"):
             xb.tuple_shape(elements)
 
-    def test_a_tuple_is_no_sequence_of_shapes(self) -> None:
+    def test_not_a_sequence_of_shapes(self) -> None:
         x = xb.XlaBuilder().parameter(xb.f32[2])
         pair: Any = xb.tuple(x, x)
         with pytest.raises(xb.OperandError, match="expected a sequence of shapes"):
@@ -343,7 +343,7 @@ class TestTupleShape:
         assert len(x.builder.ops) == 2
 
     @pytest.mark.parametrize("elements", [3, None, [3], ["f32[2]"]])
-    def test_element_that_is_no_shape(self, elements: Any) -> None:
+    def test_invalid_element(self, elements: Any) -> None:
         with pytest.raises(xb.OperandError, match="tuple shape: elements must be shapes, got "):
             xb.TupleShape(elements)
 
@@ -407,7 +407,7 @@ class TestProgramShape:
             xb.ProgramShape(*arguments)
 
 
-def test_minus_one_is_no_size() -> None:
+def test_minus_one_is_not_a_size() -> None:
     with pytest.raises(xb.ShapeInferenceError) as caught:
         _ = xb.f32[-1, 2]
     assert str(caught.value) == (

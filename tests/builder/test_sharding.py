@@ -1,4 +1,4 @@
-"""Shardings: meshes, tilings and their texts, what is recorded of them, and what is refused."""
+"""Shardings: meshes, tilings, text, recording, and invalid input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refused(error: type[Exception], words: str, call: Callable[[], Any]) -> str:
     return str(caught.value)
 
 
-# Meshes, against jax's.
+# Meshes, compared with jax's.
 
 
 def test_a_mesh() -> None:
@@ -62,7 +62,7 @@ ENTRIES = (
 def test_shardings_of_a_mesh_are_those_of_jax(
     sizes: tuple[int, ...], order: tuple[int, ...] | None
 ) -> None:
-    """Which device has what, by jax's own indices; and its shapes of shards."""
+    """The shard of each device, from jax's indices; and the shapes of shards."""
     axes = dict(zip("abc", sizes, strict=True))
     mesh = xb.Mesh(axes, order)
     devices = np.array(jax.devices("cpu")[:8])
@@ -89,7 +89,7 @@ def test_shardings_of_a_mesh_are_those_of_jax(
                 found = [s.indices(n)[:2] for s, n in zip(wanted[device], shape, strict=True)]
                 places = zip((row, column), part, strict=True)
                 assert found == [(place * n, place * n + n) for place, n in places]
-    assert tried == 29  # 17 with a dimension that is whole, and 12 of two cut along other axes
+    assert tried == 29  # 17 with an unsharded dimension, 12 with two sharded ones
 
 
 def test_uneven_parts_are_filled_up() -> None:
@@ -99,7 +99,7 @@ def test_uneven_parts_are_filled_up() -> None:
     assert str(MESH.sharding("data").shard_shape("f32[?,4]")) == "f32[?,4]"
 
 
-def test_meshes_that_are_refused() -> None:
+def test_invalid_meshes() -> None:
     say = refused
     say(
         xb.OperandError, "Mesh: axes must be a mapping of names to sizes, got 3", lambda: xb.Mesh(3)
@@ -153,7 +153,7 @@ def test_meshes_that_are_refused() -> None:
     )
 
 
-# Tilings, against XLA's parser.
+# Tilings, compared with XLA's parser.
 
 TILINGS = [
     "{replicated}",
@@ -171,7 +171,7 @@ TILINGS = [
 
 
 def parsed(shape: str, sharding: str) -> str:
-    """The sharding of a parameter as XLA's parser reads it."""
+    """The sharding of a parameter from XLA's parser."""
     text = f"HloModule m\nENTRY e {{\n  ROOT p = {shape} parameter(0), sharding={sharding}\n}}\n"
     return hlo_conversion.parsed_hlo_text(text).partition("sharding=")[2].splitlines()[0]
 
@@ -180,7 +180,7 @@ def parsed(shape: str, sharding: str) -> str:
 def test_tilings_that_xla_reads(text: str) -> None:
     theirs = parsed("f32[8,4]", text)
     tiling = xb.parse_tiling(text)
-    again = xb.parse_tiling(theirs)  # as XLA writes it
+    again = xb.parse_tiling(theirs)  # as XLA prints it
     assert tiling.text == text
     assert [getattr(tiling, name) for name in ("kind", "tiles", "subgroups", "devices")] == [
         getattr(again, name) for name in ("kind", "tiles", "subgroups", "devices")
@@ -206,7 +206,7 @@ REFUSED = {
     "{devices=[2]<=[2] last_tile_dims={manual, manual}}": "more subgroups than sizes in [2]",
     "{last_tile_dim_replicate}": "must follow devices=[...]",
     "{replicated manual}": "two kinds, got replicated and manual",
-    "{devices=[2,1]<=[2] device=0}": "expected replicated",  # of which XLA's parser dies
+    "{devices=[2,1]<=[2] device=0}": "expected replicated",  # XLA's parser aborts on it
     "{mesh['a'=2], [{'a'}, {}]}": "expected replicated",
     "{maximal}": "expected 'device'",
     "{shard_as 1}": "expected replicated",
@@ -217,7 +217,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_texts_that_are_no_tiling(text: str) -> None:
+def test_malformed_tilings(text: str) -> None:
     said = refused(xb.ShapeTextError, REFUSED[text], lambda: xb.parse_tiling(text))
     assert said.startswith("tiling text: ")
     b = xb.XlaBuilder()
@@ -227,7 +227,7 @@ def test_texts_that_are_no_tiling(text: str) -> None:
     assert b.ops == []
 
 
-def test_what_is_no_tiling_of_one_array() -> None:
+def test_not_the_tiling_of_one_array() -> None:
     refused(xb.OperandError, "parse_tiling: expected", lambda: xb.parse_tiling(3))
     two = "{{replicated}, {manual}}"
     refused(xb.ShapeInferenceError, "got that of a tuple", lambda: xb.parse_tiling(two))
@@ -246,7 +246,7 @@ def test_texts_of_tuples() -> None:
     assert as_per_value("{manual}") == "{manual}"
 
 
-# What is recorded.
+# Recording.
 
 
 def test_parameters() -> None:
@@ -268,11 +268,11 @@ def test_parameters() -> None:
         assert b.parameter("f32[8,4]").sharding == "{replicated}"
 
 
-def test_blocks_and_what_is_set() -> None:
+def test_blocks_and_assignments() -> None:
     b = xb.XlaBuilder()
     x = b.parameter("f32[8,4]", "x")
     with b.sharding(MESH.sharding("data", "model")):
-        y = x * 2.0  # the number is a scalar, which is not cut up
+        y = x * 2.0  # the number is a scalar, which can't be sharded
         assert [op.sharding for op in b.ops[1:]] == [
             None,
             *['#sdy.sharding<@mesh, [{"data"}, {"model"}]>'] * 2,
@@ -383,7 +383,7 @@ def test_with_sharding() -> None:
     )
 
 
-def test_parts_and_wholes() -> None:
+def test_shards_and_full_arrays() -> None:
     b = xb.XlaBuilder()
     x = b.parameter("f32[8,4]", "x")
     both = MESH.sharding("data", "model")
@@ -454,7 +454,7 @@ def test_results() -> None:
     )
 
 
-# In one kind of words, and of one mesh.
+# One dialect, and one mesh.
 
 
 def test_tilings_beside_meshes_are_refused() -> None:
@@ -496,7 +496,7 @@ def test_two_meshes_need_two_names() -> None:
     assert sorted(b.build(y).annotations.meshes) == ["line", "mesh"]
 
 
-# Recorded again.
+# Rewriting.
 
 
 def test_rewriting_keeps_shardings() -> None:
@@ -528,7 +528,7 @@ def test_rewriting_keeps_shardings() -> None:
         refused(xb.BuilderError, "inline: a program", lambda one=one: xb.inline(one, t))
 
 
-def test_shardings_are_said_of_a_program_that_is_there() -> None:
+def test_shardings_require_a_program() -> None:
     b = xb.XlaBuilder("plain")
     plain = b.build(xb.exp(b.parameter("f32[8,4]", "x")))
     rows = MESH.sharding("data")

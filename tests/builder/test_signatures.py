@@ -21,7 +21,7 @@ from builder.types.shape import TupleShape
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables that hold four signatures."""
+    """Limit tables to four signatures."""
     monkeypatch.setattr(signatures, "MAX_SIGNATURES", 4)
 
 
@@ -80,7 +80,7 @@ def test_recording_is_right_with_evictions() -> None:
             assert total.shape is xb.f32[size]
 
 
-def test_a_pair_of_shapes_is_not_taken_for_another() -> None:
+def test_pairs_of_shapes_are_distinguished() -> None:
     b = xb.XlaBuilder()
     x, y, s = b.parameter(xb.f32[3, 3]), b.parameter(xb.f32[3]), b.parameter(xb.f32[()])
     for _ in range(2):
@@ -92,7 +92,7 @@ def test_a_pair_of_shapes_is_not_taken_for_another() -> None:
 
 
 def test_new_shapes_do_not_become_slower() -> None:
-    """Each op has a shape of its own; the last thousand are recorded as fast as the first."""
+    """Each op has a new shape; the last thousand are recorded as fast as the first."""
 
     def seconds(sizes: range) -> float:
         times = []
@@ -132,7 +132,7 @@ class Thing:
 
 
 @pytest.mark.usefixtures("few")
-def test_an_interned_object_is_one_while_it_is_used() -> None:
+def test_an_interned_object_is_unique_while_it_is_used() -> None:
     table: InternTable[Thing] = InternTable()
     kept = table.intern("kept", Thing())
     for number in range(20):

@@ -1,4 +1,4 @@
-"""Computations compared as graphs: random ones, changed in one place in a known way."""
+"""Diffs of computations: random graphs with one known change."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def test_one_other_opcode_is_one_changed_op(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_op_more_is_one_added_op(seed: int) -> None:
+def test_an_inserted_op_is_one_added_op(seed: int) -> None:
     r = random.Random(seed)
     nodes = random_nodes(seed, 30)
     user = r.choice([i for i, node in enumerate(nodes) if node.operands])
     place = r.randrange(len(nodes[user].operands))
-    # Between the user and one of its operands; what comes after moves up by one.
+    # Between the user and one of its operands; the numbers of later ops increase by one.
     moved = [
         node._replace(operands=tuple(o + (o >= user) for o in node.operands)) for node in nodes
     ]
@@ -104,7 +104,7 @@ def test_operands_in_another_order_are_not_the_same(seed: int) -> None:
         assert record(nodes)[0].diff(record(after)[0])
 
 
-# What counts.
+# Relevant differences.
 
 
 def test_names_and_lines_count_when_they_are_asked_for() -> None:
@@ -156,7 +156,7 @@ def test_constants_are_compared_bit_by_bit(one: Any, other: Any, equal: bool) ->
         assert [d.what for d in diff.changed[0].differences] == ["value"]
 
 
-def test_another_shape_is_a_change_of_what_has_it() -> None:
+def test_another_shape_changes_the_ops_with_that_shape() -> None:
     def record_(size: int) -> Callable[[xb.XlaBuilder], Any]:
         return lambda b: xb.neg(xb.exp(b.parameter(xb.f32[size])))
 
@@ -211,7 +211,7 @@ def test_layouts_and_aliases_of_the_entry_count() -> None:
 # Applied computations.
 
 
-def test_what_differs_in_applied_computations_is_told_there() -> None:
+def test_differences_in_applied_computations_are_nested() -> None:
     def record_(last: float, reducer: Any) -> Callable[[xb.XlaBuilder], Any]:
         def body(v: xb.XlaOp) -> xb.XlaOp:
             return xb.call(lambda w: xb.exp(w) + last, v)
@@ -233,7 +233,7 @@ def test_what_differs_in_applied_computations_is_told_there() -> None:
     assert "value: 1 -> 2" in str(diff)
 
 
-def test_computations_are_nested_as_deep_as_one_likes() -> None:
+def test_deeply_nested_computations() -> None:
     def deep(last: float) -> xb.XlaComputation:
         inner: Any = lambda v: v + last  # noqa: E731 - the first of many
         for _ in range(1500):
@@ -271,7 +271,7 @@ def test_an_op_of_thousands_of_operands() -> None:
     assert max(map(len, str(diff).splitlines())) < 800
 
 
-# What is printed.
+# Printing.
 
 
 def test_lines() -> None:

@@ -1,4 +1,4 @@
-"""Finding ops; and the users of ops."""
+"""Find ops, and the users of ops."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_find(model: xb.XlaComputation, asked: dict[str, Any], found: list[str])
     assert opcodes(model.find(**asked)) == found
 
 
-def test_a_name_with_the_letters_of_patterns_is_found_as_it_is() -> None:
+def test_a_name_with_pattern_characters_matches_itself() -> None:
     b = xb.XlaBuilder()
     x = b.parameter(xb.f32[2], "w")
     x.name = "w[0]*"
@@ -87,7 +87,7 @@ def test_shapes_with_layouts_are_those_of_parameters() -> None:
         ("ConvertElementType", "'convert'"),
     ],
 )
-def test_a_wrong_opcode_is_told_what_is_near(
+def test_an_unknown_opcode_suggests_similar_ones(
     model: xb.XlaComputation, opcode: str, meant: str
 ) -> None:
     with pytest.raises(xb.OperandError, match=f"no op has the opcode '{opcode}'") as caught:

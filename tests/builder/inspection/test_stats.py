@@ -1,4 +1,4 @@
-"""Costs, beside those of XLA's own HloCostAnalysis; how often loops run; what is printed."""
+"""Costs, compared with XLA's HloCostAnalysis; trip counts; printing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Costs = tuple[float, float, float]
 
 
 def costs_of_text(text: str) -> Costs:
-    """FLOPs, transcendentals and bytes that XLA's HloCostAnalysis says of a module."""
+    """FLOPs, transcendentals and bytes of a module from XLA's HloCostAnalysis."""
     module = xla_client.hlo.hlo_module_from_text(text)
     found = _jax.hlo_module_cost_analysis(jax.devices("cpu")[0].client, module)
     return tuple(float(found.get(key, 0)) for key in ("flops", "transcendentals", "bytes accessed"))  # type: ignore[return-value]
@@ -46,7 +46,7 @@ def pointer() -> float:
 
 def pointers(computation: xb.XlaComputation) -> int:
     """Elements of tuples that XLA counts as traffic, in ops that are counted."""
-    # The bytes of functions that are applied to elements are not counted.
+    # The bytes of computations that are applied to elements are not counted.
     entered = [op.attributes["body"] for op in computation.ops if op.opcode == "while"]
     ops = [op for one in (computation, *entered) for op in one.ops]
     passed = [op.operands[0].shape for op in ops if op.opcode == "optimization_barrier"]
@@ -70,7 +70,7 @@ def test_every_opcode_has_a_case() -> None:
     assert opcodes() | elsewhere == all_opcodes()
 
 
-# Where XLA is not followed.
+# Differences from XLA.
 
 
 def test_a_ragged_dot_is_as_long_as_its_contraction() -> None:
@@ -114,7 +114,7 @@ def test_custom_calls_are_counted_by_their_bytes_alone() -> None:
     stats = computation.stats()
     assert stats.by_opcode["custom_call"].bytes_accessed == 2 * 36 + 2
     assert stats.uncounted == {"custom_call": 1}
-    # XLA says -1 of the call, and counts the constant's broadcast and the sum.
+    # XLA counts -1 for the call, and the broadcast of the constant and the sum.
     assert costs_of_text(str(computation))[:2] == (2 - 1, 0)
     assert "1 custom_call: only bytes are counted" in str(stats)
 
@@ -147,7 +147,7 @@ def test_unbounded_sizes_are_refused() -> None:
         computation.stats()
 
 
-# Computations that are applied.
+# Applied computations.
 
 
 def add_one(i: xb.XlaOp) -> xb.XlaOp:
@@ -172,7 +172,7 @@ def loop(begin: int, condition: Callable[[xb.XlaOp], xb.XlaOp], body: object) ->
         (0, lambda i: xb.gt(i.builder.constant(5, xb.s32), i), add_one, 5),
         (20, lambda i: i < 10, add_one, 0),
         (3, lambda i: xb.eq(i, 3), add_one, 1),
-        # Without an end, or one behind the end of numbers; or not to be seen.
+        # Infinite, beyond the range of the type, or not analyzable.
         (0, lambda i: i != 11, lambda i: i + 3, None),
         (0, lambda i: i < 10, lambda i: i - 1, None),
         (0, lambda i: i < 10, lambda i: i + 0, None),
@@ -219,7 +219,7 @@ def test_loops_in_loops_are_multiplied() -> None:
     assert stats.unknown_loops == ()
 
 
-def test_a_loop_that_nobody_knows_is_said_to_be() -> None:
+def test_a_loop_with_an_unknown_trip_count() -> None:
     stats = built(CASES["while"]).stats()
     assert [one.trip_count for one in stats.unknown_loops] == [None]
     assert "unknown trip count; counted once" in str(stats)
@@ -240,7 +240,7 @@ def test_a_scan_is_counted_for_each_step() -> None:
 
 
 def test_calls_of_calls_are_counted_as_often_as_they_are() -> None:
-    """Doubled forty times: nothing is walked twice, or by recursion."""
+    """Doubled forty times: each computation is visited once, without recursion."""
     double: xb.XlaComputation | Callable[[xb.XlaOp], xb.XlaOp] = xb.neg
     for _ in range(40):
         b = xb.XlaBuilder("double")
@@ -252,10 +252,10 @@ def test_calls_of_calls_are_counted_as_often_as_they_are() -> None:
     assert double.stats().computations == 40
 
 
-# The whole.
+# Totals.
 
 
-def test_fields_and_what_is_printed() -> None:
+def test_fields_and_printing() -> None:
     b = xb.XlaBuilder("model")
     x, w = b.parameter(xb.f32[512, 1024], "x"), b.parameter(xb.f32[1024, 2048], "w")
     bias = b.constant(np.ones(2048, np.float32))

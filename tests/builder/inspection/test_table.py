@@ -1,4 +1,4 @@
-"""The table of ops: its rows, what is drawn of it, and what is not worked out."""
+"""The table of ops: rows, printing, and lazy evaluation."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_rows_of_applied_computations_follow(summed: xb.XlaComputation) -> None:
     assert "%add: 3 ops" in str(table)
 
 
-def test_computations_of_one_name_are_told_apart() -> None:
-    """By the names that HLO text gives them, to which the attributes refer."""
+def test_computations_with_equal_names_are_distinguished() -> None:
+    """By their names in HLO text, to which attributes refer."""
     b = xb.XlaBuilder("f")
     x = b.parameter(xb.f32[2])
     y = xb.call(lambda v: xb.neg(v), xb.call(lambda v: xb.exp(v), x))
@@ -87,7 +87,7 @@ def test_attributes_are_those_of_the_hlo_text() -> None:
             assert line.endswith(f", {row.attributes}"), line
 
 
-def test_what_hlo_has_in_other_words_is_said_by_its_attributes() -> None:
+def test_ops_without_one_hlo_instruction_show_recorded_attributes() -> None:
     b = xb.XlaBuilder()
     xb.broadcast_in_dim(b.parameter(xb.f32[1, 3], "x"), [2, 3], [0, 1])
     xb.custom_call("f", b.ops[0], xb.f32[2], attributes={"factor": 2.0})
@@ -139,7 +139,7 @@ def test_it_is_a_sequence(summed: xb.XlaComputation) -> None:
         table[::-1]
 
 
-def test_rows_are_made_when_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_created_on_access(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 
     def counting(*fields: Any) -> OpRow:
@@ -170,7 +170,7 @@ def test_limit_is_a_number() -> None:
         chain(2).table(limit="all")  # type: ignore[arg-type]
 
 
-def test_text_has_no_colours_and_is_as_wide_as_said(
+def test_text_has_no_colours_and_the_requested_width(
     monkeypatch: pytest.MonkeyPatch, summed: xb.XlaComputation
 ) -> None:
     for width in (60, 90):
@@ -187,11 +187,11 @@ def test_rich_draws_it_in_colours(summed: xb.XlaComputation) -> None:
         summed.table()
     )
     assert "\x1b[" in file.getvalue()
-    assert "f32[2,3]" in file.getvalue()  # which rich would take for a style
+    assert "f32[2,3]" in file.getvalue()  # which rich would read as a style
 
 
 def test_names_can_not_write_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "400")  # however long the path of this file is, no cell is broken
+    monkeypatch.setenv("COLUMNS", "400")  # no wrapped cells
     b = xb.XlaBuilder()
     b.parameter(xb.f32[2]).name = "\x1b[31mred\n[bold]x"
     text = str(b.build().table())

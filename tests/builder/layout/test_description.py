@@ -1,4 +1,4 @@
-"""Layouts and what they say: order, tiles, padding, element size, memory; how they fit shapes."""
+"""Layouts: order, tiles, padding, element size, memory space; and their fit to shapes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FULL = xb.Layout(
     memory_space=1,
     tail_padding_alignment_in_elements=4,
 )
-"""A layout that says all there is to say."""
+"""A layout with no default argument."""
 
 OTHERS: dict[str, Any] = {
     "minor_to_major": (0, 1),
@@ -35,7 +35,7 @@ OTHERS: dict[str, Any] = {
     "memory_space": 2,
     "tail_padding_alignment_in_elements": 8,
 }
-"""Of each argument another value."""
+"""Another value for each argument."""
 
 
 @pytest.mark.parametrize("rank", range(5))
@@ -54,7 +54,7 @@ def test_equal_layouts() -> None:
     assert xb.Layout([0]) != (0,)
 
 
-def test_all_that_a_layout_says() -> None:
+def test_all_properties() -> None:
     assert FULL.minor_to_major == (1, 0)
     assert FULL.tiles == (xb.Tile((8, 128)), xb.Tile((2, 1)))
     assert FULL.padded_dimensions == (3, 5)
@@ -66,7 +66,7 @@ def test_all_that_a_layout_says() -> None:
     assert not FULL.is_order_only
 
 
-def test_what_is_not_said() -> None:
+def test_defaults() -> None:
     plain = xb.Layout([0, 1])
     assert plain.tiles == ()
     assert plain.padded_dimensions is None
@@ -78,7 +78,7 @@ def test_what_is_not_said() -> None:
 
 
 def test_the_padding_values_are_those_of_the_proto() -> None:
-    """xla_data.proto of the time when layouts had padding: enum PaddingValue."""
+    """The enum PaddingValue of xla_data.proto, from when layouts had padding."""
     assert {value.name: value.value for value in xb.PaddingValue} == {
         "INVALID_PAD": 0,
         "ZERO_PAD": 1,
@@ -101,7 +101,7 @@ def test_each_part_counts(name: str) -> None:
     assert back == FULL
     assert hash(back) == hash(FULL)
     assert {FULL: 1}[back] == 1
-    # Said alone, it is no plain order any more.
+    # A padding value alone is more than an order.
     if name != "minor_to_major":
         alone = xb.Layout([1, 0]).replace(**{name: OTHERS[name]})
         assert not alone.is_default
@@ -147,7 +147,7 @@ class TestTile:
         assert xb.Tile([2]) != (2,)
 
     @pytest.mark.parametrize("size", [0, -2, 1.0, True, None, "2", "**", 2**63, [2]])
-    def test_a_size_that_is_none(self, size: Any) -> None:
+    def test_invalid_sizes(self, size: Any) -> None:
         with pytest.raises(xb.ShapeInferenceError) as caught:
             xb.Tile([2, size, 2])
         assert str(caught.value) == (
@@ -163,13 +163,13 @@ class TestTile:
             xb.Tile(sizes)
 
     @pytest.mark.parametrize("sizes", [8, "8,128", None, np.array(8), itertools.repeat(1)])
-    def test_no_sequence(self, sizes: Any) -> None:
+    def test_not_a_sequence(self, sizes: Any) -> None:
         with pytest.raises(
             xb.ShapeInferenceError, match=r"a tile must be a sequence of sizes, such as"
         ):
             xb.Tile(sizes)
 
-    def test_a_tuple_is_no_sequence_of_sizes(self) -> None:
+    def test_a_tuple_is_not_a_sequence_of_sizes(self) -> None:
         x = xb.XlaBuilder().parameter(xb.f32[2])
         pair: Any = xb.tuple(x, x)
         with pytest.raises(xb.ShapeInferenceError, match="a tile must be a sequence of sizes"):
@@ -178,7 +178,7 @@ class TestTile:
 
 
 WRONG = [
-    # What is given to `Layout`, and what is said of it.
+    # The arguments of `Layout`, and the message.
     (
         {"minor_to_major": [1, 1]},
         "layout: minor_to_major must be a permutation of the dimensions 0 to 1, got {1,1}",
@@ -302,7 +302,7 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
 
 
 def test_tiles_of_tiles() -> None:
-    """A tiled dimension becomes two, and one that is combined with the next is gone."""
+    """A tiled dimension becomes two, and a combined dimension is removed."""
     tiles: Any
     for rank, tiles in [
         (0, [(128,)]),
@@ -321,14 +321,14 @@ def test_tiles_of_tiles() -> None:
 @pytest.mark.parametrize(
     "order", [[0, 0], [1], [-1], [0, 2], ["a"], [1.0, 0], [True, False], [None]]
 )
-def test_no_permutation(order: Any) -> None:
+def test_not_a_permutation(order: Any) -> None:
     with pytest.raises(
         xb.ShapeInferenceError, match="must be a permutation of the dimensions 0 to"
     ):
         xb.Layout(order)
 
 
-def test_no_sequence() -> None:
+def test_not_a_sequence() -> None:
     order: Any
     for order in (
         3,
@@ -438,7 +438,7 @@ def test_the_largest_buffer() -> None:
     assert empty.padded_byte_size == 0
 
 
-def test_a_type_of_more_bits_than_the_layout_has() -> None:
+def test_a_type_wider_than_the_element_size() -> None:
     shape = xb.s4[2].with_layout("{0:E(4)}")
     assert shape.with_element_type(xb.u4) is xb.u4[2].with_layout("{0:E(4)}")
     with pytest.raises(xb.ShapeInferenceError, match="smaller than the 8 bits of an element of s8"):

@@ -1,4 +1,4 @@
-"""Pictures of arrays in memory: what stands in which cell, in SVG and in characters."""
+"""Pictures of arrays in memory: the contents of cells, in SVG and in text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Cell(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What an SVG shows: cells by place, and the index of those that are elements."""
+    """The contents of an SVG: cells by position, and the linear indices of elements."""
 
     elements: dict[tuple[int, ...], int]
     padding: set[int]
@@ -78,7 +78,7 @@ def linear(e: tuple[int, ...], d: tuple[int, ...]) -> int:
 
 
 def with_tiles(e: tuple[int, ...], d: tuple[int, ...], *tiles: tuple[int, ...]) -> int:
-    """The document's linear_index_with_tile, for tiles of fewer dimensions too, repeated."""
+    """The document's linear_index_with_tile, repeated, also for tiles of lower rank."""
     for t in tiles:
         left = len(d) - len(t)
         which = tuple(i // n for i, n in zip(e[left:], t, strict=True))
@@ -106,7 +106,7 @@ def test_figure_1_as_svg() -> None:
     assert drawn.padding == {9, 11, 14, 15, 18, 19, 21, 22, 23}
     assert {drawn.cells[place].fill for place in drawn.padding} == {"#fff"}
     assert all(cell.label == str(place) for place, cell in drawn.cells.items())
-    # Cells stand where their index says.
+    # The position of a cell follows from its index.
     xs = sorted({cell.x for cell in drawn.cells.values()})
     ys = sorted({cell.y for cell in drawn.cells.values()})
     assert (len(xs), len(ys)) == (6, 4)
@@ -146,7 +146,7 @@ def test_figure_1_as_text() -> None:
 
 
 def rows_of(text: str) -> list[list[str]]:
-    """The cells in lines that begin with the number of a row."""
+    """The cells of lines that begin with a row index."""
     found = [re.match(r"  +(\d+)  (.*)", line) for line in text.split("\n\n")[1].splitlines()[1:]]
     return [line[2].replace("|", " ").split() for line in found if line]
 
@@ -171,7 +171,7 @@ def test_figure_2() -> None:
 
 
 def edges(drawn: Drawn, stroke: str) -> set[tuple[int, int, int, int]]:
-    """The lines of a colour, in pieces as long as a cell's side: x, y, to x, to y."""
+    """The lines of a colour, split into sides of cells: x, y, to x, to y."""
     corner = min(drawn.cells.values())
     next_x = min((c.x for c in drawn.cells.values() if c.x > corner.x), default=corner.x + 32)
     next_y = min((c.y for c in drawn.cells.values() if c.y > corner.y), default=corner.y + 28)
@@ -195,8 +195,8 @@ def test_red_borders_of_figure_2_are_tiles_of_2x1() -> None:
     assert edges(read(layout.draw(FIGURE_2).svg()), "#c00") == flat | upright
 
 
-def test_borders_of_tiles_that_hold_tiles() -> None:
-    # The second tile is two whole tiles of 2 side by side.
+def test_borders_of_tiles_of_tiles() -> None:
+    # The second tile consists of two tiles of 2 side by side.
     drawn = read(layout.draw("f32[1,8]{1,0:T(1,2)(2,1,2)}").svg())
     assert edges(drawn, "#c00") == {
         *((c, row, c + 1, row) for c in range(8) for row in (0, 1)),
@@ -293,7 +293,7 @@ def test_every_cell_is_where_numpy_puts_it(seed: int) -> None:
         if number >= 0
     }
     assert drawn.padding <= set(np.flatnonzero(buffer < 0).tolist())
-    # What has no cell is told, and nothing else.
+    # The caption reports exactly the padding without a cell.
     without = len(buffer) - len(drawn.cells)
     told = re.findall(r"([\d,]+) (?:that a further|at the end)", " ".join(drawn.words))
     assert sum(int(number.replace(",", "")) for number in told) == without
@@ -355,7 +355,7 @@ def test_ranks_below_two() -> None:
     assert read(layout.draw("f32[0,3]{1,0:pad(2,3)}").svg()).padding == set(range(6))
 
 
-def test_captions_tell_padding_that_has_no_place() -> None:
+def test_captions_report_padding_without_a_cell() -> None:
     text = str(layout.draw("f32[3,5]{1,0:T(2,2)(3)L(40)}"))
     # Tiles of 2x2 as two rows of 3: 6 instead of 4 for each of 6 tiles; 36, then 40.
     assert (
@@ -403,10 +403,10 @@ def test_a_summary_shows_ends_borders_and_the_beginning_of_padding() -> None:
     rows, columns = ({index[d] for index in drawn.elements} for d in (0, 1))
     assert {0, 1, 7, 8, 999} <= rows
     assert {0, 1, 127, 128, 998, 999} <= columns
-    # 1000 rows are whole tiles of 8; 1000 columns are padded to 1024.
+    # 1000 rows are a multiple of 8; 1000 columns are padded to 1024.
     expected = {with_tiles((0, c), (1000, 1024), (8, 128)) for c in (1000, 1023)}
     assert expected <= drawn.padding
-    # As text, those of the columns that fit beside each other.
+    # Text has only the columns that fit into a line.
     for width, count in ((1000, 16), (100, 8), (40, 2), (1, 1)):
         text = picture.text(width=width)
         assert f"along dimension 0, {count} of 1,024 (1,000 and padding) along dim" in text
@@ -473,11 +473,11 @@ def test_without_labels() -> None:
     picture = layout.draw(FIGURE_1, labels=False)
     drawn = read(picture.svg())
     assert {cell.label for cell in drawn.cells.values()} == {None}
-    assert drawn.elements[2, 3] == 17  # what hovering says
+    assert drawn.elements[2, 3] == 17  # the tooltip
     assert picture.text().splitlines()[3] == "  0  #   # | #   # | #   ."
 
 
-def test_notebooks_show_a_picture_where_there_is_a_layout() -> None:
+def test_notebooks_show_a_picture_of_a_shape_with_a_layout() -> None:
     shape = xb.parse_shape(FIGURE_1)
     shown, _ = DisplayFormatter().format(shape)
     assert shown == {
@@ -576,6 +576,6 @@ def test_refusals_of_sizes_and_text() -> None:
         picture.text(color=1)  # type: ignore[arg-type]  # what is refused
 
 
-def test_pictures_of_one_shape_are_alike() -> None:
+def test_pictures_of_one_shape_are_equal() -> None:
     again = pickle.loads(pickle.dumps(xb.parse_shape(FIGURE_2)))
     assert layout.draw(again).svg() == layout.draw(FIGURE_2).svg()

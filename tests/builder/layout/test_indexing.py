@@ -1,4 +1,4 @@
-"""Places in the buffer: the documents' numbers, their formula in plain Python, and NumPy."""
+"""Linear indices, against the documents' numbers, their formula in Python, and NumPy."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def formula(index: Sequence[int], sizes: Sequence[int], tiles: Sequence[Sequence
     """The document's linear_index_with_tile, the most major dimension first, tile after tile."""
     if not tiles:
         return sum(e * math.prod(sizes[i + 1 :]) for i, e in enumerate(index))
-    # A tile shorter than the array leaves the most major dimensions alone, as tiles of 1 would but
-    # for the dimensions of size 1 that those add.
+    # A tile of lower rank does not tile the most major dimensions. Tiles of 1 would be equivalent,
+    # except for the dimensions of size 1 that they add.
     tile = list(tiles[0])
     e, d = list(index), list(sizes)
     alone = len(d) - len(tile)
@@ -68,13 +68,13 @@ def test_the_formula_by_hand() -> None:
     assert formula((2, 3), (3, 5), [(2, 2)]) == 17
     assert layout.linear_index(FIGURE_1, (2, 3)) == 17
     assert layout.multi_index(FIGURE_1, 17) == (2, 3)
-    # Tile (1,1) of (2,3), and in it (0,1) of (2,2).
+    # Tile (1,1) of (2,3), and index (0,1) in the tile of (2,2).
     assert layout.physical_dimensions(FIGURE_1) == (2, 3, 2, 2)
     assert np.ravel_multi_index((1, 1, 0, 1), (2, 3, 2, 2)) == 17
 
 
 def test_figure_1() -> None:
-    """Tile by tile; the places that no element has are the white ones."""
+    """Tile by tile; padding is white."""
     places = layout.linear_index(FIGURE_1, np.indices((3, 5)))
     assert places.tolist() == [[0, 1, 4, 5, 8], [2, 3, 6, 7, 10], [12, 13, 16, 17, 20]]
     padding = [9, 11, 14, 15, 18, 19, 21, 22, 23]
@@ -138,7 +138,7 @@ def test_the_format_of_bf16_on_tpu() -> None:
 
 
 @given(shapes())
-def test_the_place_is_that_of_the_formula(shape: xb.ArrayShape) -> None:
+def test_linear_indices_agree_with_the_formula(shape: xb.ArrayShape) -> None:
     indices = every_index(shape)
     wanted = [place_of(index, shape) for index in indices]
     assert [layout.linear_index(shape, index) for index in indices] == wanted
@@ -150,7 +150,7 @@ def test_the_place_is_that_of_the_formula(shape: xb.ArrayShape) -> None:
 
 
 @given(shapes())
-def test_each_place_is_of_one_element_or_padding(shape: xb.ArrayShape) -> None:
+def test_each_linear_index_is_an_element_or_padding(shape: xb.ArrayShape) -> None:
     size = layout.buffer_size(shape)
     wanted: list[tuple[int, ...] | None] = [None] * size
     for index in every_index(shape):
@@ -286,13 +286,13 @@ def test_numbers_of_numpy_give_ints() -> None:
     assert layout.is_padding(FIGURE_1, np.array(9)) is True
 
 
-def test_no_index_at_all() -> None:
+def test_empty_arrays_of_indices() -> None:
     none = np.empty((0, 2), np.int32)
     for text in ("f32[2,3]", "f32[0,3]", "f32[2,3]{0,1:T(2,2)}"):
         assert layout.linear_index(text, (none, none)).shape == (0, 2)
         assert [n.shape for n in layout.multi_index(text, none)] == [(0, 2), (0, 2)]
         assert layout.is_padding(text, none).shape == (0, 2)
-    # Sizes that no 64 bits hold, of an array of no elements.
+    # Sizes that overflow 64 bits, for an array without elements.
     wide = xb.f32[0, 0, 0].with_layout(
         xb.Layout([2, 1, 0], padded_dimensions=[2**40, 2**40, 0], tiles=[["*", 2, 2]])
     )
@@ -317,7 +317,7 @@ def test_dimensions_of_one() -> None:
     assert [n.tolist() for n in standing] == [[0, -1, -1, -1]]
 
 
-def test_the_arrays_given_are_not_given_back() -> None:
+def test_results_do_not_alias_arguments() -> None:
     indices = np.arange(3)
     found = layout.linear_index("f32[3]", (indices,))
     (back,) = layout.multi_index("f32[3]", indices)
@@ -552,7 +552,7 @@ class TestEveryFunction:
         ],
         ids=str,
     )
-    def test_no_array(self, name: str, shape: Any, message: str) -> None:
+    def test_not_an_array_shape(self, name: str, shape: Any, message: str) -> None:
         with pytest.raises(xb.OperandError) as caught:
             FUNCTIONS[name](shape)
         assert str(caught.value).startswith(f"{name}: {message}")

@@ -1,4 +1,4 @@
-"""Buffers: the documents' examples, NumPy's pad, reshape and transpose, and the index formula."""
+"""Buffers, against the documents' examples, NumPy's pad-reshape-transpose, and the formula."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def numbered(shape: xb.ArrayShape) -> Array:
-    """An array in which no two elements are equal, and none is what padding holds."""
+    """An array with distinct elements, none of them the padding value."""
     count = math.prod(shape.dimensions)
     return np.arange(100, 100 + count, dtype=shape.element_type.dtype).reshape(shape.dimensions)
 
@@ -76,7 +76,7 @@ def test_figure_1() -> None:
 
 
 def test_figure_2() -> None:
-    """Numbers of the figure: the place of each element in memory."""
+    """The numbers of the figure: the linear index of each element."""
     places = np.array(
         [
             [0, 2, 4, 6, 8, 10, 12, 14],
@@ -109,7 +109,7 @@ def shapes(draw: st.DrawFn) -> xb.ArrayShape:
 
 
 def elements(buffer: Array, shape: xb.ArrayShape) -> Array:
-    """The elements of a buffer of s32, of whatever width the layout gives them."""
+    """The elements of a buffer of s32 with any element size."""
     if buffer.dtype == np.uint8:
         assert shape.element_size_in_bits == 64
         wide = buffer.view("<u8")
@@ -134,7 +134,7 @@ def test_a_buffer_is_pad_reshape_transpose(shape: xb.ArrayShape) -> None:
 
 
 @given(shapes())
-def test_a_buffer_is_what_the_index_formula_says(shape: xb.ArrayShape) -> None:
+def test_a_buffer_agrees_with_the_index_formula(shape: xb.ArrayShape) -> None:
     wanted = layout.layout_of(shape)
     array = numbered(shape)
     there = np.full(layout.buffer_size(shape), FILLS[wanted.padding_value], np.int32)
@@ -152,7 +152,7 @@ def test_unpack_gives_the_array_back(shape: xb.ArrayShape, seed: int) -> None:
     assert back.flags.c_contiguous
     assert not np.shares_memory(back, buffer)
     assert np.array_equal(back, array)
-    # What padding holds does not matter, nor do bits that belong to no value.
+    # Padding and unused bits are ignored.
     garbage = np.random.default_rng(seed).integers(0, 255, buffer.nbytes, np.uint8, endpoint=True)
     filled = garbage.view(buffer.dtype)
     per = buffer.nbytes // max(layout.buffer_size(shape), 1)
@@ -190,7 +190,7 @@ LARGE = [
     "[32,64,512]{1,0,2:T(8,16)}",
     "[40,30,20,60]{2,0,3,1:T(2,3)(*,8)pad(41,30,21,60)=one}",
 ]
-"""Large enough to be copied in pieces; some with rows whose places in caches are the same."""
+"""Large enough to be copied in blocks; some have rows in the same cache sets."""
 
 
 @pytest.mark.parametrize("element", ["s8", "bf16", "f32", "f64", "c128"])
@@ -255,7 +255,7 @@ def test_scalars() -> None:
     ],
     ids=["33 tiled ones", "71 tiles", "64 dimensions, combined"],
 )
-def test_more_dimensions_in_memory_than_numpys_arrays_have(shape: xb.ArrayShape) -> None:
+def test_more_physical_dimensions_than_numpy_supports(shape: xb.ArrayShape) -> None:
     assert len(layout.physical_dimensions(shape)) > 64 or shape.rank == 64
     array = numbered(shape)
     buffer = layout.pack(array, shape)
@@ -283,7 +283,7 @@ def test_bounded_dimensions_have_their_bounds() -> None:
     assert np.array_equal(layout.unpack(array.ravel("F"), "s32[<=2,3]{0,1}"), array)
 
 
-# ---- Element types, what padding holds, and sizes of elements. ------------------------------
+# ---- Element types, padding values and element sizes. ---------------------------------------
 
 
 @pytest.mark.parametrize("element", ALL, ids=str)
@@ -370,7 +370,7 @@ def test_tiles_and_the_tail_are_filled_too() -> None:
 def test_sizes_of_elements(
     element: str, values: list[float], bits: int, memory: list[int] | None
 ) -> None:
-    """Written out by hand: low bits first, little-endian, nothing in the bits of no value."""
+    """Hand-written bytes: low bits first, little-endian, zeros in unused bits."""
     shape = array_shape(f"{element}[{len(values)}]{{0:E({bits})}}")
     array = np.array(values).astype(shape.element_type.dtype)
     buffer = layout.pack(array, shape)
@@ -387,7 +387,7 @@ def test_sizes_of_elements(
 
 @pytest.mark.parametrize(("element", "bits"), [("s4", 4), ("u4", 4), ("s2", 2), ("u2", 2)])
 def test_packed_elements_are_as_in_xla(element: str, bits: int) -> None:
-    """XLA's bitcast from bytes takes the elements of a byte from the low bits up."""
+    """XLA's bitcast from bytes orders the elements of a byte from the low bits up."""
     each = 8 // bits
     builder = xb.XlaBuilder("split")
     xb.bitcast_convert_type(builder.parameter(xb.u8[256], "bytes"), xb.as_primitive_type(element))

@@ -1,4 +1,4 @@
-"""What layouts make of sizes, compared with NumPy's arrays after pad, reshape and transpose."""
+"""Physical sizes, compared with NumPy's arrays after pad, reshape and transpose."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_dimensions_are_those_of_the_array_in_memory(data: st.DataObject) ->
     ],
 )
 def test_written_out(text: str, dimensions: tuple[int, ...], size: int) -> None:
-    """Numbers of the documents, and a few that are easily counted."""
+    """Numbers of the documents, and a few that are easy to count."""
     shape = xb.parse_shape(text)
     assert isinstance(shape, xb.ArrayShape)
     form = physical(shape.dimensions, shape.layout or xb.Layout(range(shape.rank)[::-1]))

@@ -1,4 +1,4 @@
-"""The text form of layouts: printing, parsing, what is malformed and where, and XLA's own text."""
+"""The text of layouts: printing, parsing, positions of errors, and XLA's text."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_written_out(text: str) -> None:
         (" { 0 : T ( 2 ) ( 2 , 1 ) S ( 1 ) pad ( 3 ) = zero } ", "{0:T(2)(2,1)S(1)pad(3)=zero}"),
     ],
 )
-def test_other_ways_to_write_it(text: str, printed: str | None) -> None:
+def test_other_spellings(text: str, printed: str | None) -> None:
     if printed is None:
         with pytest.raises(xb.ShapeTextError, match=r"got \(2,\*,2\) for 2 dimensions"):
             xb.parse_layout(text)
@@ -88,7 +88,7 @@ def test_the_order_of_the_parts_and_spaces_do_not_matter(data: st.DataObject) ->
     order, _, rest = str(layout).strip("{}").partition(":")
     parts = re.findall(r"[A-Za-z]+(?:\([^)]*\))*(?:=[a-z]+)?", rest)
     assert "".join(parts) == rest
-    # A padding value and what follows it are two words.
+    # A space separates a padding value from the next property.
     shuffled = "".join(
         f"{part} " if "=" in part else part for part in data.draw(st.permutations(parts))
     )
@@ -112,7 +112,7 @@ def test_shapes_with_layouts_inside_tuples(data: st.DataObject) -> None:
 
 
 MALFORMED = [
-    # What is no layout's text: the text, where the fault is, what is said of it.
+    # Malformed text, the position of the error, and the message.
     ("", 0, "layout text: expected '{', got the end"),
     ("1,0", 0, "expected '{', got '1'"),
     ("{", 1, "expected a dimension number, got the end"),
@@ -128,7 +128,7 @@ MALFORMED = [
     ("{0}}", 3, "expected the end of the layout, got '}'"),
     ("{0} x", 4, "expected the end of the layout, got 'x'"),
     ("{99999999999999999999}", 1, "a dimension number must fit 63 bits, got 20 digits"),
-    # No permutation.
+    # Not a permutation.
     ("{1}", 1, "must be a permutation of the dimensions 0 to 0, got {1}"),
     ("{0,0}", 3, "must be a permutation of the dimensions 0 to 1, got {0,0}"),
     ("{0,2,5}", 5, "must be a permutation of the dimensions 0 to 2, got {0,2,5}"),
@@ -216,7 +216,7 @@ def test_malformed_text_in_a_shape(text: str, position: int, message: str) -> No
 
 
 NOT_FITTING = [
-    # Layouts that are no layouts of the shape.
+    # Layouts that do not fit the shape.
     ("f32[2,3]{0}", 8, "layout: {0} orders 1 dimension, f32[2,3] has 2"),
     ("f32[2]{1,0:T(2)}", 6, "layout: {1,0:T(2)} orders 2 dimensions, f32[2] has 1"),
     ("f32[]{0}", 5, "layout: {0} orders 1 dimension, f32[] has 0"),
@@ -261,7 +261,7 @@ def check_fault(parse: Any, text: str, position: int, message: str) -> None:
 
 
 @given(st.text(alphabet="{}()0123:,*TLES#D=pad zero-", max_size=20))
-def test_whatever_stands_there_is_read_or_refused_at_a_place(text: str) -> None:
+def test_any_text_is_parsed_or_refused_at_a_position(text: str) -> None:
     for start in ("", "{", "{1,0:", "{0:T(2)"):
         fault = None
         try:
@@ -288,14 +288,14 @@ def test_a_long_text_is_refused_in_a_message_of_a_few_lines() -> None:
         assert len(str(caught.value)) < 1000
 
 
-def test_no_text() -> None:
+def test_not_a_string() -> None:
     text: Any
     for text in (3, None, xb.Layout([0]), b"{0}"):
         with pytest.raises(xb.OperandError, match="parse_layout: expected a layout's text, got "):
             xb.parse_layout(text)
 
 
-# What XLA says. It has no padded dimensions, and no order of properties but its own.
+# XLA's text. It has no padded dimensions, and only one order of properties.
 
 
 @given(st.data())
@@ -312,20 +312,20 @@ def test_shapes_of_jaxlib_have_the_same_text(data: st.DataObject) -> None:
     assert isinstance(ours, xb.ArrayShape)
     assert str(theirs) == str(ours)
     assert xb.parse_shape(str(theirs)) is ours
-    # And each part of it.
+    # And each part alone.
     described = theirs.layout()
     assert str(described) == described.to_string() == str(layout)
     assert xb.parse_layout(str(described)) == layout
     assert tuple(described.minor_to_major()) == layout.minor_to_major
     assert described.element_size_in_bits() == layout.element_size_in_bits
-    # In memory XLA has another number than -1 for "*", the least of 64 bits.
+    # In memory XLA represents "*" by the smallest int64 instead of -1.
     combine = {-(2**63): -1}
     tiles = [tuple(combine.get(n, n) for n in tile) for tile in described.tiling()]
     assert tiles == [tile.dimensions for tile in layout.tiles]
 
 
 def _of_xla(shape: xb.Shape) -> str:
-    """The text as XLA has it: of a scalar's layout it writes nothing where it says nothing."""
+    """XLA's text: it omits the default layout of a scalar."""
     return str(shape).removesuffix("{}")
 
 
@@ -333,7 +333,7 @@ def _of_xla(shape: xb.Shape) -> str:
 def test_layouts_made_by_jaxlib_have_the_same_text(data: st.DataObject) -> None:
     rank = data.draw(st.integers(0, 4))
     order = data.draw(st.permutations(range(rank)))
-    # Negative sizes, such as those that stand for "*", end its process.
+    # Negative sizes, such as the one of "*", abort the process.
     tiles = data.draw(tilings(rank, combining=False))
     bits = data.draw(st.sampled_from([0, 1, 2, 4, 8, 32]))
     theirs = xla_client.Layout(order, [tuple(tile) for tile in tiles], bits)
@@ -342,7 +342,7 @@ def test_layouts_made_by_jaxlib_have_the_same_text(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_the_hlo_parser_reads_and_writes_the_same(data: st.DataObject) -> None:
-    # It refuses the empty tiles, T(), that jaxlib's shapes have.
+    # Its parser refuses empty tiles, T(), which jaxlib's shapes accept.
     shapes = []
     for sizes in data.draw(st.lists(SIZES, min_size=1, max_size=4)):
         layout = data.draw(random_layouts(sizes, padded=False, least_tile=1))
@@ -367,7 +367,7 @@ _COMMENT = re.compile(r"/\*.*?\*/")
 
 
 @pytest.mark.parametrize("text", ["f32[3,5]{1,0:}", "f32[3]{0:L(1)E(0)S(0)}", "f32[]{:T(128)}"])
-def test_xla_reads_other_ways_to_write_it_as_we_do(text: str) -> None:
+def test_xla_parses_other_spellings_alike(text: str) -> None:
     assert str(xla_client.Shape(text)) == str(xb.parse_shape(text))
 
 

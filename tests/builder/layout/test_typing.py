@@ -1,4 +1,4 @@
-"""What type checkers see of the functions."""
+"""The types that type checkers infer for the functions."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def test_numbers_of_numpy_are_taken_for_ints(
 
 def test_of_arrays_comes_an_array() -> None:
     hints = [typing.get_type_hints(each) for each in typing.get_overloads(layout.linear_index)]
-    # Of an array alone it depends on its dimensions: of one, it is the index of an element.
+    # The result for a single array depends on its rank: rank 1 is the index of an element.
     assert [each["return"] for each in hints] == [Any, int, npt.NDArray[np.int64]]
 
 
-def test_no_name_is_taken_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a module with `__getattr__` type checkers take every name."""
+def test_unknown_names_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Type checkers accept any name of a module with `__getattr__`."""
     monkeypatch.setattr(typing, "TYPE_CHECKING", True)
     spec = importlib.util.spec_from_file_location("seen", layout.__file__)
     assert spec is not None

@@ -51,7 +51,7 @@ def test_ranks_and_counts_are_numpys(sizes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(("number", "wanted"), [(0, 0), (2, 2), (-1, 2), (-3, 0)])
 def test_dimension_numbers(number: int, wanted: int) -> None:
-    """Document: of [A x B x C], dimension -1 is C, -2 is B, and so on."""
+    """Document: dimension -1 of [A x B x C] is C, -2 is B, and so on."""
     shape = xb.f32[5, 6, 7]
     for given_number in (number, np.int8(number), np.array(number)):
         found = shape.dimension_number(given_number)
@@ -77,7 +77,7 @@ def test_no_such_dimension(text: str, number: Any, message: str) -> None:
     assert str(caught.value) == f"dimension_number: {message}"
 
 
-def test_ops_take_no_negative_dimensions() -> None:
+def test_ops_refuse_negative_dimensions() -> None:
     x = xb.XlaBuilder().parameter(xb.f32[2, 3])
     with pytest.raises(xb.ShapeInferenceError, match="-1"):
         xb.rev(x, [-1])

@@ -139,13 +139,8 @@ def _first(shape: Shape) -> ArrayShape:
 # Ops that read a part of an operand, or write a part of the result.
 
 
-@rule("slice")
+@rule("slice", "dynamic_slice", "gather")
 def _slice(op: XlaOp, _applied: Applied) -> Cost:
-    return Cost(bytes_accessed=2 * size_in_bytes(op.shape))
-
-
-@rule("dynamic_slice")
-def _dynamic_slice(op: XlaOp, _applied: Applied) -> Cost:
     return Cost(bytes_accessed=2 * size_in_bytes(op.shape) + _index_bytes(op, 1))
 
 
@@ -156,14 +151,8 @@ def _dynamic_update_slice(op: XlaOp, _applied: Applied) -> Cost:
 
 
 def _index_bytes(op: XlaOp, position: int) -> int:
-    """Return the bytes of the first index, the only one that XLA counts."""
+    """Return the bytes of the operand at `position`, if any: the only index that XLA counts."""
     return size_in_bytes(op.operands[position].shape) if len(op.operands) > position else 0
-
-
-@rule("gather")
-def _gather(op: XlaOp, _applied: Applied) -> Cost:
-    indices = size_in_bytes(op.operands[1].shape)
-    return Cost(bytes_accessed=2 * size_in_bytes(op.shape) + indices)
 
 
 @rule("scatter")

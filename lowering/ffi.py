@@ -203,7 +203,7 @@ def build(
         raise operand_error(f"api must be 'typed' or 'untyped', got {brief(api)}")
     if isinstance(flags, str) or not isinstance(flags, Sequence):
         raise operand_error(
-            f"flags must be a sequence of strings, got {brief(flags)}", "flags=['-O0', '-lz']"
+            f"flags must be a sequence of strings, got {brief(flags)}", "give flags=['-O0', '-lz']"
         )
     for flag in flags:
         if not isinstance(flag, str) or "\0" in flag:
@@ -349,5 +349,5 @@ def _check_symbol(library: ctypes.CDLL, symbol: str, code: NativeSource, api: st
             )
         return
     exported = [name for name in _definitions(code, api) if hasattr(library, name)]
-    fix = f"one of {', '.join(exported)}" if exported else _export_fix(code)
+    fix = f"give one of {', '.join(exported)}" if exported else _export_fix(code)
     raise operand_error(f"the library has no function {brief(symbol)}", fix)

@@ -66,7 +66,7 @@ def register_custom_call_target(
     if not isinstance(api, str) or api not in _APIS:
         raise _error(
             f"api must be 'untyped' or 'typed', got {brief(api)}",
-            "'untyped' for void f(void* out, const void** in), 'typed' for handlers of the FFI",
+            "use 'untyped' for void f(void* out, const void** in), 'typed' for handlers of the FFI",
         )
     capsule, address = _capsule(function)
     registered = _REGISTERED.get((platform, name))
@@ -101,7 +101,7 @@ def _capsule(function: Any) -> tuple[Any, int]:
         return function, _address(function)
     fix = "load the library with ctypes.CDLL and give its function: library.myfunc"
     if callable(function) and not isinstance(function, CFuncPtr):
-        fix = "xb.python_call calls a Python function; or make it a C function: CFUNCTYPE"
+        fix = "call a Python function with xb.python_call, or make a C function of it: CFUNCTYPE"
     raise _error(
         f"function must be a C function of ctypes or a capsule, got {brief(function)}", fix
     )
@@ -172,12 +172,12 @@ def check_registered(report: str, computation: str, platform: str, module: ir.Op
         fix = f"compile for {others[0]!r}, or register a function for {platform!r} too"
     elif is_typed:
         fix = (
-            f"jax.ffi.register_ffi_target({name!r}, capsule, platform={platform!r}) before "
+            f"call jax.ffi.register_ffi_target({name!r}, capsule, platform={platform!r}) before "
             f"compiling"
         )
     else:
         fix = (
-            f"lowering.register_custom_call_target({name!r}, function, {platform!r}) before "
+            f"call lowering.register_custom_call_target({name!r}, function, {platform!r}) before "
             f"compiling"
         )
     place = next((_place(call) for call, target, _ in _custom_calls(module) if target == name), "")

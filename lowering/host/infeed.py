@@ -124,7 +124,7 @@ def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
         return TupleShape([_collect(v, arrays) for v in value])
     array = read_array("transfer_to_infeed", value)
     if array is None:
-        fix = "numpy.asarray(value, dtype), which has an element type"
+        fix = "give numpy.asarray(value, dtype), which has an element type"
         if not isinstance(value, (bool, int, float, complex)):
             fix = "give a NumPy array, a jax.Array, a dlpack object, or a tuple of such"
         rule = f"expected arrays, got {type(value).__name__}: {brief(value, 80)}"
@@ -284,8 +284,8 @@ def read(
             raise ExecutionError(
                 f"{computation}: infeed{place} of {expected} waited on {device} for "
                 f"{seconds:.3g} seconds{note}, and nothing was sent\n"
-                f"fix: lowering.transfer_to_infeed(value, device) before the program is called, or "
-                f"in another thread{fix}",
+                f"fix: call lowering.transfer_to_infeed(value, device) before the program is "
+                f"called, or in another thread{fix}",
                 op="infeed",
                 shapes={"shape": expected},
             )

@@ -56,7 +56,7 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
     if isinstance(to, (PartitionSpec, Mesh)):
         raise _error(
             f"to must be a device or a sharding, got {brief(to)}",
-            "jax.sharding.NamedSharding(mesh, spec)",
+            "give jax.sharding.NamedSharding(mesh, spec)",
         )
     sharding = _check_complete(to) if isinstance(to, Sharding) else sharding_of(device(to))
     if isinstance(value, jax.core.Tracer):
@@ -72,7 +72,7 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
             raise _error(
                 f"expected a NumPy array, a jax.Array or a dlpack object, "
                 f"got {type(value).__name__}",
-                "array.filled(value)" if is_masked else "numpy.asarray(value, dtype)",
+                "give array.filled(value)" if is_masked else "give numpy.asarray(value, dtype)",
             )
     else:
         check_readable("device_put", value)
@@ -80,7 +80,7 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
         element_type = pt.from_dtype(array.dtype)
     except ValueError as error:
         is_key = isinstance(value, jax.Array)
-        fix = "for random keys, jax.random.key_data(value)" if is_key else ""
+        fix = "give jax.random.key_data(value) for random keys" if is_key else ""
         raise _error(str(error), fix) from None
     parts = _parts(sharding, array.shape)
     if isinstance(array, jax.Array):
@@ -123,7 +123,7 @@ def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
     if kind is not None and kind != default:
         raise _error(
             f"to must be in the devices' own memory ({default}), got memory of kind {brief(kind)}",
-            "jax.device_put(lowering.device_put(value), sharding)",
+            "use jax.device_put(lowering.device_put(value), sharding)",
         )
     try:
         sharding.shard_shape(sizes)

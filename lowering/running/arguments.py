@@ -148,8 +148,8 @@ class Arguments:
             raise self.wrong_count(len(args))
         for name in by_name:
             if name not in names:
-                known = f"the parameters are {', '.join(names)}" if names else "it has none"
-                raise self.error(f"there is no parameter {name!r}\nfix: {known}", name=name)
+                fix = f"use one of {', '.join(names)}" if names else "call it without arguments"
+                raise self.error(f"there is no parameter {name!r}\nfix: {fix}", name=name)
             number = names.index(name)
             reason = ""
             if number < len(args):
@@ -311,9 +311,9 @@ class Arguments:
         if array is None:
             fix = _numpy_fix(leaf)
             if isinstance(value, np.ma.MaskedArray):
-                fix = "there are no masks in XLA; fill it: array.filled(value)"
+                fix = "fill the masked elements: array.filled(value)"
             elif isinstance(value, XlaOp):
-                fix = "an op has no value before its computation is called; give an array"
+                fix = "give an array; an op has no value before its computation is called"
             raise self.refusal(leaf, describe(value), fix)
         self._check_type(array, leaf)
         put = target.put(array)
@@ -400,7 +400,7 @@ class Arguments:
             raise self.refusal(
                 leaf,
                 f"one on {', '.join(sorted(str(d) for d in where)[:4])}",
-                "jax.device_put(array, device), where device is the executable's",
+                "use jax.device_put(array, device), where device is the executable's",
                 expected=f"on {target.device}",
             )
         self.check_memory_kind(value, leaf, self.sharding.memory_kind, _RETRANSFER)

@@ -195,14 +195,16 @@ def use_compilation_cache(
         if number < 0:
             raise _error(
                 f"max_bytes must be a whole number, 0 or more, or None, got {brief(max_bytes)}",
-                "max_bytes=1 << 30 for 1 GiB",
+                "give max_bytes=1 << 30 for 1 GiB",
             )
         max_bytes = number
     cache = None
     if folder is not None:
         text = path_text(folder, "use_compilation_cache")
         if not text or "\0" in text:
-            raise _error(f"folder must be the path of one, got {brief(text)}", "None for no cache")
+            raise _error(
+                f"folder must be the path of one, got {brief(text)}", "give None for no cache"
+            )
         cache = _Cache(Path(text).absolute(), max_bytes)
     with _LOCK:
         _IN_USE[:] = [cache]

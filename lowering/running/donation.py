@@ -89,7 +89,7 @@ def parameter_numbers(
         OperandError: a parameter does not exist or is listed twice, or an entry is neither a name
             nor a number.
     """
-    listed = f"the parameters are {', '.join(names)}" if names else f"{name} has none"
+    listed = f"use one of {', '.join(names)}" if names else f"leave out {role}"
     if isinstance(parameters, str) or hasattr(parameters, "__index__"):
         parameters = [parameters]
     if not isinstance(parameters, (list, tuple, set, frozenset)):
@@ -114,7 +114,7 @@ def parameter_numbers(
                 number = -1 if isinstance(parameter, bool) else operator.index(parameter)
             if not 0 <= number < len(names):
                 reason = f"a parameter's name or its number is expected, got {brief(parameter)}"
-                fix += ", numbered from 0"
+                fix += ", or a number from 0" if names else ""
         if number in numbers:
             reason = f"parameter {number} ({names[number]}) of {name} is listed twice"
             fix = "list it once"

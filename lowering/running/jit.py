@@ -345,8 +345,8 @@ class JittedFunction:
                     call,
                     number,
                     f"on one device, got one on {len(devices)}",
-                    "lowering.compile(function.computation(...), num_partitions=...) runs on "
-                    "several",
+                    "compile it for several: lowering.compile(function.computation(...), "
+                    "num_partitions=...)",
                 )
             committed.setdefault(next(iter(devices)), number)
         if len(committed) > 1:
@@ -355,7 +355,7 @@ class JittedFunction:
             raise ArgumentError(
                 f"{self.name}: the arguments must be on one device, got\n"
                 f"  {names[first_number]} on {first}\n  {names[number]} on {second}\n"
-                f"fix: lowering.device_put(array, device) copies one to the other's",
+                f"fix: copy one with lowering.device_put(array, device)",
                 computation=self.name,
                 argument=number,
                 name=names[number],
@@ -535,7 +535,7 @@ class JittedFunction:
                 fix = fix or "give a NumPy array of numbers"
         elif isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
             rule = f"an XlaOp or a NumPy array beside XlaOps, got the jax.Array {describe(leaf)}"
-            fix = "numpy.asarray(array) is taken as a constant"
+            fix = "pass numpy.asarray(array), which becomes a constant"
         else:
             rule, fix = self._mismatch(call, number)
         raise self._refusal(call, number, rule, fix)
@@ -646,9 +646,9 @@ def jit(
             jit, donate=donate, device=device, static=static, options=options, name=name
         )
     if not callable(function) or isinstance(function, XlaComputation):
-        fix = "jit takes a function of XlaOps"
+        fix = "pass a function of XlaOps"
         if isinstance(function, (XlaComputation, StablehloModule)):
-            fix = "lowering.compile(computation) compiles it"
+            fix = "compile it: lowering.compile(computation)"
         raise _error(f"expected a function, got {brief(function)}", fix)
     if name is None:
         inner = function

@@ -76,17 +76,17 @@ def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
         alternative = f"; or, if it does not change from call to call, static=[{name!r}]"
     elif name.rpartition(".")[2].isidentifier():
         alternative = (
-            "; or register its class: jax.tree_util.register_dataclass(..., meta_fields=[...]) "
-            "takes what is no array"
+            "; or register its class, with other values as metadata: "
+            "jax.tree_util.register_dataclass(..., meta_fields=[...])"
         )
     if type(leaf) in _NUMBERS:
         got = f"the Python number {brief(leaf)}, which has no element type"
-        return f"an array, got {got}", f"give one that has: {_with_type(leaf)}{alternative}"
+        return f"an array, got {got}", f"give a NumPy scalar: {_with_type(leaf)}{alternative}"
     if isinstance(leaf, jax.core.Tracer):
         fix = "call it outside of jax.jit, jax.grad and other transformations"
         return "an array, got a tracer of jax", fix
     if isinstance(leaf, np.ma.MaskedArray):
-        fix = "there are no masks in XLA; fill it: array.filled(value)"
+        fix = "fill the masked elements: array.filled(value)"
         return "an array, got a masked array", fix
     if declared_shape(leaf) is not None:
         fix = "give an array; computation, lower and compile take shapes"

@@ -66,7 +66,7 @@ default_precision='DEFAULT')
     if not isinstance(options, Mapping):
         raise _error(
             f"options must be a mapping of names to values, got {brief(options)}",
-            'options={"optimization_level": 1}',
+            'give options={"optimization_level": 1}',
         )
     flags: dict[str, Flag] = {}
     level, precision = None, "DEFAULT"
@@ -89,7 +89,7 @@ default_precision='DEFAULT')
 _NOT_PER_PROGRAM: Final = {
     "xla_force_host_platform_device_count": (
         "is read when jax creates its devices, and has no effect on one program",
-        'before jax is first used: jax.config.update("jax_num_cpu_devices", number)',
+        'call jax.config.update("jax_num_cpu_devices", number) before jax is first used',
     ),
     "xla_cpu_max_isa": (
         "is read when XLA detects the CPU, and has no effect on one program",
@@ -115,7 +115,7 @@ def _unknown(name: str, value: Any) -> OperandError:
     near = [plain] if plain in known else []
     near = near or get_close_matches(plain.replace("-", "_").lower().strip("_"), known, 3, 0.65)
     fix = (
-        f"the options are {_LEVEL}, {_PRECISION} and XLA's flags of the platform's compiler, "
+        f"use {_LEVEL}, {_PRECISION} or one of XLA's flags of the platform's compiler, "
         f"which begin with xla_"
     )
     if near:
@@ -127,7 +127,7 @@ def _unknown(name: str, value: Any) -> OperandError:
 def _read_level(value: Any) -> int:
     level = _integer(value)
     if level is None or not 0 <= level <= 3:
-        fix = "0 compiles quickest, 3 optimizes most; leave it out for XLA's own choice"
+        fix = "give 0 to compile quickest, 3 to optimize most; leave it out for XLA's own choice"
         raise _wrong(_LEVEL, "must be a whole number from 0 to 3", fix, value)
     return level
 
@@ -220,7 +220,7 @@ def refused_option(report: str, options: CompileOptions) -> OperandError | None:
         name, type_name = invalid[1], invalid[3]
         default = compilation.known_flags().get(name, "")
         rule = _TYPES.get(type_name, f"of type {type_name}")
-        fix = f"such as {default!r}" if type_name == "enum" and default else ""
+        fix = f"use a name such as {default!r}" if type_name == "enum" and default else ""
         return _wrong(name, f"must be {rule}", fix, flags.get(name))
     of_tpu = _INVALID_TPU_VALUE.search(report)
     if of_tpu is None or of_tpu[1] not in flags:

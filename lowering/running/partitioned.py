@@ -166,10 +166,8 @@ class _ShardedArguments(Arguments):
 
     def check_place(self, value: jax.Array, leaf: Leaf) -> None:
         sharding = leaf.target.sharding
-        fix = (
-            f"jax.device_put(array, executable.parameter_shardings[{leaf.name!r}]{leaf.path}), "
-            f"or a NumPy array"
-        )
+        shardings = f"executable.parameter_shardings[{leaf.name!r}]{leaf.path}"
+        fix = f"give jax.device_put(array, {shardings}), or a NumPy array"
         self.check_memory_kind(value, leaf, sharding.memory_kind, fix)
         if not is_equivalent(value.sharding, sharding, value.ndim):
             got = f"one {_placement(value.sharding)}"

@@ -208,7 +208,7 @@ class CompiledProgram:
     def __reduce__(self) -> NoReturn:
         raise OperandError(
             f"pickle: executable {self.name} can't be pickled\n"
-            f"fix: executable.save(path) and lowering.load_executable(path); or pickle the "
+            f"fix: use executable.save(path) and lowering.load_executable(path); or pickle the "
             f"module: lowering.lower(computation).bytecode()",
             op="pickle",
         )

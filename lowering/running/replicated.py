@@ -8,7 +8,6 @@ several devices.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import jax
@@ -24,6 +23,7 @@ from lowering.running.arguments import DELETED, DELETED_FIX, Arguments, Leaf, ta
 from lowering.running.launching import AcceptedArrays, Launcher
 from lowering.running.program import CompiledProgram, ProgramInfo
 from lowering.running.rows import Rows, row_of, rows_aval
+from lowering.running.shards import is_equivalent
 
 __all__ = ["ReplicatedExecutable"]
 
@@ -213,7 +213,7 @@ class ReplicatedExecutable(CompiledProgram):
             and value.dtype == rows.dtype
             and (
                 (where := value.sharding) is self.sharding
-                or _is_equivalent(where, self.sharding, value.ndim)
+                or is_equivalent(where, self.sharding, value.ndim)
             )
             and not value.is_deleted()
             and (rows.layout is None or _layout_of(value) == rows.layout)
@@ -269,7 +269,7 @@ class ReplicatedExecutable(CompiledProgram):
                 raise self._common.refusal(
                     leaf,
                     f"{describe(value)} with other shards on devices of other processes",
-                    "jax.device_put(array, executable.sharding)",
+                    "use jax.device_put(array, executable.sharding)",
                     expected="sharded into rows over the executable's devices",
                 )
             value = np.asarray(value)
@@ -326,9 +326,3 @@ class ReplicatedExecutable(CompiledProgram):
             number,
             name,
         )
-
-
-@lru_cache(maxsize=1024)
-def _is_equivalent(sharding: Sharding, other: Sharding, rank: int) -> bool:
-    """Whether two shardings place arrays equally, whatever the names of mesh axes."""
-    return sharding.memory_kind == other.memory_kind and sharding.is_equivalent_to(other, rank)

@@ -81,8 +81,10 @@ def _devices_of(sharding: Any) -> tuple[jax.Device, ...]:
 
 @lru_cache(maxsize=1024)
 def is_equivalent(sharding: Sharding, expected: Sharding, rank: int) -> bool:
-    """Whether two shardings place arrays of this rank equally, devices in the same order."""
-    return sharding.is_equivalent_to(expected, rank)
+    """Whether two shardings place arrays of this rank equally, whatever the names of mesh axes."""
+    return sharding.memory_kind == expected.memory_kind and sharding.is_equivalent_to(
+        expected, rank
+    )
 
 
 _Axes = tuple[tuple[str, int], ...]

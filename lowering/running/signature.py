@@ -92,7 +92,7 @@ class Signature:
                 bound = self._signature.bind(*args, **by_name)
             except TypeError as error:
                 raise ArgumentError(
-                    f"{self.name}: {error}\nfix: its arguments are {self._signature}",
+                    f"{self.name}: {error}\nfix: call it as {self.name}{self._signature}",
                     computation=self.name,
                 ) from None
             bound.apply_defaults()

@@ -322,13 +322,15 @@ def test_nobody_has_registered() -> None:
     assert "test_custom_call.py" in message
     assert message.endswith(
         ": no function of that name is registered for cpu\n"
-        "fix: lowering.register_custom_call_target('test.nobody', function, 'cpu') before compiling"
+        "fix: call lowering.register_custom_call_target('test.nobody', function, 'cpu') before "
+        "compiling"
     )
     assert caught.value.op == "custom_call"
     with pytest.raises(lowering.CompileError) as caught:
         lowering.compile(call_of("test.nobody", attributes={}))
     assert str(caught.value).endswith(
-        "fix: jax.ffi.register_ffi_target('test.nobody', capsule, platform='cpu') before compiling"
+        "fix: call jax.ffi.register_ffi_target('test.nobody', capsule, platform='cpu') before "
+        "compiling"
     )
 
 
@@ -358,7 +360,7 @@ def test_a_name_is_registered_once(library: ctypes.CDLL) -> None:
         (("x", None), {"api": []}, r"api must be 'untyped' or 'typed', got \[\]"),
         (("x", None), {"api": 1}, "api must be 'untyped' or 'typed', got 1"),
         (("x", None), {}, "function must be a C function of ctypes or a capsule, got None"),
-        (("x", print), {}, "fix: xb.python_call calls a Python function"),
+        (("x", print), {}, "fix: call a Python function with xb.python_call"),
         (("x", 1234), {}, "got 1234\nfix: load the library with ctypes.CDLL"),
     ],
 )

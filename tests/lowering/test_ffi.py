@@ -317,7 +317,11 @@ UNTYPED = 'extern "C" void f(void* out, const void** in) {}'
         ("int x;", {}, "no handler is found in the source\nfix: define a handler with XLA_FFI"),
         (UNTYPED, {}, "no handler is found in the source\nfix: give api='untyped' for the"),
         (UNTYPED, {"targets": "f"}, "the function f is untyped in the source\nfix: "),
-        (UNTYPED, {"api": "untyped", "targets": "g"}, "the library has no function 'g'\nfix: one "),
+        (
+            UNTYPED,
+            {"api": "untyped", "targets": "g"},
+            "the library has no function 'g'\nfix: give one ",
+        ),
         (
             UNTYPED[11:],
             {"api": "untyped"},

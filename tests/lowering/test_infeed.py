@@ -444,7 +444,7 @@ def test_nothing_was_sent(short_timeout: None) -> None:
     assert "of (s32[2,3], f32[]) waited on " in message
     assert message.endswith(
         " for 0.02 seconds, and nothing was sent\n"
-        "fix: lowering.transfer_to_infeed(value, device) before the program is called, or in "
+        "fix: call lowering.transfer_to_infeed(value, device) before the program is called, or in "
         "another thread; to wait longer, set lowering.infeed.timeout"
     )
     assert caught.value.op == "infeed"
@@ -585,7 +585,7 @@ def endless() -> list[Any]:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (1.5, "expected arrays, got float: 1.5\nfix: numpy.asarray(value, dtype)"),
+        (1.5, "expected arrays, got float: 1.5\nfix: give numpy.asarray(value, dtype)"),
         ((np.int32(1), "x"), "expected arrays, got str: 'x'\nfix: give a NumPy array"),
         (None, "expected arrays, got NoneType"),
         (np.array(["a"]), "dtype"),

@@ -234,7 +234,7 @@ class TestArguments:
         ("arguments", "more", "words"),
         [
             ((3,), {}, "a path is a string or a pathlib.Path, got int"),
-            (("",), {}, "folder must be the path of one, got ''\nfix: None for no cache"),
+            (("",), {}, "folder must be the path of one, got ''\nfix: give None for no cache"),
             (("a\0b",), {}, "folder must be the path of one, got"),
             (("a",), {"max_bytes": -1}, "max_bytes must be a whole number, 0 or more, or None"),
             (("a",), {"max_bytes": True}, "max_bytes must be a whole number"),

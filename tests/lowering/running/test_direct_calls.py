@@ -207,7 +207,9 @@ def test_results_are_what_they_are_of_a_first_call():
 def test_executables_are_copied_and_pickled(run):
     assert copy.deepcopy({"run": run})["run"] is run
     assert copy.copy(run) is run
-    with pytest.raises(xb.OperandError, match=r"(?s)sums can't be pickled.*fix: executable\.save"):
+    with pytest.raises(
+        xb.OperandError, match=r"(?s)sums can't be pickled.*fix: use executable.save"
+    ):
         pickle.dumps(run)
 
 

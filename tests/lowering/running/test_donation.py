@@ -306,7 +306,7 @@ class TestByName:
         [
             (
                 ["stat"],
-                "there is no parameter 'stat' in counting\nfix: the parameters are state, x",
+                "there is no parameter 'stat' in counting\nfix: use one of state, x",
             ),
             (["x", 1], r"parameter 1 \(x\) of counting is listed twice"),
             ([4], "a parameter's name or its number is expected, got 4"),

@@ -379,7 +379,7 @@ class TestArguments:
             ({"k": 3}, r"argument y\['k'\] must be .*numpy.int32\(3\)$"),
             ("text", r"an array of numbers, got a str.*static=\['y'\]"),
             (xb.f32[2, 3], r"got the shape f32\[2,3\].*computation, lower and compile take shapes"),
-            (np.ma.masked_array(X), "a masked array.*fill it"),
+            (np.ma.masked_array(X), "a masked array.*fill the"),
             (np.array(["a"]), "must be an array of numbers"),
             (jax.random.key(0), r"jax.random.key_data\(key\)"),
         ],
@@ -406,7 +406,7 @@ class TestArguments:
         ):
             message = refused(lambda args=args, by_name=by_name: added(*args, **by_name))
             assert words in message
-            assert "fix: its arguments are (x, y)" in message
+            assert message.endswith("fix: call it as added(x, y)")
 
 
 class TestRecording:

@@ -210,7 +210,7 @@ func.func @main(%x: tensor<8x3xf64>, %t: !stablehlo.token, %n: tensor<i64>)
         (lambda x: None, "got None"),
         (lambda x: 1.0, "got the Python number 1.0"),
         (lambda x: [x] * N, "got a list"),
-        (lambda x: jnp.asarray(x), "got one on .*\nfix: jax.device_put"),
+        (lambda x: jnp.asarray(x), "got one on .*\nfix: give jax.device_put"),
         (lambda x: jax.device_put(x, devices()[3]), "got one on"),
         (
             lambda x: jax.device_put(x, with_axes().result_shardings[0]),

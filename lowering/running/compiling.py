@@ -82,9 +82,9 @@ def compile(
         num_replicas: how many replicas run the program at the same time, each on its own
             arguments; `XlaBuilder.replica_id` distinguishes them.
         num_partitions: the number of partitions of each replica. If a parameter, a result or an op
-            has a sharding, XLA partitions the program, and arguments and results are not
-            partitioned by the caller. Otherwise each partition runs the program on its own
-            arguments; `XlaBuilder.partition_id` distinguishes them.
+            has a sharding, XLA partitions the program, and arguments and results are sharded
+            arrays. Otherwise each partition runs the program on its own arguments;
+            `XlaBuilder.partition_id` distinguishes them.
         devices: all devices, instead of `device`: the partitions of replica 0, those of replica 1,
             and so on. They may include devices of other processes that compute together. By
             default, the devices of all processes are used if exactly that many are needed.

@@ -138,9 +138,9 @@ def check_rows(process: int) -> None:
     backwards = Mesh(np.array(run.devices[::-1]), ("d",))
     refused(
         lowering.ArgumentError,
-        "argument 0 (x) must be cut up into rows over the executable's devices, got f64[4,2] cut "
-        "up otherwise, with parts on devices of other processes\n"
-        "fix: jax.device_put(array, executable.sharding)",
+        "argument 0 (x) must be sharded into rows over the executable's devices, got f64[4,2] with "
+        "other shards on devices of other processes\n"
+        "fix: use jax.device_put(array, executable.sharding)",
         run,
         spread(ROWS, NamedSharding(backwards, PartitionSpec("d"))),
     )

@@ -160,7 +160,7 @@ class TestTpu:
     def test_arrays_are_not_put_there(self) -> None:
         (one, *_) = lowering.topology("tpu", "v5e:2x2").devices
         with pytest.raises(
-            DeviceError, match="belongs to a topology, which only lowering.compile takes\nfix: "
+            DeviceError, match=r"belongs to a topology, which only lowering.compile takes\nfix: "
         ):
             lowering.device_put(np.ones(3), one)
 

@@ -137,7 +137,10 @@ class TestTpu:
         path = tmp_path / "product"
         executable.save(path)
         for where, words in (
-            ({"device": topology.devices[0]}, "can't be loaded for .*, which is not there"),
+            (
+                {"device": topology.devices[0]},
+                "can't be loaded for .*, which is a device of a topology",
+            ),
             ({"device": "cpu"}, "was compiled for tpu, and cpu:0 is of platform cpu"),
         ):
             with pytest.raises(ModuleFileError, match=words):

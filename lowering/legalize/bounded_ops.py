@@ -20,6 +20,7 @@ from jaxlib.mlir.dialects import stablehlo
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import intern_array
+from lowering.legalize.indexing import Scatter
 from lowering.legalize.op_builder import OpBuilder, array_of, integer_of, integers_of, is_static
 from lowering.legalize.registry import ALL_PLATFORMS, Apply, Rewrite, Value
 from lowering.legalize.windows import window_count, window_dimension
@@ -322,33 +323,28 @@ def scatter_of_bounded_windows(b: OpBuilder, operation: ir.Operation) -> Sequenc
 
     Shown by: scatter_of_a_bounded_window.
     """
-    operands = list(operation.operands)
-    count = len(operands) // 2
-    numbers = stablehlo.ScatterDimensionNumbers(operation.attributes["scatter_dimension_numbers"])
-    removed = (*numbers.inserted_window_dims, *numbers.input_batching_dims)
-    shapes = [array_of(operand) for operand in operands]
-    windows = list(zip(shapes[:count], shapes[count + 1 :], strict=True))
-    covered = [d for d in range(shapes[0].rank) if d not in removed]
+    scatter = Scatter(operation)
+    shapes = [
+        (array_of(array), array_of(update))
+        for array, update in zip(scatter.arrays, scatter.updates, strict=True)
+    ]
     pairs = [
         (before, after)
-        for before, after in zip(covered, numbers.update_window_dims, strict=True)
+        for before, after in scatter.windowed_dimensions()
         if all(
             array.dynamic_dimensions[before]
             and update.dynamic_dimensions[after]
             and array.dimensions[before] == update.dimensions[after]
-            for array, update in windows
+            for array, update in shapes
         )
     ]
     if not pairs:
         return None
-    result_sizes = []
-    for number in range(count):
-        sizes = _sizes(b, operands[number])
-        result_sizes.append({before: sizes[before] for before, _ in pairs})
-        operands[number] = b.at_bounds(operands[number], [before for before, _ in pairs])
-        update = count + 1 + number
-        operands[update] = b.at_bounds(operands[update], [after for _, after in pairs])
-    return _like(b, operation, operands, result_sizes)
+    covered, windows = zip(*pairs, strict=True)
+    result_sizes = [{d: b.size(array, d) for d in covered} for array in scatter.arrays]
+    arrays = [b.at_bounds(array, covered) for array in scatter.arrays]
+    updates = [b.at_bounds(update, windows) for update in scatter.updates]
+    return _like(b, operation, [*arrays, scatter.indices, *updates], result_sizes)
 
 
 @_bounded("while")

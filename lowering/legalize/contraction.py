@@ -12,7 +12,12 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from builder.attributes import DotDimensionNumbers, RaggedDotDimensionNumbers
-from builder.shape_inference.contraction import RaggedMode, ragged_mode, ragged_prefix
+from builder.shape_inference.contraction import (
+    RaggedMode,
+    dot_general,
+    ragged_mode,
+    ragged_prefix,
+)
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import intern_array
@@ -54,18 +59,13 @@ def contraction_of_few_bits(b: OpBuilder, operation: ir.Operation) -> list[Value
     convolution_s4_s32.
     """
     result = b.element_type(operation.results[0])
-    types = [b.element_type(operand) for operand in operation.operands[:2]]
-    if result is None or None in types:
-        return None
-    if not any(t.bits == 2 or (t.bits == 4 and t is not result) for t in types if t is not None):
+    types = [t for operand in operation.operands[:2] if (t := b.element_type(operand))]
+    if result is None or not any(t.bits == 2 or (t.bits == 4 and t is not result) for t in types):
         return None
     wide = result
     if result.bits < 8:
         wide = pt.s8 if result.is_signed else pt.u8
-    lhs, rhs, *sizes = operation.operands
-    values = [b.converted(lhs, wide), b.converted(rhs, wide), *sizes]
-    shape = array_of(operation.results[0]).with_element_type(wide)
-    return [b.converted(b.like(operation, values, [shape]).results[0], result)]
+    return b.in_types(operation, dict.fromkeys((*types, result), wide), operand_count=2)
 
 
 @rewrite(*_RAGGED_DOTS, platforms=("cpu", INTERPRETER))
@@ -129,24 +129,19 @@ class _RaggedDot(NamedTuple):
 
     def dot(self, lhs: Value, rhs: Value, numbers: DotDimensionNumbers) -> Value:
         """Create a dot_general."""
-        left, right = array_of(lhs), array_of(rhs)
-        n = numbers
-        sizes = [left.dimensions[d] for d in n.lhs_batch_dimensions]
-        for array, consumed in (
-            (left, (*n.lhs_batch_dimensions, *n.lhs_contracting_dimensions)),
-            (right, (*n.rhs_batch_dimensions, *n.rhs_contracting_dimensions)),
-        ):
-            sizes += [size for d, size in enumerate(array.dimensions) if d not in consumed]
+        left = array_of(lhs)
+        right = array_of(rhs).with_element_type(left.element_type)
+        shape = dot_general.strict(left, right, numbers)
         attribute = stablehlo.DotDimensionNumbers.get(
-            lhs_batching_dimensions=n.lhs_batch_dimensions,
-            rhs_batching_dimensions=n.rhs_batch_dimensions,
-            lhs_contracting_dimensions=n.lhs_contracting_dimensions,
-            rhs_contracting_dimensions=n.rhs_contracting_dimensions,
+            lhs_batching_dimensions=numbers.lhs_batch_dimensions,
+            rhs_batching_dimensions=numbers.rhs_batch_dimensions,
+            lhs_contracting_dimensions=numbers.lhs_contracting_dimensions,
+            rhs_contracting_dimensions=numbers.rhs_contracting_dimensions,
             context=self.b.context,
         )
         return self.b(
             "dot_general",
-            intern_array(self.element_type, tuple(sizes)),
+            shape.with_element_type(self.element_type),
             [lhs, rhs],
             {"dot_dimension_numbers": attribute, "precision_config": self.precision},
         )

@@ -13,8 +13,10 @@ from builder.types.shape import intern_array
 from lowering.legalize.op_builder import Attributes, OpBuilder, array_of, integer_of, is_static
 from lowering.legalize.registry import ALL_PLATFORMS, Value, refuse, rewrite
 
+__all__ = ["Scatter"]
 
-class _Scatter:
+
+class Scatter:
     """The operands and the dimension numbers of a scatter.
 
     Attributes:
@@ -113,7 +115,7 @@ def _at_zero(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Scatter at index 0 along a new dimension of size 1 of the arrays."""
     if _numbers(operation).scattered_dims_to_operand_dims:
         return None
-    scatter = _Scatter(operation)
+    scatter = Scatter(operation)
     shape = array_of(scatter.indices)
     if not shape.is_static:
         return None
@@ -162,7 +164,7 @@ def scatter_of_windows(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
     """
     if not _numbers(operation).update_window_dims:
         return None
-    scatter = _Scatter(operation)
+    scatter = Scatter(operation)
     overhang = _overhang(scatter)
     if not any(overhang) or _is_in_bounds(scatter, overhang):
         return None
@@ -176,7 +178,7 @@ def scatter_of_windows(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
     return scatter.restored(b, scatter.like(b, arrays, indices), overhang)
 
 
-def _overhang(scatter: _Scatter) -> list[int]:
+def _overhang(scatter: Scatter) -> list[int]:
     """How far a window can be out of bounds and still overlap the array, for each dimension."""
     updates = array_of(scatter.updates[0])
     overhang = [0] * scatter.shape.rank
@@ -187,7 +189,7 @@ def _overhang(scatter: _Scatter) -> list[int]:
     return overhang
 
 
-def _is_in_bounds(scatter: _Scatter, overhang: Sequence[int]) -> bool:
+def _is_in_bounds(scatter: Scatter, overhang: Sequence[int]) -> bool:
     """Whether the indices show that no window is partly out of bounds.
 
     They do so in programs of jax that update slices, at constant or clamped indices. Along a
@@ -273,7 +275,7 @@ def _compute_range(value: Value, depth: int, known: _Ranges) -> tuple[int, int] 
     return least, (min if name == "minimum" else max)(high for _, high in ranges)
 
 
-def _into_padded(b: OpBuilder, scatter: _Scatter, value: Value, overhang: Sequence[int]) -> Value:
+def _into_padded(b: OpBuilder, scatter: Scatter, value: Value, overhang: Sequence[int]) -> Value:
     """Convert indices of fixed sizes to indices into the padded arrays.
 
     Indices far out of bounds are clamped first, so that the sums do not overflow.
@@ -314,7 +316,7 @@ def scatter_into_equal_values(b: OpBuilder, operation: ir.Operation) -> list[Val
     count = len(operation.operands) // 2
     if count == 1 or len({b.element_type(v) for v in list(operation.operands)[:count]}) == count:
         return None
-    scatter = _Scatter(operation)
+    scatter = Scatter(operation)
     arrays, attributes = scatter.arrays, None
     rank, batching = scatter.shape.rank, scatter.numbers.input_batching_dims
     candidates = [d for d in range(rank) if d not in batching and not scatter.dynamic[d]]
@@ -339,7 +341,7 @@ def scatter_into_equal_values(b: OpBuilder, operation: ir.Operation) -> list[Val
 def _is_supported(operation: ir.Operation) -> bool:
     if all(is_static(operand.type) for operand in operation.operands):
         return True
-    scatter = _Scatter(operation)
+    scatter = Scatter(operation)
     updates = array_of(scatter.updates[0]).dynamic_dimensions
     has_empty_vectors = not scatter.numbers.scattered_dims_to_operand_dims
     return not (

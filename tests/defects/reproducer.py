@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-__all__ = ["FOLDER", "Reproducer", "all_reproducers", "read", "same"]
+__all__ = ["FOLDER", "Reproducer", "all_reproducers", "differing_results", "read", "same"]
 
 FOLDER = Path(__file__).parent / "reproducers"
 
@@ -82,6 +82,20 @@ def _evaluate(text: str) -> tuple[Any, ...]:
     values = eval(text, {"__builtins__": {}, **_NAMES, "range": range})
     assert isinstance(values, tuple), text
     return tuple(map(np.asarray, values))
+
+
+def differing_results(reproducer: Reproducer) -> list[list[Any]]:
+    """Compile and run a reproducer; return the results of the replicas that differ from WANT."""
+    import lowering
+
+    module, count = lowering.load_bytes(reproducer.module), reproducer.replicas
+    if count == 1:
+        by_replica = [lowering.compile(module, "cpu")(*reproducer.arguments)]
+    else:
+        program = lowering.compile(module, "cpu", num_replicas=count)
+        by_replica = program(*([argument] * count for argument in reproducer.arguments))
+    leaves = [list(r) if isinstance(r, (tuple, list)) else [r] for r in by_replica]
+    return [values for values in leaves if not same(values, reproducer.want)]
 
 
 def same(results: list[Any], want: tuple[Any, ...]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.defects.reproducer import read, same
+from tests.defects.reproducer import differing_results, read
 
 
 def main(name: str) -> None:
@@ -21,20 +21,12 @@ def main(name: str) -> None:
     registry.REWRITES.clear()
     registry.REFUSALS.clear()
     bounded_ops.BOUNDED.clear()
-    module = lowering.load_bytes(reproducer.module)
     try:
-        program = lowering.compile(module, "cpu", num_replicas=reproducer.replicas)
-        arguments = reproducer.arguments
-        if reproducer.replicas > 1:
-            arguments = tuple([x] * reproducer.replicas for x in arguments)
-        results = program(*arguments)
-        by_replica = results if reproducer.replicas > 1 else [results]
+        differing = differing_results(reproducer)
     except lowering.CompileError as error:
         print("error", str(error).replace("\n", " "))
         return
-    leaves = [list(one) if isinstance(one, (tuple, list)) else [one] for one in by_replica]
-    is_right = all(same(one, reproducer.want) for one in leaves)
-    print("right" if is_right else f"wrong {leaves}".replace("\n", " "))
+    print(f"wrong {differing}".replace("\n", " ") if differing else "right")
 
 
 if __name__ == "__main__":

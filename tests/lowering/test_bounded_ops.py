@@ -1,6 +1,6 @@
 """Every op on arrays of bounded sizes, executed on CPU, against NumPy on arrays of those sizes.
 
-The elements beyond the sizes are numbers as good as the others, which would show in the results.
+The elements beyond the sizes are ordinary numbers, which would change wrong results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Case = tuple[Callable[..., Any], Callable[..., Any]]
 
 
 def bounded(x: xb.XlaOp, sizes: Sequence[xb.XlaOp]) -> xb.XlaOp:
-    """An array whose first dimensions have these sizes."""
+    """Set the sizes of the first dimensions of an array."""
     for dimension, size in enumerate(sizes):
         x = xb.set_dimension_size(x, size, dimension)
     return x
@@ -43,13 +43,13 @@ def check(
     shapes: Sequence[tuple[xb.ArrayShape, int]],
     sizes: Sequence[Sequence[tuple[int, ...]]],
 ) -> None:
-    """Runs all cases in one program, for several sizes, in two ways.
+    """Run all cases in one program, for several sizes, in two ways.
 
-    The second, from HLO text, leaves out what StableHLO can't express.
+    The second program is compiled from HLO text, without cases that StableHLO can't express.
 
     Args:
-        cases: by name, the function and what it means to NumPy.
-        shapes: of each operand the shape, and how many of its first dimensions are bounded.
+        cases: by name, the function and its NumPy equivalent.
+        shapes: the shape of each operand, and the number of its first dimensions that are bounded.
         sizes: for each run, for each operand, the sizes of these dimensions.
     """
 
@@ -86,13 +86,13 @@ def check(
 
 
 def numbers(shape: xb.ArrayShape) -> Array:
-    """Whole numbers, of which sums are exact in every type; none is 0."""
+    """Random integers other than 0, whose sums are exact in every type."""
     found = RANDOM.integers(1, 10, shape.dimensions) * RANDOM.choice([-1, 1], shape.dimensions)
     return found.astype(shape.element_type.dtype)
 
 
 def padded(x: Array, low: int, high: int, interior: int = 0) -> Array:
-    """A vector padded with 9."""
+    """Pad a vector with 9."""
     wide = np.full(len(x) + max(len(x) - 1, 0) * interior, 9, x.dtype)
     wide[:: interior + 1] = x
     wide = np.concatenate([np.full(max(low, 0), 9), wide, np.full(max(high, 0), 9)])
@@ -336,7 +336,7 @@ def test_an_empty_vector() -> None:
 
 
 def test_reshapes_of_no_elements() -> None:
-    # XLA would divide by the number of elements, and the process end.
+    # XLA would divide by the number of elements, and abort.
     cases: dict[str, Case] = {
         "collapse": (lambda x: xb.collapse(x, [0, 1]), lambda x: x.reshape(0)),
         "between": (lambda x: xb.reshape(x, [6, 1, 0]), lambda x: x.reshape(len(x), 1, 0)),
@@ -406,7 +406,7 @@ def test_several_operands() -> None:
 
 
 def test_products() -> None:
-    """Contracting dimensions of which one is bounded, or both."""
+    """One or both contracting dimensions are bounded."""
     cases: dict[str, Case] = {
         "both": (lambda x, y, z: xb.dot(y, x), lambda x, y, z: y @ x),
         "left": (lambda x, y, z: xb.dot(y, z), lambda x, y, z: y @ z[: y.shape[1]]),
@@ -421,7 +421,7 @@ def test_products() -> None:
 
 @pytest.mark.usefixtures("little_optimized")
 def test_batches() -> None:
-    """What has a batch and a matrix, of which each may be bounded."""
+    """Ops with a bounded batch dimension."""
     matrix = np.array([[4, 2], [2, 8]], np.float32)
     numbers_of = xb.DotDimensionNumbers([2], [1], [0], [0])
     convolution = xb.ConvolutionDimensionNumbers(0, 1, (2,), 1, 0, (2,), 0, 1, (2,))
@@ -470,7 +470,7 @@ def test_batches() -> None:
     [("f32[<=6]", [2, 3]), ("f32[<=1]", []), ("f32[<=6,<=5]", [2, 3, 5])],
 )
 def test_a_size_that_is_lost(shape: str, sizes: list[int]) -> None:
-    """XLA infers fixed sizes, and what would stand in them is not defined."""
+    """XLA infers fixed sizes, whose elements would be undefined."""
     b = xb.XlaBuilder("lost")
     root = xb.reshape(b.parameter(shape), sizes)
     with pytest.raises(CompileError) as caught:
@@ -484,7 +484,7 @@ def test_a_size_that_is_lost(shape: str, sizes: list[int]) -> None:
     )
 
 
-def test_where_xla_has_no_rule() -> None:
+def test_a_scatter_that_xla_does_not_support() -> None:
     b = xb.XlaBuilder("window")
     x, at = b.parameter("f32[<=10,3]"), b.constant([[0], [2]], xb.s32)
     part = b.parameter("f32[2,<=2]")
@@ -503,7 +503,7 @@ Step = tuple[xb.XlaOp, Callable[[Array], Array]]
 
 
 def steps_of(x: xb.XlaOp, draw: Callable[[Any], Any]) -> Step:
-    """An op on `x`, and what it means to NumPy."""
+    """An op on `x`, and its NumPy equivalent."""
     shape = x.shape
     assert isinstance(shape, xb.ArrayShape)
     rank = shape.rank
@@ -591,7 +591,7 @@ def steps_of(x: xb.XlaOp, draw: Callable[[Any], Any]) -> Step:
 )
 @given(st.data())
 def test_chains(data: st.DataObject) -> None:
-    """What is inferred is what XLA's verifier and StableHLO's have, and the numbers are right."""
+    """Inferred shapes agree with the verifiers of XLA and StableHLO; the results are right."""
     dimensions = tuple(data.draw(st.lists(st.integers(2, 5), min_size=1, max_size=3)))
     dynamic = data.draw(st.integers(1, len(dimensions)))
     b = xb.XlaBuilder("chain")
@@ -602,7 +602,7 @@ def test_chains(data: st.DataObject) -> None:
         x, one = steps_of(x, data.draw)
         meaning.append(one)
     computation = b.build(x)
-    # XLA's reader of HLO infers every shape anew, and compares.
+    # XLA's HLO parser infers every shape, and compares it with the text.
     assert f"->{x.shape}" in re_spaced(hlo_conversion.parsed_hlo_text(str(computation)))
     program = lowering.compile(computation, "cpu")
     array = RANDOM.integers(-9, 10, dimensions, np.int32)

@@ -1,4 +1,4 @@
-"""Sizes known only when it runs, executed on CPU; bounded parameters and results."""
+"""Bounded sizes executed on CPU: ops that set sizes, bounded parameters and bounded results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Array = np.ndarray
 
 
 def sample(t: xb.PrimitiveType, sizes: Sequence[int]) -> Array:
-    """Random bits, but in NaNs."""
+    """Random bits that are not NaNs."""
     if t is xb.pred:
         return RANDOM.integers(0, 2, sizes).astype(bool)
     raw = RANDOM.integers(0, 1 << min(t.bits, 62), sizes)
@@ -45,7 +45,7 @@ def built(function: Callable[..., Any], *shapes: Any) -> xb.XlaComputation:
 
 
 class Both:
-    """A computation compiled from StableHLO and from its HLO text, which must give the same."""
+    """Run a computation from StableHLO and from its HLO text, and compare the results."""
 
     def __init__(self, computation: xb.XlaComputation) -> None:
         with compiled_once():
@@ -81,8 +81,8 @@ def test_the_example_of_the_document() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(0,), (5, 4), (3, 0), (100_000,)])
-def test_every_type_is_cut_and_brought_back(sizes: tuple[int, ...]) -> None:
-    """The elements beyond a size stay where they are: a larger one brings them back."""
+def test_every_type_is_sliced_and_restored(sizes: tuple[int, ...]) -> None:
+    """A smaller size does not remove elements: a larger size restores them."""
     types = ALL_TYPES if len(sizes) > 1 else [xb.f32, xb.s4, xb.c128, xb.f8e4m3fn, xb.pred]
 
     def program(*parameters: xb.XlaOp) -> list[xb.XlaOp]:
@@ -105,7 +105,7 @@ def test_every_type_is_cut_and_brought_back(sizes: tuple[int, ...]) -> None:
         assert [int(n) for n in found[2 * len(arrays) :]] == [*sizes[:-1], size]
 
 
-def test_several_dimensions_and_sizes_set_anew() -> None:
+def test_several_dimensions_and_sizes_set_again() -> None:
     def program(x: xb.XlaOp, m: xb.XlaOp, n: xb.XlaOp) -> list[xb.XlaOp]:
         both = xb.set_dimension_size(xb.set_dimension_size(x, m, 0), n, 2)
         again = xb.set_dimension_size(both, n, 0)
@@ -120,7 +120,7 @@ def test_several_dimensions_and_sizes_set_anew() -> None:
 
 
 @pytest.mark.parametrize("size", [-(2**31), -1, 6, 2**31 - 1])
-def test_a_size_out_of_bounds_gives_none_or_all(size: int) -> None:
+def test_a_size_out_of_bounds_is_clamped(size: int) -> None:
     def program(x: xb.XlaOp, n: xb.XlaOp) -> list[xb.XlaOp]:
         cut = xb.set_dimension_size(x, n, 0)
         largest = xb.get_tuple_element(xb.top_k(cut, 1), 1)
@@ -136,7 +136,7 @@ def test_a_size_out_of_bounds_gives_none_or_all(size: int) -> None:
 
 
 def test_dynamic_reshape() -> None:
-    """Elements stay in the order that they have at run time."""
+    """Elements retain their order at run time."""
 
     def program(x: xb.XlaOp, y: xb.XlaOp) -> list[xb.XlaOp]:
         m, n = (xb.get_dimension_size(x, d) for d in (0, 1))
@@ -205,16 +205,16 @@ def test_results_have_their_sizes_nested_and_exact() -> None:
         assert array.shape == want.shape
         assert array.sharding == n.sharding
         assert_identical(np.asarray(array), want.copy())
-    # They are arrays like any others: the program takes them again.
+    # The program accepts its results as arguments.
     again = lowering.compile(built(lambda x: x + x, "f64[<=4,3]"), "cpu")
     assert_identical(np.asarray(again(a)), x[:2] + x[:2])
 
 
 @pytest.mark.parametrize("t", [xb.f64, xb.s64, xb.c128, xb.bf16, xb.s4, xb.pred], ids=str)
-def test_results_are_cut_on_other_devices_too(
+def test_results_are_sliced_on_other_devices(
     t: xb.PrimitiveType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the device's memory is not the host's."""
+    """The device does not share its memory with the host."""
     x = sample(t, (4, 3))
     target = Target(t[4, 3], sharding_of(lowering.device("cpu")))
     array = target.put(x)
@@ -232,7 +232,7 @@ def test_results_are_cut_on_other_devices_too(
 # --- Parameters ---------------------------------------------------------------------------------
 
 
-def test_a_parameter_takes_any_size_up_to_its_bounds() -> None:
+def test_a_parameter_accepts_any_size_up_to_its_bounds() -> None:
     def program(x: xb.XlaOp, y: xb.XlaOp) -> list[xb.XlaOp]:
         return [
             xb.reduce(x, 0, xb.add, [0]),
@@ -267,12 +267,12 @@ def test_parameters_in_tuples_by_name_and_of_a_layout() -> None:
         assert_identical(np.asarray(array), want)
 
 
-def test_what_an_array_may_be() -> None:
+def test_accepted_arrays() -> None:
     compiled = lowering.compile(built(xb.neg, "f32[<=4]"), "cpu")
     x = np.arange(3, dtype=np.float32)
     for given in (x, x[::-1][::-1], x.astype(">f4"), jax.numpy.asarray(x), Dlpack(x)):
         assert_identical(np.asarray(compiled(given)), -x)
-    # What the caller writes later does not reach it.
+    # Later writes to the argument do not change the result.
     full = np.ones(4, np.float32)
     result = compiled(full)
     full[:] = 7
@@ -280,7 +280,7 @@ def test_what_an_array_may_be() -> None:
 
 
 class Dlpack:
-    """An object with nothing but ``__dlpack__``."""
+    """An object with only a ``__dlpack__`` method."""
 
     def __init__(self, array: Array) -> None:
         self.array = array

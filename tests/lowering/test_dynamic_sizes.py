@@ -1,4 +1,4 @@
-"""Bounded and unbounded sizes: what StableHLO can say of them, and what it can't."""
+"""Bounded and unbounded sizes in StableHLO: supported operations, and refused ones."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def doubled_thrice(x: xb.XlaOp) -> xb.XlaOp:
     return xb.while_(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] + s[1]), start)
 
 
-# An op on a dynamic x, further parameters, and its shape for x f32[<=5,3]; for x f32[?,3] too,
-# where inference takes it.
+# An op on a dynamic x, further parameters, and its shape for x f32[<=5,3]; also for x f32[?,3]
+# where inference supports it.
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str, str | None]] = {
     "add": (lambda x: x + x, (), "f32[<=5,3]", "f32[?,3]"),
     "add_fixed": (lambda x, y: x + y, (xb.f32[5, 3],), "f32[<=5,3]", None),
@@ -91,7 +91,7 @@ def test_dynamic_sizes_lower(name: str, dynamic: Any) -> None:
         for op in module.module.body.operations
         if ir.StringAttr(op.attributes["sym_name"]).value == "main"
     )
-    # MLIR has compared the function's type with what its return gives.
+    # MLIR has verified that the function's type is that of the returned values.
     kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
     assert [shape_of_type(t) for t in kind.results] == list(leaves(shape.result))
     assert [shape_of_type(t) for t in kind.inputs] == list(shape.parameters)
@@ -169,7 +169,7 @@ def mixed_conditional(p: xb.XlaOp, x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
 def test_where_a_bound_meets_a_fixed_size(
     opcode: str, function: Callable[..., Any], shapes: tuple[Any, ...], message: str
 ) -> None:
-    """Inference takes them, as XLA does."""
+    """Inference accepts them, as XLA does."""
     computation = build(function, *shapes)
     with pytest.raises(LoweringError) as caught:
         lowering.lower(computation)
@@ -183,7 +183,7 @@ def test_where_a_bound_meets_a_fixed_size(
     assert not all(shape.is_static for shape in error.shapes.values())
 
 
-def test_what_the_verifier_refuses_of_dynamic_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dynamic_sizes_that_the_verifier_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ONE_TO_ONE, "add", "stablehlo.and")
     with pytest.raises(LoweringError) as caught:
         lowering.lower(build(lambda x: xb.reduce(x + x, 0.0, xb.max, [0, 1]), BOUNDED))

@@ -1,4 +1,4 @@
-"""Computations that were made of others run, and give what NumPy says."""
+"""Run computations derived from others, and compare the results with NumPy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def recipe(seed: int) -> list[graphs.Step]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_two_parts_are_the_whole_bit_by_bit(seed: int) -> None:
+def test_two_parts_equal_the_original_bit_by_bit(seed: int) -> None:
     graph = graphs.recorded(recipe(seed))
     arguments = graphs.arguments_of(graph)
     wanted = graphs.evaluate(graph, *arguments)
@@ -42,7 +42,7 @@ def test_two_parts_are_the_whole_bit_by_bit(seed: int) -> None:
     assert_identical(run(rest, *middle, *others), wanted)
 
 
-def test_inline_gives_what_a_call_gives() -> None:
+def test_inline_equals_a_call() -> None:
     graph = graphs.recorded(recipe(7))
 
     def whole(apply: Any) -> xb.XlaComputation:
@@ -59,7 +59,7 @@ def test_inline_gives_what_a_call_gives() -> None:
     assert_identical(run(inlined, *arguments), wanted)
 
 
-def test_what_is_done_for_its_effect_is_inlined() -> None:
+def test_an_op_with_side_effects_is_inlined() -> None:
     seen: list[Any] = []
 
     def look(x: Any) -> Any:
@@ -151,7 +151,7 @@ def test_a_sharded_program_stays_the_same_program() -> None:
     text = lowering.lower(c).to_text(locations=True)
     assert "sdy.sharding" in text
     assert lowering.lower(c.replace(lambda op, operands: None)).to_text(locations=True) == text
-    # What names the mesh goes along to where the ops do.
+    # The mesh moves with the ops that refer to it.
     b = xb.XlaBuilder("around")
     inlined = b.build(xb.inline(c, b.parameter(xb.f32[2, 3])))
     (tanh,) = c.find("tanh")

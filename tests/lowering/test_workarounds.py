@@ -167,7 +167,7 @@ def test_exports_have_one_operation_for_an_op(name: str) -> None:
     assert opcodes == ["parameter"] * len(shapes) + [hlo]
 
 
-def test_a_bounded_size_that_is_divided() -> None:
+def test_a_reshape_that_divides_a_bounded_size() -> None:
     b = xb.XlaBuilder("divided")
     x = b.parameter("f32[<=6]")
     rows = xb.reshape_with_inferred_dimension(x, [3, 2], 0)
@@ -205,7 +205,7 @@ def test_powers_by_negative_exponents_and_of_bounded_sizes() -> None:
     assert_array_equal(np.asarray(got), want)
 
 
-def test_powers_of_scalars_wherever_they_are() -> None:
+def test_powers_of_scalars_in_regions() -> None:
     """A power is a loop in @main, in loops and in branches, but not in the computation of map."""
     want = np.array(pow(3, 65, 2**32), np.uint32).view(np.int32)
 

@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import functools
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,8 +35,6 @@ for name, folder in (("lowering", sys.argv[1]), ("lowering.interpreter", sys.arg
 from lowering.interpreter import worker
 worker.serve()
 """
-
-_CHUNK: Final = 1 << 20
 
 
 class HelperCrashError(Exception):
@@ -65,12 +63,13 @@ class _Helper:
         # A file instead of a pipe, which could fill up.
         self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 (it is open as long as the process)
         self.folder = tempfile.TemporaryDirectory(prefix="xlabuilder-probes-")
+        stdin, self.requests = Pipe(duplex=False)
+        self.answers, stdout = Pipe(duplex=False)
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, str(here.parent), str(here)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdin=stdin.fileno(),
+            stdout=stdout.fileno(),
             stderr=self.stderr,
-            bufsize=0,
             # The same jaxlib and NumPy as here.
             env={
                 **os.environ,
@@ -79,6 +78,8 @@ class _Helper:
             },
             start_new_session=True,  # without Ctrl-C from the terminal
         )
+        stdin.close()
+        stdout.close()
 
     def ask(
         self, header: dict[str, Any], pieces: list[bytes | memoryview], timeout: float | None
@@ -88,20 +89,21 @@ class _Helper:
         Raises:
             HelperCrashError, HelperTimeoutError: there is no answer.
         """
-        process = self.process
-        assert process.stdin is not None
-        assert process.stdout is not None
+        deadline = None if timeout is None else time.monotonic() + timeout
+
+        def read() -> bytes:
+            if deadline is not None and not self.answers.poll(max(0, deadline - time.monotonic())):
+                raise HelperTimeoutError
+            return self.answers.recv_bytes()
+
         try:
-            for piece in frames.encoded(header, pieces):
-                view = memoryview(piece).cast("B")
-                while view:
-                    view = view[process.stdin.write(view) :]
-            return frames.read(_taker(process.stdout.fileno(), timeout))
+            frames.send(self.requests.send_bytes, header, pieces)
+            return frames.receive(read)
         except (BrokenPipeError, EOFError):
-            process.wait()
+            status = self.process.wait()
             self.stderr.seek(0)
             report = self.stderr.read().decode(errors="replace")
-            raise HelperCrashError(report, process.returncode == -signal.SIGKILL) from None
+            raise HelperCrashError(report, status == -signal.SIGKILL) from None
 
     def end(self) -> None:
         """End the process and delete its folder."""
@@ -119,29 +121,8 @@ class _Helper:
         self.folder._finalizer.detach()  # type: ignore[attr-defined]  # not in typeshed
 
     def _close(self) -> None:
-        for file in (self.process.stdin, self.process.stdout, self.stderr):
-            if file is not None:
-                file.close()
-
-
-def _taker(source: int, timeout: float | None) -> Any:
-    """Return a function that reads exactly a number of bytes from a pipe."""
-    end = None if timeout is None else time.monotonic() + timeout
-    poll = select.poll()
-    poll.register(source, select.POLLIN)
-
-    def take(count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            if end is not None and not poll.poll(1000 * max(0.0, end - time.monotonic())):
-                raise HelperTimeoutError
-            chunk = os.read(source, min(count - len(data), _CHUNK))
-            if not chunk:
-                raise EOFError
-            data += chunk
-        return bytes(data)
-
-    return take
+        for file in (self.requests, self.answers, self.stderr):
+            file.close()
 
 
 class _State:

@@ -10,11 +10,13 @@ requesting program converts them back.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import re
 import signal
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,29 +37,13 @@ _NARROW: Final = re.compile(r"(u?i)[24]")
 
 def serve() -> None:
     """Answer requests until the input ends."""
-    requests, answers = sys.stdin.fileno(), os.dup(sys.stdout.fileno())
+    requests = Connection(sys.stdin.fileno(), writable=False)
+    answers = Connection(os.dup(sys.stdout.fileno()), readable=False)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # printed text must not mix with answers
-    _end_with_parent(requests)
-
-    def take(count: int) -> bytes:
-        data = bytearray(count)
-        rest = memoryview(data)
-        while rest:
-            size = os.readv(requests, [rest])
-            if not size:
-                raise EOFError
-            rest = rest[size:]
-        return bytes(data)
-
-    with os.fdopen(answers, "wb") as out:
+    _end_with_parent(requests.fileno())
+    with contextlib.suppress(EOFError):
         while True:
-            try:
-                header, pieces = frames.read(take)
-            except EOFError:
-                return
-            for piece in frames.encoded(*_answer(header, pieces)):
-                out.write(piece)
-            out.flush()
+            frames.send(answers.send_bytes, *_answer(*frames.receive(requests.recv_bytes)))
 
 
 def _end_with_parent(requests: int) -> None:

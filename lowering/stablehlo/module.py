@@ -47,6 +47,7 @@ from lowering.jaxlib_api import versions
 from lowering.mlir.attributes import ARGUMENT_NAME
 from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.types import attribute_text, shape_of_type
+from lowering.mlir.walking import operations_where
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader
 from lowering.reading.exported import embedded_artifact
@@ -168,17 +169,17 @@ class StablehloModule:
         position = bisect.bisect_left(newer, True, key=is_expressible)
         available = newer[position] if position < len(newer) else None
         match = re.search(r"failed to legalize operation '(?:vhlo\.)?([\w.]+?)(?:_v\d+)?'", report)
-        operation = match[1] if match else "module"
-        notes = [f"available from {available}"] if available is not None else []
-        user = _first_operation(self.module, operation)
-        if user is not None:
-            place = recorded_at(user.location).rstrip(",")
-            notes.insert(0, f"needed by {user.name}{place}")
+        subject = f"the operation {match[1]} of {self.name}" if match else self.name
+        notes = [
+            f"needed by {user.name}{recorded_at(user.location).rstrip(',')}"
+            for user in (_users(self.module, match[1])[:1] if match else ())
+        ]
+        if available is not None:
+            notes.append(f"available from {available}")
         parenthesis = f" ({'; '.join(notes)})" if notes else ""
         fix = f"\nfix: write version {available} or newer, up to {newest}" if available else ""
         return VersionError(
-            f"artifact: StableHLO {version} can't express the operation {operation} of {self.name}"
-            f"{parenthesis}{fix}",
+            f"artifact: StableHLO {version} can't express {subject}{parenthesis}{fix}",
             version=version,
             detail=report,
         )
@@ -306,19 +307,14 @@ def _minor_versions(newest: str) -> list[str]:
     return [*older, *(f"{major}.{n}.0" for n in range(minor + 1))]
 
 
-def _first_operation(module: ir.Module, name: str) -> ir.Operation | None:
-    """Return the first operation of this name in any dialect; composites are written for CHLO."""
-    matches: list[ir.Operation] = []
+def _users(module: ir.Module, name: str) -> list[ir.Operation]:
+    """Return the operations of this name in any dialect; composites are written for CHLO."""
 
-    def visit(operation: ir.Operation) -> ir.WalkResult:
+    def is_user(operation: ir.Operation) -> bool:
         dialect, _, short_name = operation.name.partition(".")
-        if name in (short_name, operation.name) or (name == "composite" and dialect == "chlo"):
-            matches.append(operation)
-            return ir.WalkResult.INTERRUPT
-        return ir.WalkResult.ADVANCE
+        return name in (short_name, operation.name) or (name == "composite" and dialect == "chlo")
 
-    module.operation.walk(visit)
-    return matches[0] if matches else None
+    return operations_where(module, is_user)
 
 
 def path_text(path: Any, op: str) -> str:

@@ -189,7 +189,7 @@ class TestRefusedFiles:
         ):
             refused(path, content, words)
         path.write_bytes(saved)
-        with pytest.raises(ModuleFileError, match=r"executable\nfix: lowering.load_executable r"):
+        with pytest.raises(ModuleFileError, match=r"executable\nfix: use lowering.load_executable"):
             lowering.load(path)
 
     def test_damaged(self, tmp_path: Path, saved: bytes) -> None:

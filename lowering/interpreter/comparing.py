@@ -151,18 +151,13 @@ def compare(
     for op in reference.ops:
         if op.opcode in _NOT_COMPUTED or op in missing or op.id not in device_values:
             continue
-        tolerance = tolerances.of_op(op) if from_reference else accumulated[op.id]
-        if isinstance(ulps, Mapping):
-            tolerance = float(ulps.get(op.opcode, tolerance))
-        elif ulps is not None:
-            tolerance = float(ulps)
+        default = tolerances.of_op(op) if from_reference else accumulated[op.id]
+        tolerance = _tolerance(ulps, op.opcode, default)
         # Accumulated errors may exceed small elements, which are sums of larger canceling ones.
         operands = [reference_values[o] for o in op.operands] if from_reference else None
         ops += _differences(op, device_values[op.id], reference_values[op], tolerance, operands)
     root = reference.root
-    tolerance = accumulated[root.id]
-    if ulps is not None and not isinstance(ulps, Mapping):
-        tolerance = float(ulps)
+    tolerance = _tolerance(ulps, None, accumulated[root.id])
     results = _differences(root, device_result, reference_values[root], tolerance, None)
     if any(op.opcode == "rng" for op in left_out):
         results = []  # each run has other random numbers
@@ -176,10 +171,17 @@ def compare(
     )
 
 
+def _tolerance(ulps: Any, opcode: str | None, default: float) -> float:
+    """Return the tolerance of an op, or of the result if `opcode` is None."""
+    if isinstance(ulps, Mapping):
+        return float(ulps.get(opcode, default))
+    return default if ulps is None else float(ulps)
+
+
 def _check_ulps(ulps: Any) -> None:
+    if ulps is None:
+        return
     for value in ulps.values() if isinstance(ulps, Mapping) else [ulps]:
-        if ulps is None:
-            continue
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             raise OperandError(
                 f"compare: ulps must be a number that is at least 0, or such numbers by opcode, "

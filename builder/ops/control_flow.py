@@ -163,6 +163,15 @@ Region = builtins.tuple[str, Applied, builtins.tuple[Shape, ...], bool]
 """A role, its computation or callable, the parameter shapes, and whether to pass arguments."""
 
 
+def _recorded_before(
+    computation: Applied, shapes: builtins.tuple[Shape, ...]
+) -> XlaComputation | None:
+    """Return a computation that is already recorded, without captures."""
+    if type(computation) is ReusableFunction:
+        return computation.cached(shapes)
+    return computation if isinstance(computation, XlaComputation) else None
+
+
 def _record_regions(
     name: str, regions: Sequence[Region], builder: XlaBuilder
 ) -> builtins.tuple[list[XlaComputation | Recorded], bool]:
@@ -424,8 +433,12 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
 
     Operation Semantics: While.
     """
-    ops = need_ops("while_", "init", init)
-    builder = resolve_builder("while_", *ops)
+    if type(init) is XlaOp:  # without captures and tuples nothing has to be rolled back
+        shapes = (init.shape,)
+        known = _recorded_before(condition, shapes), _recorded_before(body, shapes)
+        if known[0] is not None and known[1] is not None:
+            return _record_while(known[0], known[1], init)
+    builder = resolve_builder("while_", *need_ops("while_", "init", init))
     with rollback_on_error(builder):
         state = _state("while_", "init", init)
         shapes = (state.shape,)
@@ -433,15 +446,19 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> 
         recorded, has_captures = _record_regions("while_", regions, builder)
         if not has_captures:
             condition, body = build_all(recorded)
-            key = ("while", condition, state.shape)
-            attributes = body.planned(key, _while_attributes, condition, body, state.shape)
-            return record("while", state.shape, (state,), attributes)
+            return _record_while(condition, body, state)
         _while_shape(signature(recorded[0]), signature(recorded[1]), state.shape)
         (condition, body), captured = lift_captures(recorded, give_back=[False, True])
         # The loop carries the captured values along with the state.
         widened = tuple(state, *captured)
         attributes = {"condition": condition, "body": body}
         return record("while", widened.shape, (widened,), attributes)[0]
+
+
+def _record_while(condition: XlaComputation, body: XlaComputation, state: XlaOp) -> XlaOp:
+    key = ("while", condition, state.shape)
+    attributes = body.planned(key, _while_attributes, condition, body, state.shape)
+    return record("while", state.shape, (state,), attributes, 3)
 
 
 def _while_attributes(
@@ -511,6 +528,12 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
     """
     is_predicated, selector, computations, operands = _conditional_arguments(arguments, named)
     which = need_op("conditional", "pred or branch_index", selector)
+    if len(computations) == len(operands) and False not in [type(o) is XlaOp for o in operands]:
+        shapes = _shapes_of(operands)
+        known = [_recorded_before(c, (s,)) for c, s in zip(computations, shapes, strict=True)]
+        branches = builtins.tuple([branch for branch in known if branch is not None])
+        if 0 < len(branches) == len(known):
+            return _record_conditional(which, branches, operands, shapes, is_predicated)
     ops = [v for o in operands for v in (o if isinstance(o, _SEQUENCES) else [o])]
     builder = resolve_builder("conditional", which, *[v for v in ops if type(v) is XlaOp])
     with rollback_on_error(builder):
@@ -535,17 +558,27 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
         recorded, has_captures = _record_regions("conditional", regions, builder)
         if recorded and not has_captures:
             branches = build_all(recorded)
-            key = ("conditional", branches, which.shape, shapes, is_predicated)
-            shape, attributes = branches[0].planned(
-                key, _conditional_plan, branches, which.shape, shapes, is_predicated
-            )
-            return record("conditional", shape, (which, *states), attributes)
+            return _record_conditional(which, branches, states, shapes, is_predicated)
         signatures = builtins.tuple([signature(branch) for branch in recorded])
         shape = _conditional_shape(which.shape, signatures, shapes, predicated=is_predicated)
         closed, captured = lift_captures(recorded, give_back=[False] * len(recorded))
         states = [tuple(state, *captured) for state in states]
         attributes = {"branch_computations": builtins.tuple(closed)}
         return record("conditional", shape, (which, *states), attributes)
+
+
+def _record_conditional(
+    which: XlaOp,
+    branches: builtins.tuple[XlaComputation, ...],
+    states: Sequence[XlaOp],
+    shapes: builtins.tuple[Shape, ...],
+    is_predicated: bool,
+) -> XlaOp:
+    key = ("conditional", branches, which.shape, shapes, is_predicated)
+    shape, attributes = branches[0].planned(
+        key, _conditional_plan, branches, which.shape, shapes, is_predicated
+    )
+    return record("conditional", shape, (which, *states), attributes, 3)
 
 
 def _conditional_plan(

@@ -38,8 +38,15 @@ __all__ = ["dynamic_slice", "dynamic_update_slice", "gather", "scatter"]
 StartIndices = XlaOp | Sequence[XlaOp | int]
 """A scalar op or a number for each dimension, or one vector."""
 
-_dynamic_slice_shape = per_signature(infer.dynamic_slice.strict)
 _dynamic_update_slice_shape = per_signature(infer.dynamic_update_slice.strict)
+
+
+@per_signature
+def _dynamic_slice_plan(
+    operand: Shape, starts: tuple[Shape, ...], sizes: tuple[int, ...]
+) -> tuple[ArrayShape, Mapping[str, Any]]:
+    shape = infer.dynamic_slice.strict(operand, starts, sizes)
+    return shape, MappingProxyType({"slice_sizes": sizes})
 
 
 @op(SCHEMAS["dynamic_slice"])
@@ -83,9 +90,8 @@ def dynamic_slice(
     starts = _starts("dynamic_slice", start_indices)
     sizes = integers("dynamic_slice", "size_indices", size_indices)
     shapes = _start_shapes("dynamic_slice", starts)
-    shape = _dynamic_slice_shape(operand.shape, shapes, sizes)
+    shape, attributes = _dynamic_slice_plan(operand.shape, shapes, sizes)
     scalars = _as_scalars("dynamic_slice", (operand,), starts, shapes, sizes)
-    attributes = shared_attributes(slice_sizes=sizes)
     return record("dynamic_slice", shape, (operand, *scalars), attributes)
 
 

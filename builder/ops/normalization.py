@@ -5,17 +5,18 @@ Operation Semantics: BatchNormGrad, BatchNormInference, BatchNormTraining.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import isfinite
 from struct import pack, unpack
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from builder.check import integer
 from builder.errors import ShapeInferenceError, brief
-from builder.graph.recording import record, shared_attributes
+from builder.graph.recording import record
 from builder.graph.registry import op
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op
@@ -41,8 +42,13 @@ def _record(
     """Check the rules of a batch normalization and record it on `operands`, by argument name."""
     ops = tuple([need_op(name, argument, value) for argument, value in operands.items()])
     number = integer(name, "feature_index", feature_index)
-    attributes = shared_attributes(epsilon=_epsilon(name, epsilon), feature_index=number)
-    return record(name, infer_shape(*[o.shape for o in ops], number), ops, attributes)
+    attributes = _attributes(_epsilon(name, epsilon), number)
+    return record(name, infer_shape(*[o.shape for o in ops], number), ops, attributes, 3)
+
+
+@per_signature
+def _attributes(epsilon: float, feature_index: int) -> Mapping[str, Any]:
+    return MappingProxyType({"epsilon": epsilon, "feature_index": feature_index})
 
 
 def _epsilon(name: str, value: Any) -> float:

@@ -106,7 +106,7 @@ def number_constant(
     With them an op can check its rules before it records anything. The shape of the other operand
     is for messages.
     """
-    if isinstance(value, (np.generic, np.ndarray)):
+    if type(value) is not float and isinstance(value, (np.generic, np.ndarray)):
         array, shape = as_constant_array(value)
         return shape, {"value": array}
     try:

@@ -112,7 +112,7 @@ def select(pred: XlaOp, on_true: XlaOp | Number, on_false: XlaOp | Number) -> Xl
     """
     which = need_op("select", "pred", pred)
     first, second = on_true, on_false
-    resolve_builder("select", which, *(v for v in (first, second) if type(v) is XlaOp))
+    resolve_builder("select", which, *[v for v in (first, second) if type(v) is XlaOp])
     if type(first) is not XlaOp or type(second) is not XlaOp:
         builder, scalar, attributes, is_left = constant_of("select", first, second)
         value: Any = second if is_left else first
@@ -129,10 +129,11 @@ def select(pred: XlaOp, on_true: XlaOp | Number, on_false: XlaOp | Number) -> Xl
     if not isinstance(result, ArrayShape):
         return _select_tuple(which, first, second)
     # A scalar pred stays a scalar, as in HLO and StableHLO; scalar values are broadcast.
-    first, second = (
-        broadcast_to(one, result, (), "select") if result.rank and not _rank(one) else one
-        for one in (first, second)
-    )
+    if result.rank:
+        if not _rank(first):
+            first = broadcast_to(first, result, (), "select")
+        if not _rank(second):
+            second = broadcast_to(second, result, (), "select")
     return record("select", result, (which, first, second))
 
 

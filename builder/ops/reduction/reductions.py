@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from builder import shape_inference
 from builder.check import Check, integers
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op
-from builder.graph.subcomputations import as_computation, is_library_function
+from builder.graph.subcomputations import as_computation, available_computation, is_library_function
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import Number, is_number, need_op, need_ops, number_constant
@@ -121,13 +121,13 @@ def record_reduction(
         init_shapes, constants = _init_shapes(name, shapes, inits)
         planned = _library_plan(plan, name, shapes, init_shapes, computation, argument)
         return _record(opcode, name, arrays, inits, init_shapes, constants, planned)
+    scalars = _scalars(name, shapes) * 2
+    reducer = available_computation(name, "computation", computation, scalars)
+    if reducer is not None:
+        return _apply(opcode, name, arrays, inits, shapes, reducer, plan, argument)
     with rollback_on_error(_builder(name, arrays, inits)):
-        scalars = _scalars(name, shapes) * 2
         reducer = as_computation(name, "computation", computation, scalars)
-        init_shapes, constants = _init_shapes(name, shapes, inits)
-        key = name, shapes, init_shapes, argument
-        planned = reducer.planned(key, plan, name, shapes, init_shapes, reducer, argument)
-        return _record(opcode, name, arrays, inits, init_shapes, constants, planned)
+        return _apply(opcode, name, arrays, inits, shapes, reducer, plan, argument)
 
 
 @per_signature
@@ -144,35 +144,56 @@ def _library_plan(
     return plan(name, shapes, init_shapes, reducer, argument)
 
 
+def _apply(
+    opcode: str,
+    name: str,
+    arrays: tuple[XlaOp, ...],
+    inits: Sequence[Any],
+    shapes: tuple[Shape, ...],
+    reducer: XlaComputation,
+    plan: Plan,
+    argument: Any,
+) -> XlaOp:
+    init_shapes, constants = _init_shapes(name, shapes, inits)
+    key = name, shapes, init_shapes, argument
+    planned = reducer.planned(key, plan, name, shapes, init_shapes, reducer, argument)
+    return _record(opcode, name, arrays, inits, init_shapes, constants, planned)
+
+
 def _record(
     opcode: str,
     name: str,
     arrays: tuple[XlaOp, ...],
     inits: Sequence[Any],
     init_shapes: tuple[Shape, ...],
-    constants: dict[int, Mapping[str, Any]],
+    constants: Mapping[int, Mapping[str, Any]],
     planned: Planned,
 ) -> XlaOp:
     if constants:
         builder = _builder(name, arrays, inits)
-        inits = list(inits)
+        inits = [*inits]
         for index, constant in constants.items():
-            inits[index] = append(builder, "constant", init_shapes[index], (), constant)
+            inits[index] = append(builder, "constant", init_shapes[index], (), constant, 4)
     shape, attributes = planned
-    return record(opcode, shape, (*arrays, *inits), attributes)
+    return record(opcode, shape, (*arrays, *inits), attributes, 4)
 
 
 def _builder(name: str, arrays: tuple[XlaOp, ...], inits: Sequence[Any]) -> XlaBuilder:
     return resolve_builder(name, *arrays, *[v for v in inits if type(v) is XlaOp])
 
 
+_NO_CONSTANTS: Final[Mapping[int, Mapping[str, Any]]] = MappingProxyType({})
+
+
 def _init_shapes(
     name: str, shapes: tuple[Shape, ...], inits: Sequence[Any]
-) -> tuple[tuple[Shape, ...], dict[int, Mapping[str, Any]]]:
+) -> tuple[tuple[Shape, ...], Mapping[int, Mapping[str, Any]]]:
     """Return the shapes of the init values, and the attributes of constants for the numbers.
 
     Nothing is recorded, because the rules are checked first.
     """
+    if len(inits) == 1 and type(inits[0]) is XlaOp:  # the usual case
+        return (inits[0].shape,), _NO_CONSTANTS
     constants: dict[int, Mapping[str, Any]] = {}
     init_shapes: list[Shape] = []
     for index, value in enumerate(inits):

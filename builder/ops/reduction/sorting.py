@@ -15,7 +15,7 @@ from builder.graph.builtin_computations import default_comparator
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op
-from builder.graph.subcomputations import as_computation
+from builder.graph.subcomputations import as_computation, available_computation
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import need_op, need_ops
 from builder.schema import SCHEMAS
@@ -74,14 +74,27 @@ def sort(
     if not arrays:
         Check("sort").fail("at least one operand is needed, got none")
     shapes = tuple([array.shape for array in arrays])
+    if comparator is None:
+        comparator = default_comparator(_element_types(shapes))
+    scalars = _pairs_of_scalars(shapes)
+    order = available_computation("sort", "comparator", comparator, scalars)
+    if order is not None:
+        return _record_sort(arrays, shapes, order, number, is_stable)
     with rollback_on_error(resolve_builder("sort", *arrays)):
-        if comparator is None:
-            comparator = default_comparator(_element_types(shapes))
-        order = as_computation("sort", "comparator", comparator, _pairs_of_scalars(shapes))
-        shape, attributes = order.planned(
-            ("sort", shapes, number, is_stable), _sort_plan, shapes, order, number, is_stable
-        )
-        return record("sort", shape, arrays, attributes)
+        order = as_computation("sort", "comparator", comparator, scalars)
+        return _record_sort(arrays, shapes, order, number, is_stable)
+
+
+def _record_sort(
+    arrays: tuple[XlaOp, ...],
+    shapes: tuple[Shape, ...],
+    order: XlaComputation,
+    dimension: int,
+    is_stable: bool,
+) -> XlaOp:
+    key = "sort", shapes, dimension, is_stable
+    shape, attributes = order.planned(key, _sort_plan, shapes, order, dimension, is_stable)
+    return record("sort", shape, arrays, attributes, 3)
 
 
 @per_signature

@@ -17,9 +17,10 @@ from builder.graph.xla_op import XlaOp, with_metadata
 from builder.sharding.text import is_shardy, join_leaf_texts, leaf_texts
 from builder.types.shape import ArrayShape, ProgramShape, Shape, leaves
 from lowering.errors import LoweringError
-from lowering.importer.tables import Tables, dict_items
+from lowering.importer.tables import Tables
 from lowering.mlir.attributes import ARGUMENT_NAME
 from lowering.mlir.donations import ALIASING, DONOR
+from lowering.mlir.operations import dictionary
 from lowering.mlir.types import attribute_text
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.sharding.attributes import GSPMD, SHARDINGS, SHARDY
@@ -133,7 +134,7 @@ def _only_sharding(attributes: Mapping[str, Any]) -> str | None:
 
 def _has_only_texts(attribute: ir.Attribute) -> bool:
     return isinstance(attribute, ir.DictAttr) and all(
-        attribute_text(value) is not None for _, value in dict_items(attribute)
+        attribute_text(value) is not None for value in dictionary(attribute).values()
     )
 
 
@@ -142,13 +143,13 @@ def argument_attributes(function: ir.Operation, key: str, count: int) -> list[Ma
     if key not in function.attributes:
         return [{}] * count
     attributes: list[Mapping[str, Any]] = []
-    for dictionary in ir.ArrayAttr(function.attributes[key]):
+    for entry in ir.ArrayAttr(function.attributes[key]):
         try:
-            attributes.append(dict(dict_items(ir.DictAttr(dictionary))))
+            attributes.append(dictionary(entry))
         except (KeyError, TypeError):  # unsorted names; an attribute without a Python class
             name = attribute_text(function.attributes["sym_name"])
             raise LoweringError(
-                f"to_computation: func.func: {key} of @{name} can't be read: {dictionary}",
+                f"to_computation: func.func: {key} of @{name} can't be read: {entry}",
                 op="func.func",
             ) from None
     return attributes

@@ -31,11 +31,16 @@ from builder.types.shape import (
 )
 from lowering.errors import LoweringError, ModuleFileError
 from lowering.importer.importing import to_computation
-from lowering.importer.tables import decoded, dict_items, name_of
+from lowering.importer.tables import decoded, name_of
 from lowering.jaxlib_api import hlo_conversion, mlir
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
 from lowering.mlir.donations import ALIASING, DONOR
-from lowering.mlir.operations import main_function
+from lowering.mlir.operations import (
+    argument_attributes,
+    main_function,
+    operations_in,
+    set_argument_attributes,
+)
 from lowering.reading.bytecode_tables import module_strings
 from lowering.reading.file_kind import BEGINNING, LARGE, complete_characters
 from lowering.reading.helper_process import HelperError, in_helper
@@ -308,15 +313,7 @@ def _without_default_layouts(shape: Shape) -> Shape:
 
 def _make_synchronous(module: ir.Module) -> None:
     """Replace asynchronous operations by their computations, at their start."""
-    starts: list[ir.Operation] = []
-
-    def collect(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name in ("mhlo.async_start", "stablehlo.async_start"):
-            starts.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(collect)
-    for start in starts:
+    for start in operations_in(module.operation, ("mhlo.async_start", "stablehlo.async_start")):
         updates: list[ir.Operation] = []  # the last is async_done
         handle = start.results[0]
         while not updates or updates[-1].name.endswith("async_update"):
@@ -402,10 +399,7 @@ def _set_donations(
     if not aliases and not donors:
         return
     main = main_function(module.operation)
-    arguments: list[dict[str, ir.Attribute]] = [{} for _ in range(sum(map(leaf_count, parameters)))]
-    if "arg_attrs" in main.attributes:
-        listed = ir.ArrayAttr(main.attributes["arg_attrs"])
-        arguments = [dict(dict_items(ir.DictAttr(attributes))) for attributes in listed]
+    arguments = argument_attributes(main)
 
     def leaf(number: int, index: tuple[int, ...]) -> int:
         before = sum(map(leaf_count, parameters[:number]))
@@ -420,7 +414,7 @@ def _set_donations(
             arguments[place][ALIASING] = ir.IntegerAttr.get(i32, output)
         for donor in donors:
             arguments[leaf(*donor)][DONOR] = ir.BoolAttr.get(True)
-        main.attributes["arg_attrs"] = ir.ArrayAttr.get(list(map(ir.DictAttr.get, arguments)))
+    set_argument_attributes(main, "arg_attrs", arguments)
 
 
 _DONORS: Final = re.compile(r"^\s*HloModule\b[^\n]*\bbuffer_donor=\{(.*?\}\)\s*)?\}", re.MULTILINE)

@@ -30,7 +30,7 @@ from builder.types.shape import (
 from lowering.errors import ArgumentError, LoweringError
 from lowering.importer.failures import failure
 from lowering.jaxlib_api import artifacts, mlir
-from lowering.mlir.operations import main_function
+from lowering.mlir.operations import main_function, operations_in
 from lowering.mlir.types import mlir_type, shape_of_type
 from lowering.stablehlo.module import StablehloModule
 
@@ -216,25 +216,17 @@ def _refined(
 def _refuse_unbounded_sizes(module: ir.Module) -> None:
     """Raise LoweringError for the first operation whose result has unbounded sizes."""
     bounded: set[ir.Type] = set()
-    errors: list[LoweringError] = []
-
-    def check(operation: ir.Operation) -> ir.WalkResult:
+    for operation in operations_in(module.operation):
         for result in operation.results:
             if result.type not in bounded:
                 shape = shape_of_type(result.type)
                 if has_unbounded_sizes(shape):
-                    reason = (
-                        "it is dynamic, which XLA supports only if the sizes of its result follow "
-                        f"from the arguments' sizes, got {shape}"
+                    raise failure(
+                        operation,
+                        f"it is dynamic, which XLA supports only if the sizes of its result follow "
+                        f"from the arguments' sizes, got {shape}",
                     )
-                    errors.append(failure(operation, reason))
-                    return ir.WalkResult.INTERRUPT
                 bounded.add(result.type)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(check)
-    if errors:
-        raise errors[0]
 
 
 def _reason(report: str) -> str:

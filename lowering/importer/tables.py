@@ -15,9 +15,10 @@ from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.host.callbacks import PythonFunction
 from lowering.importer.registry import Importer
 from lowering.importer.source_lines import MOST_PLACES, WIDTH, code_of_places
+from lowering.mlir.operations import dictionary
 from lowering.mlir.types import attribute_text, shape_of_type
 
-__all__ = ["Place", "Tables", "UnboundedSizeError", "decoded", "dict_items", "name_of"]
+__all__ = ["Place", "Tables", "UnboundedSizeError", "decoded", "name_of"]
 
 
 class Place(NamedTuple):
@@ -200,7 +201,7 @@ def decoded(attribute: ir.Attribute) -> Any:
     if isinstance(attribute, ir.ArrayAttr):
         return tuple([decoded(element) for element in attribute])
     if isinstance(attribute, ir.DictAttr):
-        return {name: decoded(value) for name, value in dict_items(attribute)}
+        return {name: decoded(value) for name, value in dictionary(attribute).items()}
     if isinstance(attribute, ir.DenseIntElementsAttr):
         return np.array(attribute)
     case = _CASE.fullmatch(str(attribute))
@@ -208,10 +209,3 @@ def decoded(attribute: ir.Attribute) -> Any:
 
 
 _HAVE_VALUE: Final = (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.FlatSymbolRefAttr)
-
-
-def dict_items(dictionary: ir.DictAttr) -> list[tuple[str, ir.Attribute]]:
-    """Return the names and values of a dictionary."""
-    names = [dictionary[i].name for i in range(len(dictionary))]
-    # By name: MLIR aborts on `dictionary[i].attr` of an attribute that Python has no class for.
-    return [(name, dictionary[name]) for name in names]

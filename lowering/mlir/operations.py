@@ -82,10 +82,15 @@ def call_target(operation: ir.Operation) -> str:
 
 
 def dictionary(attribute: ir.Attribute) -> dict[str, ir.Attribute]:
-    """The entries of a dictionary attribute."""
-    attributes = ir.DictAttr(attribute)
-    entries = [attributes[position] for position in range(len(attributes))]
-    return {entry.name: entry.attr for entry in entries}
+    """The entries of a dictionary attribute.
+
+    Raises:
+        KeyError, TypeError: Python has no class for an entry.
+    """
+    entries = ir.DictAttr(attribute)
+    names = [entries[position].name for position in range(len(entries))]
+    # By name: `entries[position].attr` aborts the process if Python has no class for the entry.
+    return {name: entries[name] for name in names}
 
 
 def argument_attributes(

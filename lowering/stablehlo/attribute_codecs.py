@@ -294,7 +294,8 @@ def stablehlo_attributes(schema: Schema, attributes: Mapping[str, Any]) -> dict[
 
 def reader_of(opcode: str, name: str) -> Callable[[ir.Attribute], Any]:
     """Return a function that reads an attribute of an opcode from an MLIR attribute."""
-    (kind,) = (attribute.kind for attribute in SCHEMAS[opcode].value_attributes if attribute.name == name)
+    attributes = SCHEMAS[opcode].value_attributes
+    (kind,) = (attribute.kind for attribute in attributes if attribute.name == name)
     return partial(CODECS[type(kind)].read, kind)
 
 

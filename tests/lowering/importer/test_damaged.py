@@ -4,6 +4,8 @@ import pytest
 
 import lowering
 from lowering import LoweringError, ModuleFileError
+from lowering.jaxlib_api import mlir
+from lowering.mlir.operations import argument_attributes, main_function
 
 
 def module(body, argument="tensor<f32>", before=""):
@@ -143,3 +145,12 @@ def test_names_that_are_no_text():
     assert str(caught.value).endswith("line 1, column 34: not StableHLO: a name is not UTF-8 text")
     named = 'func.func @main(%x: tensor<f32> {foo.bar = "\\FF"}) { return }'
     assert lowering.load_bytes(named).name == "main"
+
+
+@pytest.mark.parametrize("attribute", ['loc("a")', "dense<(1.0, 2.0)> : tensor<2xcomplex<f32>>"])
+def test_an_attribute_without_a_python_class(attribute):
+    """Reading it from the dictionary by position aborts the process."""
+    text = f"func.func @main(%x: tensor<f32> {{foo.bar = {attribute}}}) {{ return }}"
+    main = main_function(mlir.read_module(mlir.new_context(), text).operation)
+    with pytest.raises(TypeError):
+        argument_attributes(main)

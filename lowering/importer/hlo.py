@@ -29,7 +29,7 @@ from builder.types.shape import (
     parse_shape,
     without_layout,
 )
-from lowering.errors import LoweringError, ModuleFileError
+from lowering.errors import LoweringError, ModuleFileError, error_of
 from lowering.importer.importing import to_computation
 from lowering.importer.tables import decoded, name_of
 from lowering.jaxlib_api import hlo_conversion, mlir
@@ -105,11 +105,8 @@ def from_hlo(source: str | Buffer | os.PathLike[str]) -> XlaComputation:
     try:
         module = mlir.read_module(mlir.new_context(), code)
     except UnreadableModuleError as error:
-        raise LoweringError(
-            f"from_hlo: StableHLO can't express {name}: {error.reason}",
-            op="from_hlo",
-            detail=error.detail,
-        ) from None
+        rule = f"StableHLO can't express {name}: {error.reason}"
+        raise error_of(LoweringError, "from_hlo", rule, detail=error.detail) from None
     _make_synchronous(module)
     try:
         parameters = [_without_default_layouts(parse_shape(text)) for text in head["parameters"]]
@@ -151,22 +148,21 @@ def _content(source: Any) -> tuple[bytes, str | None]:
     """Return the bytes of the argument of `from_hlo`, and the path of their file."""
     if isinstance(source, str):
         if source and "\n" not in source and "{" not in source and Path(source).exists():
-            raise OperandError(
-                f"from_hlo: a string must be HLO text, got the name of a file, {brief(source)}\n"
-                f"fix: pass pathlib.Path({brief(source)})",
-                op="from_hlo",
+            raise error_of(
+                OperandError,
+                "from_hlo",
+                f"a string must be HLO text, got the name of a file, {brief(source)}",
+                f"pass pathlib.Path({brief(source)})",
             )
         return source.encode("utf-8", "surrogatepass"), None
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source), None
     if isinstance(source, os.PathLike):
         return read_file(source, "from_hlo", _check_beginning)
-    fix = "\nfix: call lowering.to_computation, which reads StableHLO modules"
-    raise OperandError(
-        f"from_hlo: expected HLO text, bytes or a pathlib.Path, got {brief(source)}"
-        f"{fix if isinstance(source, StablehloModule) else ''}",
-        op="from_hlo",
-    )
+    rule = f"source must be HLO text, bytes or a pathlib.Path, got {brief(source)}"
+    is_module = isinstance(source, StablehloModule)
+    fix = "call lowering.to_computation for a StableHLO module" if is_module else ""
+    raise error_of(OperandError, "from_hlo", rule, fix)
 
 
 def _check_beginning(file: BinaryIO, size: int, name: str, path: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from jaxlib.mlir import ir
@@ -15,7 +16,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.support.unique_names import UniqueNames
 from builder.types.shape import ProgramShape, Shape, ShapeLike, TupleShape, leaves, without_layout
-from lowering.errors import LoweringError
+from lowering.errors import LoweringError, error_of
 from lowering.importer.annotations import (
     annotate,
     annotations_of,
@@ -50,6 +51,9 @@ _CALLEES = {
 
 _BESIDE_FUNCTIONS: Final = frozenset(("sdy.mesh",))
 """The operations that a module may have besides functions."""
+
+
+_error: Final = partial(error_of, LoweringError, "to_computation")
 
 
 def to_computation(
@@ -154,10 +158,11 @@ def _module(source: Any) -> StablehloModule:
     export = sys.modules.get("jax.export")
     if export is not None and isinstance(source, export.Exported):
         return load_bytes(source.mlir_module_serialized)
-    raise OperandError(
-        f"to_computation: expected a StablehloModule or the path of a file, got "
-        f"{brief(source)}\nfix: lowering.load_bytes reads bytes and text",
-        op="to_computation",
+    raise error_of(
+        OperandError,
+        "to_computation",
+        f"source must be a StablehloModule or the path of a file, got {brief(source)}",
+        "read bytes or text with lowering.load_bytes",
     )
 
 
@@ -188,15 +193,11 @@ def imported(module: StablehloModule, *, may_refine: bool = False) -> XlaComputa
     except LoweringError:
         raise
     except XlaError as error:  # not of an operation, whose errors `Scope.record` completes
-        raise LoweringError(
-            f"to_computation: in @{tables.function}: {error}", op="to_computation"
-        ) from error
+        raise _error(f"in @{tables.function}: {error}") from error
     except RecursionError:  # of a nested tuple or list
-        raise LoweringError(
-            f"to_computation: in @{tables.function}: types or attributes are nested too deep",
-            op="to_computation",
-        ) from None
-    raise LoweringError("to_computation: the module has no function @main", op="to_computation")
+        reason = "types or attributes are nested too deep"
+        raise _error(f"in @{tables.function}: {reason}") from None
+    raise _error("the module has no function @main")
 
 
 def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:

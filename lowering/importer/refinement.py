@@ -27,7 +27,7 @@ from builder.types.shape import (
     parse_shape,
     shape_argument,
 )
-from lowering.errors import ArgumentError, LoweringError
+from lowering.errors import ArgumentError, LoweringError, error_of
 from lowering.importer.failures import failure
 from lowering.jaxlib_api import artifacts, mlir
 from lowering.mlir.operations import main_function, operations_in
@@ -77,18 +77,19 @@ def _checked(source: StablehloModule, argument_shapes: Sequence[ShapeLike]) -> l
     """Return the shapes of the parameters with the unbounded sizes replaced."""
     program_shape = source.program_shape
     if isinstance(argument_shapes, (str, bytes)) or not isinstance(argument_shapes, Sequence):
-        raise OperandError(
-            f"to_computation: argument_shapes must be a list of shapes, got "
-            f"{brief(argument_shapes)}\n"
-            f"fix: pass one shape for each parameter, such as ['f32[8,3]']",
-            op="to_computation",
+        raise error_of(
+            OperandError,
+            "to_computation",
+            f"argument_shapes must be a list of shapes, got {brief(argument_shapes)}",
+            "pass one shape for each parameter, such as ['f32[8,3]']",
         )
     if len(argument_shapes) != len(program_shape.parameters):
-        raise ArgumentError(
-            f"to_computation: {source.name} has {len(program_shape.parameters)} parameters, got "
+        raise error_of(
+            ArgumentError,
+            "to_computation",
+            f"{source.name} has {len(program_shape.parameters)} parameters, got "
             f"{len(argument_shapes)} argument_shapes\n  {program_shape}",
             computation=source.name,
-            op="to_computation",
         )
     shapes = []
     pairs = zip(argument_shapes, program_shape.parameters, strict=True)
@@ -97,14 +98,15 @@ def _checked(source: StablehloModule, argument_shapes: Sequence[ShapeLike]) -> l
         shape = _replaced(parameter, argument)
         if shape is None:
             name = program_shape.parameter_names[number]
-            raise ArgumentError(
-                f"to_computation: argument_shapes[{number}] must be the shape of parameter {name} "
-                f"of {source.name}, {parameter}, with a size for each unbounded size (?), "
+            raise error_of(
+                ArgumentError,
+                "to_computation",
+                f"argument_shapes[{number}] must be the shape of parameter {name} of "
+                f"{source.name}, {parameter}, with a size for each unbounded size (?), "
                 f"got {argument}",
                 computation=source.name,
                 argument=number,
                 name=name,
-                op="to_computation",
             )
         shapes.append(shape)
     return shapes
@@ -195,10 +197,11 @@ def _refined(
     try:
         refined_module = mlir.read_module(mlir.new_context(), artifacts.refined(module))
     except (ValueError, mlir.UnreadableModuleError) as error:
-        raise LoweringError(
-            f"to_computation: {source.name} is dynamic, and its sizes can't be inferred for "
-            f"arguments of {', '.join(map(str, parameters))}: {_reason(str(error))}",
-            op="to_computation",
+        raise error_of(
+            LoweringError,
+            "to_computation",
+            f"{source.name} is dynamic, and its sizes can't be inferred for arguments of "
+            f"{', '.join(map(str, parameters))}: {_reason(str(error))}",
             detail=str(error),
         ) from None
     _refuse_unbounded_sizes(refined_module)

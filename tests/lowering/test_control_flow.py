@@ -646,7 +646,7 @@ def test_a_scan_can_be_saved_for_other_versions() -> None:
 def test_scan_over_a_dynamic_size_is_refused_in_words() -> None:
     b = xb.XlaBuilder()
     root = xb.scan(b.parameter("f32[<=4]"), b.parameter(F32), lambda e, c: (e, c), 0)
-    with pytest.raises(lowering.LoweringError, match=r"must have static sizes, as its outputs have, got f32\[<=4\]"):
+    with pytest.raises(lowering.LoweringError, match=r"must have static sizes.*got f32\[<=4\]"):
         lowering.lower(b.build(root))
 
 

@@ -477,7 +477,7 @@ def test_what_has_no_counterpart():
 
 def test_what_is_no_hlo_at_all(tmp_path):
     for source in (7, lowering.lower(loop())):
-        with pytest.raises(xb.OperandError, match="expected HLO text, bytes or a pathlib"):
+        with pytest.raises(xb.OperandError, match="source must be HLO text, bytes or a pathlib"):
             lowering.from_hlo(source)
     path = tmp_path / "a.hlo"
     assert "no such file or directory" in refusal(path, path=str(path))

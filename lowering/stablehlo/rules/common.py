@@ -53,8 +53,9 @@ def compared(
 def error(op: XlaOp, reason: str, fix: str) -> LoweringError:
     """Return the error of an op that StableHLO can't express."""
     place = f", recorded at {op.source.file}:{op.source.line}" if op.source is not None else ""
+    operands = {f"operand {i}": operand.shape for i, operand in enumerate(op.operands)}
     return LoweringError(
         f"lower: {op.opcode}{place}: {reason}\nfix: {fix}",
         op=op.opcode,
-        shapes={"result": op.shape, **{f"operand {i}": o.shape for i, o in enumerate(op.operands)}},
+        shapes={"result": op.shape, **operands},
     )

@@ -10,7 +10,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array
-from lowering.errors import LoweringError
+from lowering.errors import LoweringError, error_of
 from lowering.mlir.attributes import i32, i64_array, quoted, symbol
 from lowering.mlir.flattening import flatten
 from lowering.stablehlo.rules.common import as_array, compared, filled
@@ -46,11 +46,12 @@ def _need_same(
     XLA and shape inference compare sizes, and StableHLO also which of them are bounds.
     """
     if shape is not expected:
-        raise LoweringError(
-            f"{op.opcode}: {what} must be {expected} for {computation.name!r}, got {shape}: in "
-            f"StableHLO both sizes are bounded, or both are static\n"
-            f"fix: use values of shape {expected}",
-            op=op.opcode,
+        raise error_of(
+            LoweringError,
+            op.opcode,
+            f"{what} must be {expected} for {computation.name!r}, got {shape}: in StableHLO both "
+            f"sizes are bounded, or both are static",
+            f"use values of shape {expected}",
             shapes={"got": shape, "expected": expected},
         )
 
@@ -91,11 +92,12 @@ def scan(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Value:
     assert isinstance(op.shape, TupleShape)  # checked by inference
     for number, operand in enumerate(op.operands):
         if not operand.shape.is_static:
-            raise LoweringError(
-                f"scan: operand {number} must have static sizes, as its outputs have, "
-                f"got {operand.shape}\n"
-                f"fix: remove the bounds with xb.remove_dynamic_dimension",
-                op="scan",
+            raise error_of(
+                LoweringError,
+                "scan",
+                f"operand {number} must have static sizes, as the outputs have, "
+                f"got {operand.shape}",
+                "remove the bounds with xb.remove_dynamic_dimension",
                 shapes={"operand": operand.shape},
             )
     num_inputs = _num_inputs(op)

@@ -158,7 +158,7 @@ def test_a_damaged_serialized_export_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [None, 3, b"module {}", ["a.mlir"], computation])
 def test_other_things_are_refused(source: Any) -> None:
-    with pytest.raises(xb.OperandError, match="expected a StablehloModule or the path of a file"):
+    with pytest.raises(xb.OperandError, match="source must be a StablehloModule or the path"):
         lowering.to_computation(source)
 
 

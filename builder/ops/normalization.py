@@ -37,10 +37,13 @@ def _record(
     infer_shape: Callable[..., Shape],
     epsilon: Any,
     feature_index: Any,
-    **operands: XlaOp,
+    names: str,
+    *ops: XlaOp,
 ) -> XlaOp:
-    """Check the rules of a batch normalization and record it on `operands`, by argument name."""
-    ops = tuple([need_op(name, argument, value) for argument, value in operands.items()])
+    """Check the rules of a batch normalization and record it on `ops`, named by `names`."""
+    for index, operand in enumerate(ops):
+        if type(operand) is not XlaOp:
+            need_op(name, names.split()[index], operand)
     number = integer(name, "feature_index", feature_index)
     attributes = _attributes(_epsilon(name, epsilon), number)
     return record(name, infer_shape(*[o.shape for o in ops], number), ops, attributes, 3)
@@ -53,14 +56,28 @@ def _attributes(epsilon: float, feature_index: int) -> Mapping[str, Any]:
 
 def _epsilon(name: str, value: Any) -> float:
     """Return `value` rounded to f32, the type in which XLA stores it."""
-    if isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
-        with suppress(OverflowError):  # larger than every f32
-            (single,) = unpack("f", pack("f", float(value)))
-            if isfinite(single):
-                return float(single)
-    raise ShapeInferenceError(
-        f"{name}: epsilon must be a finite number that an f32 can hold, got {brief(value)}", op=name
-    )
+    rounded = None
+    if type(value) is float:
+        rounded = _as_f32(value)
+    elif isinstance(value, (int, np.floating, np.integer)) and not isinstance(value, bool):
+        with suppress(OverflowError):  # an int larger than every float
+            rounded = _as_f32(float(value))
+    if rounded is None:
+        raise ShapeInferenceError(
+            f"{name}: epsilon must be a finite number that an f32 can hold, got {brief(value)}",
+            op=name,
+        )
+    return rounded
+
+
+@per_signature
+def _as_f32(value: float) -> float | None:
+    """Return the nearest f32 of a number; None if that is not finite."""
+    try:
+        rounded: float = unpack("f", pack("f", value))[0]
+    except OverflowError:
+        return None
+    return rounded if isfinite(rounded) else None
 
 
 @op(SCHEMAS["batch_norm_training"])
@@ -100,9 +117,10 @@ def batch_norm_training(
         _training_shape,
         epsilon,
         feature_index,
-        operand=operand,
-        scale=scale,
-        offset=offset,
+        "operand scale offset",
+        operand,
+        scale,
+        offset,
     )
 
 
@@ -148,11 +166,12 @@ def batch_norm_inference(
         _inference_shape,
         epsilon,
         feature_index,
-        operand=operand,
-        scale=scale,
-        offset=offset,
-        mean=mean,
-        variance=variance,
+        "operand scale offset mean variance",
+        operand,
+        scale,
+        offset,
+        mean,
+        variance,
     )
 
 
@@ -198,9 +217,10 @@ def batch_norm_grad(
         _grad_shape,
         epsilon,
         feature_index,
-        operand=operand,
-        scale=scale,
-        mean=mean,
-        variance=variance,
-        grad_output=grad_output,
+        "operand scale mean variance grad_output",
+        operand,
+        scale,
+        mean,
+        variance,
+        grad_output,
     )

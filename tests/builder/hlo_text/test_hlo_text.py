@@ -1,4 +1,4 @@
-"""HLO text as printed. tests/lowering/test_hlo_text.py parses it with XLA."""
+"""HLO text as printed. tests/lowering/ops/test_hlo_text.py parses it with XLA."""
 
 from __future__ import annotations
 

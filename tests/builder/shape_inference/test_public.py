@@ -13,7 +13,7 @@ import pytest
 
 import builder as xb
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "shape_inference.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "shape_inference.md"
 FAMILIES = (
     *("collectives", "contraction", "control_flow", "dynamic", "elementwise", "host"),
     *("indexing", "linalg", "normalization", "random", "reduction", "reshaping"),

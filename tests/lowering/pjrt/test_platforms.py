@@ -15,7 +15,7 @@ import lowering
 from lowering.pjrt import platforms
 from lowering.pjrt.platforms import missing_platform
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def message(

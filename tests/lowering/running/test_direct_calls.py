@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import builder as xb
 import lowering
 from lowering import ArgumentError
-from tests.lowering.test_pjrt import aligned
+from tests.lowering.pjrt.test_devices import aligned
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 

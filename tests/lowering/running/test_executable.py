@@ -14,7 +14,7 @@ import lowering
 from builder.types import primitive_type as pt
 from lowering import ArgumentError, CompileError
 from lowering.mlir.types import element_type_text
-from tests.lowering.test_pjrt import Exported, aligned, values
+from tests.lowering.pjrt.test_devices import Exported, aligned, values
 
 AFFINE = """
 module @affine {

@@ -27,8 +27,8 @@ def quoted(data: bytes, also: bytes = b"") -> str:
     """Return a quoted string; other bytes than plain ASCII, and those in `also`, are escaped.
 
     Example:
-        >>> quoted(b'say "hi"')
-        '"say \\\\22hi\\\\22"'
+        >>> quoted(b'a "b"')
+        '"a \\\\22b\\\\22"'
     """
     special = rb'[\x00-\x1f\x7f-\xff"\\' + re.escape(also) + b"]"
     escaped = re.sub(special, lambda match: b"\\%02X" % match[0][0], data)

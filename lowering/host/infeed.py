@@ -158,7 +158,7 @@ def transfer_from_outfeed(
 
     Example:
         >>> import builder as xb, lowering, numpy as np
-        >>> b = xb.XlaBuilder("tell")
+        >>> b = xb.XlaBuilder("report")
         >>> token = xb.outfeed(b.parameter(xb.s32[2]))
         >>> lowering.compile(b.build())(np.array([4, 5], np.int32))
         >>> lowering.transfer_from_outfeed(xb.s32[2])

@@ -251,7 +251,7 @@ def _text(data: bytes, name: str, path: str | None) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        reason = f"byte {error.start} (0x{data[error.start]:02x}) is no text"
+        reason = f"byte {error.start} (0x{data[error.start]:02x}) is not UTF-8"
     else:
         if "\0" in text:
             reason = f"byte {data.index(0)} is zero"

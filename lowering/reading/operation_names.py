@@ -57,5 +57,5 @@ def prefixes_before_dots(text: str) -> set[str] | None:
     ends = {piece[-_PREFIX_LENGTH:] for piece in text.split(".")[:-1]}
     if len(ends) > _MAX_PREFIXES:
         return None
-    words = {match[0] for end in ends if (match := re.search(_LAST_WORD, end)) is not None}
-    return None if any(len(word) == _PREFIX_LENGTH for word in words) else words
+    names = {match[0] for end in ends if (match := re.search(_LAST_WORD, end)) is not None}
+    return None if any(len(name) == _PREFIX_LENGTH for name in names) else names

@@ -64,7 +64,7 @@ def _array_shape(array: Any) -> ArrayShape | None:
 
 
 def mismatch(leaf: Any, name: str, *, is_argument: bool) -> tuple[str, str]:
-    """Return the rule that a leaf breaks, with what was got, and the fix.
+    """Return the rule that a leaf breaks, with the value, and the fix.
 
     Args:
         leaf: not an array.

@@ -456,7 +456,7 @@ def test_texts_that_are_refused():
             "the HLO: not HLO: in the signature of its entry, layout: minor_to_major must be a "
             "permutation of the dimensions 0 to 1, got {1,1}"
         )
-    assert "byte 3 (0xff) is no text" in refusal(b"Hlo\xff")
+    assert "byte 3 (0xff) is not UTF-8" in refusal(b"Hlo\xff")
     assert "byte 9 is zero" in refusal("HloModule\0m")
     is_stablehlo = "the HLO: is StableHLO, not HLO\nfix: call lowering.to_computation"
     assert refusal("module @m {\n}") == is_stablehlo

@@ -1,5 +1,5 @@
-"""How fast graphs are built: python -m benchmarks, or make bench.
+"""Benchmarks of building graphs: `python -m benchmarks`, or `make bench`.
 
-Nothing is imported here: `benchmarks.peer` runs on a Python that has neither jax nor this project's
-packages' needs.
+This module imports nothing, because `benchmarks.peer` runs on a Python without jax and without the
+dependencies of this project.
 """

@@ -1,4 +1,4 @@
-"""What was promised, and whether the figures keep it."""
+"""The performance targets, and whether the figures of a run meet them."""
 
 from __future__ import annotations
 
@@ -7,170 +7,158 @@ from typing import Any, Final, NamedTuple
 
 from benchmarks.steps import SUMS
 
-__all__ = ["LARGE", "Held", "held", "scaled_from"]
+__all__ = ["LARGE", "TargetResult", "evaluate", "scaling_ends"]
 
 LARGE: Final = 5_000
-"""From this many ops on a graph is held to the figures for an op: in a smaller one, what a module
-costs at all is divided by too few."""
+"""The least number of ops for which the targets per op apply. In smaller graphs the fixed cost of a
+module dominates."""
 
-FULL_OF_DATA: Final = frozenset({"constants"})
-"""Graphs whose ops take time and memory for the data in them. What is promised for an op, and
-beside the floor, which has the data already, isn't promised for these; the rest is."""
+LARGE_DATA: Final = frozenset({"constants"})
+"""Graphs whose ops take time and memory for their data. The targets per op do not apply to these,
+nor does the one relative to the floor, whose data is already in the context."""
 
 NEW_SHAPES: Final = frozenset({"shapes"})
-"""Graphs in which no op finds its signature in a cache. What is promised for an op counts on the
-caches; what compares with others is held against these too."""
+"""Graphs in which no op finds its signature in a cache. Only the targets relative to other
+contenders apply, as those per op assume warm caches."""
 
-RECORD_US: Final = 3.0
-LOWER_US: Final = 4.0
-BYTECODE_US: Final = 1.5
-IMPORT_US: Final = 30.0
-TO_XLA_BUILDER_RECORD: Final = 2.0
-TO_FLOOR: Final = 2.0
-FASTER_THAN_JAX: Final = 6.0
-FASTER_THAN_XLA_BUILDER: Final = 2.0
-LINEAR: Final = 1.5
-RECORDED_BYTES: Final = 500
-WITH_MODULE_BYTES: Final = 1_500
+STEP_US: Final = {
+    "record": ("record at most {:g} us per op", 3.0),
+    "lower": ("lower, verified, at most {:g} us per op", 4.0),
+    "bytecode": ("bytecode at most {:g} us per op", 1.5),
+    "import": ("import of a file at most {:g} us per op", 30.0),
+}
+RATIOS: Final = {
+    "record/xla_builder_record": ("record at most {:g} times XlaBuilder's", 2.0),
+    "lower/floor": ("lower at most {:g} times the floor", 2.0),
+}
+SPEEDUPS: Final = {
+    "ours/jax": ("record + lower at least {:g} times faster than jax", 6.0),
+    "ours/xla_builder": ("record + lower at least {:g} times faster than XlaBuilder", 2.0),
+}
+MEMORY_BYTES: Final = {
+    "recorded_bytes": ("at most {:,} bytes per op recorded", 500),
+    "with_module_bytes": ("at most {:,} bytes per op with its module", 1_500),
+}
+MAX_GROWTH: Final = 1.5
 IMPORT_MS: Final = {"builder": 50, "lowering": 100}
 PACKED_TO_COPY: Final = 3.0
 PACKED_ELEMENTS: Final = 10_000_000
-"""From this many elements on packing is held to a copy: smaller arrays stay in caches."""
+"""The least number of elements for which packing is compared with a copy: smaller arrays fit into
+caches."""
 
 
-class Held(NamedTuple):
-    """One promise and what came of it.
+class TargetResult(NamedTuple):
+    """A target and the figure that was measured.
 
     Attributes:
-        graph: whose figure it is; the package for an import.
-        promise: what was promised.
-        figure: what was measured, with its unit.
-        met: whether the promise is kept.
-        key: the step or the ratio that it is about, "" for what isn't compared with a floor.
-        allowed: for a key, the most microseconds an op that keep the promise.
-        entry: for a key, the figures that it was read from.
+        graph: the graph measured; the package for an import.
+        target: the target.
+        figure: the figure with its unit.
+        met: whether the figure meets the target.
+        key: the step or the ratio of the target; "" for a target without references.
+        limit: with a key, the most microseconds per op that meet the target.
+        entry: with a key, the entry of the figures.
     """
 
     graph: str
-    promise: str
+    target: str
     figure: str
     met: bool
     key: str = ""
-    allowed: float = 0.0
+    limit: float = 0.0
     entry: dict[str, Any] | None = None
 
 
-def held(figures: dict[str, Any]) -> list[Held]:
-    """Every promise that the figures speak of."""
-    found: list[Held] = []
+def evaluate(figures: dict[str, Any]) -> list[TargetResult]:
+    """Return the result of every target for which the figures contain a measurement."""
+    results: list[TargetResult] = []
     for name, entry in figures.get("graphs", {}).items():
         if entry["ops"] >= LARGE:
-            found.extend(_of_graph(name, entry))
+            results.extend(_graph_results(name, entry))
         if name == "reducers":
             count = entry["computations"] - 1
-            found.append(Held(name, "a reducer recorded once", f"{count} recorded", met=count == 1))
+            figure, met = f"{count} recorded", count == 1
+            results.append(TargetResult(name, "a reducer recorded once", figure, met))
     for name, entries in figures.get("scaling", {}).items():
-        found.extend(_of_scaling(name, entries))
+        results.extend(_scaling_results(name, entries))
     for package, entry in figures.get("imports", {}).items():
-        if package not in IMPORT_MS:
-            continue
-        # As all that runs on one thread, by what the processor worked.
-        ms, limit = entry["cpu_ms"]["median"], IMPORT_MS[package]
-        promise = f"import at most {limit} ms beyond {entry['over']}'s"
-        found.append(Held(package, promise, f"{ms:.0f} ms", met=ms <= limit))
+        if package in IMPORT_MS:
+            # CPU time, because imports run on one thread.
+            ms, limit = entry["cpu_ms"]["median"], IMPORT_MS[package]
+            target = f"import at most {limit} ms beyond {entry['over']}'s"
+            results.append(TargetResult(package, target, f"{ms:.0f} ms", ms <= limit))
     for entry in figures.get("packing", []):
-        ratio = entry["ratios"].get("pack/copy")
-        promised = entry["shape"].startswith("f32[") and entry["shape"].endswith("{1,0:T(8,128)}")
-        if promised and ratio is not None and entry["elements"] >= PACKED_ELEMENTS:
-            promise = f"packed in at most {PACKED_TO_COPY:g} times a copy"
+        shape, ratio = entry["shape"], entry["ratios"].get("pack/copy")
+        applies = shape.startswith("f32[") and shape.endswith("{1,0:T(8,128)}")
+        if applies and ratio is not None and entry["elements"] >= PACKED_ELEMENTS:
+            target = f"packed in at most {PACKED_TO_COPY:g} times a copy"
             met = ratio <= PACKED_TO_COPY
-            found.append(Held(entry["shape"], promise, f"{ratio:.2f} times", met=met))
+            results.append(TargetResult(shape, target, f"{ratio:.2f} times", met))
     for entry in figures.get("dispatch", []):
         if entry["kind"] == "device":
             ours, theirs = entry["us"]["ours"], entry["us"]["jax"]
-            # Equally long ones are the longer half of the time: quartiles that overlap are equal.
+            # If both take equally long, ours is the slower in half of the runs by chance.
             met = ours["median"] <= theirs["median"] or ours["low"] <= theirs["high"]
-            whose = f"call, {entry['arguments']} in, {entry['results']} out"
-            promise = "no longer than jax.jit's (or the quartiles overlap)"
-            found.append(Held(whose, promise, f"{entry['ratios']['ours/jax']:.2f} times", met=met))
-    return found
+            call = f"call, {entry['arguments']} in, {entry['results']} out"
+            target = "no longer than jax.jit's (or the quartiles overlap)"
+            figure = f"{entry['ratios']['ours/jax']:.2f} times"
+            results.append(TargetResult(call, target, figure, met))
+    return results
 
 
-def _of_graph(name: str, entry: dict[str, Any]) -> Iterator[Held]:
-    us = {step: values["median"] for step, values in entry["us"].items()}
-    ratios = entry["ratios"]
-    data, new_shapes = name in FULL_OF_DATA, name in NEW_SHAPES
-    for step, title, limit in (
-        ("record", "record", RECORD_US),
-        ("lower", "lower, verified,", LOWER_US),
-        ("bytecode", "bytecode", BYTECODE_US),
-        ("import", "import of a file", IMPORT_US),
-    ):
-        if data or new_shapes or step not in us:
-            continue
-        promise = f"{title} at most {limit:g} us an op"
-        figure, met = f"{us[step]:.2f} us", us[step] <= limit
-        yield Held(name, promise, figure, met, step, limit, entry)
-    for ratio, title, limit in (
-        (
-            "record/xla_builder_record",
-            "record at most {:g} times XlaBuilder's",
-            TO_XLA_BUILDER_RECORD,
-        ),
-        ("lower/floor", "lower at most {:g} times the floor", TO_FLOOR),
-    ):
-        if ratio in ratios and not (data and ratio == "lower/floor"):
-            figure, met = f"{ratios[ratio]:.2f} times", ratios[ratio] <= limit
-            allowed = _sum(us, ratio.partition("/")[2]) * limit
-            yield Held(name, title.format(limit), figure, met, ratio, allowed, entry)
-    for ratio, title, limit in (
-        ("ours/jax", "record + lower at least {:g} times faster than jax", FASTER_THAN_JAX),
-        (
-            "ours/xla_builder",
-            "record + lower at least {:g} times faster than XlaBuilder",
-            FASTER_THAN_XLA_BUILDER,
-        ),
-    ):
-        if ratio in ratios:
-            faster = 1 / ratios[ratio]
-            figure, met = f"{faster:.1f} times", faster >= limit
-            allowed = _sum(us, ratio.partition("/")[2]) / limit
-            yield Held(name, title.format(limit), figure, met, ratio, allowed, entry)
+def _graph_results(name: str, entry: dict[str, Any]) -> Iterator[TargetResult]:
+    us, ratios = _medians(entry), entry["ratios"]
+    large_data, new_shapes = name in LARGE_DATA, name in NEW_SHAPES
+    for step, (text, limit) in STEP_US.items():
+        if step in us and not (large_data or new_shapes):
+            target, figure = text.format(limit), f"{us[step]:.2f} us"
+            yield TargetResult(name, target, figure, us[step] <= limit, step, limit, entry)
+    for key, (text, limit) in RATIOS.items():
+        if key in ratios and not (large_data and key == "lower/floor"):
+            target, figure = text.format(limit), f"{ratios[key]:.2f} times"
+            limit_us = limit * _sum(us, key.partition("/")[2])
+            yield TargetResult(name, target, figure, ratios[key] <= limit, key, limit_us, entry)
+    for key, (text, limit) in SPEEDUPS.items():
+        if key in ratios:
+            speedup = 1 / ratios[key]
+            target, figure = text.format(limit), f"{speedup:.1f} times"
+            limit_us = _sum(us, key.partition("/")[2]) / limit
+            yield TargetResult(name, target, figure, speedup >= limit, key, limit_us, entry)
     if "memory" in entry and not new_shapes:
-        for key, title, limit in (
-            ("recorded_bytes", "at most {:,} bytes an op recorded", RECORDED_BYTES),
-            ("with_module_bytes", "at most {:,} bytes an op with its module", WITH_MODULE_BYTES),
-        ):
-            if data and key == "with_module_bytes":
-                continue
-            value = entry["memory"][key]
-            yield Held(name, title.format(limit), f"{value:,.0f} bytes", met=value <= limit)
+        for key, (text, limit) in MEMORY_BYTES.items():
+            if not (large_data and key == "with_module_bytes"):
+                count = entry["memory"][key]
+                figure = f"{count:,.0f} bytes"
+                yield TargetResult(name, text.format(limit), figure, count <= limit)
 
 
-def _sum(us: Mapping[str, float], who: str) -> float:
-    """Microseconds an op of a step, or of all that a contender does."""
-    return sum(us[step] for step in SUMS.get(who, (who,)))
+def _medians(entry: Mapping[str, Any]) -> dict[str, float]:
+    return {step: values["median"] for step, values in entry["us"].items()}
 
 
-def scaled_from(entries: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Of several sizes the one of about 10,000 ops and the largest, if these are two."""
+def _sum(us: Mapping[str, float], name: str) -> float:
+    """Return the microseconds per op of a step, or of all steps of a contender."""
+    return sum(us[step] for step in SUMS.get(name, (name,)))
+
+
+def scaling_ends(entries: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the entries with about 10,000 ops and with the most; None if there are not two."""
     large = sorted((e for e in entries if e["ops"] >= LARGE), key=lambda e: int(e["ops"]))
     return (large[0], large[-1]) if len(large) > 1 else None
 
 
-def _of_scaling(name: str, entries: Sequence[dict[str, Any]]) -> Iterator[Held]:
-    """Whether an op of a large graph costs what one of 10,000 does."""
-    compared = scaled_from(entries)
-    if compared is None:
+def _scaling_results(name: str, entries: Sequence[dict[str, Any]]) -> Iterator[TargetResult]:
+    """Compare the time per op of the largest graph with that of one of about 10,000 ops."""
+    ends = scaling_ends(entries)
+    if ends is None:
         return
-    base, largest = compared
-    sides = [{s: v["median"] for s, v in entry["us"].items()} for entry in compared]
+    base, largest = ends
     for key, title in (("record", "record"), ("lower", "lower"), ("ours", "record + lower")):
-        small, large = (_sum(us, key) for us in sides)
-        growth = large / small
-        promise = (
-            f"{title} of an op of {largest['ops']:,} at most {LINEAR:g} times "
-            f"that of one of {base['ops']:,}"
+        small, large = (_sum(_medians(entry), key) for entry in ends)
+        target = (
+            f"{title} per op at {largest['ops']:,} ops at most {MAX_GROWTH:g} times that at "
+            f"{base['ops']:,}"
         )
-        figure, met = f"{growth:.2f} times", growth <= LINEAR
-        yield Held(name, promise, figure, met, f"scaled {key}", small * LINEAR, largest)
+        figure, met = f"{large / small:.2f} times", large / small <= MAX_GROWTH
+        limit = small * MAX_GROWTH
+        yield TargetResult(name, target, figure, met, f"scaled {key}", limit, largest)

@@ -1,4 +1,4 @@
-"""The command line: python -m benchmarks NAME..., python -m benchmarks check, ... report FILE."""
+"""The command line: `python -m benchmarks NAME...`, and its commands `check` and `report FILE`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from benchmarks.figures import (
     FiguresError,
-    need_folder,
-    need_writable,
+    check_folder,
+    check_writable,
     new_figures,
     read_figures,
     write_figures,
@@ -26,37 +26,37 @@ from benchmarks.timing import ContenderError
 
 __all__ = ["main"]
 
-# What needs jax is imported when it is measured: --help and a wrong name are answered at once.
+# Modules that need jax are imported where they are used, so that --help and errors are immediate.
 
 PARTS: Final = ("graphs", "scaling", "end_to_end", "cold", "imports", "packing", "dispatch")
 SCALED: Final = "chain"
 
 _DESCRIPTION: Final = f"""\
-Measures how fast graphs are recorded and lowered, beside jax.jit and others.
+Measures how fast graphs are recorded and lowered, compared with jax.jit and others.
 
 NAME is a graph ({", ".join(GRAPHS)}) or a group:
-  graphs      all of them, each at the size that gives about 10,000 ops
+  graphs      all graphs, each at the size with about 10,000 ops
   scaling     {SCALED} from 10 to 1,000,000 ops
   end_to_end  from the first op to the first result
   cold        the first build in a fresh process, imports included
   imports     import builder, import lowering
-  packing     arrays packed into the buffers of layouts, beside one copy
-  dispatch    calls of compiled computations, beside jax.jit's
-  all         everything
+  packing     packing arrays into the buffers of layouts, compared with a copy
+  dispatch    calls of compiled computations, compared with jax.jit's
+  all         all of these
 
-Two more commands: `check` compares ratios with benchmarks/ratios.json, `report FILE` writes
-docs/performance.md from figures; each has --help."""
+Other commands: `check` compares ratios with benchmarks/ratios.json; `report FILE` writes
+docs/performance.md from figures. Each has --help."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong on one line, without the usage before it."""
+    """Report errors on a single line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n")
 
 
 class _Pace:
-    """Rounds, seconds and sizes: a whole run takes minutes, a quick one about one."""
+    """Rounds, seconds and sizes of a full run, which takes minutes, or of a quick one."""
 
     def __init__(self, *, quick: bool) -> None:
         self.quick = quick
@@ -71,36 +71,34 @@ class _Pace:
         self.dispatch_seconds = 0.5 if quick else 5.0
 
     def size(self, graph: Graph) -> int:
-        """How large a graph is measured that stands alone."""
+        """Return the size at which a graph is measured, if not at all sizes."""
         if not self.quick:
             return graph.default
         return max((s for s in graph.sizes if s <= graph.default // 5), default=graph.sizes[0])
 
 
-def _nothing() -> None:
-    pass
-
-
 def main(
-    arguments: Sequence[str] | None = None, *, before_graphs: Callable[[], object] = _nothing
+    arguments: Sequence[str] | None = None,
+    *,
+    before_graphs: Callable[[], object] = lambda: None,
 ) -> int:
-    """Runs the command line.
+    """Run the command line.
 
     Args:
-        arguments: the words; if there are none, those that the program was called with.
-        before_graphs: called before graphs are measured. What it changes about the process stays:
-            what isn't to be measured so is measured before.
+        arguments: the arguments; by default those of the process.
+        before_graphs: called before graphs are measured, and after all measurements that its
+            effect on the process would distort.
 
     Returns:
         The exit status.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if words[:1] == ["check"]:
-            return _check(words[1:], before_graphs)
-        if words[:1] == ["report"]:
-            return _report(words[1:])
-        return _measure(words, before_graphs)
+        if arguments[:1] == ["check"]:
+            return _check(arguments[1:], before_graphs)
+        if arguments[:1] == ["report"]:
+            return _report(arguments[1:])
+        return _measure(arguments, before_graphs)
     except FiguresError as error:
         print(f"python -m benchmarks: {error}", file=sys.stderr)
         return 2
@@ -119,42 +117,44 @@ def _positive(text: str) -> int:
 _positive.__name__ = "positive number"
 
 
-def _need_known(parser: argparse.ArgumentParser, names: Sequence[str], known: list[str]) -> None:
+def _check_names(
+    parser: argparse.ArgumentParser, names: Sequence[str], known: Sequence[str]
+) -> None:
     for name in names:
         if name not in known:
-            parser.error(f"there is no benchmark {name!r}; there are {', '.join(known)}")
+            parser.error(f"unknown benchmark {name!r}; choose from {', '.join(known)}")
 
 
-def _measure(words: Sequence[str], before_graphs: Callable[[], object]) -> int:
+def _measure(arguments: Sequence[str], before_graphs: Callable[[], object]) -> int:
     parser = _Parser(
         prog="python -m benchmarks",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="+", metavar="NAME", help="a graph or a group")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="also write plots (SVG) there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="also write plots (SVG)")
     parser.add_argument(
         "--peer-python",
         metavar="PATH",
-        help="a Python 3.11 with jaxlib 0.4.30 or 0.6.0, which have the C++ XlaBuilder",
+        help="a Python 3.11 with jaxlib 0.4.30 or 0.6.0, which contain the C++ XlaBuilder",
     )
-    parser.add_argument("--rounds", type=_positive, metavar="N", help="rounds at most")
-    parser.add_argument("--size", type=_positive, metavar="N", help="the size of every graph named")
-    parser.add_argument("--quick", action="store_true", help="about a minute, and rough")
+    parser.add_argument("--rounds", type=_positive, metavar="N", help="maximum number of rounds")
+    parser.add_argument("--size", type=_positive, metavar="N", help="size of every graph named")
+    parser.add_argument("--quick", action="store_true", help="rough figures in about a minute")
     parser.add_argument(
-        "--modules", action="store_true", help="with imports: list the modules that take longest"
+        "--modules", action="store_true", help="with imports: list the slowest modules"
     )
-    options = parser.parse_args(words)
-    _need_known(parser, options.names, [*GRAPHS, *PARTS, "all"])
-    # What can't be written had better be known before minutes of measuring.
-    for option, path, need in (
-        ("--json", options.json, need_writable),
-        ("--plots", options.plots, need_folder),
+    options = parser.parse_args(arguments)
+    _check_names(parser, options.names, [*GRAPHS, *PARTS, "all"])
+    # Paths are checked first, because measuring takes minutes.
+    for option, path, check in (
+        ("--json", options.json, check_writable),
+        ("--plots", options.plots, check_folder),
     ):
         if path is not None:
             try:
-                need(path)
+                check(path)
             except FiguresError as error:
                 parser.error(f"{option}: {error}")
     with contextlib.ExitStack() as stack:
@@ -178,10 +178,8 @@ def _measure(words: Sequence[str], before_graphs: Callable[[], object]) -> int:
 def _run(
     options: argparse.Namespace, peer: PeerProcess | None, before_graphs: Callable[[], object]
 ) -> dict[str, Any]:
-    """Measures all that was asked for."""
-    names = set(options.names)
-    if "all" in names:
-        names |= set(PARTS)
+    """Measure the graphs and groups named."""
+    names = {*options.names, *(PARTS if "all" in options.names else ())}
     graphs = [name for name in GRAPHS if name in names or "graphs" in names]
     pace = _Pace(quick=options.quick)
     rounds = options.rounds or pace.rounds
@@ -192,51 +190,56 @@ def _run(
     from benchmarks.imports import measure_imports
     from benchmarks.measuring import Effort, measure_graph, measure_scaling
 
-    effort = Effort(rounds, pace.seconds)
-    with _progress(len(graphs) + len(names & set(PARTS) - {"graphs"})) as (tell, done):
-        # First: processes that are begun by one full of modules take twice as long.
+    def graph_sizes(pairs: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+        pairs = pairs[:1] if options.quick else pairs
+        return [(name, options.size or size) for name, size in pairs]
+
+    with _progress(len(graphs) + len(names & set(PARTS) - {"graphs"})) as (on_progress, advance):
+        # First, because a process with many modules takes longer to start others.
         if "imports" in names:
             count = options.rounds or pace.import_rounds
-            figures["imports"] = measure_imports(count, tell, modules=options.modules)
-            done()
+            figures["imports"] = measure_imports(count, on_progress, modules=options.modules)
+            advance()
         if "cold" in names:
             from benchmarks.cold import PAIRS as COLD_PAIRS, measure_cold
 
-            cold: Sequence[tuple[str, int]] = COLD_PAIRS[:1] if options.quick else COLD_PAIRS
-            if options.size:
-                cold = [(name, options.size) for name, _ in cold]
             figures["cold"] = measure_cold(
-                cold, rounds=options.rounds or pace.import_rounds, tell=tell
+                graph_sizes(COLD_PAIRS),
+                rounds=options.rounds or pace.import_rounds,
+                on_progress=on_progress,
             )
-            done()
+            advance()
         if "packing" in names:
             from benchmarks.packing import ELEMENTS, measure_packing
 
-            elements = options.size or (ELEMENTS // 10 if options.quick else ELEMENTS)
             figures["packing"] = measure_packing(
-                elements, rounds=rounds, seconds=pace.packing_seconds, tell=tell
+                options.size or (ELEMENTS // 10 if options.quick else ELEMENTS),
+                rounds=rounds,
+                seconds=pace.packing_seconds,
+                on_progress=on_progress,
             )
-            done()
+            advance()
         before_graphs()
         for name in graphs:
             size = options.size or pace.size(GRAPHS[name])
-            entry = measure_graph(GRAPHS[name], size, effort, peer, tell)
+            effort = Effort(rounds, pace.seconds)
+            entry = measure_graph(GRAPHS[name], size, effort, peer, on_progress)
             figures.setdefault("graphs", {})[name] = entry
-            done()
+            advance()
         if "scaling" in names:
             largest = options.size or pace.largest
-            effort = Effort(rounds, pace.scaling_seconds, largest)
-            entries = measure_scaling(GRAPHS[SCALED], effort, peer, tell)
+            effort = Effort(rounds, pace.scaling_seconds)
+            entries = measure_scaling(GRAPHS[SCALED], largest, effort, peer, on_progress)
             figures["scaling"] = {SCALED: entries}
-            done()
+            advance()
         if "end_to_end" in names:
-            pairs: Sequence[tuple[str, int]] = PAIRS[:1] if options.quick else PAIRS
-            if options.size:
-                pairs = [(name, options.size) for name, _ in pairs]
             figures["end_to_end"] = measure_end_to_end(
-                pairs, rounds=rounds, seconds=pace.compile_seconds, tell=tell
+                graph_sizes(PAIRS),
+                rounds=rounds,
+                seconds=pace.compile_seconds,
+                on_progress=on_progress,
             )
-            done()
+            advance()
         if "dispatch" in names:
             from benchmarks.dispatch import COUNTS, measure_dispatch
 
@@ -244,9 +247,9 @@ def _run(
                 [(options.size, options.size)] if options.size else COUNTS,
                 rounds=options.rounds or pace.dispatch_rounds,
                 seconds=pace.dispatch_seconds,
-                tell=tell,
+                on_progress=on_progress,
             )
-            done()
+            advance()
         if names & {"end_to_end", "dispatch"}:
             from benchmarks.machine import accelerator
 
@@ -258,10 +261,10 @@ def _run(
 
 @contextlib.contextmanager
 def _progress(count: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
-    """A line on stderr that says what is measured now; nothing where stderr is no terminal."""
+    """Show the current measurement on stderr, if that is a terminal."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    # Refreshed when there is something to tell, not by a thread, which would be measured too.
+    # Refreshed explicitly: a thread that refreshes would be measured too.
     with Progress(
         *columns,
         console=console,
@@ -271,20 +274,20 @@ def _progress(count: int) -> Iterator[tuple[Callable[[str], None], Callable[[], 
     ) as progress:
         task = progress.add_task("", total=count)
 
-        def tell(what: str) -> None:
-            progress.update(task, description=what, refresh=True)
+        def on_progress(description: str) -> None:
+            progress.update(task, description=description, refresh=True)
 
-        yield tell, lambda: progress.update(task, advance=1, refresh=True)
+        yield on_progress, lambda: progress.update(task, advance=1, refresh=True)
 
 
 def _console() -> Console:
     console = Console()
-    # A file or a pipe has no width: tables get the one they need.
+    # A file or a pipe has no width limit.
     return console if console.is_terminal else Console(width=240)
 
 
 def _print(figures: dict[str, Any]) -> None:
-    from benchmarks.tables import show, tables_of
+    from benchmarks.tables import all_tables, show
 
     console = _console()
     machine, versions = figures["machine"], figures["versions"]
@@ -295,51 +298,50 @@ def _print(figures: dict[str, Any]) -> None:
         + f"; medians of up to {figures['rounds']} rounds",
         highlight=False,
     )
-    for table in tables_of(figures):
+    for table in all_tables(figures):
         show(table, console)
 
 
-def _check(words: Sequence[str], before_graphs: Callable[[], object]) -> int:
+def _check(arguments: Sequence[str], before_graphs: Callable[[], object]) -> int:
     parser = _Parser(
         prog="python -m benchmarks check",
-        description="Compares ratios with those of benchmarks/ratios.json; fails on a loss.",
+        description="Compares ratios with benchmarks/ratios.json; fails if one is worse.",
     )
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="a graph or cold; all if none is named"
-    )
-    parser.add_argument("--update", action="store_true", help="write the ratios measured now")
-    parser.add_argument("--file", type=Path, metavar="FILE", help="another file of ratios")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a graph or cold; by default all")
+    parser.add_argument("--update", action="store_true", help="write the measured ratios")
+    parser.add_argument("--file", type=Path, metavar="FILE", help="use another file of ratios")
     parser.add_argument(
         "--size",
         type=_positive,
         metavar="N",
-        help="with --update: the size of every graph; else it must be that of the ratios",
+        help="size of every graph; without --update it must match the file",
     )
-    options = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     from benchmarks.guard import GUARDED, RATIOS_FILE, check
 
-    _need_known(parser, options.names, list(GUARDED))
-
+    _check_names(parser, options.names, GUARDED)
     before_graphs()
-    with _progress(0) as (tell, _):
+    with _progress(0) as (on_progress, _):
         return check(
             options.file or RATIOS_FILE,
             _console(),
-            tell,
+            on_progress,
             names=options.names,
             size=options.size,
             update=options.update,
         )
 
 
-def _report(words: Sequence[str]) -> int:
+def _report(arguments: Sequence[str]) -> int:
     parser = _Parser(
         prog="python -m benchmarks report",
-        description="Writes docs/performance.md and docs/performance/ from the figures in a file.",
+        description="Writes docs/performance.md and docs/performance/ from the figures in FILE.",
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="what --json wrote")
-    parser.add_argument("--docs", type=Path, metavar="FOLDER", help="another folder than docs")
-    options = parser.parse_args(words)
+    parser.add_argument("file", type=Path, metavar="FILE", help="figures written by --json")
+    parser.add_argument(
+        "--docs", type=Path, metavar="FOLDER", help="write to FOLDER instead of docs"
+    )
+    options = parser.parse_args(arguments)
     from benchmarks.report import DOCS, write_report
 
     write_report(read_figures(options.file), options.docs or DOCS)

@@ -1,10 +1,10 @@
-"""What each contender does in a round: every step of it, timed.
+"""The contenders: each runs its steps once in a round, and each step is timed.
 
-Each starts from nothing and keeps nothing: what a round made is gone when the next contender has
-its turn, so that the garbage collector doesn't walk over what belongs to another. Caches that a
-process fills as it works (ours of shapes and signatures, jax's of primitives) stay filled, on both
-sides. jax finds the trace of a function that it has seen, so it gets a new function each time, made
-before the clock starts.
+A contender starts from nothing and keeps nothing. Its results are freed before the next contender
+runs, so that the garbage collector does not traverse them during another one's turn. Caches that a
+process fills (those of shapes and signatures in xlabuilder, those of primitives in jax) stay
+filled, on both sides. jax reuses the trace of a function that it has seen, so each round passes it
+a new function, which is made before the clock starts.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from benchmarks.timing import Round, timed
 from builder.graph.computation import XlaComputation
 from lowering.jaxlib_api import mlir
 
-__all__ = ["LARGE_BYTES", "code_of", "contenders", "counts", "large_arrays"]
+__all__ = ["LARGE_BYTES", "contenders", "counts", "large_arrays", "lowered_bytecode"]
 
 LARGE_BYTES: Final = 4096
-"""From this size on MLIR is given an array by itself, beside the bytecode that is read."""
+"""The least size of an array that lowering passes to MLIR separately from the bytecode."""
 
 
 def _our_round(graph: Graph, size: int, *, large: bool) -> dict[str, float]:
     times: dict[str, float] = {}
-    # First, so that nothing else has to be kept meanwhile.
-    times["record_uncollected"], _ = timed(_uncollected, ours.record, graph, size)
+    # First, while no other result has to stay alive.
+    times["record_uncollected"], _ = timed(_without_collector, ours.record, graph, size)
     del _
     times["record"], computation = timed(ours.record, graph, size)
     times["lower"], module = timed(lowering.lower, computation)
     times["bytecode"], code = timed(lambda: module.bytecode)
-    times["import"], _ = timed(_imported, code)
+    times["import"], _ = timed(_import, code)
     del code
     if not large:
         times["verify"], _ = timed(module.verify)
@@ -52,13 +52,13 @@ def _our_round(graph: Graph, size: int, *, large: bool) -> dict[str, float]:
     return times
 
 
-def _imported(code: bytes) -> Any:
-    """The computation that bytecode holds; MLIR reads it in a context of its own."""
+def _import(code: bytes) -> Any:
+    """Return the computation in bytecode, which MLIR reads into a new context."""
     return lowering.to_computation(lowering.load_bytes(code))
 
 
-def _uncollected(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a call, during which the garbage collector doesn't run."""
+def _without_collector(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function with the garbage collector disabled."""
     gc.disable()
     try:
         return function(*arguments)
@@ -67,10 +67,10 @@ def _uncollected(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _objects_round(count: int) -> dict[str, float]:
-    made, _ = timed(objects, count)
+    seconds, _ = timed(objects, count)
     del _
-    uncollected, _ = timed(_uncollected, objects, count)
-    return {"objects": made, "collector": max(made - uncollected, 0.0)}
+    uncollected_seconds, _ = timed(_without_collector, objects, count)
+    return {"objects": seconds, "collector": max(seconds - uncollected_seconds, 0.0)}
 
 
 def _jax_round(graph: Graph, size: int) -> dict[str, float]:
@@ -81,47 +81,47 @@ def _jax_round(graph: Graph, size: int) -> dict[str, float]:
     return times
 
 
-class _Alone:
-    """What MLIR does without us: with a finished module, its code, its text and its constants."""
+class _MlirAlone:
+    """MLIR's own work with a finished module, its bytecode, its text and its constants."""
 
     def __init__(self, computation: Any, module: Any, *, large: bool) -> None:
         self.floor = Floor(module.module)
         self._module = module.module
-        self._code = code_of(computation)
+        self._bytecode = lowered_bytecode(computation)
         self._text = None if large else module.text
         self._arrays = [] if large else large_arrays(computation)
 
     def round(self) -> dict[str, float]:
         times: dict[str, float] = {}
-        times["floor_create"], made = timed(self.floor.create)
-        times["floor_verify"], _ = timed(made.operation.verify)
-        del made
-        times["read"], _ = timed(_parse, self._code, self._module.context)
+        times["floor_create"], module = timed(self.floor.create)
+        times["floor_verify"], _ = timed(module.operation.verify)
+        del module
+        times["read"], _ = timed(_parse, self._bytecode, self._module.context)
         if self._text is not None:
             times["write"], _ = timed(mlir.bytecode_pieces, self._module)
             times["parse"], _ = timed(_parse, self._text, self._module.context)
         if self._arrays:
             context = mlir.new_context()
             with context, ir.Location.unknown():
-                times["data"], _ = timed(_copied, self._arrays)
+                times["data"], _ = timed(_copy, self._arrays)
         return times
 
 
 def _parse(source: str | bytes, context: Any) -> Any:
-    """The module that MLIR reads from a text or from bytecode; it verifies as well."""
+    """Let MLIR read a module from text or bytecode, and verify it."""
     return ir.Module.parse(source, context)
 
 
-def _copied(arrays: Sequence[Any]) -> None:
-    """MLIR copies arrays into the context, and hashes them to find those that are equal."""
+def _copy(arrays: Sequence[Any]) -> None:
+    """Let MLIR copy arrays into the context, and hash them to find equal ones."""
     for array in arrays:
         ir.DenseElementsAttr.get(array)
 
 
 def large_arrays(computation: Any) -> list[np.ndarray[Any, Any]]:
-    """The arrays of a computation's constants, from some KB on, as unsigned integers.
+    """Return the constants of a computation of LARGE_BYTES or more, as unsigned integers.
 
-    What the numbers mean is nothing to a copy, and NumPy's buffers know no bfloat16.
+    The element type does not affect a copy, and NumPy's buffers do not support bfloat16.
     """
     arrays = (op.attributes["value"] for op in computation.ops if op.opcode == "constant")
     return [
@@ -129,75 +129,75 @@ def large_arrays(computation: Any) -> list[np.ndarray[Any, Any]]:
     ]
 
 
-def code_of(computation: Any) -> bytes:
-    """The bytecode that lowering writes and MLIR reads. It is kept nowhere, so it is caught."""
-    caught: list[bytes] = []
+def lowered_bytecode(computation: Any) -> bytes:
+    """Return the bytecode that lowering writes and MLIR reads. Lowering does not expose it."""
+    parsed: list[bytes] = []
 
-    def parse(code: bytes, context: Any) -> Any:
-        caught.append(code)
-        return ir.Module.parse(code, context)
+    def parse(bytecode: bytes, context: Any) -> Any:
+        parsed.append(bytecode)
+        return ir.Module.parse(bytecode, context)
 
-    stand_in = SimpleNamespace(Module=SimpleNamespace(parse=parse), MLIRError=ir.MLIRError)
-    with mock.patch.object(importlib.import_module("lowering.stablehlo.lower"), "ir", stand_in):
+    fake_ir = SimpleNamespace(Module=SimpleNamespace(parse=parse), MLIRError=ir.MLIRError)
+    with mock.patch.object(importlib.import_module("lowering.stablehlo.lower"), "ir", fake_ir):
         lowering.lower(computation)
-    (code,) = caught
-    return code
+    (bytecode,) = parsed
+    return bytecode
 
 
 def contenders(
     graph: Graph, size: int, peer: PeerProcess | None, *, large: bool = False
 ) -> tuple[dict[str, Round], dict[str, int]]:
-    """Those that build a graph of this size, and what it consists of.
+    """Return the contenders for a graph, and the numbers of its ops and operations.
 
     Args:
         graph: the graph.
         size: its size.
-        peer: the C++ XlaBuilder, if there is one.
-        large: whether only the steps are run that are measured up to a million ops.
+        peer: the C++ XlaBuilder, or None.
+        large: whether to run only the steps that are measured up to a million ops.
     """
     computation = ours.record(graph, size)
-    # Twice, so that there is memory for a second module: nobody's turn has to wait for it.
+    # Twice, so that the process has memory for a second module and no contender waits for pages.
     module = lowering.lower(computation)
     lowering.lower(computation)
-    alone = _Alone(computation, module, large=large)
-    consists = counts(computation) | {"operations": alone.floor.count}
-    found: dict[str, Round] = {
+    mlir_alone = _MlirAlone(computation, module, large=large)
+    sizes = counts(computation) | {"operations": mlir_alone.floor.count}
+    rounds: dict[str, Round] = {
         "ours": lambda: _our_round(graph, size, large=large),
         "jax": lambda: _jax_round(graph, size),
-        "floor": alone.round,
-        "objects": lambda: _objects_round(consists["recorded"]),
+        "floor": mlir_alone.round,
+        "objects": lambda: _objects_round(sizes["recorded"]),
     }
     if peer is not None:
-        found["xla_builder"] = lambda: peer.measure(graph.name, size)
-    return found, consists
+        rounds["xla_builder"] = lambda: peer.measure(graph.name, size)
+    return rounds, sizes
 
 
-_REPEATING: Final = frozenset(("while", "conditional", "call"))
-"""Opcodes whose computations are part of the graph at each place that applies them."""
+_CONTROL_FLOW: Final = frozenset(("while", "conditional", "call"))
+"""Opcodes whose computations count at each place that applies them."""
 
 
 def counts(computation: XlaComputation) -> dict[str, int]:
-    """How large a graph is: as it is written, and as it is recorded.
+    """Return the size of a graph as written and as recorded.
 
     Returns:
-        "ops": those of the graph, as all contenders build it: what a loop or a branch applies
-        counts wherever it is applied, and other computations, such as reducers, once;
-        "recorded": the ops that are recorded, where functions that are alike are one computation;
-        "computations": the one given, and those that ops apply.
+        "ops": the ops of the graph as all contenders build it. A computation that a loop or a
+        branch applies counts wherever it is applied; others, such as reducers, count once.
+        "recorded": the ops that are recorded, with equal functions as one computation.
+        "computations": the computation itself and those that its ops apply.
     """
     called = computation.called_computations()
     sizes: dict[XlaComputation, int] = {}
-    once: dict[XlaComputation, None] = {}
-    for one in (*called, computation):  # callees before their callers
-        size = len(one.ops)
-        for opcode, applied, times in one.applications():
-            if opcode in _REPEATING:
-                size += times * sum(sizes[inner] for inner in applied)
+    counted_once: set[XlaComputation] = set()
+    for caller in (*called, computation):  # callees before their callers
+        size = len(caller.ops)
+        for opcode, applied, times in caller.applications():
+            if opcode in _CONTROL_FLOW:
+                size += times * sum(sizes[callee] for callee in applied)
             else:
-                once.update(dict.fromkeys(applied))
-        sizes[one] = size
+                counted_once.update(applied)
+        sizes[caller] = size
     return {
-        "ops": sizes[computation] + sum(sizes[one] for one in once),
-        "recorded": sum(len(one.ops) for one in (computation, *called)),
+        "ops": sizes[computation] + sum(sizes[callee] for callee in counted_once),
+        "recorded": sum(len(caller.ops) for caller in (computation, *called)),
         "computations": 1 + len(called),
     }

@@ -1,8 +1,8 @@
-"""What a call of a compiled computation takes, beside jax.jit of the same function.
+"""Measure the time of a call of a compiled computation, and of jax.jit of the same function.
 
-Measured is the time until the call comes back, with arrays of the device and with NumPy arrays. The
-programs add arrays of 16 numbers, so that as good as nothing is the program's own. They have two
-dimensions: that a memory layout has to be right is asked of those only.
+The time ends when the call returns. The arguments are device arrays or NumPy arrays. The programs
+add arrays of 16 numbers, so that their own time is negligible. The arrays have two dimensions,
+because layouts are checked only for two or more.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from benchmarks.timing import Round, in_turns, spread
 __all__ = ["COUNTS", "measure_dispatch"]
 
 COUNTS: Final = ((2, 1), (16, 16), (200, 200))
-"""How many arguments and results."""
+"""Numbers of arguments and results."""
 
 _DIMENSIONS: Final = (4, 4)
 _DEVICES: Final = 8
-"""Of so many devices at most the calls on several are measured, if there are as many."""
+"""The most devices on which calls on several devices are measured."""
 
 
 def _ours(arguments: int, results: int) -> xb.XlaComputation:
@@ -37,11 +37,11 @@ def _ours(arguments: int, results: int) -> xb.XlaComputation:
 
 
 def _theirs(arguments: int, results: int) -> Callable[..., Any]:
-    def sums(*values: Any) -> Any:
-        found = [values[i] + values[(i + 1) % arguments] for i in range(results)]
-        return found[0] if results == 1 else tuple(found)
+    def add_pairs(*values: Any) -> Any:
+        sums = [values[i] + values[(i + 1) % arguments] for i in range(results)]
+        return sums[0] if results == 1 else tuple(sums)
 
-    return sums
+    return add_pairs
 
 
 def measure_dispatch(
@@ -49,49 +49,50 @@ def measure_dispatch(
     *,
     rounds: int,
     seconds: float,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """Microseconds of a call, ours and jax's in turns.
+    """Measure calls of xlabuilder and of jax, in turns.
 
     Args:
-        counts: how many arguments and results.
-        rounds: how many rounds at most.
-        seconds: what one contender may use up before it is left out of further rounds.
-        tell: is told what is measured now.
+        counts: numbers of arguments and results.
+        rounds: the maximum number of rounds.
+        seconds: the time after which a contender is left out of further rounds.
+        on_progress: called with a description of each measurement.
 
     Returns:
-        For each program and each kind of arguments what `benchmarks/figures.py` says of "dispatch".
+        The entries of "dispatch", as documented in `benchmarks/figures.py`: one for each program
+        and kind of arguments.
     """
     device = lowering.device()
-    found = []
+    entries = []
     for arguments, results in counts:
-        tell(f"calls, {arguments} in, {results} out")
+        on_progress(f"calls, {arguments} in, {results} out")
         host = [np.full(_DIMENSIONS, i, np.float32) for i in range(arguments)]
-        there = [lowering.device_put(array, device) for array in host]
+        on_device = [lowering.device_put(array, device) for array in host]
         ours = lowering.compile(_ours(arguments, results), device)
         theirs = jax.jit(_theirs(arguments, results))
-        of_function = lowering.jit(_theirs(arguments, results))
-        for kind, values in (("device", there), ("NumPy", host)):
+        jitted = lowering.jit(_theirs(arguments, results))
+        for kind, values in (("device", on_device), ("NumPy", host)):
             calls = {
                 "ours": _call(ours, values),
-                "lowering.jit": _call(of_function, values),
+                "lowering.jit": _call(jitted, values),
                 "jax": _call(theirs, values),
             }
             entry = _measured(calls, 6_000 // (arguments + 1), rounds, seconds)
-            found.append({"arguments": arguments, "results": results, "kind": kind} | entry)
+            entries.append({"arguments": arguments, "results": results, "kind": kind} | entry)
     count = min(len(lowering.devices(device.platform)), _DEVICES)
     if count > 1:
-        tell(f"calls on {count} devices")
-        found.append(_on_several(device.platform, count, rounds, seconds))
-    return found
+        on_progress(f"calls on {count} devices")
+        entries.append(_on_several_devices(device.platform, count, rounds, seconds))
+    return entries
 
 
-def _on_several(platform: str, count: int, rounds: int, seconds: float) -> dict[str, Any]:
-    """Replicas that compute alone, beside jax.jit of a function that jax.shard_map maps."""
+def _on_several_devices(platform: str, count: int, rounds: int, seconds: float) -> dict[str, Any]:
+    """Measure calls of independent replicas, and of jax.jit of a function of jax.shard_map."""
     run = lowering.compile(_ours(2, 1), platform, num_replicas=count, results="sharded")
     mesh = jax.sharding.Mesh(np.array(run.devices), ("device",))
-    cut = jax.sharding.PartitionSpec("device")
-    mapped = jax.shard_map(_theirs(2, 1), mesh=mesh, in_specs=(cut, cut), out_specs=cut)
+    spec = jax.sharding.PartitionSpec("device")
+    mapped = jax.shard_map(_theirs(2, 1), mesh=mesh, in_specs=(spec, spec), out_specs=spec)
     rows = np.ones((count, *_DIMENSIONS), np.float32)
     values = [jax.device_put(rows, run.sharding) for _ in range(2)]
     calls = {"ours": _call(run, values), "jax": _call(jax.jit(mapped), values)}
@@ -106,27 +107,27 @@ def _call(function: Callable[..., Any], values: Sequence[Any]) -> Callable[[], A
 def _measured(
     calls: dict[str, Callable[[], Any]], count: int, rounds: int, seconds: float
 ) -> dict[str, Any]:
-    """Spreads of a call's microseconds, and ratios, of functions that give equal results."""
-    wanted = jax.tree.leaves(calls["jax"]())
+    """Return the spreads of the microseconds of a call, and ratios. The results must be equal."""
+    expected = jax.tree.leaves(calls["jax"]())
     for call in calls.values():
-        # A figure of something that gives wrong results would be worth nothing.
-        for one, other in zip(jax.tree.leaves(call()), wanted, strict=True):
-            assert np.array_equal(one, other)
+        for result, wanted in zip(jax.tree.leaves(call()), expected, strict=True):
+            assert np.array_equal(result, wanted)
 
-    def many(call: Callable[[], Any]) -> float:
-        gc.collect()
-        began = time.process_time()
-        for _ in range(count):
-            result = call()
-        passed = time.process_time() - began
-        jax.block_until_ready(result)
-        return passed
+    def round_of(name: str, call: Callable[[], Any]) -> Round:
+        def run() -> dict[str, float]:
+            gc.collect()
+            start = time.process_time()
+            for _ in range(count):
+                result = call()
+            elapsed = time.process_time() - start
+            jax.block_until_ready(result)
+            return {name: elapsed}
 
-    def turn(name: str, call: Callable[[], Any]) -> Round:
-        return lambda: {name: many(call)}
+        return run
 
-    turns = {name: turn(name, call) for name, call in calls.items()}
-    times, _ = in_turns(turns, rounds=rounds, seconds=seconds)
-    us = {name: spread([one * 1e6 / count for one in each]) for name, each in times.items()}
-    ratios = {f"{name}/jax": us[name]["median"] / us["jax"]["median"] for name in us}
-    return {"us": us, "ratios": {name: r for name, r in ratios.items() if name != "jax/jax"}}
+    round_functions = {name: round_of(name, call) for name, call in calls.items()}
+    times, _ = in_turns(round_functions, rounds=rounds, seconds=seconds)
+    us = {name: spread([t * 1e6 / count for t in values]) for name, values in times.items()}
+    theirs = us["jax"]["median"]
+    ratios = {f"{name}/jax": us[name]["median"] / theirs for name in us if name != "jax"}
+    return {"us": us, "ratios": ratios}

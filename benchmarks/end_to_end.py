@@ -1,7 +1,7 @@
-"""From the first recorded op to the first result, beside jax.jit.
+"""Measure the time from the first recorded op to the first result, for xlabuilder and jax.jit.
 
-The steps: record (jax: trace), lower, compile, run once with NumPy arrays and wait for the result.
-Time that passed, as XLA compiles on several threads.
+The stages are: record (jax: trace), lower, compile, run once with NumPy arrays and wait for the
+result. Times are elapsed times, because XLA compiles on several threads.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ __all__ = ["PAIRS", "measure_end_to_end"]
 STAGES: Final = ("record", "lower", "compile", "run")
 
 PAIRS: Final = (("chain", 100), ("chain", 2_000), ("resnet50", 1))
-"""Small and large graphs, as far as XLA compiles them soon: 10,000 ops of the chain take it more
-than a minute."""
+"""Small and large graphs. XLA takes too long to compile the chain at its default size."""
 
 
 def _values(graph: Graph, size: int) -> list[np.ndarray]:
@@ -40,17 +39,17 @@ def _values(graph: Graph, size: int) -> list[np.ndarray]:
 
 
 class _Clock:
-    """Notes when each stage ends."""
+    """Records the elapsed seconds of each stage."""
 
-    def __init__(self, who: str) -> None:
-        self.who = who
+    def __init__(self, side: str) -> None:
+        self.side = side
         self.times: dict[str, float] = {}
         gc.collect()
         self._last = time.perf_counter()
 
-    def ends(self, stage: str) -> None:
+    def end_stage(self, stage: str) -> None:
         now = time.perf_counter()
-        self.times[f"{self.who} {stage}"] = now - self._last
+        self.times[f"{self.side} {stage}"] = now - self._last
         self._last = now
 
 
@@ -58,13 +57,13 @@ def _ours(graph: Graph, size: int) -> dict[str, float]:
     values = _values(graph, size)
     clock = _Clock("ours")
     computation = ours.record(graph, size)
-    clock.ends("record")
+    clock.end_stage("record")
     module = lowering.lower(computation)
-    clock.ends("lower")
+    clock.end_stage("lower")
     executable = lowering.compile(module)
-    clock.ends("compile")
+    clock.end_stage("compile")
     jax.block_until_ready(executable(*values))
-    clock.ends("run")
+    clock.end_stage("run")
     return clock.times
 
 
@@ -73,18 +72,14 @@ def _jax(graph: Graph, size: int) -> dict[str, float]:
     function, _ = jax_lax.record(graph, size)
     clock = _Clock("jax")
     traced = jax.jit(function).trace(*values)
-    clock.ends("record")
+    clock.end_stage("record")
     lowered = traced.lower()
-    clock.ends("lower")
+    clock.end_stage("lower")
     executable = lowered.compile()
-    clock.ends("compile")
+    clock.end_stage("compile")
     jax.block_until_ready(executable(*values))
-    clock.ends("run")
+    clock.end_stage("run")
     return clock.times
-
-
-def _told(tell: Callable[[str], None], what: str, who: str) -> None:
-    tell(f"{what}: {who}")
 
 
 def measure_end_to_end(
@@ -92,53 +87,43 @@ def measure_end_to_end(
     *,
     rounds: int,
     seconds: float,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """For each graph and size the milliseconds of every stage, for both, in turns.
+    """Measure the stages of both sides, in turns.
 
     Args:
-        pairs: names of graphs, and sizes.
-        rounds: how many rounds at most.
-        seconds: what one side may use up on a graph before it is left out of further rounds.
-        tell: is told what is measured now.
+        pairs: names of graphs, and their sizes.
+        rounds: the maximum number of rounds.
+        seconds: the time after which a side is left out of further rounds of a graph.
+        on_progress: called with a description of each measurement.
 
     Returns:
-        What `benchmarks/figures.py` says of "end_to_end".
+        The entries of "end_to_end", as documented in `benchmarks/figures.py`.
     """
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for name, size in pairs:
         graph = GRAPHS[name]
-        smallest = graph.sizes[0]
-        _ours(graph, smallest)
-        _jax(graph, smallest)
+        _ours(graph, graph.sizes[0])
+        _jax(graph, graph.sizes[0])
+        label = f"{name} {size:,}, end to end: "
         times, _ = in_turns(
             {"ours": partial(_ours, graph, size), "jax": partial(_jax, graph, size)},
             rounds=rounds,
             seconds=seconds,
-            before_each=partial(_told, tell, f"{name} {size:,}, end to end"),
+            before_each=lambda side, label=label: on_progress(label + side),
         )
-        milliseconds: dict[str, dict[str, Any]] = {}
-        for who in ("ours", "jax"):
-            columns = {s: [v * 1e3 for v in times[f"{who} {s}"]] for s in STAGES}
+        ms: dict[str, dict[str, Any]] = {}
+        for side in ("ours", "jax"):
+            columns = {stage: [v * 1e3 for v in times[f"{side} {stage}"]] for stage in STAGES}
             totals = [sum(parts) for parts in zip(*columns.values(), strict=True)]
-            building = [
-                record + lower
-                for record, lower in zip(columns["record"], columns["lower"], strict=True)
-            ]
-            columns |= {"record and lower": building, "total": totals}
-            milliseconds[who] = {stage: spread(values) for stage, values in columns.items()}
-        found.append(
-            {
-                "graph": name,
-                "title": graph.title,
-                "size": size,
-                "ops": counts(ours.record(graph, size))["ops"],
-                "ms": milliseconds,
-                "ratios": {
-                    f"{stage}, ours/jax": milliseconds["ours"][stage]["median"]
-                    / milliseconds["jax"][stage]["median"]
-                    for stage in ("record and lower", "total")
-                },
-            }
-        )
-    return found
+            building = zip(columns["record"], columns["lower"], strict=True)
+            columns |= {"record and lower": [sum(parts) for parts in building], "total": totals}
+            ms[side] = {stage: spread(values) for stage, values in columns.items()}
+        ratios = {
+            f"{stage}, ours/jax": ms["ours"][stage]["median"] / ms["jax"][stage]["median"]
+            for stage in ("record and lower", "total")
+        }
+        ops = counts(ours.record(graph, size))["ops"]
+        entry = {"graph": name, "title": graph.title, "size": size, "ops": ops}
+        entries.append(entry | {"ms": ms, "ratios": ratios})
+    return entries

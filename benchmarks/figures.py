@@ -1,29 +1,30 @@
-"""The figures of a run, as they stand in a JSON file.
+"""The figures of a run, and their JSON file.
 
     format          1
     date, machine, versions, peer    of the run; "peer" is None without --peer-python
-    quick           whether it was a quick run, which says little
-    rounds          how many rounds at most
-    graphs          by name: "title", "size"; "ops" (of the graph as it is written), "recorded"
-                    (those of them that are recorded: what is alike is shared), "computations" and
-                    "operations" (of the module); "us": for each step the spread of its microseconds
-                    an op; "ratios" of the medians; "memory": bytes an op recorded, and peaks of the
-                    process; "missing": why a contender has no figures
-    scaling         by name: a list of the same for growing sizes, without "memory" and with fewer
-                    steps
+    quick           whether it was a quick run, whose figures are rough
+    rounds          the maximum number of rounds
+    graphs          by name: "title", "size"; "ops" (of the graph as written), "recorded" (ops that
+                    are recorded: equal functions are shared), "computations" and "operations" (of
+                    the module); "us": for each step the spread of the microseconds per op;
+                    "ratios" of the medians; "memory": bytes per op recorded, and peaks of the
+                    process; "missing": for contenders without figures, the reason
+    scaling         by name: a list of the same for increasing sizes, without "memory" and with
+                    fewer steps
     end_to_end      a list: "graph", "size", "ops"; "ms": for "ours" and "jax" the spread of each
                     stage's milliseconds; "ratios"
-    cold            a list of the same for the first build in a fresh process; other stages
-    imports         by package: "ms", "cpu_ms", "over_ms": spreads; "over": what was there before;
-                    "modules", with --modules: milliseconds and names of those that take longest
+    cold            a list of the same for the first build in a fresh process, with other stages
+    imports         by package: "ms", "cpu_ms", "over_ms": spreads; "over": what was imported
+                    before; "modules", with --modules: milliseconds and names of the slowest ones
     packing         a list: "shape", "elements"; "ms": spreads of "pack", "unpack", "copy" and
-                    "fresh" (a copy of the array to one that is there, and to a new one); "ratios"
-    dispatch        a list: "arguments" and "results" (how many), "kind" (of arguments); "us": the
-                    spreads of a call's microseconds for "ours", "jax" and perhaps "lowering.jit";
-                    "ratios"
+                    "fresh" (a copy of the array to an existing and to a new array); "ratios"
+    dispatch        a list: "arguments" and "results" (their numbers), "kind" (of arguments); "us":
+                    the spreads of a call's microseconds for "ours", "jax" and optionally
+                    "lowering.jit"; "ratios"
 
-A part that was not measured is not there. A spread is "median", "low" and "high" (the quartiles),
-"least" and "rounds". Times are divided by "ops", whoever took them, so that all are comparable.
+A part that was not measured is absent. A spread consists of "median", "low" and "high" (the
+quartiles), "least" and "rounds". The times of all contenders are divided by "ops", so that they
+are comparable.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from benchmarks.machine import machine, today, versions
 __all__ = [
     "FORMAT",
     "FiguresError",
-    "need_folder",
-    "need_writable",
+    "check_folder",
+    "check_writable",
     "new_figures",
     "read_entries",
     "read_figures",
@@ -53,11 +54,11 @@ FORMAT: Final = 1
 
 
 class FiguresError(Exception):
-    """A file holds no figures; the message says why, on one line."""
+    """A file that cannot be read or written. The message is a single line."""
 
 
 def new_figures(*, rounds: int, quick: bool, peer: dict[str, str] | None) -> dict[str, Any]:
-    """Figures in which nothing has been measured yet."""
+    """Return figures without any measurement."""
     return {
         "format": FORMAT,
         "date": today(),
@@ -70,104 +71,98 @@ def new_figures(*, rounds: int, quick: bool, peer: dict[str, str] | None) -> dic
 
 
 def write_figures(figures: dict[str, Any], path: Path) -> None:
-    """Writes a file. Numbers are cut to four digits: more would be noise."""
-    replace(path, json.dumps(_cut(figures), indent=1) + "\n")
+    """Write a file, with numbers rounded to four digits: more would be noise."""
+    replace(path, json.dumps(_rounded(figures), indent=1) + "\n")
 
 
-def need_writable(path: Path) -> None:
-    """Raises FiguresError unless a file can be written there, whether or not there is one."""
+def check_writable(path: Path) -> None:
+    """Raise FiguresError unless a file, existing or new, can be written at this path."""
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise FiguresError(f"there is no folder {folder}")
+        raise FiguresError(f"folder {folder} does not exist")
     if path.is_dir():
         raise FiguresError(f"{path} is a folder")
-    need_folder(folder)
+    check_folder(folder)
 
 
-def need_folder(folder: Path) -> None:
-    """Makes a folder if there is none; raises FiguresError if files can't be written into it."""
+def check_folder(folder: Path) -> None:
+    """Create a folder if it does not exist. Raise FiguresError unless it is writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FiguresError(f"{folder} can't be made: {error.strerror}") from None
+        raise FiguresError(f"{folder} can't be created: {error.strerror}") from None
     try:
-        with tempfile.TemporaryFile(dir=folder):  # a system of files may refuse whatever its rights
+        # A file system may refuse writing whatever the permissions are.
+        with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise FiguresError(f"{folder} can't be written to: {error.strerror}") from None
 
 
 def replace(path: Path, text: str) -> None:
-    """Writes a file at once or not at all: beside it first, then in its place.
+    """Write a file atomically: to a temporary file beside it, which then replaces it.
 
     Raises:
-        FiguresError: it can't be written.
+        FiguresError: the file can't be written.
     """
     target = path.resolve()
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         if target.exists() and not target.is_file():  # such as /dev/null
             target.write_text(text, encoding="utf-8")
             return
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(target)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
     except OSError as error:
         with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise FiguresError(f"{path} can't be written: {error.strerror}") from None
 
 
-def _cut(value: Any) -> Any:
+def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _cut(inner) for key, inner in value.items()}
+        return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_cut(inner) for inner in value]
-    if isinstance(value, float):
-        return float(f"{value:.4g}")
-    return value
+        return [_rounded(item) for item in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def read_figures(path: Path) -> dict[str, Any]:
-    """Reads the figures of a run.
+    """Read the figures of a run.
 
     Raises:
-        FiguresError: there is no such file, or it holds something else.
+        FiguresError: the file does not exist or has another format.
     """
-    figures = _read(path)
-    fault = _fault(figures, _FIGURES, "")
-    if fault is not None:
-        raise FiguresError(f"{path} holds no figures of a run: {fault}")
-    return figures
+    return _read(path, _FIGURES, "figures of a run")
 
 
 def read_entries(path: Path) -> dict[str, Any]:
-    """Reads the entries of a file of ratios, by versions.
+    """Read the entries of a file of ratios, by versions.
 
     Raises:
-        FiguresError: there is no such file, or it holds something else.
+        FiguresError: the file does not exist or has another format.
     """
-    held = _read(path)
-    fault = _fault(held, _RATIOS, "")
-    if fault is not None:
-        raise FiguresError(f"{path} holds no ratios: {fault}")
-    found: dict[str, Any] = held["entries"]
-    return found
+    entries: dict[str, Any] = _read(path, _RATIOS, "ratios")["entries"]
+    return entries
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, schema: dict[str, Any], kind: str) -> dict[str, Any]:
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FiguresError(f"{path} can't be read: {error.strerror}") from None
     except ValueError as error:
-        raise FiguresError(f"{path} is no JSON: {error}") from None
-    if not isinstance(held, dict) or held.get("format") != FORMAT:
-        raise FiguresError(f"{path} holds no figures of format {FORMAT}")
-    return held
+        raise FiguresError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise FiguresError(f"{path} does not contain {kind} in format {FORMAT}")
+    error = _schema_error(content, schema, "")
+    if error is not None:
+        raise FiguresError(f"{path} does not contain {kind}: {error}")
+    return content
 
 
-# What a file must hold: of a dict the keys named (those with a "?" may be missing; "*" stands for
-# any), of a list what each item is, else one of some types.
+# Schemas of the files. A dict lists its keys ("?" marks an optional one, "*" matches any other), a
+# list contains the schema of its items, and a tuple the types of a value.
 _NUMBER: Final = (int, float)
 _SPREAD: Final = dict.fromkeys(("median", "low", "high", "least", "rounds"), _NUMBER)
 _ENTRY: Final = {
@@ -180,6 +175,7 @@ _ENTRY: Final = {
 _MEMORY: Final = ("recorded_bytes", "with_module_bytes", "peak_bytes", "jax_bytes")
 _STAGES: Final = ("record", "lower", "compile", "run", "total")
 _COLD_STAGES: Final = ("import", "record", "lower", "total")
+_BUILD: Final = {"graph": (str,), "size": (int,), "ops": (int,)}
 _FIGURES: Final = {
     "date": (str,),
     "machine": {
@@ -198,21 +194,14 @@ _FIGURES: Final = {
     },
     "scaling?": {"*": [_ENTRY]},
     "end_to_end?": [
-        {
-            "graph": (str,),
-            "size": (int,),
-            "ops": (int,),
-            "ms": dict.fromkeys(("ours", "jax"), dict.fromkeys(_STAGES, _SPREAD)),
-        }
+        _BUILD | {"ms": dict.fromkeys(("ours", "jax"), dict.fromkeys(_STAGES, _SPREAD))},
     ],
     "cold?": [
-        {
-            "graph": (str,),
-            "size": (int,),
-            "ops": (int,),
+        _BUILD
+        | {
             "ms": dict.fromkeys(("ours", "jax"), dict.fromkeys(_COLD_STAGES, _SPREAD)),
             "ratios": {"*": _NUMBER},
-        }
+        },
     ],
     "imports?": {
         "*": {"ms": _SPREAD, "cpu_ms": _SPREAD, "over_ms": _SPREAD, "over": (str,)},
@@ -240,24 +229,24 @@ _RATIOS: Final = {
 }
 
 
-def _fault(value: Any, wanted: Any, where: str) -> str | None:
-    """What is wrong with a value, or None."""
-    if isinstance(wanted, tuple):
-        return None if isinstance(value, wanted) else f"{where[1:]} is {value!r:.40}"
-    kind = type(wanted)
-    if not isinstance(value, kind):
-        return f"{where[1:]} is no {kind.__name__}"
-    inside: list[tuple[Any, Any, str]]
-    if isinstance(wanted, list):
-        inside = [(item, wanted[0], f"{where}[{i}]") for i, item in enumerate(value)]
+def _schema_error(value: Any, schema: Any, where: str) -> str | None:
+    """Describe the first difference between a value and its schema; None if there is none."""
+    if isinstance(schema, tuple):
+        return None if isinstance(value, schema) else f"{where[1:]} is {value!r:.40}"
+    if not isinstance(value, type(schema)):
+        return f"{where[1:]} is not a {type(schema).__name__}"
+    items: list[tuple[Any, Any, str]]
+    if isinstance(schema, list):
+        items = [(item, schema[0], f"{where}[{i}]") for i, item in enumerate(value)]
     else:
-        named = {key.removesuffix("?"): kept for key, kept in wanted.items() if key != "*"}
-        for key in wanted:
+        for key in schema:
             if key != "*" and not key.endswith("?") and key not in value:
-                return f"there is no {f'{where}.{key}'[1:]}"
-        inside = [
-            (item, named.get(key, wanted.get("*")), f"{where}.{key}")
+                return f"{f'{where}.{key}'[1:]} is missing"
+        keys = {key.removesuffix("?"): inner for key, inner in schema.items() if key != "*"}
+        items = [
+            (item, keys.get(key, schema.get("*")), f"{where}.{key}")
             for key, item in value.items()
-            if key in named or "*" in wanted
+            if key in keys or "*" in schema
         ]
-    return next((fault for one in inside if (fault := _fault(*one)) is not None), None)
+    errors = (_schema_error(item, inner, path) for item, inner, path in items)
+    return next((error for error in errors if error is not None), None)

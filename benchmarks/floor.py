@@ -1,14 +1,13 @@
-"""The least that recording costs in Python, and building a module operation by operation.
+"""Lower bounds for recording ops in Python and for building a module operation by operation.
 
-Whoever records ops in Python makes an object of each, with what it takes from others: `objects`
-makes these, and nothing else.
+A recorder in Python creates an object per op, with references to other objects. `objects` creates
+these and nothing else.
 
-An existing module is walked once, and all that its operations are made of is noted: names, result
-types, attributes, locations, and for each operand its place in the list of values so far. Building
-is then one call of `ir.Operation.create` for each operation, those in regions included, and the
-verifier. Nothing is inferred, translated or looked up but the operands, which any program has to
-find. The data of constants was copied into the context when the first module was made, and isn't
-again.
+`Floor` traverses an existing module once and stores the parts of its operations: names, result
+types, attributes, locations, and the index of each operand in the list of values so far. Building
+is then a call of `ir.Operation.create` for each operation, including those in regions, followed by
+the verifier. Nothing is inferred, translated or looked up except the operands. The data of
+constants is in the context already and is not copied again.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ class _Object:
 
 
 def objects(count: int) -> list[_Object]:
-    """So many objects, each with a tuple of two that were there before."""
-    made: list[_Object] = []
+    """Return `count` objects, each with a tuple of two earlier ones."""
+    created: list[_Object] = []
     new = object.__new__
-    first = before = _Object()
+    first = previous = _Object()
     for number in range(count):
-        one = new(_Object)
-        one.a = one.b = one.c = one.d = None
-        one.e = one.f = one.g = None
-        one.h = number
-        one.operands = (before, first)
-        made.append(one)
-        before = one
-    return made
+        current = new(_Object)
+        current.a = current.b = current.c = current.d = None
+        current.e = current.f = current.g = None
+        current.h = number
+        current.operands = (previous, first)
+        created.append(current)
+        previous = current
+    return created
 
 
 class _Block(NamedTuple):
@@ -54,46 +53,48 @@ class _Operation(NamedTuple):
     operands: tuple[int, ...]
     attributes: Any
     location: Any
-    # Of each region its blocks, and StableHLO has one in each; None where there are no regions.
+    # The blocks of each region; None without regions.
     regions: tuple[tuple[_Block, ...], ...] | None
 
 
 def _attributes(operation: Any) -> dict[str, Any] | None:
-    found = operation.attributes
-    # One entry is a NamedAttribute in jaxlib 0.10, the name alone from 0.11 on.
-    names = [getattr(entry, "name", entry) for entry in found]
-    return {name: found[name] for name in names} or None
+    attributes = operation.attributes
+    # Iteration gives NamedAttribute objects in jaxlib 0.10, and names from 0.11 on.
+    names = [getattr(entry, "name", entry) for entry in attributes]
+    return {name: attributes[name] for name in names} or None
 
 
 class Floor:
-    """Builds a module again.
+    """Rebuilds a module.
 
     Attributes:
-        count: how many operations it has, those in regions included.
+        count: the number of its operations, including those in regions.
     """
 
     def __init__(self, module: Any) -> None:
         self.count = 0
         self._location = ir.Location.unknown(module.context)
-        # The place of each value in the list of values so far.
-        self._places: dict[Any, int] = {}
-        self._name = _attributes(module.operation)
-        operations = [one.operation for one in module.body.operations]
-        self._operations = tuple(self._walked(operation) for operation in operations)
-        del self._places
+        # The index of each value in the list of values so far.
+        self._indices: dict[Any, int] = {}
+        self._module_attributes = _attributes(module.operation) or {}
+        self._operations = self._described(module.body)
+        del self._indices
 
-    def _place(self, value: Any) -> None:
-        self._places[value] = len(self._places)
+    def _number(self, values: Any) -> None:
+        for value in values:
+            self._indices[value] = len(self._indices)
 
-    def _walked(self, operation: Any) -> _Operation:
+    def _described(self, block: Any) -> tuple[_Operation, ...]:
+        return tuple(self._describe(view.operation) for view in block.operations)
+
+    def _describe(self, operation: Any) -> _Operation:
         self.count += 1
-        operands = tuple(self._places[value] for value in operation.operands)
+        operands = tuple(self._indices[value] for value in operation.operands)
         regions = tuple(
-            tuple(self._walked_block(block) for block in region.blocks)
+            tuple(self._describe_block(block) for block in region.blocks)
             for region in operation.regions
         )
-        for result in operation.results:
-            self._place(result)
+        self._number(operation.results)
         return _Operation(
             operation.name,
             tuple(result.type for result in operation.results),
@@ -103,19 +104,18 @@ class Floor:
             regions or None,
         )
 
-    def _walked_block(self, block: Any) -> _Block:
-        for argument in block.arguments:
-            self._place(argument)
+    def _describe_block(self, block: Any) -> _Block:
+        self._number(block.arguments)
         return _Block(
             tuple(argument.type for argument in block.arguments),
             tuple(argument.location for argument in block.arguments),
-            tuple(self._walked(one.operation) for one in block.operations),
+            self._described(block),
         )
 
     def create(self) -> Any:
-        """The module, not verified."""
+        """Return the module, not verified."""
         module = ir.Module.create(self._location)
-        for name, attribute in (self._name or {}).items():
+        for name, attribute in self._module_attributes.items():
             module.operation.attributes[name] = attribute
         with ir.InsertionPoint(module.body):
             self._build(self._operations, [])
@@ -124,18 +124,19 @@ class Floor:
     def _build(self, operations: tuple[_Operation, ...], values: list[Any]) -> None:
         create = ir.Operation.create
         for name, types, operands, attributes, location, regions in operations:
-            found = [values[place] for place in operands]
+            arguments = [values[index] for index in operands]
             if regions is None:
-                made = create(name, types, found, attributes, None, 0, location)
+                created = create(name, types, arguments, attributes, None, 0, location)
             else:
-                made = create(name, types, found, attributes, None, len(regions), location)
-                for region, blocks in zip(made.regions, regions, strict=True):
+                count = len(regions)
+                created = create(name, types, arguments, attributes, None, count, location)
+                for region, blocks in zip(created.regions, regions, strict=True):
                     for inner in blocks:
                         block = ir.Block.create_at_start(region, inner.types, inner.locations)
                         values.extend(block.arguments)
                         with ir.InsertionPoint(block):
                             self._build(inner.operations, values)
             if len(types) == 1:
-                values.append(made.result)
+                values.append(created.result)
             elif types:
-                values.extend(made.results)
+                values.extend(created.results)

@@ -1,4 +1,4 @@
-"""What the page says of GPUs: the figures of each on which the benchmarks were run."""
+"""The section on GPUs of the page: the figures of each GPU on which the benchmarks were run."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from benchmarks.tables import PARTS, markdown
 __all__ = ["gpu_section"]
 
 MEASURED: Final = ("end_to_end", "dispatch")
-"""What a device takes part in; the rest is done before there is one."""
+"""The parts that use a device."""
 
 _BEGINNING: Final = """\
 ## GPUs
 
-From the first op to the first result, and calls, on the GPUs on which they were measured.
+The time from the first op to the first result, and of calls, for each GPU measured.
 `make bench BENCH_ARGS="end_to_end dispatch --json docs/performance/gpu-NAME.json"` measures jax's
-default device, which is a GPU where there is one, and `python -m benchmarks report` enters such
+default device, which is a GPU if the machine has one. `python -m benchmarks report` includes these
 files here.
 """
 
 _NONE: Final = """\
 
-There are no figures of a GPU yet: the benchmarks were run on none.
+The benchmarks have not been run on a GPU yet.
 """
 
 
 def gpu_section(folder: Path) -> str:
-    """The section, of the files gpu-*.json in the folder.
+    """Return the section, with the figures of the files gpu-*.json in a folder.
 
     Raises:
-        FiguresError: a file holds no figures.
+        FiguresError: a file has another format.
     """
     sections = [_BEGINNING]
     for file in sorted(folder.glob("gpu-*.json")):
         figures = read_figures(file)
         machine = figures["machine"]
         versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
-        device = machine.get("device", "no GPU: the processor itself")
+        device = machine.get("device", "CPU")
         sections.append(
             f"\n### {device}\n\n{figures['date']}; {versions}; {machine['processor']}, "
             f"{machine['cores']} cores\n"

@@ -1,11 +1,11 @@
-"""Whether xlabuilder has become slower beside the others: make bench-check.
+"""Detect slowdowns of xlabuilder relative to other contenders: `make bench-check`.
 
-Only ratios are compared, of times measured in the same seconds, and the other side of each is not
-ours: jax's trace and lowering, or MLIR alone. So a slower machine changes little, and one that is
-busy for a while neither. The least of several rounds is taken, since noise only adds; and a graph
-that seems worse is measured again, twice, before it counts. What is committed is the same: the
-least of as many measurements. A ratio that is held but not measured is a failure, not a pass.
-Ratios are kept for each version of Python and jax, on which they depend.
+Only ratios are compared, of times that are measured together. The divisors are times of jax's trace
+and lowering, or of MLIR alone, so the speed and the load of the machine change a ratio little. Each
+time is the least of several rounds, since noise only adds to it. A graph that seems slower is
+measured twice more before it counts. The committed ratios are the least of as many measurements. A
+committed ratio that was not measured is a failure. Ratios are stored for each version of Python and
+jax, on which they depend.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.console import Console
 
 from benchmarks.cold import COLD, GUARDED_SIZE, cold_ratios
 from benchmarks.contenders import contenders
-from benchmarks.figures import FORMAT, FiguresError, need_writable, read_entries, replace
+from benchmarks.figures import FORMAT, FiguresError, check_writable, read_entries, replace
 from benchmarks.graphs import GRAPHS
 from benchmarks.machine import today, versions
 from benchmarks.steps import ratios_of
@@ -30,10 +30,10 @@ __all__ = ["ALLOWED_LOSS", "GUARDED", "RATIOS_FILE", "check", "losses"]
 
 RATIOS_FILE: Final = Path(__file__).with_name("ratios.json")
 ALLOWED_LOSS: Final = 0.30
-"""How much larger a ratio may be than the one committed."""
+"""How much larger a ratio may be than the committed one."""
 
 GUARDED: Final = (*GRAPHS, COLD)
-"""What has ratios: each graph, and the first build in a fresh process."""
+"""The benchmarks with ratios: each graph, and the first build in a fresh process."""
 
 ROUNDS: Final = 5
 TRIES: Final = 3
@@ -43,167 +43,168 @@ _SECONDS: Final = 4.0
 def check(
     file: Path,
     console: Console,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
     *,
     names: Sequence[str] = (),
     size: int | None = None,
     update: bool = False,
     measure: Callable[[str, int], dict[str, float]] | None = None,
 ) -> int:
-    """Measures, compares and prints what got worse.
+    """Measure ratios, compare them with those of a file and print the ones that are worse.
 
     Args:
-        file: where the ratios are that hold.
+        file: the committed ratios.
         console: where to print.
-        tell: is told what is measured now.
-        names: graphs, or "cold"; if none is given, all that the file has, or for an update all
-            there are.
-        size: the size of every graph. To compare, it must be the one that the file says.
-        update: whether to write what these graphs have into the file instead of comparing.
-        measure: gives the ratios of a graph of a size.
+        on_progress: called with a description of each measurement.
+        names: graphs, or "cold"; by default all in the file, or with `update` all that exist.
+        size: the size of every graph. Without `update` it must be the size in the file.
+        update: whether to write the measured ratios to the file instead of comparing them.
+        measure: returns the ratios of a graph at a size.
 
     Returns:
-        The exit status: 1 after a loss.
+        The exit status: 1 if a ratio is worse.
 
     Raises:
-        FiguresError: the file can't be read, or has no ratios of these versions, or of a graph
-            named, or of this size; or a ratio that it has was not measured.
+        FiguresError: the file can't be read, or has no ratios for these versions, a graph named or
+            this size; or a ratio in the file was not measured.
     """
-    measured = measure or measure_ratios
+    measure = measure or measure_ratios
     if update:
-        _update(file, tell, names or GUARDED, size, measured)
+        _update(file, on_progress, names or GUARDED, size, measure)
         return 0
-    kept = _read(file)
-    wanted = list(names or kept["ratios"])
-    sizes = _sizes(file, kept, wanted, size)
-    lost: list[list[str]] = []
-    for name in wanted:
-        held = kept["ratios"][name]
+    committed = _read(file)
+    names = list(names or committed["ratios"])
+    sizes = _sizes(file, committed, names, size)
+    worse: list[list[str]] = []
+    for name in names:
+        ratios = committed["ratios"][name]
         best: dict[str, float] = {}
         for attempt in range(TRIES):
-            tell(f"{name} {sizes[name]:,}" + (", once more" if attempt else ""))
-            _take_least(best, measured(name, sizes[name]))
-            if not losses(name, held, best):
+            on_progress(f"{name} {sizes[name]:,}" + (", again" if attempt else ""))
+            _take_least(best, measure(name, sizes[name]))
+            if not losses(name, ratios, best):
                 break
-        lost += [[name, *row] for row in losses(name, held, best)]
-    if not lost:
+        worse += [[name, *row] for row in losses(name, ratios, best)]
+    if not worse:
         console.print(
             f"No ratio is more than {ALLOWED_LOSS:.0%} worse than in {file.name}: "
-            f"{', '.join(wanted)}.",
+            f"{', '.join(names)}.",
             highlight=False,
         )
         return 0
-    show(Table("Slower than before", ["graph", "ratio", "was", "is", "loss"], lost, 2), console)
+    show(Table("Slower than before", ["graph", "ratio", "was", "is", "loss"], worse, 2), console)
     return 1
 
 
 def _sizes(
-    file: Path, kept: Mapping[str, Any], wanted: Sequence[str], size: int | None
+    file: Path, committed: Mapping[str, Any], names: Sequence[str], size: int | None
 ) -> dict[str, int]:
-    """The sizes of the graphs wanted, of which all have ratios."""
-    missing = [name for name in wanted if not kept["ratios"].get(name)]
-    if missing or not wanted:
+    """Return the sizes of the graphs in the file, which must have ratios of all of them."""
+    missing = [name for name in names if not committed["ratios"].get(name)]
+    if missing or not names:
         raise FiguresError(
             f"{file} has no ratios of {', '.join(missing) or 'any graph'} for {_versions()}; "
-            f"{_how_to_make(file, missing)}"
+            f"{_update_hint(file, missing)}"
         )
-    found: dict[str, int] = {name: kept["sizes"][name] for name in wanted}
-    other = [f"{name} {found[name]}" for name in wanted if size not in (None, found[name])]
+    sizes: dict[str, int] = {name: committed["sizes"][name] for name in names}
+    other = [f"{name} {sizes[name]}" for name in names if size not in (None, sizes[name])]
     if other:
         raise FiguresError(
             f"--size {size}: {file} has ratios of another size ({', '.join(other)}), which can't "
-            f"be compared; {_how_to_make(file, wanted, size)}"
+            f"be compared; {_update_hint(file, names, size)}"
         )
-    return found
+    return sizes
 
 
-def _how_to_make(file: Path, names: Sequence[str] = (), size: int | None = None) -> str:
-    """How to enter ratios that are not there."""
-    words = ["python -m benchmarks check --update", *names]
-    words += [] if size is None else [f"--size {size}"]
-    words += [] if file == RATIOS_FILE else [f"--file {file}"]
-    return f"to enter what is measured now: {' '.join(words)}, run by the same Python"
+def _update_hint(file: Path, names: Sequence[str] = (), size: int | None = None) -> str:
+    """Return the command that writes missing ratios."""
+    command = ["python -m benchmarks check --update", *names]
+    command += [] if size is None else [f"--size {size}"]
+    command += [] if file == RATIOS_FILE else [f"--file {file}"]
+    return f"fix: run {' '.join(command)} with the same Python"
 
 
 def _update(
     file: Path,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
     names: Sequence[str],
     size: int | None,
     measure: Callable[[str, int], dict[str, float]],
 ) -> None:
-    """Enters the least of each ratio in as many measurements as a comparison makes."""
+    """Write the least of each ratio in as many measurements as a comparison makes at most."""
     entries = read_entries(file) if file.exists() else {}
-    need_writable(file)
+    check_writable(file)
     entry = entries.setdefault(_versions(), {"date": today(), "sizes": {}, "ratios": {}})
     entry["date"] = today()
     for name in names:
-        graph_size = size or _size_of(name)
+        graph_size = size or _default_size(name)
         least: dict[str, float] = {}
         for _ in range(TRIES):
-            tell(f"{name} {graph_size:,}")
+            on_progress(f"{name} {graph_size:,}")
             _take_least(least, measure(name, graph_size))
         if not least:
-            raise FiguresError(f"{name}: nothing was measured")
+            raise FiguresError(f"{name}: no ratio was measured")
         entry["sizes"][name] = graph_size
         entry["ratios"][name] = {ratio: round(value, 4) for ratio, value in least.items()}
     replace(file, json.dumps({"format": FORMAT, "entries": entries}, indent=1) + "\n")
 
 
-def _take_least(best: dict[str, float], found: Mapping[str, float]) -> None:
-    for ratio, value in found.items():
+def _take_least(best: dict[str, float], measured: Mapping[str, float]) -> None:
+    for ratio, value in measured.items():
         best[ratio] = min(value, best.get(ratio, value))
 
 
-def losses(name: str, held: Mapping[str, float], found: Mapping[str, float]) -> list[list[str]]:
-    """The ratios that a graph lost: name, what it was, what it is, by how much it is worse.
+def losses(
+    name: str, committed: Mapping[str, float], measured: Mapping[str, float]
+) -> list[list[str]]:
+    """Return the ratios of a graph that are worse: name, committed value, value, increase.
 
     Raises:
-        FiguresError: one that is held was not measured.
+        FiguresError: a committed ratio was not measured.
     """
-    missing = [ratio for ratio in held if ratio not in found]
+    missing = [ratio for ratio in committed if ratio not in measured]
     if missing:
-        raise FiguresError(f"{name}: was not measured, but is held: {', '.join(missing)}")
+        raise FiguresError(f"{name}: committed ratios were not measured: {', '.join(missing)}")
     return [
-        [ratio, f"{was:.3f}", f"{found[ratio]:.3f}", f"{found[ratio] / was - 1:+.0%}"]
-        for ratio, was in held.items()
-        if found[ratio] > was * (1 + ALLOWED_LOSS)
+        [ratio, f"{was:.3f}", f"{measured[ratio]:.3f}", f"{measured[ratio] / was - 1:+.0%}"]
+        for ratio, was in committed.items()
+        if measured[ratio] > was * (1 + ALLOWED_LOSS)
     ]
 
 
-WRITTEN: Final = frozenset({"chain", "lstm"})
-"""Graphs whose artifact and HLO text are measured too; of all of them it would take minutes."""
+WITH_TEXT: Final = frozenset({"chain", "lstm"})
+"""Graphs whose artifact and HLO text are measured too. For all graphs it would take minutes."""
 
 
 def measure_ratios(name: str, size: int) -> dict[str, float]:
-    """The ratios of a graph, of the least time of each step in several rounds."""
+    """Return the ratios of a graph, from the least time of each step in several rounds."""
     if name == COLD:
         return cold_ratios(size, ROUNDS)
-    taking_part, _ = contenders(GRAPHS[name], size, None, large=name not in WRITTEN)
-    seconds, _ = in_turns(taking_part, rounds=ROUNDS, seconds=_SECONDS)
-    return ratios_of({step: min(found) for step, found in seconds.items()})
+    rounds_of, _ = contenders(GRAPHS[name], size, None, large=name not in WITH_TEXT)
+    seconds, _ = in_turns(rounds_of, rounds=ROUNDS, seconds=_SECONDS)
+    return ratios_of({step: min(times) for step, times in seconds.items()})
 
 
-def _size_of(name: str) -> int:
-    """A fifth of what stands for the graph elsewhere: enough for ratios, and soon done."""
+def _default_size(name: str) -> int:
+    """Return a fifth of the graph's default size, which is large enough for ratios."""
     return GUARDED_SIZE if name == COLD else max(1, GRAPHS[name].default // 5)
 
 
 def _versions() -> str:
-    """What the ratios depend on: how fast Python is, and how fast jax."""
+    """Return the versions of Python and jax, on whose speed the ratios depend."""
     parts = (f"{name} {'.'.join(versions()[name].split('.')[:2])}" for name in ("Python", "jax"))
     return ", ".join(parts)
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """What the file says of these versions."""
-    kept: dict[str, Any] | None = read_entries(file).get(_versions())
-    if kept is None:
-        raise FiguresError(f"{file} has no ratios of {_versions()}; {_how_to_make(file)}")
-    unknown = kept["ratios"].keys() - set(GUARDED)
+    """Return the entry of the file for these versions."""
+    entry: dict[str, Any] | None = read_entries(file).get(_versions())
+    if entry is None:
+        raise FiguresError(f"{file} has no ratios of {_versions()}; {_update_hint(file)}")
+    unknown = entry["ratios"].keys() - set(GUARDED)
     if unknown:
-        raise FiguresError(f"{file} has ratios of graphs that are not there: {sorted(unknown)}")
-    sizeless = kept["ratios"].keys() - kept["sizes"].keys()
+        raise FiguresError(f"{file} has ratios of unknown graphs: {sorted(unknown)}")
+    sizeless = entry["ratios"].keys() - entry["sizes"].keys()
     if sizeless:
         raise FiguresError(f"{file} has ratios of graphs without their sizes: {sorted(sizeless)}")
-    return kept
+    return entry

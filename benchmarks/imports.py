@@ -1,7 +1,7 @@
-"""How long `import builder` takes beyond `import numpy`, and `import lowering` beyond `import jax`.
+"""Measure `import builder` after `import numpy`, and `import lowering` after `import jax`.
 
-Measured in fresh processes. Compiled modules are kept in a temporary folder, whatever the
-environment says of them; a first process of each kind, which fills it, is not counted.
+Each import runs in a fresh process. Compiled modules are cached in a temporary folder, independent
+of the environment. A first process of each kind fills the cache and is not measured.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["IMPORTS", "fresh_interpreter", "import_script", "measure_imports"]
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 IMPORTS: Final = {"builder": "numpy", "lowering": "jax"}
-"""What is imported, and what must be there before it."""
+"""The packages, and the package imported before each."""
 
-# Of the main thread alone: NumPy has begun others, which the processor is still busy with.
+# CPU time of the main thread only, because NumPy has started others that are still busy.
 _MEASURE: Final = """
 import time
 def clocks():
@@ -42,14 +42,14 @@ assert "{package}" != "builder" or not {{"jax", "jaxlib"}} & set(sys.modules)
 
 
 def import_script(package: str, base: str) -> str:
-    """Prints the seconds that passed and those that the processor worked, then the base's."""
-    # `lowering` loads itself when something of it is asked for.
+    """Return a program that prints elapsed and CPU seconds of an import, then of its base."""
+    # `lowering` loads its modules on the first access of an attribute.
     use = "lowering.compile" if package == "lowering" else ""
     return _MEASURE.format(package=package, base=base, use=use)
 
 
 def fresh_interpreter(cache: str) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs fresh interpreters in the root of the project, which they import from."""
+    """Return a function that runs Python in a new process, in the root folder of the project."""
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -67,49 +67,50 @@ def fresh_interpreter(cache: str) -> Callable[..., subprocess.CompletedProcess[s
 
 
 def measure_imports(
-    rounds: int, tell: Callable[[str], None], *, modules: bool = False
+    rounds: int, on_progress: Callable[[str], None], *, modules: bool = False
 ) -> dict[str, Any]:
-    """Milliseconds of each import, those of the package it builds on left out.
+    """Measure each import, without that of the package imported before.
 
     Args:
-        rounds: how many processes for each package.
-        tell: is told what is measured now.
-        modules: whether to find out which modules take longest.
+        rounds: the number of processes for each package.
+        on_progress: called with a description of each measurement.
+        modules: whether to list the slowest modules.
 
     Returns:
-        For each package "ms", that passed; "cpu_ms", that the processor worked, which are less
-        where the machine is busy with other things; "over", what was imported before, and
-        "over_ms", that this took; "modules", if asked for: pairs of milliseconds and a name.
+        For each package: "ms", the elapsed milliseconds; "cpu_ms", the CPU time, which is shorter
+        on a busy machine; "over", the package imported before, and "over_ms", its elapsed time;
+        with `modules`, "modules": pairs of milliseconds and a name.
     """
-    found: dict[str, Any] = {}
     columns: dict[str, list[list[float]]] = {package: [] for package in IMPORTS}
+    figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as cache:
         python = fresh_interpreter(cache)
         for number in range(rounds + 1):
             for package, base in IMPORTS.items():
-                tell(f"import {package}: {number}/{rounds}")
+                on_progress(f"import {package}: {number}/{rounds}")
                 printed = python("-c", import_script(package, base)).stdout
                 if number:
-                    columns[package].append([float(word) * 1e3 for word in printed.split()])
+                    columns[package].append([float(seconds) * 1e3 for seconds in printed.split()])
         for package, rows in columns.items():
-            found[package] = {
-                "ms": spread([row[0] for row in rows]),
-                "cpu_ms": spread([row[1] for row in rows]),
+            elapsed, cpu, base_elapsed, _ = map(spread, zip(*rows, strict=True))
+            figures[package] = {
+                "ms": elapsed,
+                "cpu_ms": cpu,
                 "over": IMPORTS[package],
-                "over_ms": spread([row[2] for row in rows]),
+                "over_ms": base_elapsed,
             }
             if modules:
-                found[package]["modules"] = _slowest_modules(python, package, 12)
-    return found
+                figures[package]["modules"] = _slowest_modules(python, package, 12)
+    return figures
 
 
 def _slowest_modules(
     python: Callable[..., subprocess.CompletedProcess[str]], package: str, count: int
 ) -> list[tuple[float, str]]:
-    """The modules whose own code takes longest to run, in milliseconds, the base's left out."""
+    """Return the modules whose own code takes longest, in milliseconds, without the base's."""
     base = IMPORTS[package]
     trace = python("-X", "importtime", "-c", f"import {base}; import {package}").stderr
     rows = re.findall(r"^import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)$", trace, re.MULTILINE)
     names = [name for _, name in rows]
     beyond = rows[names.index(base) + 1 :]
-    return sorted(((int(own) / 1e3, name) for own, name in beyond), reverse=True)[:count]
+    return sorted(((int(us) / 1e3, name) for us, name in beyond), reverse=True)[:count]

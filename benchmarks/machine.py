@@ -1,4 +1,4 @@
-"""What was measured on, and with what."""
+"""The machine and the versions of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["accelerator", "machine", "today", "versions"]
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:  # another system than Linux
+    except OSError:  # not Linux
         lines = []
     for line in lines:
         name, _, value = line.partition(":")
@@ -32,7 +32,7 @@ def _memory_bytes() -> int | None:
 
 
 def machine() -> dict[str, Any]:
-    """The processor, the cores that this process may use, the memory and the system."""
+    """Return the processor, the number of cores available, the memory and the system."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
@@ -46,7 +46,7 @@ def machine() -> dict[str, Any]:
 
 
 def accelerator() -> str | None:
-    """The kind of jax's default device, such as "NVIDIA H100"; None for a CPU."""
+    """Return the kind of jax's default device, such as "NVIDIA H100"; None for a CPU."""
     import lowering
 
     device = lowering.device()
@@ -54,16 +54,16 @@ def accelerator() -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of what takes part."""
-    found = {"Python": platform.python_version()}
+    """Return the versions of Python and of the packages measured."""
+    installed = {"Python": platform.python_version()}
     for name in ("jax", "jaxlib", "numpy", "xlabuilder"):
         try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:  # run from its folder, not installed
+            installed[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:  # imported from its folder, not installed
             continue
-    return found
+    return installed
 
 
 def today() -> str:
-    """The date, as YYYY-MM-DD."""
+    """Return the date as YYYY-MM-DD."""
     return datetime.date.today().isoformat()

@@ -1,9 +1,9 @@
-"""One graph at one size: times of every step, ratios, memory."""
+"""Measure a graph: the times of every step, ratios, memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.contenders import contenders
 from benchmarks.graphs import Graph
@@ -14,23 +14,17 @@ from benchmarks.timing import in_turns, spread
 
 __all__ = ["Effort", "measure_graph", "measure_scaling"]
 
-Tell = Callable[[str], None]
-"""Is told what is measured now."""
 
-
-class Effort:
+class Effort(NamedTuple):
     """How long to measure.
 
     Attributes:
-        rounds: how many rounds at most.
-        seconds: what a contender may use up on one graph before it is left out of further rounds.
-        largest: the largest size of a comparison of sizes; None for all.
+        rounds: the maximum number of rounds.
+        seconds: the time after which a contender is left out of further rounds of a graph.
     """
 
-    def __init__(self, rounds: int, seconds: float, largest: int | None = None) -> None:
-        self.rounds = rounds
-        self.seconds = seconds
-        self.largest = largest
+    rounds: int
+    seconds: float
 
 
 def measure_graph(
@@ -38,51 +32,53 @@ def measure_graph(
     size: int,
     effort: Effort,
     peer: PeerProcess | None,
-    tell: Tell,
+    on_progress: Callable[[str], None],
     *,
     large: bool = False,
 ) -> dict[str, Any]:
-    """What is known of a graph.
+    """Measure a graph at one size.
 
     Args:
         graph: the graph.
         size: its size.
         effort: how long to measure.
-        peer: the C++ XlaBuilder, if there is one.
-        tell: is told what is measured now.
-        large: whether to leave out what isn't measured up to a million ops, memory among it.
+        peer: the C++ XlaBuilder, or None.
+        on_progress: called with a description of each measurement.
+        large: whether to measure only what is measured up to a million ops; excludes memory.
 
     Returns:
-        What `benchmarks/figures.py` says of an entry of "graphs".
+        An entry of "graphs", as documented in `benchmarks/figures.py`.
     """
     smallest = graph.sizes[0]
-    tell(f"{graph.name} {size:,}: preparing")
+    on_progress(f"{graph.name} {size:,}: preparing")
     if size != smallest:
-        # Imports, contexts and caches of primitives are not what is measured.
-        warm, _ = contenders(graph, smallest, peer, large=large)
-        in_turns(warm, rounds=1, seconds=0)
-    taking_part, consists = contenders(graph, size, peer, large=large)
+        # Excludes imports, and filling the contexts and the caches of primitives.
+        warm_up, _ = contenders(graph, smallest, peer, large=large)
+        in_turns(warm_up, rounds=1, seconds=0)
+    rounds_of, counts = contenders(graph, size, peer, large=large)
     seconds, missing = in_turns(
-        taking_part,
+        rounds_of,
         rounds=effort.rounds,
         seconds=effort.seconds,
-        before_each=lambda name: tell(f"{graph.name} {size:,}: {name}"),
+        before_each=lambda name: on_progress(f"{graph.name} {size:,}: {name}"),
     )
-    ops = consists["ops"]
-    steps = {step: spread([s / ops * 1e6 for s in found]) for step, found in seconds.items()}
+    us = {
+        step: spread([time / counts["ops"] * 1e6 for time in times])
+        for step, times in seconds.items()
+    }
     entry: dict[str, Any] = {
         "title": graph.title,
         "size": size,
-        **consists,
-        "us": steps,
-        "ratios": ratios_of({step: us["median"] for step, us in steps.items()}),
+        **counts,
+        "us": us,
+        "ratios": ratios_of({step: values["median"] for step, values in us.items()}),
         "missing": missing,
     }
     if not large:
-        tell(f"{graph.name} {size:,}: memory")
-        measured = measure_memory(graph.name, size)
-        ours, theirs = measured["ours"], measured["jax"]
-        recorded = consists["recorded"]  # what is shared takes its memory once
+        on_progress(f"{graph.name} {size:,}: memory")
+        memory = measure_memory(graph.name, size)
+        ours, theirs = memory["ours"], memory["jax"]
+        recorded = counts["recorded"]  # a shared computation takes its memory once
         entry["memory"] = {
             "recorded_bytes": ours["recorded"] / recorded,
             "with_module_bytes": ours["grown"] / recorded,
@@ -94,10 +90,15 @@ def measure_graph(
 
 
 def measure_scaling(
-    graph: Graph, effort: Effort, peer: PeerProcess | None, tell: Tell
+    graph: Graph,
+    largest: int | None,
+    effort: Effort,
+    peer: PeerProcess | None,
+    on_progress: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """A graph at each of its sizes, up to the largest that the effort allows."""
-    sizes = [s for s in graph.sizes if effort.largest is None or s <= effort.largest]
+    """Measure a graph at each of its sizes up to `largest`, or at all of them if it is None."""
+    sizes = [size for size in graph.sizes if largest is None or size <= largest]
     return [
-        measure_graph(graph, s, effort, peer, tell, large=True) for s in sizes or [graph.sizes[0]]
+        measure_graph(graph, size, effort, peer, on_progress, large=True)
+        for size in sizes or [graph.sizes[0]]
     ]

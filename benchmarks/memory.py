@@ -1,11 +1,11 @@
-"""How much memory an op takes, in a process of its own.
+"""Measure the memory of a graph in a separate process.
 
-    python -m benchmarks.memory GRAPH SIZE [ours|jax]
+    python -m benchmarks.memory GRAPH SIZE (ours|jax)
 
-prints a line of JSON. Ours: what Python allocated for the recorded ops (tracemalloc), how much the
-process grew by the recording and the module together, and its peak. jax: how much it grew by the
-trace and the module, and its peak. Growth is of the resident memory, so that what MLIR allocates
-counts too, after malloc has been asked to give back what is free.
+This prints a line of JSON. For ours: the bytes that Python allocated for the recorded ops
+(tracemalloc), the growth of the process by the recording and the module, and its peak. For jax: the
+growth by the trace and the module, and the peak. Growth is that of the resident memory after
+malloc has released its free blocks, so that it includes MLIR's allocations.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 
 def measure_memory(graph: str, size: int) -> dict[str, dict[str, int]]:
-    """Bytes, for "ours" and "jax": "grown", "peak" and, of ours, "recorded".
+    """Return the bytes for "ours" and "jax": "grown", "peak" and, for ours, "recorded".
 
-    Each is measured in a fresh process; both run at the same time.
+    Each is measured in a fresh process. Both run at the same time.
     """
     processes = {
-        who: subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.memory", graph, str(size), who],
+        side: subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.memory", graph, str(size), side],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             text=True,
         )
-        for who in ("ours", "jax")
+        for side in ("ours", "jax")
     }
-    printed = {who: process.communicate()[0] for who, process in processes.items()}
-    for who, process in processes.items():
+    printed = {side: process.communicate()[0] for side, process in processes.items()}
+    for side, process in processes.items():
         if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, f"memory of {graph}: {who}")
-    return {who: json.loads(text) for who, text in printed.items()}
+            raise subprocess.CalledProcessError(process.returncode, f"memory of {graph}: {side}")
+    return {side: json.loads(text) for side, text in printed.items()}
 
 
 def _resident() -> int:
-    """Bytes of memory that the process holds; 0 where the system doesn't say."""
+    """Return the resident memory of the process in bytes; 0 where it is not available."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except OSError:  # another system than Linux
+    except OSError:  # not Linux
         return 0
     return pages * resource.getpagesize()
 
 
 def _peak() -> int:
-    # Linux begins the maximum that getrusage tells with that of the process which started this
-    # one; the high-water mark of /proc is of this program alone.
+    # On Linux the maximum of getrusage includes that of the parent process; the high-water mark in
+    # /proc does not.
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):
@@ -76,14 +76,14 @@ def _ours(graph: Any, size: int) -> dict[str, int]:
     import lowering
     from benchmarks.languages import ours
 
-    # What the first graph of a process brings about (the MLIR context, imports) is no op's.
+    # Excludes one-time allocations of a process: imports, the MLIR context.
     lowering.lower(ours.record(graph, graph.sizes[0]))
     before = _resident()
     computation = ours.record(graph, size)
     module = lowering.lower(computation)
     grown, peak = _resident() - before, _peak()
     del computation, module
-    # After the peak was read: tracemalloc's own notes take memory too.
+    # After the peak is read, because tracemalloc itself takes memory.
     gc.collect()
     tracemalloc.start()
     kept = ours.record(graph, size)
@@ -111,11 +111,11 @@ def _jax(graph: Any, size: int) -> dict[str, int]:
 
 
 def main() -> None:
-    """Measures what the command line names."""
+    """Measure the graph and side that the command line names."""
     from benchmarks.graphs import GRAPHS
 
-    name, size, who = sys.argv[1:]
-    measure = {"ours": _ours, "jax": _jax}[who]
+    name, size, side = sys.argv[1:]
+    measure = {"ours": _ours, "jax": _jax}[side]
     print(json.dumps(measure(GRAPHS[name], int(size))))
 
 

@@ -1,4 +1,4 @@
-"""How long arrays take to be packed into the buffer of a layout, beside one copy of their bytes."""
+"""Measure packing arrays into the buffers of layouts, compared with a copy of their bytes."""
 
 from __future__ import annotations
 
@@ -27,40 +27,37 @@ LAYOUTS: Final = (
 
 
 def measure_packing(
-    elements: int, *, rounds: int, seconds: float, tell: Callable[[str], None]
+    elements: int, *, rounds: int, seconds: float, on_progress: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Milliseconds of `pack` and `unpack` for each layout, of a square array.
+    """Measure `pack` and `unpack` of a square array for each layout.
 
     Args:
-        elements: about how many elements the array has.
-        rounds: how many rounds at most.
-        seconds: what a step may use up before it is left out of further rounds.
-        tell: is told what is measured now.
+        elements: the approximate number of elements.
+        rounds: the maximum number of rounds.
+        seconds: the time after which a step is left out of further rounds.
+        on_progress: called with a description of each measurement.
 
     Returns:
-        For each layout "shape", "elements"; "ms", spreads of "pack", "unpack", "copy" (one
-        `numpy.copyto` of the array to another that is there) and "fresh" (the same to a new array,
-        which `pack` and `unpack` make too); and the ratios of the medians.
+        The entries of "packing", as documented in `benchmarks/figures.py`, one for each layout.
     """
     side = math.isqrt(elements)
-    found = []
+    entries = []
     for element, text in LAYOUTS:
         shape = xb.array_shape(element, [side, side], layout=text)
-        tell(f"{shape}")
-        found.append(_measured(shape, rounds, seconds))
-    return found
+        on_progress(str(shape))
+        entries.append(_measured(shape, rounds, seconds))
+    return entries
 
 
 def _measured(shape: xb.ArrayShape, rounds: int, seconds: float) -> dict[str, Any]:
     count = shape.element_count
     numbers = np.arange(count, dtype=f"u{shape.element_type.byte_width}")
     array = numbers.view(shape.element_type.dtype).reshape(shape.dimensions)
-    there = array.copy()
+    existing = array.copy()
     buffer = layout.pack(array, shape)
-    # A figure of something that gives wrong results would be worth nothing.
-    back = layout.unpack(buffer, shape).view(numbers.dtype).reshape(-1)
-    assert np.array_equal(back, numbers), shape
-    del back
+    unpacked = layout.unpack(buffer, shape).view(numbers.dtype).reshape(-1)
+    assert np.array_equal(unpacked, numbers), shape
+    del unpacked
 
     def step(name: str, function: Callable[[], Any]) -> Round:
         return lambda: {name: timed(function)[0]}
@@ -68,16 +65,15 @@ def _measured(shape: xb.ArrayShape, rounds: int, seconds: float) -> dict[str, An
     steps = {
         "pack": step("pack", lambda: layout.pack(array, shape)),
         "unpack": step("unpack", lambda: layout.unpack(buffer, shape)),
-        "copy": step("copy", lambda: np.copyto(there, array)),
+        "copy": step("copy", lambda: np.copyto(existing, array)),
         "fresh": step("fresh", lambda: np.copyto(np.empty_like(array), array)),
     }
     times, _ = in_turns(steps, rounds=rounds, seconds=seconds)
-    ms = {name: spread([second * 1e3 for second in each]) for name, each in times.items()}
+    ms = {name: spread([value * 1e3 for value in values]) for name, values in times.items()}
     ratios = {
-        f"{one}/{other}": ms[one]["median"] / ms[other]["median"]
-        for one in ("pack", "unpack")
-        for other in ("copy", "fresh")
-        # A processor's clock may not see a copy of a few elements.
-        if ms[other]["median"]
+        f"{ours}/{copy}": ms[ours]["median"] / ms[copy]["median"]
+        for ours in ("pack", "unpack")
+        for copy in ("copy", "fresh")
+        if ms[copy]["median"]  # the clock may not resolve a copy of a few elements
     }
     return {"shape": str(shape), "elements": count, "ms": ms, "ratios": ratios}

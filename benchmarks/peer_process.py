@@ -1,4 +1,4 @@
-"""Talks to `benchmarks.peer`, and survives it."""
+"""Run `benchmarks.peer`, and survive its crashes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import select
 import signal
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from benchmarks.timing import ContenderError
@@ -19,15 +18,15 @@ __all__ = ["PeerProcess"]
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 SECONDS: Final = 300
-"""How long an answer may take before the process counts as one that hangs."""
+"""The time after which a process without an answer is considered to hang."""
 
 
 class PeerProcess:
-    """The C++ XlaBuilder of another Python. It is started again after it died.
+    """The C++ XlaBuilder of another Python. After a crash it is started again.
 
     Attributes:
         python: the interpreter.
-        versions: of Python and jaxlib, as the process says.
+        versions: the versions of its Python and jaxlib.
 
     Raises:
         ContenderError: the interpreter can't be run, or has no XlaBuilder.
@@ -43,7 +42,7 @@ class PeerProcess:
             raise
 
     def _start(self) -> dict[str, str]:
-        # The old jaxlib logs that it finds no TPU.
+        # Suppresses a log message of old jaxlib releases about missing TPUs.
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
         try:
             self._process = subprocess.Popen(
@@ -67,36 +66,36 @@ class PeerProcess:
         line = process.stdout.readline() if ready else ""
         if not line:
             self.close()
-            raise ContenderError(f"{self.python} {_how_it_ended(process, hung=not ready)}")
+            raise ContenderError(f"{self.python} {_describe_end(process, hung=not ready)}")
         try:
-            found: dict[str, Any] = json.loads(line)
+            answer: dict[str, Any] = json.loads(line)
         except ValueError:
             self.close()
             raise ContenderError(
-                f"{self.python} is no Python that answers: {line.strip()[:60]!r}"
+                f"{self.python} did not answer in JSON, got {line.strip()[:60]!r}"
             ) from None
-        if "error" in found:
-            raise ContenderError(f"{self.python}: {found['error']}")
-        return found
+        if "error" in answer:
+            raise ContenderError(f"{self.python}: {answer['error']}")
+        return answer
 
     def measure(self, graph: str, size: int) -> dict[str, float]:
-        """The seconds of each step.
+        """Return the seconds of each step.
 
         Raises:
-            ContenderError: it died, hung, or can't do this graph.
+            ContenderError: the process crashed, hung, or can't build this graph.
         """
         if self._process is None:
             self._start()
         process = self._process
         assert process is not None
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died; reading the answer says how
+        with contextlib.suppress(BrokenPipeError):  # after a crash; reading the answer raises
             process.stdin.write(json.dumps({"graph": graph, "size": size}) + "\n")
             process.stdin.flush()
         return self._answer()
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -113,19 +112,14 @@ class PeerProcess:
     def __enter__(self) -> PeerProcess:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _how_it_ended(process: subprocess.Popen[str], *, hung: bool) -> str:
+def _describe_end(process: subprocess.Popen[str], *, hung: bool) -> str:
     if hung:
-        return f"gave no answer in {SECONDS} seconds"
+        return f"did not answer in {SECONDS} seconds"
     code = process.returncode
     if code is not None and code < 0:
-        return f"died of {signal.Signals(-code).name}"
-    return f"ended with status {code}"
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"exited with status {code}"

@@ -1,7 +1,7 @@
-"""The plots: time against size, time for an op against size, and the graphs side by side.
+"""The plots: time against size, time per op against size, and a comparison of the graphs.
 
-The same figures give the same bytes: identifiers in the SVG come from a fixed salt, and no date is
-written.
+The same figures give the same bytes: the salt of the identifiers in the SVG is fixed, and the date
+is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from benchmarks.figures import FiguresError, need_folder
+from benchmarks.figures import FiguresError, check_folder
 from benchmarks.steps import SUMS
 
 __all__ = ["write_plots"]
@@ -38,29 +38,29 @@ _LINES: Final = {
     "floor": ("MLIR alone: create + verify", "#8a8a8a", "^"),
     "record": ("xlabuilder: record", "#66b2c0", "o"),
 }
-"""Label, colour and marker of each line, the slowest first, as the legend lists them."""
+"""Label, colour and marker of each line, in the order of the legend (the slowest first)."""
 
-_PARTS: Final = SUMS | {"record": ("record",)}
+_STEPS: Final = SUMS | {"record": ("record",)}
 
 
 def write_plots(figures: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Writes an SVG for each part of the figures that can be drawn; the files.
+    """Write the plots of the figures as SVG, and return the files.
 
     Raises:
-        FiguresError: they can't be written.
+        FiguresError: a file can't be written.
     """
-    need_folder(folder)
-    found: dict[str, Figure] = {}
+    check_folder(folder)
+    plots: dict[str, Figure] = {}
     with mpl.rc_context(_STYLE):
         for name, entries in figures.get("scaling", {}).items():
-            found[f"scaling_{name}"] = _scaling(entries, of_an_op=False)
-            found[f"scaling_{name}_op"] = _scaling(entries, of_an_op=True)
+            plots[f"scaling_{name}"] = _scaling(entries, per_op=False)
+            plots[f"scaling_{name}_op"] = _scaling(entries, per_op=True)
         if "graphs" in figures:
-            found["graphs"] = _graphs(figures["graphs"])
+            plots["graphs"] = _graphs(figures["graphs"])
         paths = []
-        for name, figure in found.items():
+        for name, figure in plots.items():
             path = folder / f"{name}.svg"
-            # Without the version of matplotlib too, which is written there otherwise.
+            # "Creator" would contain the version of matplotlib.
             try:
                 figure.savefig(path, metadata={"Date": None, "Creator": None}, bbox_inches="tight")
             except OSError as error:
@@ -70,35 +70,35 @@ def write_plots(figures: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def _total(entry: Mapping[str, Any], line: str) -> float | None:
-    """Microseconds an op of what a line is made of, if all of it was measured."""
-    steps = _PARTS[line]
+    """Return the microseconds per op of a line; None if one of its steps was not measured."""
+    steps = _STEPS[line]
     if any(step not in entry["us"] for step in steps):
         return None
     return sum(float(entry["us"][step]["median"]) for step in steps)
 
 
-def _scaling(entries: list[Mapping[str, Any]], *, of_an_op: bool) -> Figure:
+def _scaling(entries: list[Mapping[str, Any]], *, per_op: bool) -> Figure:
     figure = Figure(figsize=(7.5, 4.5))
     axes = figure.add_subplot()
     for line, (label, colour, marker) in _LINES.items():
         points = [
-            (entry["ops"], total if of_an_op else total * entry["ops"] / 1e6)
+            (entry["ops"], total if per_op else total * entry["ops"] / 1e6)
             for entry in entries
             if (total := _total(entry, line)) is not None
         ]
         if points:
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, ms=5, label=label)
     axes.set(xscale="log", yscale="log", xlabel="ops in the graph")
-    axes.set_ylabel("microseconds an op" if of_an_op else "seconds")
+    axes.set_ylabel("microseconds per op" if per_op else "seconds")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.yaxis.set_major_formatter("{x:g}")
-    # The lines fill the plot from corner to corner: the legend stands beside it.
+    # Beside the plot, because the lines fill it.
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
 def _one_two_five(value: float, _: object) -> str:
-    """The label of a tick between powers of ten, where there is room for one."""
+    """Format a minor tick of a logarithmic axis: only 2 and 5 have labels."""
     return f"{value:g}" if f"{value:e}"[0] in "25" else ""
 
 
@@ -118,9 +118,9 @@ def _graphs(graphs: Mapping[str, Any]) -> Figure:
             for row, entry in enumerate(graphs.values())
             if (total := _total(entry, line)) is not None
         ]
-        # Points, not bars: a bar on a logarithmic axis begins nowhere.
+        # Points, because a logarithmic axis has no zero where bars could start.
         axes.plot(*zip(*points, strict=True), marker, color=colour, ms=8, label=label)
-    axes.set(xscale="log", xlabel="microseconds an op", yticks=range(len(names)))
+    axes.set(xscale="log", xlabel="microseconds per op", yticks=range(len(names)))
     axes.set(ylim=(-0.5, len(names) - 0.5))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(_one_two_five)

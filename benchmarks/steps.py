@@ -1,7 +1,7 @@
-"""The steps that are measured, in the order in which the tables show them.
+"""The steps that are measured, in the order of the tables.
 
-A contender runs some steps one after another, each with what the one before it gave. A step is one
-entry here, and one line in the contender's function in `benchmarks/contenders.py`.
+A contender runs its steps one after another, each with the result of the one before. A step has an
+entry here, and a line in the contender's function in `benchmarks/contenders.py`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ __all__ = ["CONTENDERS", "RATIOS", "STEPS", "SUMS", "Step", "ratios_of"]
 
 
 class Step(NamedTuple):
-    """What is measured under a name.
+    """A step that is measured.
 
     Attributes:
-        contender: who does it: a key of CONTENDERS.
-        title: what the tables call it.
-        large: whether it is measured where sizes are compared, up to a million ops.
+        contender: a key of CONTENDERS.
+        title: its name in tables.
+        large: whether it is measured at all sizes, up to a million ops.
 
-    Of a graph without large constants, "data" isn't measured.
+    "data" is measured only for graphs with large constants.
     """
 
     contender: str
@@ -65,7 +65,7 @@ SUMS: Final = {
     "floor": ("floor_create", "floor_verify"),
     "xla_builder": ("xla_builder_record", "xla_builder_convert"),
 }
-"""The whole way to a verified module, for each contender. (The floor has nothing to record.)"""
+"""The steps of each contender up to a verified module. (The floor has nothing to record.)"""
 
 RATIOS: Final = (
     ("ours", "jax"),
@@ -79,18 +79,18 @@ RATIOS: Final = (
     ("artifact", "floor"),
     ("hlo_text", "floor"),
 )
-"""What is divided by what. A larger ratio is a slower xlabuilder: no divisor is a time of ours,
-or a gain in it would look like a loss elsewhere."""
+"""Pairs of dividend and divisor. A larger ratio means a slower xlabuilder. No divisor is one of its
+own times, since an improvement of that time would look like a loss."""
 
 
 def ratios_of(times: Mapping[str, float]) -> dict[str, float]:
-    """Every ratio of which both sides were measured, named ``"ours/jax"``."""
+    """Return every ratio whose two sides were measured, by a name such as ``"ours/jax"``."""
     sides = dict(times)
     for name, parts in SUMS.items():
         if all(part in times for part in parts):
             sides[name] = sum(times[part] for part in parts)
     return {
-        f"{above}/{below}": sides[above] / sides[below]
-        for above, below in RATIOS
-        if above in sides and below in sides and sides[below] > 0
+        f"{dividend}/{divisor}": sides[dividend] / sides[divisor]
+        for dividend, divisor in RATIOS
+        if dividend in sides and sides.get(divisor, 0) > 0
     }

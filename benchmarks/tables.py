@@ -1,4 +1,4 @@
-"""The figures as tables: for the terminal (rich), and for documents (Markdown)."""
+"""The figures as tables, for the terminal (rich) and for documents (Markdown)."""
 
 from __future__ import annotations
 
@@ -13,64 +13,69 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
-from benchmarks.budget import held
+from benchmarks.budget import evaluate
 from benchmarks.steps import CONTENDERS, STEPS, SUMS
 
 __all__ = [
     "PARTS",
     "Table",
+    "all_tables",
     "budget_table",
     "budget_tables",
     "markdown",
     "missing_table",
     "show",
-    "tables_of",
 ]
 
 
 @dataclass
 class Table:
-    """Rows of text. The first `words` columns hold words, the others numbers."""
+    """Rows of text. The first `text_columns` columns contain text, the others numbers."""
 
     title: str
     columns: list[str]
     rows: list[list[str]] = field(default_factory=list)
-    words: int = 1
+    text_columns: int = 1
 
 
 def show(table: Table, console: Console) -> None:
-    """Prints a table; without the quartiles where the console is too narrow for them."""
-    shown = _rich(table, table.rows)
-    if Measurement.get(console, console.options.update(width=1_000), shown).maximum > console.width:
-        shown = _rich(table, [[_RANGE.sub("", cell) for cell in row] for row in table.rows])
-        shown.collapse_padding, shown.pad_edge, shown.show_edge = True, False, False
-    console.print(shown)
+    """Print a table, without the quartiles if the console is too narrow for them."""
+    rich_table = _rich_table(table, table.rows)
+    unlimited = console.options.update(width=1_000)
+    if Measurement.get(console, unlimited, rich_table).maximum > console.width:
+        rows = [[_QUARTILES.sub("", cell) for cell in row] for row in table.rows]
+        rich_table = _rich_table(table, rows)
+        rich_table.collapse_padding, rich_table.pad_edge, rich_table.show_edge = True, False, False
+    console.print(rich_table)
 
 
-_RANGE: Final = re.compile(r" \([\d.,]+–[\d.,]+\)$")
+_QUARTILES: Final = re.compile(r" \([\d.,]+–[\d.,]+\)$")
 
 
-def _rich(table: Table, rows: list[list[str]]) -> RichTable:
-    shown = RichTable(title=table.title, box=box.SIMPLE, title_justify="left", title_style="bold")
+def _rich_table(table: Table, rows: list[list[str]]) -> RichTable:
+    rich_table = RichTable(
+        title=table.title, box=box.SIMPLE, title_justify="left", title_style="bold"
+    )
     for index, column in enumerate(table.columns):
-        # Headings may be broken, numbers and names not.
+        # Headings and text may wrap; names in the first column and numbers may not.
+        is_number = index >= table.text_columns
         longest = max((len(row[index]) for row in rows), default=0)
-        narrowest = longest if index == 0 or index >= table.words else None
-        justify: Literal["left", "right"] = "right" if index >= table.words else "left"
-        shown.add_column(column, justify=justify, min_width=narrowest)
+        justify: Literal["left", "right"] = "right" if is_number else "left"
+        min_width = longest if index == 0 or is_number else None
+        rich_table.add_column(column, justify=justify, min_width=min_width)
     for row in rows:
-        shown.add_row(*row)
-    return shown
+        rich_table.add_row(*row)
+    return rich_table
 
 
 def markdown(table: Table) -> str:
-    """A table in Markdown, without its title."""
-    rules = ["---" if i < table.words else "---:" for i in range(len(table.columns))]
+    """Return a table in Markdown, without its title."""
+    rules = ["---" if i < table.text_columns else "---:" for i in range(len(table.columns))]
     return "".join(f"| {' | '.join(row)} |\n" for row in (table.columns, rules, *table.rows))
 
 
 def _range(values: Mapping[str, float]) -> str:
-    """The median, and the quartiles where there were several rounds."""
+    """Format the median, with the quartiles if there were several rounds."""
     median = _number(values["median"])
     if values["rounds"] < 2:
         return median
@@ -78,7 +83,7 @@ def _range(values: Mapping[str, float]) -> str:
 
 
 def _number(value: float) -> str:
-    """Two decimals for small numbers, fewer for large ones."""
+    """Format a number with two decimals if it is small, with fewer if it is large."""
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
@@ -86,10 +91,10 @@ def _cell(us: Mapping[str, Mapping[str, float]], step: str) -> str:
     return _range(us[step]) if step in us else "—"
 
 
-def _sum(us: Mapping[str, Mapping[str, float]], who: str) -> str:
-    if any(step not in us for step in SUMS[who]):
+def _sum(us: Mapping[str, Mapping[str, float]], contender: str) -> str:
+    if any(step not in us for step in SUMS[contender]):
         return "—"
-    return _number(sum(us[step]["median"] for step in SUMS[who]))
+    return _number(sum(us[step]["median"] for step in SUMS[contender]))
 
 
 def _steps(contender: str) -> list[str]:
@@ -97,14 +102,19 @@ def _steps(contender: str) -> list[str]:
 
 
 _SHORT: Final = {"ours": "ours", "jax": "jax", "xla_builder": "C++", "floor": "floor"}
-_OTHERS: Final = ("jax", "xla_builder")
-_ALONE: Final = ("floor", "objects")
-_COMPARED: Final = ("than jax", "than C++", "lower / floor")
-_MEMORY_OF_JAX: Final = ("jax: trace and module", "jax: peak, MB")
+_RATIO_COLUMNS: Final = ("than jax", "than C++", "lower / floor")
+_MEMORY: Final = {
+    "recorded, bytes per op": ("recorded_bytes", 1),
+    "with module": ("with_module_bytes", 1),
+    "peak, MB": ("peak_bytes", 1e6),
+    "jax: trace and module": ("jax_bytes", 1),
+    "jax: peak, MB": ("jax_peak_bytes", 1e6),
+}
+"""The keys and divisors of the columns of the memory table."""
 
 
-def _compared(ratios: Mapping[str, float]) -> list[str]:
-    """The cells below _COMPARED."""
+def _ratio_cells(ratios: Mapping[str, float]) -> list[str]:
+    """Return the cells of _RATIO_COLUMNS."""
     faster = [_faster(ratios, "ours/jax"), _faster(ratios, "ours/xla_builder")]
     return [*faster, _times(ratios, "lower/floor")]
 
@@ -117,124 +127,108 @@ def _times(ratios: Mapping[str, float], name: str) -> str:
     return f"{ratios[name]:.2f}×" if name in ratios else "—"
 
 
+def _steps_table(title: str, graphs: Mapping[str, Any], *names: str) -> Table:
+    """Return the times of all steps of some contenders, a row for each graph."""
+    steps = [step for name in names for step in _steps(name)]
+    columns = ["graph"]
+    for step in steps:
+        contender, step_title, _ = STEPS[step]
+        prefix = f"{CONTENDERS[contender]}: " if len(names) > 1 else ""
+        columns.append(prefix + step_title)
+    rows = [
+        [graph, *(_cell(entry["us"], step) for step in steps)] for graph, entry in graphs.items()
+    ]
+    return Table(f"{title}, us per op: median (quartiles)", columns, rows)
+
+
 def _graph_tables(figures: Mapping[str, Any]) -> list[Table]:
     graphs = figures["graphs"]
     summary = Table(
-        "Record + lower to a verified module, us an op, and how many times faster",
-        ["graph", "ops", *(_SHORT[who] for who in SUMS), *_COMPARED],
+        "Record + lower to a verified module, us per op, and speedups",
+        ["graph", "ops", *(_SHORT[contender] for contender in SUMS), *_RATIO_COLUMNS],
     )
-    ours = Table(
-        "xlabuilder, us an op: median (quartiles)",
-        ["graph", *(STEPS[step].title for step in _steps("ours"))],
-    )
-    others, alone = (
-        Table(
-            f"{title}, us an op: median (quartiles)",
-            ["graph"]
-            + [
-                f"{CONTENDERS[who]}: {STEPS[step].title}" if len(whose) > 1 else STEPS[step].title
-                for who in whose
-                for step in _steps(who)
-            ],
-        )
-        for title, whose in (("The others", _OTHERS), ("MLIR and Python alone", _ALONE))
-    )
-    memory = Table(
-        "Memory",
-        ["graph", "recorded, bytes an op", "with module", "peak, MB", *_MEMORY_OF_JAX],
-    )
+    memory = Table("Memory", ["graph", *_MEMORY])
     for name, entry in graphs.items():
-        us, ratios = entry["us"], entry["ratios"]
-        sums = [_sum(us, who) for who in SUMS]
-        summary.rows.append([name, f"{entry['ops']:,}", *sums, *_compared(ratios)])
-        ours.rows.append([name, *(_cell(us, step) for step in _steps("ours"))])
-        for table, whose in ((others, _OTHERS), (alone, _ALONE)):
-            cells = [_cell(us, step) for who in whose for step in _steps(who)]
-            table.rows.append([name, *cells])
+        sums = [_sum(entry["us"], contender) for contender in SUMS]
+        summary.rows.append([name, f"{entry['ops']:,}", *sums, *_ratio_cells(entry["ratios"])])
         if "memory" in entry:
-            bytes_of = entry["memory"]
-            memory.rows.append(
-                [name]
-                + [f"{bytes_of[k]:,.0f}" for k in ("recorded_bytes", "with_module_bytes")]
-                + [f"{bytes_of['peak_bytes'] / 1e6:,.0f}", f"{bytes_of['jax_bytes']:,.0f}"]
-                + [f"{bytes_of['jax_peak_bytes'] / 1e6:,.0f}"]
-            )
-    return [summary, ours, others, alone, memory]
+            sizes = [f"{entry['memory'][key] / unit:,.0f}" for key, unit in _MEMORY.values()]
+            memory.rows.append([name, *sizes])
+    return [
+        summary,
+        _steps_table("xlabuilder", graphs, "ours"),
+        _steps_table("Other contenders", graphs, "jax", "xla_builder"),
+        _steps_table("MLIR and Python alone", graphs, "floor", "objects"),
+        memory,
+    ]
 
 
 def missing_table(figures: Mapping[str, Any]) -> Table:
-    """Who could not do what, and why."""
-    table = Table("Not measured", ["graph", "contender", "why"], words=3)
+    """Return the contenders that could not be measured, and the reasons."""
+    table = Table("Not measured", ["graph", "contender", "reason"], text_columns=3)
     entries = [
         *figures.get("graphs", {}).items(),
         *((n, entry) for n, sizes in figures.get("scaling", {}).items() for entry in sizes),
     ]
     for name, entry in entries:
-        for who, why in entry["missing"].items():
-            table.rows.append([f"{name} {entry['size']:,}", CONTENDERS.get(who, who), why])
+        for contender, reason in entry["missing"].items():
+            title = CONTENDERS.get(contender, contender)
+            table.rows.append([f"{name} {entry['size']:,}", title, reason])
     return table
 
 
 def _scaling_tables(figures: Mapping[str, Any]) -> list[Table]:
     tables = []
-    large = [step for step in _steps("ours") if STEPS[step].large]
-    theirs = [who for who in SUMS if who != "ours"]
+    steps = [step for step in _steps("ours") if STEPS[step].large]
+    others = [contender for contender in SUMS if contender != "ours"]
+    titles = [STEPS[step].title for step in steps] + [_SHORT[contender] for contender in others]
     for name, entries in figures["scaling"].items():
         table = Table(
-            f"Sizes of {name}, us an op, and how many times faster",
-            ["ops", *(STEPS[s].title for s in large), *(_SHORT[who] for who in theirs), *_COMPARED],
-            words=0,
+            f"Sizes of {name}, us per op, and speedups",
+            ["ops", *titles, *_RATIO_COLUMNS],
+            text_columns=0,
         )
         for entry in entries:
-            us, ratios = entry["us"], entry["ratios"]
-            cells = [*(_cell(us, step) for step in large), *(_sum(us, who) for who in theirs)]
-            table.rows.append([f"{entry['ops']:,}", *cells, *_compared(ratios)])
+            us = entry["us"]
+            cells = [_cell(us, step) for step in steps]
+            cells += [_sum(us, contender) for contender in others]
+            table.rows.append([f"{entry['ops']:,}", *cells, *_ratio_cells(entry["ratios"])])
         tables.append(table)
     return tables
 
 
 def _end_to_end_tables(figures: Mapping[str, Any]) -> list[Table]:
-    table = Table(
-        "From the first op to the first result, ms",
-        ["graph", "ops", "", "record", "lower", "compile", "run", "total"],
-        words=1,
-    )
+    stages = ["record", "lower", "compile", "run", "total"]
+    table = Table("From the first op to the first result, ms", ["graph", "ops", "", *stages])
     for entry in figures["end_to_end"]:
-        for who in ("ours", "jax"):
-            ms = entry["ms"][who]
-            table.rows.append(
-                [entry["graph"], f"{entry['ops']:,}", CONTENDERS[who]]
-                + [_range(ms[stage]) for stage in ("record", "lower", "compile", "run", "total")]
-            )
+        for side in ("ours", "jax"):
+            cells = [_range(entry["ms"][side][stage]) for stage in stages]
+            table.rows.append([entry["graph"], f"{entry['ops']:,}", CONTENDERS[side], *cells])
     return [table]
 
 
 def _cold_tables(figures: Mapping[str, Any]) -> list[Table]:
     stages = ["import", "record", "lower", "total"]
-    table = Table(
-        "The first build in a fresh process, ms", ["graph", "ops", "", *stages, "than jax"], words=1
-    )
+    columns = ["graph", "ops", "", *stages, "than jax"]
+    table = Table("The first build in a fresh process, ms", columns)
     for entry in figures["cold"]:
-        faster = {"ours": _faster(entry["ratios"], "total, ours/jax"), "jax": ""}
-        for who in ("ours", "jax"):
-            cells = [_range(entry["ms"][who][stage]) for stage in stages]
-            row = [entry["graph"], f"{entry['ops']:,}", CONTENDERS[who], *cells, faster[who]]
+        speedup = {"ours": _faster(entry["ratios"], "total, ours/jax"), "jax": ""}
+        for side in ("ours", "jax"):
+            cells = [_range(entry["ms"][side][stage]) for stage in stages]
+            row = [entry["graph"], f"{entry['ops']:,}", CONTENDERS[side], *cells, speedup[side]]
             table.rows.append(row)
     return [table]
 
 
 def _import_tables(figures: Mapping[str, Any]) -> list[Table]:
-    table = Table(
-        "Imports, ms", ["import", "ms", "of which the processor worked", "beyond", "which takes"]
-    )
+    columns = ["import", "elapsed, ms", "CPU, ms", "after", "which takes, ms"]
+    tables = [Table("Imports, ms", columns)]
     for package, entry in figures["imports"].items():
         cells = [_range(entry["ms"]), _range(entry["cpu_ms"]), entry["over"]]
-        table.rows.append([package, *cells, _range(entry["over_ms"])])
-    tables = [table]
-    for package, entry in figures["imports"].items():
+        tables[0].rows.append([package, *cells, _range(entry["over_ms"])])
         if "modules" in entry:
             rows = [[name, f"{ms:.2f}"] for ms, name in entry["modules"]]
-            title = f"What takes longest of import {package}, beyond {entry['over']}"
+            title = f"The slowest modules of import {package}, without those of {entry['over']}"
             tables.append(Table(title, ["module", "ms"], rows))
     return tables
 
@@ -253,7 +247,7 @@ def _packing_tables(figures: Mapping[str, Any]) -> list[Table]:
 def _dispatch_tables(figures: Mapping[str, Any]) -> list[Table]:
     columns = ["arguments", "", "ours", "lowering.jit", "jax.jit"]
     columns += ["ours / jax", "lowering.jit / jax"]
-    table = Table("A call, us", columns, words=2)
+    table = Table("A call, us", columns, text_columns=2)
     for entry in figures["dispatch"]:
         us, ratios = entry["us"], entry["ratios"]
         cells = [_cell(us, who) for who in ("ours", "lowering.jit", "jax")]
@@ -276,27 +270,33 @@ PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
 
 
 def budget_table(figures: dict[str, Any]) -> Table:
-    """Every promise, the figure, and whether it is met."""
-    rows = [[h.graph, h.promise, h.figure, "met" if h.met else "NOT met"] for h in held(figures)]
-    return Table("The budget", ["", "promise", "measured", ""], rows, words=2)
+    """Return every target with the figure measured, and whether it is met."""
+    rows = [
+        [result.graph, result.target, result.figure, "met" if result.met else "NOT met"]
+        for result in evaluate(figures)
+    ]
+    return Table("Budget", ["", "target", "measured", ""], rows, text_columns=2)
 
 
 def budget_tables(figures: dict[str, Any]) -> list[Table]:
-    """The budget for a page: what is promised of several graphs side by side, and the rest."""
-    found = held(figures)
-    times = Counter(h.promise for h in found)
-    shared = [promise for promise, count in times.items() if count > 1]
-    names = list(dict.fromkeys(h.graph for h in found if h.promise in shared))
-    cells = {(h.promise, h.graph): h.figure if h.met else f"{h.figure}: **not met**" for h in found}
-    rows = [[promise, *(cells.get((promise, name), "—") for name in names)] for promise in shared]
-    table = budget_table(figures)
-    rest = [row for row in table.rows if row[1] not in shared]
-    tables = [Table(table.title, ["promise", *names], rows)] if rows else []
-    return tables + ([Table(table.title, table.columns, rest, words=2)] if rest else [])
+    """Return the budget for a page: targets of several graphs with a column each, and the rest."""
+    results = evaluate(figures)
+    counts = Counter(result.target for result in results)
+    shared = [target for target, count in counts.items() if count > 1]
+    graphs = list(dict.fromkeys(result.graph for result in results if result.target in shared))
+    cells = {
+        (result.target, result.graph): result.figure + ("" if result.met else ": **not met**")
+        for result in results
+    }
+    rows = [[target, *(cells.get((target, graph), "—") for graph in graphs)] for target in shared]
+    rest = budget_table(figures)
+    rest.rows = [row for row in rest.rows if row[1] not in shared]
+    tables = (Table(rest.title, ["target", *graphs], rows), rest)
+    return [table for table in tables if table.rows]
 
 
-def tables_of(figures: dict[str, Any]) -> list[Table]:
-    """All tables that the figures fill."""
-    found = [table for part, make in PARTS.items() if part in figures for table in make(figures)]
-    ends = (missing_table(figures), budget_table(figures))
-    return found + [table for table in ends if table.rows]
+def all_tables(figures: dict[str, Any]) -> list[Table]:
+    """Return all tables for which the figures contain measurements."""
+    tables = [table for part, make in PARTS.items() if part in figures for table in make(figures)]
+    last = (missing_table(figures), budget_table(figures))
+    return tables + [table for table in last if table.rows]

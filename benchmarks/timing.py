@@ -1,10 +1,10 @@
-"""Time that the processor worked, and rounds that take turns.
+"""CPU times of contenders that take turns.
 
-Times are of `time.process_time`: what the process had of the processor. Another program on the
-machine makes them longer by its use of the caches alone, not by the turns it takes. Where something
-waits or runs on several threads (compilation, fresh processes) time that passed is measured.
+Times are those of `time.process_time`, the CPU time of the process. Another program on the machine
+lengthens them only by its use of the caches. Compilation, which runs on several threads, is
+measured in elapsed time.
 
-The garbage collector stays on, as a user has it; what is left over from before is collected first.
+The garbage collector stays enabled, as in a user's process. It runs before each measurement.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from typing import Any, Final
 
 __all__ = ["ContenderError", "Round", "in_turns", "keep_freed_memory", "spread", "timed"]
 
-# Of glibc's malloc.h.
+# From glibc's malloc.h.
 _TRIM_THRESHOLD: Final = -1
 _MMAP_MAX: Final = -4
 
 Round = Callable[[], dict[str, float]]
-"""Runs the steps of one contender once: the name of each step, and its seconds."""
+"""Run the steps of a contender once. Return the seconds of each step by its name."""
 
 
 def keep_freed_memory() -> bool:
-    """From now on memory that is freed stays with the process. It can't be taken back.
+    """Keep freed memory in the process from now on. This can't be undone.
 
-    The C library gives large blocks back to the system, and who needs memory next waits for pages:
-    of 100 MB longer than for a copy of the data. Whose turn that is depends on who freed what
-    before, so without this the order of the turns would be measured. Where one is measured beside
-    a plain copy, as arrays that are packed, it would hide what a user waits for.
+    The C library returns large blocks to the operating system, and the next one to allocate memory
+    waits for new pages. Which contender that is depends on what the others freed before, so the
+    times would depend on the order of the turns. Do not call this before measurements that are
+    compared with a plain copy, such as packing: it would hide a cost that users have.
 
     Returns:
-        Whether the C library can be told (glibc can).
+        Whether the C library supports this (glibc does).
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another C library; no C library by that name
+    except (AttributeError, OSError, TypeError):  # not glibc, or no C library found
         return False
     return bool(mallopt(_MMAP_MAX, 0) and mallopt(_TRIM_THRESHOLD, 2**31 - 1))
 
 
 def timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
-    """Seconds that the processor worked for a call, and its result."""
+    """Return the CPU seconds of a call, and its result."""
     gc.collect()
-    began = time.process_time()
+    start = time.process_time()
     result = function(*arguments)
-    return time.process_time() - began, result
+    return time.process_time() - start, result
 
 
 def in_turns(
@@ -59,20 +59,20 @@ def in_turns(
     seconds: float,
     before_each: Callable[[str], None] = lambda _: None,
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """The seconds of every step, from rounds in which each contender has its turn.
+    """Run contenders in rounds, each in its turn, and return the seconds of every step.
 
     Args:
-        contenders: what is to be compared; the order in a round changes from one to the next.
-        rounds: how many rounds.
-        seconds: what passes before a contender is left out of further rounds, so that a slow one
-            doesn't use up the time of all; each runs once at least.
-        before_each: is told whose turn it is.
+        contenders: the contenders. Every second round runs them in reverse order.
+        rounds: the number of rounds.
+        seconds: the elapsed time after which a contender is left out of further rounds. Each runs
+            at least once.
+        before_each: called with the name of the contender before each turn.
 
     Returns:
-        The seconds of each step, one for each round; and why a contender has none, if it raised
+        The seconds of each step in each round, and the messages of contenders that raised
         ContenderError.
     """
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     missing: dict[str, str] = {}
     spent = dict.fromkeys(contenders, 0.0)
     for number in range(rounds):
@@ -81,24 +81,24 @@ def in_turns(
             if name in missing or (number and spent[name] >= seconds):
                 continue
             before_each(name)
-            began = time.perf_counter()
+            start = time.perf_counter()
             try:
                 steps = contenders[name]()
             except ContenderError as error:
                 missing[name] = str(error)
                 continue
-            spent[name] += time.perf_counter() - began
+            spent[name] += time.perf_counter() - start
             for step, step_seconds in steps.items():
-                found.setdefault(step, []).append(step_seconds)
-    return found, missing
+                times.setdefault(step, []).append(step_seconds)
+    return times, missing
 
 
 class ContenderError(Exception):
-    """A contender can't run; the message says why, on one line."""
+    """A contender that can't run. The message is a single line."""
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """The median, the quartiles and the least of some measurements, and how many there were."""
+    """Return the median, the quartiles, the least and the number of measurements."""
     if len(values) > 1:
         low, median, high = statistics.quantiles(values, n=4, method="inclusive")
     else:

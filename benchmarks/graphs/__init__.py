@@ -1,7 +1,7 @@
-"""The graphs that are built, each written once for all languages.
+"""The graphs, each written once for all APIs.
 
-Nothing here needs this project's packages or jax: `benchmarks.languages` has those. A graph's
-`body` is called with one of the languages as `g`, and uses nothing but its names.
+The modules import neither this project's packages nor jax; those are in `benchmarks.languages`. A
+graph's `body` is called with one of the modules of that package as `g`, and uses only its names.
 """
 
 from benchmarks.graphs.chain import CHAIN

@@ -1,4 +1,4 @@
-"""A chain of elementwise operations on arrays of one shape: what an operation costs, and no more.
+"""A chain of elementwise operations on arrays of one shape, the cheapest operations to build.
 
 The size is the number of operations.
 """

@@ -1,6 +1,6 @@
-"""Constants of many sizes and types, such as the weights of a network that is frozen in.
+"""Constants of many sizes and element types, such as the weights of a frozen network.
 
-The size is the megabytes (2^20 bytes) of all constants together.
+The size is that of all constants together, in megabytes (2^20 bytes).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["CONSTANTS"]
 
 
 class Kind(NamedTuple):
-    """Constants of one type and size."""
+    """Constants of one element type and size."""
 
     dtype: str
     dimensions: tuple[int, ...]
@@ -25,7 +25,7 @@ class Kind(NamedTuple):
 
 
 def kinds(size: int) -> list[Kind]:
-    """The constants of a graph: half of the bytes are in one array, the others in small ones."""
+    """Return the kinds of constants. One array has half of the bytes; the others are small."""
     return [
         Kind("float32", (128 * size, 1024), 1),
         Kind("int32", (256, 128), size),
@@ -38,19 +38,18 @@ def kinds(size: int) -> list[Kind]:
 
 @lru_cache(maxsize=1)
 def arrays(size: int) -> list[list[np.ndarray[Any, Any]]]:
-    """For each kind its arrays: drawn once, and no part of what is measured.
+    """Return the arrays of each kind. They are made once, outside of measurements.
 
-    They are read-only, as arrays out of a mapped file are: nobody can change them after they have
-    been recorded, so nobody needs a copy of them.
+    They are read-only, as arrays of a mapped file are, so that recording them needs no copy.
     """
     random = np.random.default_rng(0)
-    found = []
+    arrays_of_kinds = []
     for dtype, dimensions, number in kinds(size):
         numbers = random.integers(0, 100, (number, *dimensions), np.uint8)
         numbers = numbers.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
         numbers.flags.writeable = False
-        found.append(list(numbers))
-    return found
+        arrays_of_kinds.append(list(numbers))
+    return arrays_of_kinds
 
 
 def arguments(size: int) -> list[Argument]:

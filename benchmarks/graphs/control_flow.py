@@ -1,8 +1,8 @@
-"""Small loops and branches, each with two functions: condition and body, or two branches.
+"""Small loops and conditionals, each with two functions: condition and body, or two branches.
 
-The size is the number of loops and branches together. The functions close over one of five or seven
-numbers. For xlabuilder each of the 22 is made once, as a function of `xb.computation`; the others
-get new closures for every loop and branch, 10,000 in all.
+The size is the number of loops and conditionals together. The functions close over one of five or
+seven numbers. xlabuilder makes each of the 22 functions once, with `xb.computation`. The other APIs
+get new closures for every loop and conditional, 10,000 in total.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def arguments(size: int) -> list[Argument]:
 
 
 class Makers(NamedTuple):
-    """Make functions of a number: ``count < limit`` of a loop's state, its body, and branches."""
+    """Factories of functions: the condition ``count < limit``, the body, and two branches."""
 
     under: Callable[[int], Any]
     step: Callable[[float], Any]
@@ -59,13 +59,13 @@ def makers(g: Any) -> Makers:
 
 
 def repeated(g: Any, make: Makers, limit: int, factor: float, start: Any, x: Any) -> Any:
-    """``x = tanh(factor * x)``, `limit` times."""
+    """Apply ``x = tanh(factor * x)`` `limit` times."""
     _, result = g.while_(make.under(limit), make.step(factor), (start, x))
     return result
 
 
 def chosen(g: Any, make: Makers, threshold: float, factor: float, level: Any, x: Any) -> Any:
-    """``factor * x`` where the level is above the threshold, else ``tanh(factor + x)``."""
+    """Return ``factor * x`` if the level is above the threshold, else ``tanh(factor + x)``."""
     is_above = g.gt_number(level, threshold)
     return g.conditional(is_above, make.scaled(factor), make.shifted(factor), x)
 

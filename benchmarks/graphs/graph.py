@@ -1,4 +1,4 @@
-"""What a graph is."""
+"""The definition of a graph."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 __all__ = ["Argument", "Graph"]
 
 Argument = tuple[str, str, tuple[int, ...]]
-"""The name of an argument, the name of its NumPy dtype, its dimensions."""
+"""The name of an argument, the name of its NumPy dtype, and its dimensions."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A function of arrays, to be written down in any of the languages.
+    """A function of arrays that can be recorded with any of the APIs.
 
     Attributes:
-        name: a word for the command line.
-        title: what plots and tables say.
-        sizes: sizes to measure, ascending; what they count is told in the graph's module.
-        default: the size that stands for the graph where it is measured at one alone.
-        arguments: for a size, the arguments.
+        name: its name on the command line.
+        title: its name in plots and tables.
+        sizes: the sizes to measure, ascending. The graph's module documents their meaning.
+        default: the size at which the graph is measured if only one is.
+        arguments: returns the arguments for a size.
         body: called with a module of `benchmarks.languages`, the size and a value for each
-            argument; gives the results.
+            argument; returns the results.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""A stack of layers without products: biases, normalizations and scales, most of it broadcast.
+"""A stack of layers without products: biases, normalizations and scales, mostly broadcast.
 
-The size is the number of layers. Each has a bias, a scale and an offset of its own.
+The size is the number of layers. Each layer has its own bias, scale and offset.
 """
 
 from __future__ import annotations

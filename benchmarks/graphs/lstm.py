@@ -1,5 +1,4 @@
-"""An LSTM, a step after the other: https://www.bioinf.jku.at/publications/older/2604.pdf, with
-the forget gate that came later.
+"""An unrolled LSTM (https://www.bioinf.jku.at/publications/older/2604.pdf) with a forget gate.
 
 The size is the number of steps.
 """
@@ -17,7 +16,7 @@ __all__ = ["LSTM", "Config", "graph_of"]
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of the arrays."""
+    """The sizes of the arrays."""
 
     batch: int = 32
     inputs: int = 256
@@ -40,7 +39,7 @@ def body(
 ) -> list[Any]:
     batch, inputs, hidden = config.batch, config.inputs, config.hidden
     product = g.dot_numbers((1,), (0,))
-    # The bounds of the four gates among the columns of the product.
+    # The columns of the four gates in the product.
     bounds = [((0, n * hidden), (batch, (n + 1) * hidden)) for n in range(4)]
     for step in range(size):
         x = g.slice(sequence, (step, 0, 0), (step + 1, batch, inputs), (1, 1, 1))
@@ -48,14 +47,14 @@ def body(
         gates = g.dot_general(g.concatenate((x, h), 1), weights, product)
         gates = g.add_along(gates, bias, (1,))
         i, f, o, new = [g.slice(gates, start, limit, (1, 1)) for start, limit in bounds]
-        kept = g.mul(g.logistic(f), c)
-        c = g.add(kept, g.mul(g.logistic(i), g.tanh(new)))
+        remembered = g.mul(g.logistic(f), c)
+        c = g.add(remembered, g.mul(g.logistic(i), g.tanh(new)))
         h = g.mul(g.logistic(o), g.tanh(c))
     return [h, c]
 
 
 def graph_of(config: Config) -> Graph:
-    """The graph with arrays of these sizes."""
+    """Return the graph with arrays of these sizes."""
     return Graph(
         name="lstm",
         title="unrolled LSTM",

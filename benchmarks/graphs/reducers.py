@@ -1,4 +1,4 @@
-"""Sums of arrays of a few shapes: the same small computation given to an operation many times.
+"""Sums of arrays of a few shapes: many reductions with the same reducer.
 
 The size is the number of reductions.
 """
@@ -11,7 +11,7 @@ from benchmarks.graphs.graph import Argument, Graph
 
 __all__ = ["REDUCERS"]
 
-# Dimensions of an array, and those that are summed over.
+# The dimensions of an array, and those to sum over.
 KINDS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((64, 32), (1,)),
     ((64, 32), (0,)),
@@ -20,14 +20,14 @@ KINDS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 )
 
 
-def kept(dimensions: tuple[int, ...], summed: tuple[int, ...]) -> tuple[int, ...]:
-    """The dimensions of the sums."""
-    return tuple(size for place, size in enumerate(dimensions) if place not in summed)
+def remaining(dimensions: tuple[int, ...], summed: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the dimensions of the sums."""
+    return tuple(size for index, size in enumerate(dimensions) if index not in summed)
 
 
 def arguments(size: int) -> list[Argument]:
     arrays = [(f"x_{n}", "float32", dimensions) for n, (dimensions, _) in enumerate(KINDS)]
-    totals = [(f"total_{n}", "float32", kept(*kind)) for n, kind in enumerate(KINDS)]
+    totals = [(f"total_{n}", "float32", remaining(*kind)) for n, kind in enumerate(KINDS)]
     return [*arrays, *totals]
 
 

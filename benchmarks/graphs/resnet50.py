@@ -1,9 +1,9 @@
-"""ResNet-50 forward, with batches normalized as they are in training.
+"""The forward pass of ResNet-50, with batch normalization as in training.
 
-The architecture of https://arxiv.org/abs/1512.03385, with the stride in the 3x3 convolution of a
-block, as it is usually built since.
+The architecture is that of https://arxiv.org/abs/1512.03385, with the stride in the 3x3 convolution
+of a block, as in most later implementations.
 
-The size is the number of batches that go through, all with the same weights.
+The size is the number of batches, which all use the same weights.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["RESNET50", "Config", "graph_of"]
 EPSILON = 1e-5
 PER_FEATURE = (3,)
 WINDOWS = (0, 1, 2)
-"""The dimensions other than the features', over which a batch is normalized."""
+"""The dimensions over which a batch is normalized: all except the features."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of the network and of what it is given."""
+    """The sizes of the network and of its input."""
 
     batch: int = 8
     image: int = 224
@@ -35,7 +35,7 @@ class Config:
 
 
 class Layer(NamedTuple):
-    """A convolution with the normalization after it: its window and what goes in and out."""
+    """A convolution and its normalization: window size, stride, input and output features."""
 
     name: str
     window: int
@@ -45,7 +45,7 @@ class Layer(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block: its three layers, and the one of the shortcut where shapes differ."""
+    """A block: its three layers, and the layer of the shortcut if shapes differ."""
 
     layers: list[Layer]
     shortcut: Layer | None
@@ -74,22 +74,22 @@ def blocks(config: Config) -> Iterator[Block]:
 
 
 def features(config: Config) -> int:
-    """How many go into the last layer."""
+    """Return the number of input features of the last layer."""
     return int(4 * config.width * 2 ** (len(config.blocks) - 1))
 
 
 def arguments(config: Config, size: int) -> list[Argument]:
     image = (config.batch, config.image, config.image, 3)
-    found: list[tuple[str, tuple[int, ...]]] = [(f"images_{n}", image) for n in range(size)]
+    shapes: list[tuple[str, tuple[int, ...]]] = [(f"images_{n}", image) for n in range(size)]
     layers = [stem(config)]
     for block in blocks(config):
         layers += block.layers if block.shortcut is None else [*block.layers, block.shortcut]
     for name, window, _, inputs, outputs in layers:
-        found.append((f"{name}_kernel", (window, window, inputs, outputs)))
-        found += [(f"{name}_{kind}", (outputs,)) for kind in ("scale", "offset")]
-    found.append(("weights", (features(config), config.classes)))
-    found.append(("bias", (config.classes,)))
-    return [(name, "float32", dimensions) for name, dimensions in found]
+        shapes.append((f"{name}_kernel", (window, window, inputs, outputs)))
+        shapes += [(f"{name}_{kind}", (outputs,)) for kind in ("scale", "offset")]
+    shapes.append(("weights", (features(config), config.classes)))
+    shapes.append(("bias", (config.classes,)))
+    return [(name, "float32", dimensions) for name, dimensions in shapes]
 
 
 def convolution(g: Any, numbers: Any, layer: Layer, weights: Iterator[Any], x: Any) -> Any:
@@ -100,7 +100,7 @@ def convolution(g: Any, numbers: Any, layer: Layer, weights: Iterator[Any], x: A
 
 
 def normalize(g: Any, count: int, weights: Iterator[Any], x: Any) -> Any:
-    """`count` is the number of elements that each feature has."""
+    """Normalize each feature, which has `count` elements."""
     scale, offset = next(weights), next(weights)
     mean = g.mul_number(g.reduce_sum(x, WINDOWS), 1 / count)
     centred = g.sub_along(x, mean, PER_FEATURE)
@@ -110,24 +110,24 @@ def normalize(g: Any, count: int, weights: Iterator[Any], x: Any) -> Any:
 
 
 def forward(config: Config, g: Any, numbers: Any, x: Any, weights: Iterator[Any]) -> Any:
-    """The logits of one batch."""
+    """Return the logits of one batch."""
 
-    def layer(one: Layer, x: Any, side: int) -> Any:
-        x = convolution(g, numbers, one, weights, x)
+    def apply(layer: Layer, x: Any, side: int) -> Any:
+        x = convolution(g, numbers, layer, weights, x)
         return normalize(g, config.batch * side * side, weights, x)
 
     side = config.image // 2
-    x = g.max_number(layer(stem(config), x, side), 0.0)
+    x = g.max_number(apply(stem(config), x, side), 0.0)
     side //= 2
     x = g.max_pool(x, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
     for block in blocks(config):
-        before, window, expand = block.layers
-        y = g.max_number(layer(before, x, side), 0.0)
+        reduce, window, expand = block.layers
+        y = g.max_number(apply(reduce, x, side), 0.0)
         side //= window.stride
-        y = g.max_number(layer(window, y, side), 0.0)
-        y = layer(expand, y, side)
+        y = g.max_number(apply(window, y, side), 0.0)
+        y = apply(expand, y, side)
         if block.shortcut is not None:
-            x = layer(block.shortcut, x, side)
+            x = apply(block.shortcut, x, side)
         x = g.max_number(g.add(x, y), 0.0)
     x = g.mul_number(g.reduce_sum(x, (1, 2)), 1 / (side * side))
     x = g.dot_general(x, next(weights), g.dot_numbers((1,), (0,)))
@@ -141,7 +141,7 @@ def body(config: Config, g: Any, size: int, *values: Any) -> list[Any]:
 
 
 def graph_of(config: Config) -> Graph:
-    """The graph of a network of these sizes."""
+    """Return the graph of a network of these sizes."""
     return Graph(
         name="resnet50",
         title="ResNet-50 forward",

@@ -1,8 +1,8 @@
-"""Layers of which every operation has a shape never seen before, in this graph or an earlier one.
+"""Layers in which every operation has a new shape, also compared with earlier graphs.
 
-Nothing that a process remembers of shapes helps: each is inferred, interned, written and read for
-the first time. The size is the number of layers. Each layer is one row longer than the one before,
-and each call of `arguments` begins a graph of another width.
+No cache of shapes hits: each shape is inferred, interned, written and read for the first time. The
+size is the number of layers. Each layer is one row longer than the one before, and each call of
+`arguments` starts a graph of another width.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def body(g: Any, size: int, x: Any, row: Any) -> list[Any]:
 
 
 def graph_of(widths: Iterator[int]) -> Graph:
-    """The graph; each call of `arguments` takes the next of the widths."""
+    """Return the graph. Each call of `arguments` uses the next width."""
 
     def arguments(size: int) -> list[Argument]:
         width = next(widths)
@@ -45,5 +45,5 @@ def graph_of(widths: Iterator[int]) -> Graph:
     )
 
 
-# A width of DEPTH would make transposed arrays of the same shape.
+# With a width of DEPTH, an array and its transpose would have the same shape.
 SHAPES = graph_of(count(DEPTH + 1))

@@ -1,8 +1,8 @@
-"""A decoder-only transformer, its loss and the gradients of all weights, by hand.
+"""A decoder-only transformer, its loss and the hand-written gradients of all weights.
 
-Blocks with the normalization in front (https://arxiv.org/abs/2002.04745), GELU in its form with
-tanh, a causal mask that is added to the scores, cross-entropy over a vocabulary. The embedding is
-left out: activations come in.
+The blocks apply the normalization first (https://arxiv.org/abs/2002.04745). The activation is the
+tanh form of GELU, the causal mask is added to the scores, and the loss is the cross-entropy over a
+vocabulary. The inputs are activations, so the embedding is left out.
 
 The size is the number of layers.
 """
@@ -24,12 +24,12 @@ EPSILON = 1e-5
 GELU_SCALE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 
 SUMMED = (0, 1)
-"""The dimensions batch and sequence, over which the gradients of weights are summed."""
+"""Batch and sequence: the dimensions over which gradients of weights are summed."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of the model and of what it is given."""
+    """The sizes of the model and of its input."""
 
     batch: int = 8
     sequence: int = 512
@@ -39,19 +39,19 @@ class Config:
     vocabulary: int = 32_768
 
     @property
-    def of_head(self) -> int:
+    def head_size(self) -> int:
         return self.model // self.heads
 
 
 class Numbers(NamedTuple):
-    """The dimension numbers of all products, made once for a graph."""
+    """The dimension numbers of all products, made once per graph."""
 
     linear: Any  # [b, s, m] and [m, n]
     linear_input: Any  # the gradient of [b, s, n], and [m, n]
     linear_weight: Any  # [b, s, m], and the gradient of [b, s, n]
-    last_last: Any  # in each batch and head, rows of the one and rows of the other
-    last_first: Any  # the product of matrices
-    first_first: Any  # the first transposed
+    last_last: Any  # per batch and head, contracts the last dimensions of both
+    last_first: Any  # per batch and head, a matrix product
+    first_first: Any  # per batch and head, a matrix product with the first transposed
 
 
 def numbers_of(g: Any) -> Numbers:
@@ -67,21 +67,21 @@ def numbers_of(g: Any) -> Numbers:
 
 
 class Normalization(NamedTuple):
-    """Weights of a layer normalization."""
+    """The weights of a layer normalization."""
 
     scale: Any
     offset: Any
 
 
 class Linear(NamedTuple):
-    """Weights of a linear layer."""
+    """The weights of a linear layer."""
 
     weight: Any
     bias: Any
 
 
 class Block(NamedTuple):
-    """Weights of a block, or their gradients."""
+    """The weights of a block, or their gradients."""
 
     before_attention: Normalization
     query: Linear
@@ -102,7 +102,7 @@ class Weights(NamedTuple):
 
 
 def shapes(config: Config, layers: int) -> Weights:
-    """The dimensions of each weight."""
+    """Return the dimensions of each weight."""
     model, inner = config.model, config.inner
     normalization = Normalization((model,), (model,))
     square = Linear((model, model), (model,))
@@ -121,7 +121,7 @@ def shapes(config: Config, layers: int) -> Weights:
 
 
 def flat(weights: Weights) -> Iterator[tuple[str, Any]]:
-    """The name and the value of each weight."""
+    """Yield the name and the value of each weight."""
     parts = {f"{n}_{name}": part for n, b in enumerate(weights.blocks) for name, part in named(b)}
     for name, part in {**parts, "last": weights.last, "logits": weights.logits}.items():
         for kind, value in named(part):
@@ -136,11 +136,11 @@ BLOCK_KINDS = (Normalization, Linear, Linear, Linear, Linear, Normalization, Lin
 
 
 def nested(values: Sequence[Any], layers: int) -> Weights:
-    """The weights, from values in the order of `flat`."""
-    left = iter(values)
+    """Return the weights, from values in the order of `flat`."""
+    remaining = iter(values)
 
     def pair(kind: Any) -> Any:
-        return kind(next(left), next(left))
+        return kind(next(remaining), next(remaining))
 
     blocks = [Block._make(map(pair, BLOCK_KINDS)) for _ in range(layers)]
     return Weights(blocks, pair(Normalization), pair(Linear))
@@ -185,13 +185,13 @@ def linear_backward(
 
 
 def split(g: Any, config: Config, x: Any) -> Any:
-    """Each head by itself: [batch, sequence, model] -> [batch, head, sequence, of_head]."""
-    sizes = (config.batch, config.sequence, config.heads, config.of_head)
+    """Split the heads: [batch, sequence, model] -> [batch, head, sequence, head_size]."""
+    sizes = (config.batch, config.sequence, config.heads, config.head_size)
     return g.transpose(g.reshape(x, sizes), (0, 2, 1, 3))
 
 
-def joined(g: Any, config: Config, x: Any) -> Any:
-    """What `split` took apart."""
+def join(g: Any, config: Config, x: Any) -> Any:
+    """Invert `split`."""
     sizes = (config.batch, config.sequence, config.model)
     return g.reshape(g.transpose(x, (0, 2, 1, 3)), sizes)
 
@@ -203,11 +203,11 @@ def attention(
     key = split(g, config, linear(g, numbers, block.key, x))
     value = split(g, config, linear(g, numbers, block.value, x))
     scores = g.dot_general(query, key, numbers.last_last)
-    scores = g.mul_number(scores, 1 / math.sqrt(config.of_head))
+    scores = g.mul_number(scores, 1 / math.sqrt(config.head_size))
     scores = g.add_along(scores, mask, (2, 3))
     powers = g.exp(g.sub_along(scores, g.reduce_max(scores, (3,)), (0, 1, 2)))
     attended = g.div_along(powers, g.reduce_sum(powers, (3,)), (0, 1, 2))
-    mixed = joined(g, config, g.dot_general(attended, value, numbers.last_first))
+    mixed = join(g, config, g.dot_general(attended, value, numbers.last_first))
     return linear(g, numbers, block.output, mixed), (x, query, key, value, attended, mixed)
 
 
@@ -221,12 +221,12 @@ def attention_backward(
     dvalue = g.dot_general(attended, dmixed, numbers.first_first)
     along = g.reduce_sum(g.mul(dattended, attended), (3,))
     dscores = g.mul(attended, g.sub_along(dattended, along, (0, 1, 2)))
-    dscores = g.mul_number(dscores, 1 / math.sqrt(config.of_head))
+    dscores = g.mul_number(dscores, 1 / math.sqrt(config.head_size))
     dquery = g.dot_general(dscores, key, numbers.last_first)
     dkey = g.dot_general(dscores, query, numbers.first_first)
     dx, gradients = None, []
     for weights, dpart in ((block.query, dquery), (block.key, dkey), (block.value, dvalue)):
-        dpart = joined(g, config, dpart)
+        dpart = join(g, config, dpart)
         dinput, dweights = linear_backward(g, numbers, weights, x, dpart)
         dx = dinput if dx is None else g.add(dx, dinput)
         gradients.append(dweights)
@@ -257,7 +257,7 @@ def feed_forward_backward(
 
 
 def cross_entropy(g: Any, config: Config, targets: Any, logits: Any) -> tuple[Any, Any]:
-    """The mean over all tokens; `targets` are probabilities of each word."""
+    """Return the mean over all tokens. `targets` contains the probability of each word."""
     shifted = g.sub_along(logits, g.reduce_max(logits, (2,)), (0, 1))
     powers = g.exp(shifted)
     total = g.reduce_sum(powers, (2,))
@@ -276,7 +276,7 @@ def cross_entropy_backward(g: Any, config: Config, targets: Any, saved: Any) -> 
 def forward(
     g: Any, config: Config, numbers: Numbers, weights: Weights, x: Any, mask: Any, targets: Any
 ) -> tuple[Any, Any]:
-    """The loss, and what the way back needs."""
+    """Return the loss, and the values that the backward pass needs."""
     saved = []
     for block in weights.blocks:
         y, first = normalize(g, config, block.before_attention, x)
@@ -295,7 +295,7 @@ def forward(
 def backward(
     g: Any, config: Config, numbers: Numbers, weights: Weights, saved: Any, targets: Any
 ) -> Weights:
-    """The gradient of every weight."""
+    """Return the gradient of every weight."""
     of_blocks, of_last, y, entropy = saved
     dlogits = cross_entropy_backward(g, config, targets, entropy)
     dy, logits = linear_backward(g, numbers, weights.logits, y, dlogits)
@@ -316,34 +316,34 @@ def backward(
 
 def arguments(config: Config, size: int) -> list[Argument]:
     batch, sequence = config.batch, config.sequence
-    given = {
+    dimensions_of = {
         "x": (batch, sequence, config.model),
         "mask": (sequence, sequence),
         "targets": (batch, sequence, config.vocabulary),
         **dict(flat(shapes(config, size))),
     }
-    return [(name, "float32", dimensions) for name, dimensions in given.items()]
+    return [(name, "float32", dimensions) for name, dimensions in dimensions_of.items()]
 
 
 def loss_of(
     config: Config, g: Any, size: int, x: Any, mask: Any, targets: Any, *weights: Any
 ) -> Any:
-    """The loss alone."""
+    """Return only the loss."""
     return forward(g, config, numbers_of(g), nested(weights, size), x, mask, targets)[0]
 
 
 def body(
     config: Config, g: Any, size: int, x: Any, mask: Any, targets: Any, *weights: Any
 ) -> list[Any]:
-    """The loss, and the gradient of every weight in their order."""
-    numbers, given = numbers_of(g), nested(weights, size)
-    loss, saved = forward(g, config, numbers, given, x, mask, targets)
-    gradients = backward(g, config, numbers, given, saved, targets)
+    """Return the loss, and the gradients of the weights in order."""
+    numbers, all_weights = numbers_of(g), nested(weights, size)
+    loss, saved = forward(g, config, numbers, all_weights, x, mask, targets)
+    gradients = backward(g, config, numbers, all_weights, saved, targets)
     return [loss, *(gradient for _, gradient in flat(gradients))]
 
 
 def graph_of(config: Config) -> Graph:
-    """The graph of a model of these sizes."""
+    """Return the graph of a model of these sizes."""
     return Graph(
         name="transformer",
         title="transformer and its gradients",

@@ -1,23 +1,23 @@
-"""The vocabulary of the graphs in three languages: `ours`, `jax_lax` and `xla_builder`.
+"""The operations of the graphs for three APIs: `ours`, `jax_lax` and `xla_builder`.
 
-The three modules have the same names. Where a language's own function takes the arguments as the
-graphs give them, the name is that function, and nothing stands between. Where it does not, a
-function of a line or two adapts it, as a user of that language would write it.
+The three modules define the same names. If a function of the API takes the arguments of the graphs,
+the name is that function, so that no call is added. Otherwise a function of a line or two adapts
+it, as a user of the API would write it.
 
-Names that need telling apart:
+Similar names:
 
-- ``add``: arrays of one shape. ``add_along(x, v, dimensions)``: dimension i of v is
-  ``dimensions[i]`` of x, and v is repeated along the others. ``add_number(x, 0.5)``: f32 and a
-  Python number; ``add_integer(x, 1)``: s32 and a Python number. The same with ``mul`` and so on.
-- ``dot_numbers(...)`` and ``conv_numbers(...)`` give what ``dot_general`` and
-  ``conv_general_dilated`` take. A graph asks for them once, not for each operation.
-- ``while_`` takes and gives several values; its functions are called with one sequence of them.
-  ``conditional(pred, on_true, on_false, operand)`` takes and gives one.
-- ``shared(make)`` takes a function of a number that makes functions for ``while_`` and
-  ``conditional``. In `ours` each of them is made once, with `xb.computation`; in the others
-  ``make`` makes a new one for every use, as a closure is made where it is used.
+- ``add``: arrays of the same shape. ``add_along(x, v, dimensions)``: dimension i of v is
+  ``dimensions[i]`` of x, and v is broadcast along the others. ``add_number(x, 0.5)``: f32 and a
+  Python number. ``add_integer(x, 1)``: s32 and a Python number. The same holds for ``mul`` etc.
+- ``dot_numbers(...)`` and ``conv_numbers(...)`` return the dimension numbers for ``dot_general``
+  and ``conv_general_dilated``. A graph makes them once, not for each operation.
+- ``while_`` takes and returns several values; its functions take a sequence of them.
+  ``conditional(pred, on_true, on_false, operand)`` takes and returns one.
+- ``shared(make)`` takes a function of a number that returns functions for ``while_`` and
+  ``conditional``. `ours` makes each of them once, with `xb.computation`. The others call ``make``
+  for every use, which returns a new closure.
 
-``record(graph, size)`` does what the language does first with a graph.
+``record(graph, size)`` is the first step of the API with a graph.
 
-Only one of the modules is imported in a process that measures it; none imports another.
+The modules do not import each other, so that a process imports only what it measures.
 """

@@ -1,4 +1,4 @@
-"""The vocabulary of the graphs in this project's language."""
+"""The operations of the graphs in xlabuilder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def constant(value: object, beside: xb.XlaOp) -> xb.XlaOp:
     return beside.builder.constant(value)
 
 
-# The reducer is the callable, which is recorded once for a type and belongs to all reductions.
+# The reducer is a function, which is recorded once per element type and shared by all reductions.
 def reduce_sum(operand: xb.XlaOp, dimensions: Sequence[int]) -> xb.XlaOp:
     return xb.reduce(operand, 0.0, xb.add, dimensions)
 
@@ -64,7 +64,7 @@ def conditional(
 
 
 def record(graph: Graph, size: int) -> xb.XlaComputation:
-    """The graph recorded and built, its values in a tuple."""
+    """Record and build the graph, with its results in a tuple."""
     b = xb.XlaBuilder(graph.name)
     values = [
         b.parameter(xb.array_shape(np.dtype(dtype), dimensions), name)

@@ -1,6 +1,6 @@
-"""The vocabulary of the graphs for XLA's own XlaBuilder, in C++, through xla_client.
+"""The operations of the graphs in XLA's C++ XlaBuilder, through xla_client.
 
-For the jaxlib releases that still had it: Python 3.11 with jaxlib 0.4.30 or 0.6.0.
+This needs a jaxlib release that contains it: 0.4.30 or 0.6.0, with Python 3.11.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jaxlib import xla_client
 
 from benchmarks.graphs.graph import Graph
 
-xc: Any = xla_client  # the jaxlib that annotations are checked with does not have it any more
+xc: Any = xla_client  # types are checked with a newer jaxlib, which does not contain it
 ops = xc.ops
 
 add = add_along = ops.Add
@@ -35,11 +35,10 @@ reshape, transpose, slice = ops.Reshape, ops.Transpose, ops.Slice
 dot_general, conv_general_dilated = ops.DotGeneral, ops.ConvGeneralDilated
 
 
-# Who records now: the last of them. (An operation does not tell its builder.)
+# A stack; the last builder is the current one. (An operation has no reference to its builder.)
 _builders: list[Any] = []
 
-# The literals of numbers. The constants themselves are recorded with each use, as in the other
-# languages.
+# Literals are cached. The constants are recorded at each use, as in the other APIs.
 _f32 = lru_cache(np.float32)
 _s32 = lru_cache(np.int32)
 
@@ -105,7 +104,7 @@ def conv_numbers(text: str) -> Any:
 
 @lru_cache
 def _reducer(operation: Callable[[Any, Any], Any]) -> Any:
-    """The computation of two f32, built once and given to all reductions, as XLA's users do."""
+    """Return a computation of two f32, built once for all reductions, as users of XLA do."""
     builder = xc.XlaBuilder("reducer")
     scalar = xc.Shape.array_shape(np.dtype(np.float32), ())
     operation(*(ops.Parameter(builder, number, scalar) for number in range(2)))
@@ -142,7 +141,7 @@ def shared(make: Callable[[float], Callable[..., Any]]) -> Callable[[float], Cal
 
 
 def _computation(function: Callable[[Any], Any], shape: Any) -> Any:
-    """A function of one value, a tuple in parts if it is one, recorded as a computation."""
+    """Record a function of one value as a computation. A tuple is passed as a list."""
     builder = xc.XlaBuilder(function.__name__)
     _builders.append(builder)
     try:
@@ -184,7 +183,7 @@ def conditional(
 
 
 def record(graph: Graph, size: int) -> Any:
-    """The graph recorded and built, its values in a tuple: an xla_client.XlaComputation."""
+    """Record and build the graph, with its results in a tuple."""
     builder = xc.XlaBuilder(graph.name)
     _builders.append(builder)
     try:

@@ -1,7 +1,7 @@
-"""The graphs of the benchmarks: the same in our language as in jax.lax, and what is said of them.
+"""The graphs of the benchmarks give the same results in xlabuilder and in jax.lax.
 
-`jax.jit` of the one is held against our computation of the other. What both could have wrong, as
-they share a body, is held against jax.grad, NumPy and the literature.
+The two share a body, so errors in it are found by comparing with jax.grad, NumPy and published
+sizes of models.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.languages import jax_lax, ours
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# The same models with arrays that are quickly computed with.
+# The same models with small arrays.
 TINY_TRANSFORMER = transformer.Config(
     batch=2, sequence=5, model=12, heads=3, inner=16, vocabulary=7
 )
@@ -47,7 +47,7 @@ SMALL: dict[str, tuple[Graph, int]] = {
 
 
 def values_of(graph: Graph, size: int) -> list[np.ndarray[Any, Any]]:
-    """An array for each argument."""
+    """Return an array for each argument."""
     random = np.random.default_rng(7)
     values: list[Any] = []
     for name, dtype, dimensions in graph.arguments(size):
@@ -61,16 +61,17 @@ def values_of(graph: Graph, size: int) -> list[np.ndarray[Any, Any]]:
     return values
 
 
-def assert_close(got: Any, wanted: Any, error: float) -> None:
-    """Equal up to so much of the largest number."""
-    got, wanted = np.asarray(got), np.asarray(wanted)
-    assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
-    got, wanted = got.astype(np.float64), wanted.astype(np.float64)
-    assert np.isfinite(wanted).all()
-    np.testing.assert_allclose(got, wanted, rtol=0, atol=error * max(1e-30, np.abs(wanted).max()))
+def assert_close(actual: Any, expected: Any, error: float) -> None:
+    """Check that arrays are equal up to an error relative to the largest number."""
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
+    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    assert np.isfinite(expected).all()
+    atol = error * max(1e-30, np.abs(expected).max())
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
 
 
-def computed(graph: Graph, size: int, values: list[Any]) -> tuple[Any, ...]:
+def compute(graph: Graph, size: int, values: list[Any]) -> tuple[Any, ...]:
     return tuple(lowering.compile(ours.record(graph, size))(*values))
 
 
@@ -81,10 +82,9 @@ def test_languages_agree(name: str) -> None:
     function, arguments = jax_lax.record(graph, size)
     assert [(a.shape, a.dtype) for a in arguments] == [(v.shape, v.dtype) for v in values]
     lowered = jax.jit(function).lower(*values)
-    results, wanted = ours_and_jax_s(ours.record(graph, size), lowered, values)
-    assert len(results) == len(wanted)
-    for mine, theirs in zip(results, wanted, strict=True):
-        assert_close(mine, theirs, 1e-5)
+    results, expected = ours_and_jax_s(ours.record(graph, size), lowered, values)
+    for result, theirs in zip(results, expected, strict=True):
+        assert_close(result, theirs, 1e-5)
 
 
 def test_transformer_agrees_and_its_gradients_are_right() -> None:
@@ -96,18 +96,17 @@ def test_transformer_agrees_and_its_gradients_are_right() -> None:
     def loss(*values: Any) -> Any:
         return transformer.loss_of(TINY_TRANSFORMER, jax_lax, layers, *values)
 
-    def wanted(*values: Any) -> Any:
+    def results_and_gradients(*values: Any) -> Any:
         weights = tuple(range(first, len(values)))
         return function(*values), jax.value_and_grad(loss, weights)(*values)
 
-    theirs, (value, gradients) = jax.jit(wanted)(*values)
-    results = computed(graph, layers, values)
+    theirs, (value, gradients) = jax.jit(results_and_gradients)(*values)
+    results = compute(graph, layers, values)
     names = ["loss", *(name for name, _, _ in graph.arguments(layers)[first:])]
     for name, mine, other, by_jax in zip(names, results, theirs, (value, *gradients), strict=True):
         if name.endswith("key_bias"):
-            # It moves all scores of a row alike, which changes nothing: the gradient is 0, and
-            # what is computed is rounding.
-            assert max(np.abs(one).max() for one in (mine, other, by_jax)) < 1e-6
+            # It shifts all scores of a row equally, so the gradient is 0 up to rounding.
+            assert max(np.abs(array).max() for array in (mine, other, by_jax)) < 1e-6
         else:
             assert_close(mine, other, 1e-5)
             assert_close(mine, by_jax, 1e-5)
@@ -125,22 +124,22 @@ def test_lstm_is_an_lstm() -> None:
         i, f, o, g = np.split(np.concatenate([x, h], 1) @ weights + bias, 4, axis=1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
-    for mine, wanted in zip(computed(graph, steps, values), (h, c), strict=True):
+    for mine, wanted in zip(compute(graph, steps, values), (h, c), strict=True):
         assert_close(mine, wanted.astype(np.float32), 1e-5)
 
 
 def weights_in(graph: Graph, first: str) -> int:
-    """How many numbers the arguments hold, from that one on."""
+    """Return the number of elements of the arguments, starting with the one named `first`."""
     arguments = graph.arguments(graph.default)
     names = [name for name, _, _ in arguments]
     return sum(math.prod(dimensions) for _, _, dimensions in arguments[names.index(first) :])
 
 
 def test_models_have_the_sizes_of_real_ones() -> None:
-    # ResNet-50 as everybody has it. https://pytorch.org/vision/stable/models.html
+    # ResNet-50 in https://pytorch.org/vision/stable/models.html
     assert weights_in(GRAPHS["resnet50"], "stem_kernel") == 25_557_032
-    # GPT-2 of 24 layers has 354,823,168, of which embeddings are 50,257 words and 1,024 positions.
-    # The layer behind the blocks is a projection to another number of words here.
+    # GPT-2 with 24 layers has 354,823,168, including the embeddings of 50,257 tokens and 1,024
+    # positions. The last layer is a projection to another number of tokens here.
     blocks = 354_823_168 - (50_257 + 1_024) * 1024
     config = transformer.Config()
     projection = (config.model + 1) * config.vocabulary
@@ -153,26 +152,26 @@ RECORDED = {
     "transformer": 6_000,  # 24 layers
     "resnet50": 10_000,
     "lstm": 38_000,  # 2,000 steps
-    "control_flow": 17_500,  # 22 computations of 10,000 functions
+    "control_flow": 17_500,  # 22 computations for 10,000 functions
     "constants": 10_000,
-    "reducers": 30_000,  # a constant to begin with, a sum and an addition for each
+    "reducers": 30_000,  # an initial value, a reduction and an addition for each
     "shapes": 10_000,  # 12 for each of 834 layers
 }
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_graphs_are_as_large_as_is_said(name: str) -> None:
+def test_graphs_have_the_documented_size(name: str) -> None:
     graph = GRAPHS[name]
     assert graph.name == name
     assert graph.default in graph.sizes
     assert list(graph.sizes) == sorted(graph.sizes)
     computation = ours.record(graph, graph.default)
     called = list(computation.called_computations())
-    count = sum(len(one.ops) for one in (computation, *called))
+    count = sum(len(each.ops) for each in (computation, *called))
     assert RECORDED[name] * 0.97 < count < RECORDED[name] * 1.03
     if name == "control_flow":
-        # 2,500 conditions, with one of seven numbers; 2,500 bodies, and two branches of 2,500
-        # conditionals, each with one of five.
+        # 2,500 conditions with one of seven numbers; 2,500 bodies and the two branches of 2,500
+        # conditionals with one of five numbers each.
         assert len(called) == 7 + 5 + 2 * 5
     if name == "reducers":
         reductions = [op for op in computation.ops if op.opcode == "reduce"]
@@ -191,7 +190,7 @@ def test_every_op_of_shapes_is_new() -> None:
                 seen.add(signature)
 
 
-def test_constants_hold_a_hundred_megabytes() -> None:
+def test_constants_have_a_hundred_megabytes() -> None:
     sizes = [
         kind.number * math.prod(kind.dimensions) * np.dtype(kind.dtype).itemsize
         for kind in constants.kinds(GRAPHS["constants"].default)
@@ -203,8 +202,8 @@ def test_constants_hold_a_hundred_megabytes() -> None:
     assert constants.arrays(1)[2][0].dtype == ml_dtypes.bfloat16
 
 
-def test_graphs_need_neither_language() -> None:
-    # They are run by a Python that has only NumPy, ml_dtypes and an old jaxlib.
+def test_graphs_import_no_api() -> None:
+    # They also run on a Python that has only NumPy, ml_dtypes and an old jaxlib.
     program = (
         "import sys, benchmarks.graphs\n"
         "print([m for m in ('builder', 'lowering', 'jax', 'jaxlib') if m in sys.modules])"

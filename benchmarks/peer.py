@@ -34,7 +34,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def versions() -> dict[str, Any]:
-    """Return the versions of Python and jaxlib, or an error if jaxlib lacks XlaBuilder."""
+    """Return the versions of Python and jaxlib, or an error if jaxlib has no XlaBuilder."""
     try:
         import jaxlib
         from jaxlib import xla_client

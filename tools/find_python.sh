@@ -1,13 +1,13 @@
 #!/bin/sh
-# Prints the path of a Python that the project can be set up with.
+# Print the path of a Python that can run the project.
 #
-#   tools/find_python.sh           python3 itself if it will do, else the oldest that will
-#   tools/find_python.sh newest    the newest from 3.12 on, which may have a later jax
+#   tools/find_python.sh           python3 if it is suitable, else the oldest suitable version
+#   tools/find_python.sh newest    the newest suitable version from 3.12 on, for a later jax
 #
-# A candidate counts only if it runs (a version manager may put a python3.12 on PATH that does
-# not), is CPython with its global lock (jaxlib has no wheels for others that are of use here),
-# and has the module venv with all that it needs. With no candidate left, says what is missing on
-# stderr and exits with 1. On success nothing but the path is printed.
+# A Python is suitable if it runs (a version manager may put one on PATH that does not), is CPython
+# with the global interpreter lock (jaxlib has no usable wheels for others), and has the module
+# venv with its dependencies. On success only the path is printed. Otherwise the reasons are
+# printed to stderr and the exit status is 1.
 
 mode=${1:-default}
 case $mode in
@@ -19,28 +19,28 @@ case $mode in
         ;;
 esac
 
-# Prints "MINOR PATH" for a Python that will do, or else the reason why not, as "- reason". Runs on
-# any Python from 2.7 on, to be able to reject it.
+# Prints "MINOR PATH" for a suitable Python, otherwise "- REASON". Runs on any Python from 2.7 on,
+# so that old versions are rejected with a reason.
 probe='
 import sys
-def no(reason):
+def reject(reason):
     print("- " + reason)
     sys.exit()
-found = "%d.%d" % sys.version_info[:2]
+version = "%d.%d" % sys.version_info[:2]
 oldest, newest = int(sys.argv[1]), int(sys.argv[2])
 if not (3, oldest) <= sys.version_info[:2] <= (3, newest):
-    no("is Python %s; wanted is 3.%d to 3.%d" % (found, oldest, newest))
+    reject("is Python %s; 3.%d to 3.%d is required" % (version, oldest, newest))
 if sys.version_info[3] != "final":
-    no("is a pre-release of Python %s" % found)
+    reject("is a pre-release of Python %s" % version)
 if sys.implementation.name != "cpython":
-    no("is not CPython")
+    reject("is not CPython")
 import sysconfig
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
-    no("is a free-threaded build")
+    reject("is a free-threaded build")
 try:
     import ensurepip, venv
 except ImportError as error:
-    no("lacks the module %s (on Debian and Ubuntu: apt install python%s-venv)" % (error.name, found))
+    reject("has no module %s (on Debian and Ubuntu: apt install python%s-venv)" % (error.name, version))
 print("%d %s" % (sys.version_info[1], sys.executable))
 '
 
@@ -67,12 +67,12 @@ try() {
 for name in $names; do
     command -v "$name" >/dev/null 2>&1 || continue
     try "$name"
-    # In the default mode, the first that will do is taken.
+    # In the default mode the first suitable one is used.
     [ "$mode" = default ] && [ -n "$best" ] && break
 done
 
-# Pythons that a version manager keeps, but does not have on PATH. In the newest mode they compete
-# with those on PATH; in the default mode they are the last resort.
+# Pythons that a version manager has installed but not put on PATH. In the newest mode they compete
+# with those on PATH; in the default mode they are used only if none on PATH is suitable.
 if [ "$mode" = newest ] || [ -z "$best" ]; then
     for path in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/python3; do
         [ -x "$path" ] || continue
@@ -85,7 +85,7 @@ if [ -z "$best" ]; then
     {
         echo "No Python from 3.$oldest to 3.$newest with the module venv was found."
         if [ -n "$rejected" ]; then
-            echo "Looked at:$rejected"
+            echo "Rejected:$rejected"
         else
             echo "There is no python3 on PATH."
         fi

@@ -1,9 +1,9 @@
-"""Runs the notebooks in fresh kernels and writes their outputs into them.
+"""Run the notebooks in fresh kernels and write their outputs to the files.
 
     python tools/write_notebooks.py
 
-What is kept of a run is what readers see: no times, no versions of the kernel.
-tests/notebooks fails when the outputs in the tree are not those of a run.
+Execution times and versions of the kernel are not stored. tests/notebooks fails if the outputs in
+the repository differ from those of a run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
 
 SECONDS = 300
-"""How long to wait for the kernel: to start, to run a cell, and to send what it prints."""
+"""Time limit for the kernel to start, to run a cell and to send its output."""
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -31,14 +31,16 @@ METADATA = {
 
 
 def executed(notebook: Any, folder: Path) -> Any:
-    """A copy of the notebook with the outputs of a run; files it writes go into `folder`."""
+    """Return a copy of the notebook with the outputs of a run, which writes files to `folder`."""
     notebook = copy.deepcopy(notebook)
-    before = dict(os.environ)
-    # Not the user's: settings there could change what is shown.
+    environment = dict(os.environ)
+    # The user's settings could change the output.
     os.environ["IPYTHONDIR"] = str(folder / "ipython")
     os.environ["JUPYTER_RUNTIME_DIR"] = str(folder / "jupyter")
-    os.environ["COLUMNS"] = "120"  # tables are as wide as the terminal that the kernel has
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), before.get("PYTHONPATH")]))
+    os.environ["COLUMNS"] = "120"  # the width of tables
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT), environment.get("PYTHONPATH")])
+    )
     work = folder / "work"
     work.mkdir()
     try:
@@ -46,9 +48,8 @@ def executed(notebook: Any, folder: Path) -> Any:
             notebook,
             timeout=SECONDS,
             startup_timeout=SECONDS,
-            # On a busy machine the kernel may send in several pieces what a cell prints, and only
-            # seconds after it is done: by default the pieces stay apart, and what comes 4 seconds
-            # late is dropped without a word.
+            # On a busy machine the kernel may send the output of a cell in several messages, some
+            # of them late. By default nbclient does not join them, and drops late ones silently.
             iopub_timeout=SECONDS,
             raise_on_iopub_timeout=True,
             coalesce_streams=True,
@@ -59,7 +60,7 @@ def executed(notebook: Any, folder: Path) -> Any:
         client.execute()
     finally:
         os.environ.clear()
-        os.environ.update(before)
+        os.environ.update(environment)
     notebook.metadata = nbformat.from_dict(METADATA)
     return notebook
 

@@ -1,19 +1,19 @@
-"""Runs every operation's example on the platforms of this machine, and notes where it ran.
+"""Run the example of every operation on the platforms of this machine and record the results.
 
-    python tools/write_platforms.py            adds this machine's platforms to docs/platforms.json
-    python tools/write_platforms.py --measure  prints what was found, as JSON, and writes nothing;
-                                               a platform may follow, to measure that one alone
+    python tools/write_platforms.py            add this machine's platforms to docs/platforms.json
+    python tools/write_platforms.py --measure [PLATFORM...]
+                                               print the results as JSON, without writing a file
     python tools/write_platforms.py --compile tpu
     python tools/write_platforms.py --compile gpu FILE
-                                               adds what is compiled for devices that are not there:
-                                               by libtpu for a TPU v5e; by jax's CUDA plugin for the
+                                               add results of compilation for absent devices: by
+                                               libtpu for a TPU v5e, or by jax's CUDA plugin for the
                                                GPU that FILE describes (see lowering.topology)
 
-The examples are those of the docstrings: what they record is lowered, compiled and executed, with
-arguments of ones. A platform that another machine has is added by running this there; what is
-noted of other platforms and of other versions of jaxlib is kept.
+The examples are those of the docstrings. Their computations are lowered, compiled and executed,
+with arguments of ones. To add a platform of another machine, run this script there: results of
+other platforms and of other versions of jaxlib are preserved.
 
-docs/operations.md shows the result, and tests/test_platforms.py measures the CPU again.
+docs/operations.md shows the results, and tests/test_platforms.py measures the CPU again.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 TARGET: Final = ROOT / "docs" / "platforms.json"
 RAN: Final = "ran"
 COMPILED: Final = "compiled"
-"""What is noted of a platform that was compiled for; and the first word of its name."""
+"""The result of compilation for an absent device, and the prefix of such a platform's name."""
 _TOPOLOGIES: Final = {"gpu": "1x1x8", "tpu": "v5e:2x4"}
-"""By platform the eight devices that are compiled for."""
-FAULT: Final = "a fault: "
+"""The topology of eight absent devices, by platform."""
+INTERNAL_ERROR: Final = "internal error: "
 _SECONDS: Final = 300
-"""How long an example may take before it counts as one that hangs."""
+"""The time after which an example is considered to hang."""
 
 
 def computations_of_example(info: Any) -> list[Any]:
-    """Runs the examples of an operation's docstring; every computation that they record, built."""
+    """Run the examples of an operation's docstring and build every computation they record."""
     import builder as xb
 
     builders: list[xb.XlaBuilder] = []
-    begin = xb.XlaBuilder.__init__
+    original = xb.XlaBuilder.__init__
 
-    def noted(self: xb.XlaBuilder, *arguments: Any, **named: Any) -> None:
-        begin(self, *arguments, **named)
+    def init(self: xb.XlaBuilder, *arguments: Any, **keywords: Any) -> None:
+        original(self, *arguments, **keywords)
         builders.append(self)
 
     names: dict[str, object] = {"__name__": "__main__"}
-    xb.XlaBuilder.__init__ = noted  # type: ignore[method-assign]  # for this example alone
+    xb.XlaBuilder.__init__ = init  # type: ignore[method-assign]  # restored below
     try:
         for example in doctest.DocTestParser().get_examples(info.function.__doc__ or ""):
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(example.source, f"<{info.name}>", "single"), names)
     finally:
-        xb.XlaBuilder.__init__ = begin  # type: ignore[method-assign]  # as it was
+        xb.XlaBuilder.__init__ = original  # type: ignore[method-assign]
     return [b.build() for b in builders if b.ops and not b.built and b.parent is None]
 
 
 def argument_of(shape: Any) -> Any:
-    """A value of ones for a parameter."""
+    """Return a value of ones for a parameter."""
     import numpy as np
 
     if shape.is_tuple:
@@ -75,27 +75,28 @@ def argument_of(shape: Any) -> Any:
     return np.ones(shape.dimensions, shape.element_type.dtype)
 
 
+def ops_of(computation: Any) -> list[Any]:
+    """Return the ops of a computation and of the computations that they apply."""
+    return [op for c in (computation, *computation.called_computations()) for op in c.ops]
+
+
 def replicas_of(computation: Any) -> int:
-    """On how many devices a computation has to run, by the participants that it names."""
-    ops = [o for c in (computation, *computation.called_computations()) for o in c.ops]
+    """Return the number of replicas that the replica groups and split counts require."""
     replicas = 1
-    for op in ops:
+    for op in ops_of(computation):
         pairs = op.attributes.get("source_target_pairs", ())
         groups = getattr(op.attributes.get("replica_groups"), "groups", ())
         numbers = [n for group in (*pairs, *groups) for n in group]
         replicas = max(replicas, 1 + max(numbers, default=0))
-    for op in ops:
-        if "shard_count" in op.attributes or "split_count" in op.attributes:
-            count = op.attributes.get("shard_count") or op.attributes.get("split_count")
-            replicas = max(replicas, count)
+        count = op.attributes.get("shard_count") or op.attributes.get("split_count") or 1
+        replicas = max(replicas, count)
         if op.opcode == "all_to_all_tuple":
             replicas = max(replicas, len(op.operands))
     return replicas
 
 
 def partitions_of(computation: Any) -> int:
-    """For how many partitions a computation has to be compiled: as many as the tiles of an array
-    that it changes into its parts."""
+    """Return the number of partitions: that of the tiles in its Sharding custom calls."""
     import builder as xb
 
     calls = [(o.attributes.get("call_target_name", ""), o.sharding) for o in computation.ops]
@@ -105,18 +106,17 @@ def partitions_of(computation: Any) -> int:
 
 
 def run(computation: Any, platform: str) -> None:
-    """Compiles and executes a computation on as many devices as it asks for."""
+    """Compile and execute a computation on as many devices as it requires."""
     import jax
 
     import lowering
 
     replicas = replicas_of(computation)
-    ops = [o for c in (computation, *computation.called_computations()) for o in c.ops]
     executable = lowering.compile(
         computation, platform, num_replicas=replicas, num_partitions=partitions_of(computation)
     )
     arguments = [argument_of(p.shape) for p in computation.parameters]
-    for op in ops:
+    for op in ops_of(computation):
         if op.opcode == "infeed":
             lowering.transfer_to_infeed(argument_of(op.shape.elements[0]), platform)
     if replicas > 1:
@@ -127,11 +127,13 @@ def run(computation: Any, platform: str) -> None:
     lowering.clear_transfers()
 
 
-def compile_alone(computation: Any, platform: str, described: str | None) -> None:
-    """Compiles a computation for as many devices as it asks for, which are not there."""
+def compile_only(computation: Any, platform: str, target_config: str | None) -> None:
+    """Compile a computation for as many absent devices as it requires."""
     import lowering
 
-    devices = lowering.topology(platform, _TOPOLOGIES[platform], target_config=described).devices
+    devices = lowering.topology(
+        platform, _TOPOLOGIES[platform], target_config=target_config
+    ).devices
     replicas, partitions = replicas_of(computation), partitions_of(computation)
     lowering.compile(
         computation,
@@ -141,8 +143,8 @@ def compile_alone(computation: Any, platform: str, described: str | None) -> Non
     )
 
 
-def call_of_a_registered_function() -> Any:
-    """A custom_call of a function that is there, as that of the docstring is not."""
+def call_of_registered_function() -> Any:
+    """Return a custom_call of a registered function. The docstring's function is not registered."""
     import ctypes
 
     import builder as xb
@@ -159,65 +161,69 @@ def call_of_a_registered_function() -> Any:
     return b.build(xb.custom_call("xlabuilder_add_one", b.parameter(xb.f32[()]), xb.f32[()]))
 
 
-def measure_one(info: Any, platform: str, described: str | None = None) -> str:
-    """ "ran" or "compiled", or why not: the first line of the error."""
+def measure_operation(info: Any, platform: str, target_config: str | None = None) -> str:
+    """Return "ran" or "compiled", or the first line of the error."""
     from builder.errors import XlaError
 
     try:
         if (info.name, platform) == ("custom_call", "cpu"):
-            run(call_of_a_registered_function(), platform)
+            run(call_of_registered_function(), platform)
             return RAN
         for computation in computations_of_example(info):
             if any(op.opcode == info.opcode for op in computation.ops):
                 if platform.startswith(COMPILED):
-                    compile_alone(computation, platform.removeprefix(COMPILED).strip(), described)
+                    target = platform.removeprefix(COMPILED).strip()
+                    compile_only(computation, target, target_config)
                 else:
                     run(computation, platform)
     except XlaError as error:
         first = str(error).splitlines()[0].removeprefix("compile: computation: ")
         return re.sub(r", recorded at [^:]*:\d+,?", "", first)
-    except Exception as error:  # no error of the library's: a fault, which is not to be noted
-        return f"{FAULT}{type(error).__name__}: {error}"
+    except Exception as error:  # not raised by the library: reported, and not recorded
+        return f"{INTERNAL_ERROR}{type(error).__name__}: {error}"
     return COMPILED if platform.startswith(COMPILED) else RAN
 
 
-def work(platform: str, described: str | None) -> None:
-    """Reads names of operations from stdin, a line each; writes a line of JSON for each."""
+def work(platform: str, target_config: str | None) -> None:
+    """Read names of operations from stdin, a line each, and print a line of JSON for each."""
     import builder as xb
 
     if platform.startswith(COMPILED):
         import jax
 
-        jax.config.update("jax_platforms", "cpu")  # nothing runs there
+        jax.config.update("jax_platforms", "cpu")  # the platform itself is only compiled for
     for line in sys.stdin:
         name = line.strip()
-        answer = measure_one(xb.OPERATIONS[name], platform, described)
-        print(json.dumps([name, answer]), flush=True)
+        result = measure_operation(xb.OPERATIONS[name], platform, target_config)
+        print(json.dumps([name, result]), flush=True)
 
 
 def measure(
-    platform: str, described: str | None = None, *, without: Collection[str] = ()
+    platform: str, target_config: str | None = None, *, without: Collection[str] = ()
 ) -> dict[str, str]:
-    """Of each operation whether its example ran, measured in a process that may die.
+    """Return the result of each operation, measured in a process that may crash.
 
     Args:
-        platform: "cpu", "gpu", "tpu"; or "compiled gpu", "compiled tpu", to compile alone.
-        described: of "compiled gpu" the file that describes it.
+        platform: "cpu", "gpu" or "tpu"; or "compiled gpu" or "compiled tpu", to compile only.
+        target_config: for "compiled gpu", the file that describes the GPU.
         without: operations that are left out.
     """
     import builder as xb
 
-    found: dict[str, str] = {}
-    waiting = [name for name in xb.OPERATIONS if name not in without]
+    results: dict[str, str] = {}
+    remaining = [name for name in xb.OPERATIONS if name not in without]
+    command = [sys.executable, __file__, "--work", platform]
+    if target_config:
+        command.append(target_config)
     environment = dict(os.environ)
     if platform == "cpu":
         flags = environment.get("XLA_FLAGS", "")
         environment["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=8"
-    while waiting:
+    while remaining:
         try:
             done = subprocess.run(
-                [sys.executable, __file__, "--work", platform, *([described] if described else [])],
-                input="\n".join(waiting) + "\n",
+                command,
+                input="\n".join(remaining) + "\n",
                 capture_output=True,
                 text=True,
                 cwd=ROOT,
@@ -225,47 +231,47 @@ def measure(
                 check=False,
                 timeout=_SECONDS,
             )
-            lines, ended = done.stdout, f"the process dies: {done.stderr[-300:]!r}"
+            lines, failure = done.stdout, f"the process crashes: {done.stderr[-300:]!r}"
         except subprocess.TimeoutExpired as error:
             lines = error.stdout.decode() if isinstance(error.stdout, bytes) else ""
-            ended = "hangs"
-        for line in lines.splitlines():
-            name, answer = json.loads(line)
-            found[name] = answer
-        waiting = [name for name in waiting if name not in found]
-        if waiting:
-            found[waiting.pop(0)] = ended
-    faults = [f"{name}: {answer}" for name, answer in found.items() if answer.startswith(FAULT)]
-    if faults:
-        sys.exit("\n".join(faults))
-    return {name: found[name] for name in sorted(found)}
+            failure = "hangs"
+        results.update(json.loads(line) for line in lines.splitlines())
+        remaining = [name for name in remaining if name not in results]
+        if remaining:
+            results[remaining.pop(0)] = failure
+    errors = [
+        f"{name}: {text}" for name, text in results.items() if text.startswith(INTERNAL_ERROR)
+    ]
+    if errors:
+        sys.exit("\n".join(errors))
+    return dict(sorted(results.items()))
 
 
 def platforms_here() -> list[str]:
-    """The platforms of which jax finds devices on this machine."""
+    """Return the platforms for which jax has devices on this machine."""
     import jax
 
-    found = ["cpu"]
+    platforms = ["cpu"]
     for platform in ("gpu", "tpu"):
         with contextlib.suppress(RuntimeError):
             jax.devices(platform)
-            found.append(platform)
-    return found
+            platforms.append(platform)
+    return platforms
 
 
-def measured(platforms: list[str]) -> dict[str, dict[str, dict[str, str]]]:
-    """By platform and version of jaxlib, what the examples do on this machine."""
+def measure_all(platforms: list[str]) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the results on this machine, by platform and version of jaxlib."""
     import jaxlib
 
     return {platform: {jaxlib.__version__: measure(platform)} for platform in platforms}
 
 
 def record() -> dict[str, dict[str, dict[str, str]]]:
-    """What docs/platforms.json says."""
+    """Return the content of docs/platforms.json."""
     if not TARGET.exists():
         return {}
-    kept: dict[str, dict[str, dict[str, str]]] = json.loads(TARGET.read_text(encoding="utf-8"))
-    return kept
+    results: dict[str, dict[str, dict[str, str]]] = json.loads(TARGET.read_text(encoding="utf-8"))
+    return results
 
 
 def main() -> None:
@@ -275,21 +281,21 @@ def main() -> None:
         work(platform, more[0] if more else None)
         return
     if "--measure" in sys.argv:
-        chosen = sys.argv[sys.argv.index("--measure") + 1 :]
-        print(json.dumps(measured(chosen or platforms_here())))
+        platforms = sys.argv[sys.argv.index("--measure") + 1 :]
+        print(json.dumps(measure_all(platforms or platforms_here())))
         return
-    kept = record()
+    results = record()
     if "--compile" in sys.argv:
         import jaxlib
 
         platform, *more = sys.argv[sys.argv.index("--compile") + 1 :]
         name = f"{COMPILED} {platform}"
-        found = {name: {jaxlib.__version__: measure(name, more[0] if more else None)}}
+        measured = {name: {jaxlib.__version__: measure(name, more[0] if more else None)}}
     else:
-        found = measured(platforms_here())
-    for platform, versions in found.items():
-        kept.setdefault(platform, {}).update(versions)
-    text = json.dumps({p: dict(sorted(kept[p].items())) for p in sorted(kept)}, indent=1)
+        measured = measure_all(platforms_here())
+    for platform, versions in measured.items():
+        results.setdefault(platform, {}).update(versions)
+    text = json.dumps(results, indent=1, sort_keys=True)
     TARGET.write_text(text + "\n", encoding="utf-8")
 
 

@@ -1,15 +1,15 @@
-"""Runs the Python blocks and the commands of README.md and writes their outputs below them.
+"""Run the Python blocks and the commands of README.md and write their outputs below them.
 
     python tools/write_readme.py
 
-Blocks marked `python` run in order in one namespace. The block marked `text` that follows one is
-its output: what it printed, the value of a last line that is an expression, and the XlaError if it
-raised one, shown as Python does but without the frames inside the library. Another error is an
-error here too. In blocks marked `console`, lines that begin with ``$ python`` are run in the root
-of the project, those that begin with ``$ xlabuilder`` in the folder where the Python blocks write
-their files, and the lines below them are their output; other commands are left alone.
+Blocks marked `python` run in order in one namespace. The block marked `text` that follows is the
+output: the printed text, the value of a last line that is an expression, and the traceback of an
+XlaError without the frames inside the library. Any other exception is raised. In blocks marked
+`console`, lines that start with ``$ python`` run in the root folder of the project, and lines that
+start with ``$ xlabuilder`` in the folder to which the Python blocks write their files. The lines
+below are their output. Other commands do not run.
 
-tests/test_readme.py fails when the outputs in README.md are not these.
+tests/test_readme.py fails if the outputs in README.md differ.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 
 FILE_NAME = "example.py"
-"""What the blocks are called in tracebacks and source locations."""
+"""The file name of the blocks in tracebacks and source locations."""
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def run_python(source: str, namespace: dict[str, Any]) -> str:
-    """What a block prints, gives and raises, as text."""
-    from builder import XlaError  # the root of the project need not be importable before `main`
+    """Run a block and return its output, value and error as text."""
+    from builder import XlaError  # importable only once `main` has set sys.path
 
     tree = ast.parse(source, FILE_NAME)
     last: ast.Expression | None = None
@@ -59,7 +59,7 @@ def run_python(source: str, namespace: dict[str, Any]) -> str:
 
 
 def error_text(error: Exception, source: str) -> str:
-    """The traceback, of the block's own frames alone."""
+    """Return the traceback with only the frames of the block."""
     lines = source.splitlines()
     text = ["Traceback (most recent call last):\n"]
     for frame in traceback.extract_tb(error.__traceback__):
@@ -70,29 +70,29 @@ def error_text(error: Exception, source: str) -> str:
 
 
 def run_commands(block: str) -> str:
-    """A block of commands, below each that runs Python what it prints now."""
-    written: list[str] = []
+    """Return a block of commands with the current output of each that runs Python."""
+    lines: list[str] = []
     keep = True
     for line in block.splitlines():
         if line.startswith("$ "):
-            _, program, *words = shlex.split(line)
+            _, program, *arguments = shlex.split(line)
             keep = program not in ("python", "xlabuilder")
-            written.append(line)
+            lines.append(line)
             if not keep:
-                written.extend(_printed_by(program, words).splitlines())
+                lines.extend(_output(program, arguments).splitlines())
         elif keep:
-            written.append(line)
-    return "\n".join(written) + "\n"
+            lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
-def _printed_by(program: str, words: list[str]) -> str:
-    """What `python` or `xlabuilder` prints."""
+def _output(program: str, arguments: list[str]) -> str:
+    """Run `python` or `xlabuilder` and return its output."""
     folder, environment = ROOT, dict(os.environ)
     if program == "xlabuilder":
-        folder, words = Path.cwd(), ["-m", "lowering.cli", *words]
+        folder, arguments = Path.cwd(), ["-m", "lowering.cli", *arguments]
         environment |= {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     done = subprocess.run(
-        [sys.executable, *words],
+        [sys.executable, *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -103,22 +103,22 @@ def _printed_by(program: str, words: list[str]) -> str:
 
 
 def with_outputs(text: str) -> str:
-    """README's text with every output as it comes out now."""
-    # A module of its own, so that the blocks don't see what this file defines.
+    """Return the text of a README with the current outputs."""
+    # Separate from this file's namespace.
     namespace: dict[str, Any] = {"__name__": "__main__"}
     output: str | None = None
     parts: list[str] = []
     position = 0
-    before = Path.cwd()
+    original_folder = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
             for block in _BLOCK.finditer(text):
                 language, content = block[1], block[2]
                 if language == "text" and output is None:
-                    raise ValueError(f"an output without a block before it:\n{content}")
+                    raise ValueError(f"an output must follow a python block, got:\n{content}")
                 if language != "text" and output:
-                    raise ValueError(f"an output that README does not show:\n{output}")
+                    raise ValueError(f"an output is missing after its block:\n{output}")
                 if language == "text":
                     content, output = output or "", None
                 elif language == "python":
@@ -129,15 +129,15 @@ def with_outputs(text: str) -> str:
                 parts += [text[position:start], content]
                 position = end
         finally:
-            os.chdir(before)
+            os.chdir(original_folder)
     if output:
-        raise ValueError(f"an output that README does not show:\n{output}")
+        raise ValueError(f"an output is missing after its block:\n{output}")
     return "".join([*parts, text[position:]])
 
 
 def main() -> None:
     sys.path.insert(0, str(ROOT))
-    # The part about several devices; the tests have as many.
+    # Some blocks use several devices. The tests have the same number.
     os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
     README.write_text(with_outputs(README.read_text(encoding="utf-8")), encoding="utf-8")
 

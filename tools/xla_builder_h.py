@@ -1,8 +1,8 @@
-"""What xla_builder.h declares, and what of it is here: the second table of docs/operations.md.
+"""The declarations of xla_builder.h and their equivalents: the second table of docs/operations.md.
 
-The header is `xla/hlo/builder/xla_builder.h` of 2026, the newest there was. Overloads of one name
-are one row. tests/test_xla_builder_h.py checks that what is named here as ours exists, and that
-every operation of the table of operations is found here under its C++ name.
+The header is `xla/hlo/builder/xla_builder.h` of 2026. Overloads share a row.
+tests/test_xla_builder_h.py checks that the equivalents exist, and that every operation of the first
+table is listed here under its C++ name.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["GROUPS", "Declared"]
 
 @dataclass(frozen=True)
 class Declared:
-    """One name that the header declares.
+    """A name that the header declares.
 
     Attributes:
         cpp: the name.
-        ours: what says the same here: names in `builder`, "b." for methods of XlaBuilder, "op."
-            for those of XlaOp; none where there is nothing.
-        note: why there is nothing, or what is different; a sentence, or empty.
+        ours: its equivalents: names in `builder`, with "b." for methods of XlaBuilder and "op." for
+            those of XlaOp; empty if there are none.
+        note: the difference, or the reason why there is no equivalent; a sentence, or empty.
     """
 
     cpp: str
@@ -30,7 +30,7 @@ class Declared:
 
 
 def _same(names: str) -> list[Declared]:
-    """Rows of functions that are called here as there, in snake_case."""
+    """Return rows of functions with the same name in snake_case, or as given by `Name=ours`."""
     rows = []
     for pair in names.split():
         cpp, _, ours = pair.partition("=")
@@ -40,43 +40,42 @@ def _same(names: str) -> list[Declared]:
 
 
 def _as(ours: str, names: str, note: str = "") -> list[Declared]:
-    """Rows of functions that are one function here, or none."""
+    """Return rows of functions with the same equivalents, or none."""
     return [Declared(cpp, tuple(ours.split()), note) for cpp in names.split()]
 
 
-_DEVICE_LIST: Final = "Replica groups are given in any form, as lists or as a ReplicaGroups."
+_DEVICE_LIST: Final = "Replica groups are lists or a ReplicaGroups object."
 
 _FUNCTIONS: Final = [
     *_as(
         "b.parameter",
         "Parameter",
-        "Replication of leaf buffers is not asked for: no layer here reads it.",
+        "Without replication of leaf buffers, which lowering would not use.",
     ),
     *_as(
         "b.constant",
         "ConstantLiteral ConstantR0 ConstantR1 ConstantR2 ConstantFromArray ConstantR2FromArray2D "
         "ConstantR3FromArray3D ConstantR4FromArray4D",
-        "Of any rank, from numbers, lists and NumPy arrays.",
+        "From numbers, lists and NumPy arrays of any rank.",
     ),
     *_as(
         "b.constant",
         "ConstantFromArrayWithLayout ConstantR2FromArray2DWithLayout "
         "ConstantR3FromArray3DWithLayout ConstantR4FromArray4DWithLayout",
-        "Without the layout, which the compiler chooses for values inside a program.",
+        "Without a layout: the compiler chooses the layouts of values inside a program.",
     ),
     *_same("Broadcast BroadcastInDim"),
     *_as(
         "",
         "MhloDynamicBroadcastInDim MhloDynamicReshape",
-        "Experimental in XLA too, and meant "
-        "for export alone: no compiler takes them. Sizes known at run time are "
+        "Experimental, for export only: no compiler supports them. For sizes known at run time use "
         "set_dimension_size and dynamic_reshape.",
     ),
     *_as(
         "",
         "Copy",
-        "The header calls it internal to the compiler, and StableHLO has none; "
-        "optimization_barrier keeps a value apart.",
+        "Internal to the compiler according to the header, and not in StableHLO; "
+        "optimization_barrier prevents merging with other values.",
     ),
     *_same("Pad PadInDim DynamicReshape Reshape ReshapeWithInferredDimension Collapse Slice"),
     *_same("SliceInDim DynamicSlice DynamicUpdateSlice ConcatInDim Select"),
@@ -89,9 +88,8 @@ _FUNCTIONS: Final = [
     *_as(
         "",
         "DynamicConvForward DynamicConvInputGrad DynamicConvKernelGrad",
-        "Calls of custom "
-        "targets that XLA's own passes rewrite where sizes are dynamic; StableHLO has none, and "
-        "dynamic sizes go through conv_general_dilated.",
+        "Custom calls that XLA's passes make for dynamic sizes; not in StableHLO. "
+        "conv_general_dilated supports dynamic sizes.",
     ),
     *_same("Fft TriangularSolve Cholesky"),
     Declared("Infeed", ("b.infeed",)),
@@ -105,9 +103,8 @@ _FUNCTIONS: Final = [
     *_as(
         "",
         "CustomCallWithConvDnums",
-        "A window and convolution numbers mean something to "
-        "cuDNN's targets alone, and StableHLO has no place for them; custom_call carries them as "
-        "attributes.",
+        "Only cuDNN's targets use a window and convolution numbers, and StableHLO can't represent "
+        "them; pass them as attributes of custom_call.",
     ),
     *_same("OptimizationBarrier Complex Conj Add Sub Mul Mulhi Div Rem Max Min And=and_ Or=or_"),
     *_same("Xor Not=not_ PopulationCount ShiftLeft ShiftRightArithmetic ShiftRightLogical Reduce"),
@@ -141,8 +138,8 @@ _FUNCTIONS: Final = [
     *_as("b.create_token", "CreateToken"),
     *_same("AfterAll BatchNormTraining BatchNormInference BatchNormGrad GetDimensionSize"),
     *_same("SetDimensionSize RemoveDynamicDimension"),
-    *_as("spmd_full_to_shard_shape", "ConvertSpmdFullToShardShape", "Of all dimensions at once."),
-    *_as("spmd_shard_to_full_shape", "ConvertSpmdShardToFullShape", "Of all dimensions at once."),
+    *_as("spmd_full_to_shard_shape", "ConvertSpmdFullToShardShape", "For all dimensions at once."),
+    *_as("spmd_shard_to_full_shape", "ConvertSpmdShardToFullShape", "For all dimensions at once."),
 ]
 
 _OPERATORS: Final = [
@@ -161,13 +158,13 @@ _OPERATORS: Final = [
 
 _ELSEWHERE: Final = [
     *_same("Acos Acosh Asin Asinh Atanh Cosh Sinh"),
-    *_as("", "ScaledDot", "Declared as a friend alone: the header offers no function to call."),
-    *_as("", "ConvKernelGrad", "Declared as a friend, and nowhere defined."),
+    *_as("", "ScaledDot", "Declared only as a friend: the header has no function."),
+    *_as("", "ConvKernelGrad", "Declared as a friend and not defined."),
 ]
 
-_METADATA: Final = "An op keeps the line that recorded it, and its `name`; there is nothing to set."
-_ERRORS: Final = "Errors are raised on the line that records the op; nothing is deferred."
-_ORIGINAL: Final = "A debugging aid of XLA's own passes, which StableHLO has no place for."
+_METADATA: Final = "Each op records its source location, and its `name`; no setter is needed."
+_ERRORS: Final = "Errors are raised on the line that records the op, not deferred."
+_ORIGINAL: Final = "A debugging aid of XLA's passes, which StableHLO can't represent."
 
 _METHODS: Final = [
     Declared("XlaBuilder", ("XlaBuilder",)),
@@ -188,24 +185,23 @@ _METHODS: Final = [
         _ERRORS,
     ),
     *_as("ConvolutionDimensionNumbers.default", "CreateDefaultConvDimensionNumbers"),
-    *_as("shape_inference", "Validate", "Inference checks dimension numbers where they are used."),
+    *_as("shape_inference", "Validate", "Shape inference checks the dimension numbers of each op."),
     *_as(
         "",
         "CreateSubBuilder BuildSubComputation AddSubComputation",
-        "Computations given to ops "
-        "are callables, recorded by a builder of their own, or what another XlaBuilder built.",
+        "Ops apply callables, which a nested builder records, or computations of another "
+        "XlaBuilder.",
     ),
     *_as("b.build", "Build"),
     *_as(
         "",
         "BuildConstantSubGraph IsConstant",
-        "What is known before a program runs, the "
-        "compiler folds; walk `operands` to ask what a value depends on.",
+        "The compiler folds constants; follow `operands` to find what a value depends on.",
     ),
     *_as("op.shape", "GetShape GetShapePtr GetOperandShapes"),
     *_as("op.sharding", "GetOpSharding"),
-    *_as("XlaComputation.program_shape", "GetProgramShape", "Of the computation that was built."),
-    *_as("b.setup_alias", "SetUpAlias", "The compiler may do it, and need not."),
+    *_as("XlaComputation.program_shape", "GetProgramShape", "Of the built computation."),
+    *_as("b.setup_alias", "SetUpAlias", "The compiler may alias the buffers, but need not."),
     *_as("b.add_buffer_donor", "AddBufferDonor"),
     *_as("op.frontend_attributes", "SetInstructionFrontendAttribute", "Settable."),
     *_as("op.sharding", "SetInstructionSharding", "Settable."),
@@ -215,7 +211,11 @@ _METHODS: Final = [
 _OTHERS: Final = [
     Declared("XlaOp", ("XlaOp",)),
     Declared("XlaOp::builder", ("op.builder",)),
-    *_as("", "XlaOp::valid XlaOp::IsUninitialized", "There are no invalid ops: what fails raises."),
+    *_as(
+        "",
+        "XlaOp::valid XlaOp::IsUninitialized",
+        "There are no invalid ops: errors raise exceptions.",
+    ),
     Declared("XlaOp::IsIdenticalTo", (), "Python's `is`."),
     Declared("XlaComputationId", ("XlaComputation",)),
     *_as("b.sharding", "XlaScopedShardingAssignment"),
@@ -227,7 +227,7 @@ _OTHERS: Final = [
         Declared(
             f"internal::XlaBuilderFriend::{name}",
             (),
-            "Internal: what XLA's compiler makes of other ops, and what it reads back.",
+            "Internal: made by XLA's compiler or by its reader of protos.",
         )
         for name in (
             *("BuildAddDependency", "BuildAsyncStart", "BuildAsyncUpdate", "BuildAsyncDone"),
@@ -248,4 +248,4 @@ GROUPS: Final[tuple[tuple[str, list[Declared]], ...]] = (
     ("Methods of XlaBuilder", _METHODS),
     ("Other classes", _OTHERS),
 )
-"""Every public name of the header, in its order."""
+"""Every public name of the header, in order."""

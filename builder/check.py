@@ -65,7 +65,7 @@ def integer(op: str, name: str, value: Any) -> int:
     """Return `value` as a Python int. It must fit 64 bits, as all numbers of XLA do.
 
     Raises:
-        ShapeInferenceError: `value` is not a whole number, or too large.
+        ShapeInferenceError: `value` is not an integer, or too large.
     """
     if type(value) is int and _LOWEST <= value <= _HIGHEST:
         return value
@@ -74,7 +74,7 @@ def integer(op: str, name: str, value: Any) -> int:
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise refusal(op, f"{name} must be a whole number", value) from None
+        raise refusal(op, f"{name} must be an integer", value) from None
     if not _LOWEST <= number <= _HIGHEST:
         raise ShapeInferenceError(
             f"{op}: {name} must fit 64 bits, got a number of {number.bit_length()}", op=op
@@ -91,7 +91,7 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
     """Return `values` as a tuple of Python ints.
 
     Raises:
-        ShapeInferenceError: `values` is not a sequence of whole numbers.
+        ShapeInferenceError: `values` is not a sequence of integers.
     """
     is_list = type(values) is list or type(values) is tuple
     if is_list:
@@ -101,7 +101,7 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
                 break
         else:
             return tuple(values)
-    rule = f"{name} must be a sequence of whole numbers"
+    rule = f"{name} must be a sequence of integers"
     if _is_text_or_op(values):
         raise refusal(op, rule, values)
     try:

@@ -76,7 +76,7 @@ def little_optimized(monkeypatch: pytest.MonkeyPatch) -> None:
     """XLA makes machine code of its HLO without LLVM's optimizations, in two thirds of the time.
 
     For tests that take nearly all of their time for compiling, and to which it is incidental how
-    fast the machine code is: those that move elements, or compute with whole numbers of which no
+    fast the machine code is: those that move elements, or compute with integers of which no
     type rounds a sum, so that one result alone is right, to the last bit; and those that compare a
     program with the one that jax has compiled in the same way. What is tested, the StableHLO and
     what XLA's own passes make of it, is the same at all levels: the optimized HLO has the same

@@ -272,7 +272,7 @@ def small_numbers(t: xb.PrimitiveType, sizes: Sequence[int], seed: int = 7) -> n
 
 
 def summable(random: np.random.Generator, t: xb.PrimitiveType, sizes: Sequence[int]) -> np.ndarray:
-    """Small whole numbers, whose products and sums the type holds; all integers of integer types.
+    """Small integers, whose products and sums the type holds; all integers of integer types.
 
     Sums in floating point are then exact in any order, and the result has one right value.
     """

@@ -47,7 +47,7 @@ class ReplicaGroups:
         """Return `value` itself, or the groups that it lists; no groups for None.
 
         Raises:
-            ShapeInferenceError: `value` is not a sequence of sequences of whole numbers.
+            ShapeInferenceError: `value` is not a sequence of sequences of integers.
         """
         if isinstance(value, ReplicaGroups):
             return value
@@ -64,7 +64,7 @@ def _as_groups(op: str, value: Any) -> tuple[tuple[int, ...], ...]:
         fix = "write for instance [[0, 2], [1, 3]]; [] for one group of all replicas"
         if groups and len(groups) <= 64 and all(type(number) is int for number in groups):
             fix = f"write {brief([list(groups)])} for one group of them; [] for one of all replicas"
-        rule = "replica_groups must be a sequence of groups, which are sequences of whole numbers"
+        rule = "replica_groups must be a sequence of groups, which are sequences of integers"
         raise refusal(op, rule, value, fix)
     return tuple(integers(op, "a group", group) for group in groups)
 

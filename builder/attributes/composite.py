@@ -23,7 +23,7 @@ _refusal = partial(refusal, "composite_call")
 def composite_attributes_text(attributes: Any) -> str:
     """Return a mapping as an MLIR dictionary: ``{axis = 1 : i64, name = "gelu"}``, keys in order.
 
-    Values are bools, whole numbers (i64, or the type of a NumPy number), floating-point numbers
+    Values are bools, integers (i64, or the type of a NumPy number), floating-point numbers
     (f64, or the type of a NumPy number), strings, sequences of these and mappings of these.
 
     Raises:
@@ -52,7 +52,7 @@ def _text(value: Any, depth: int) -> str:
         return f"{int(value)} : {'' if value.dtype.kind == 'i' else 'u'}i{8 * value.itemsize}"
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
-            raise _refusal("a whole number among the attributes must fit 64 bits", value)
+            raise _refusal("an integer among the attributes must fit 64 bits", value)
         return f"{value} : i64"
     if isinstance(value, (float, np.float16, np.float32)):
         bits = 8 * value.itemsize if isinstance(value, np.floating) else 64

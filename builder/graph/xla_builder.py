@@ -194,7 +194,7 @@ class XlaBuilder:
                 number += 1
         elif isinstance(number, bool) or not isinstance(number, int):
             raise OperandError(
-                f"parameter: number must be a whole number, got {brief(number)}", op="parameter"
+                f"parameter: number must be an integer, got {brief(number)}", op="parameter"
             )
         elif not 0 <= number < 2**31:
             raise BuilderError(

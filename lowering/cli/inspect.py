@@ -114,7 +114,7 @@ def _unimported_summary(program: Program, error: XlaError) -> dict[str, Any] | N
     reason = str(error).splitlines()[0].removeprefix("stats: ").removeprefix("to_computation: ")
     if program.is_hlo:
         return None
-    from lowering.mlir.walking import operations_where
+    from lowering.mlir.operations import operations_where
 
     try:
         module = program.module()

@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 from builder.errors import OperandError, brief
 from lowering.errors import CompileError, error_of, recorded_at
 from lowering.jaxlib_api import compilation
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import call_target, operations_in
 from lowering.reading.bytecode_tables import module_strings
 
 __all__ = ["check_registered", "failing_calls", "is_reserved_target", "register_custom_call_target"]
@@ -190,19 +190,11 @@ def check_registered(report: str, computation: str, platform: str, module: ir.Op
 
 def _custom_calls(module: ir.Operation) -> list[tuple[ir.Operation, str, int]]:
     """Return the custom calls of a module with their targets and API versions."""
-    calls: list[tuple[ir.Operation, str, int]] = []
-
-    def collect(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name == "stablehlo.custom_call":
-            attributes = operation.attributes
-            version = 1
-            if "api_version" in attributes:
-                version = ir.IntegerAttr(attributes["api_version"]).value
-            target = attribute_text(attributes["call_target_name"]) or ""
-            calls.append((operation, target, version))
-        return ir.WalkResult.ADVANCE
-
-    module.walk(collect)
+    calls = []
+    for call in operations_in(module, ["stablehlo.custom_call"]):
+        version = call.attributes.get("api_version")
+        number = 1 if version is None else ir.IntegerAttr(version).value
+        calls.append((call, call_target(call), number))
     return calls
 
 

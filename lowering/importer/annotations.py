@@ -20,15 +20,13 @@ from lowering.errors import LoweringError
 from lowering.importer.tables import Tables
 from lowering.mlir.attributes import ARGUMENT_NAME
 from lowering.mlir.donations import ALIASING, DONOR
-from lowering.mlir.operations import dictionary
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import argument_attributes, attribute_text, entry_text, symbol_name
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.sharding.attributes import GSPMD, SHARDINGS, SHARDY
 
 __all__ = [
     "annotate",
     "annotations_of",
-    "argument_attributes",
     "foreign_names",
     "of_all_leaves",
 ]
@@ -134,25 +132,8 @@ def _only_sharding(attributes: Mapping[str, Any]) -> str | None:
 
 def _has_only_texts(attribute: ir.Attribute) -> bool:
     return isinstance(attribute, ir.DictAttr) and all(
-        attribute_text(value) is not None for value in dictionary(attribute).values()
+        entry_text(attribute, attribute[i].name) is not None for i in range(len(attribute))
     )
-
-
-def argument_attributes(function: ir.Operation, key: str, count: int) -> list[Mapping[str, Any]]:
-    """Return the attributes of each argument ("arg_attrs") or result ("res_attrs")."""
-    if key not in function.attributes:
-        return [{}] * count
-    attributes: list[Mapping[str, Any]] = []
-    for entry in ir.ArrayAttr(function.attributes[key]):
-        try:
-            attributes.append(dictionary(entry))
-        except (KeyError, TypeError):  # unsorted names; an attribute without a Python class
-            name = attribute_text(function.attributes["sym_name"])
-            raise LoweringError(
-                f"to_computation: func.func: {key} of @{name} can't be read: {entry}",
-                op="func.func",
-            ) from None
-    return attributes
 
 
 _OF_MODULES: Final = frozenset(("sym_name",))
@@ -199,7 +180,7 @@ def annotations_of(
     inputs = [leaf for parameter in shape.parameters for leaf in leaves(parameter)]
     parameters = tuple(map(_leaf_texts, attributes, inputs, in_metadata))
     outputs = list(leaves(shape.result))
-    of_results = argument_attributes(function, "res_attrs", len(outputs))
+    of_results = argument_attributes(function, "res_attrs", "to_computation")
     shardings = tuple(map(_only_sharding, of_results))
     known = [frozenset(() if sharding is None else SHARDINGS) for sharding in shardings]
     results = tuple(map(_leaf_texts, of_results, outputs, known))
@@ -208,8 +189,7 @@ def annotations_of(
         for view in module.body.operations:
             operation = view.operation
             if operation.name == "sdy.mesh":
-                name = attribute_text(operation.attributes["sym_name"]) or ""
-                meshes[name] = _texts(operation.attributes, _OF_MODULES)
+                meshes[symbol_name(operation)] = _texts(operation.attributes, _OF_MODULES)
     of_module: Any = {} if module is None else module.operation.attributes
     annotations = Annotations(
         module=_texts(of_module, _OF_MODULES),

@@ -12,7 +12,7 @@ from lowering.importer.by_schema import derived_importer
 from lowering.importer.failures import failure
 from lowering.importer.registry import Imported, importer
 from lowering.importer.scope import Scope
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import attribute_text
 
 
 @importer("stablehlo.while")

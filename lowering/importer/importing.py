@@ -20,7 +20,6 @@ from lowering.errors import LoweringError, error_of
 from lowering.importer.annotations import (
     annotate,
     annotations_of,
-    argument_attributes,
     of_all_leaves,
 )
 from lowering.importer.bodies import Body, RegionOperation, region_operations
@@ -33,7 +32,7 @@ from lowering.importer.regions import Regions
 from lowering.importer.scope import Scope, flat_values, nested_value
 from lowering.importer.tables import Tables, UnboundedSizeError
 from lowering.mlir.donations import ALIASING, is_donated
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import argument_attributes, attribute_text, symbol_name
 from lowering.reading.module_reader import display_name
 from lowering.stablehlo.module import StablehloModule, load, load_bytes
 
@@ -207,7 +206,7 @@ def _in_order(module: ir.Module) -> Iterator[tuple[str, list[RegionOperation]]]:
     for view in module.body.operations:
         operation = view.operation
         if operation.name == "func.func":
-            functions[str(attribute_text(operation.attributes["sym_name"]))] = operation
+            functions[symbol_name(operation)] = operation
         elif operation.name not in _BESIDE_FUNCTIONS:
             raise failure(operation, "XLA supports only functions at the top level of a module")
     done: set[str] = set()
@@ -285,7 +284,7 @@ _IN_METADATA: Final = frozenset(("mhlo.sharding", "sdy.sharding", "mhlo.frontend
 def _function(regions: Regions, name: str, function: ir.Operation, body: Body) -> XlaComputation:
     scope = regions.scope(name)
     unique = UniqueNames()
-    attributes = argument_attributes(function, "arg_attrs", len(body.arguments))
+    attributes = argument_attributes(function, op="to_computation")
     for number, value in enumerate(body.arguments):
         place_name = scope.tables.place(value.location).name
         parameter = scope.builder.parameter(
@@ -319,7 +318,7 @@ def _entry(
     """Return the computation of @main, with nested parameters and a nested result."""
     scope = regions.scope(module.name)
     shape = module.program_shape
-    attributes = argument_attributes(function, "arg_attrs", len(body.arguments))
+    attributes = argument_attributes(function, op="to_computation")
     in_metadata: list[frozenset[str]] = []
     for name, parameter_shape in zip(_names(module, scope, body), shape.parameters, strict=True):
         start = len(scope.builder.ops)

@@ -15,8 +15,8 @@ from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.host.callbacks import PythonFunction
 from lowering.importer.registry import Importer
 from lowering.importer.source_lines import MOST_PLACES, WIDTH, code_of_places
-from lowering.mlir.operations import dictionary
-from lowering.mlir.types import attribute_text, shape_of_type
+from lowering.mlir.operations import attribute_text, dictionary
+from lowering.mlir.types import shape_of_type
 
 __all__ = ["Place", "Tables", "UnboundedSizeError", "decoded", "name_of"]
 
@@ -201,7 +201,9 @@ def decoded(attribute: ir.Attribute) -> Any:
     if isinstance(attribute, ir.ArrayAttr):
         return tuple([decoded(element) for element in attribute])
     if isinstance(attribute, ir.DictAttr):
-        return {name: decoded(value) for name, value in dictionary(attribute).items()}
+        return {
+            name: decoded(value) for name, value in dictionary(attribute, "to_computation").items()
+        }
     if isinstance(attribute, ir.DenseIntElementsAttr):
         return np.array(attribute)
     case = _CASE.fullmatch(str(attribute))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from jaxlib.mlir import ir
 
-from lowering.mlir.walking import operations_where
+from lowering.mlir.operations import operations_where
 
 __all__ = ["replace_conditionals"]
 

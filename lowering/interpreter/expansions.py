@@ -13,7 +13,7 @@ from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, intern_array
 from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
 from lowering.legalize.registry import INTERPRETER, Value, rewrite
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import attribute_text
 
 
 class _Normalization:

@@ -18,8 +18,8 @@ from lowering.interpreter.probes import PROBE, barrier_name, probe_name
 from lowering.jaxlib_api import artifacts, interpreter, mlir
 from lowering.legalize.registry import INTERPRETER, Target, rewrites_for
 from lowering.legalize.worklist import apply_rewrites, mentions_any
+from lowering.mlir.operations import operations_in, operations_where
 from lowering.mlir.types import shape_of_type
-from lowering.mlir.walking import operations_where
 from lowering.reading.bytecode_tables import module_strings
 from lowering.stablehlo.module import StablehloModule
 
@@ -122,10 +122,8 @@ def _check(operation: ir.Operation, name: str) -> None:
     Raises:
         ExecutionError: the first such operation.
     """
-    errors: list[ExecutionError] = []  # MLIR's walk does not propagate exceptions
     checked: set[ir.Type] = set()
-
-    def visit(each: ir.Operation) -> ir.WalkResult:
+    for each in operations_in(operation):
         dialect, _, op = each.name.partition(".")
         reason = UNSUPPORTED.get(op) if dialect == "stablehlo" else None
         if reason is not None and probe_name(each) is not None:
@@ -134,14 +132,8 @@ def _check(operation: ir.Operation, name: str) -> None:
             checked.add(result_type)
             if reason is None and _is_dynamic(result_type):
                 reason = f"it supports static sizes only, got {result_type}"
-        if reason is None:
-            return ir.WalkResult.ADVANCE
-        errors.append(_unsupported(name, op, each, reason))
-        return ir.WalkResult.INTERRUPT
-
-    operation.walk(visit)
-    if errors:
-        raise errors[0]
+        if reason is not None:
+            raise _unsupported(name, op, each, reason)
 
 
 def _is_dynamic(value_type: ir.Type) -> bool:

@@ -26,7 +26,7 @@ from jaxlib.mlir import ir
 from lowering.interpreter import branches, frames
 from lowering.interpreter.probes import probe_name
 from lowering.jaxlib_api import interpreter, mlir
-from lowering.mlir.walking import operations_where
+from lowering.mlir.operations import main_function, operations_where
 
 __all__ = ["serve"]
 
@@ -87,12 +87,7 @@ def evaluated(code: bytes, arguments: list[bytes], folder: str) -> frames.Frame:
     context = interpreter.interpreter_context()
     module = ir.Module.parse(code, context)
     with context, ir.Location.unknown(context):
-        main = next(
-            view.operation
-            for view in module.body.operations
-            if view.operation.name == "func.func"
-            and ir.StringAttr(view.operation.attributes["sym_name"]).value == "main"
-        )
+        main = main_function(module.operation)
         attributes = _argument_attributes(main, arguments)
         _convert_results(main)
         _insert_probes(module.operation)

@@ -6,8 +6,7 @@ from jaxlib.mlir import ir
 
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import ALL_PLATFORMS, INTERPRETER, REWRITES, Value, rewrite
-from lowering.mlir.operations import dictionary
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import attribute_text, dictionary
 
 
 @rewrite("stablehlo.composite", platforms=ALL_PLATFORMS)

@@ -6,7 +6,7 @@ from jaxlib.mlir import ir
 
 from lowering.legalize.op_builder import OpBuilder, array_of, integer_of
 from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
-from lowering.mlir.operations import called_function, enclosing, symbol_name
+from lowering.mlir.operations import called_function, enclosing, functions_in
 
 
 @rewrite("chlo.scan", "mhlo.scan", platforms=ALL_PLATFORMS)
@@ -47,10 +47,5 @@ def call_in_map(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     if parent is None or parent.name != "stablehlo.map":
         return None
     (*_, module) = enclosing(operation)
-    (function,) = (
-        view.operation
-        for view in module.regions[0].blocks[0].operations
-        if view.operation.name == "func.func"
-        and symbol_name(view.operation) == called_function(operation)
-    )
+    (function,) = functions_in(module, called_function(operation))
     return b.inline(function, 0, operation.operands)

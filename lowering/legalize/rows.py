@@ -12,8 +12,8 @@ from builder.types.shape import ArrayShape
 from lowering.errors import CompileError
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Target, Value
-from lowering.mlir.operations import argument_attributes, main_function
-from lowering.mlir.types import attribute_text, shape_of_type
+from lowering.mlir.operations import argument_attributes, attribute_text, main_function
+from lowering.mlir.types import shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 
 __all__ = ["add_device_dimension"]

@@ -10,8 +10,7 @@ from jaxlib.mlir import ir
 from builder.sharding.text import as_per_value, leaf_texts
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import Rewrite, Target, Value
-from lowering.mlir.operations import enclosing, operations_in
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import attribute_text, enclosing, operations_in
 from lowering.sharding.attributes import SHARDINGS, sharding_attribute
 
 __all__ = ["apply_rewrites", "mentions_any"]

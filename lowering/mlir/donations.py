@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jaxlib.mlir import ir
 
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import entry, main_function
 
 __all__ = ["ALIASING", "DONOR", "donated_arguments", "is_donated"]
 
@@ -20,18 +20,13 @@ DONOR: Final = "jax.buffer_donor"
 
 def donated_arguments(module: ir.Module) -> frozenset[int]:
     """Return the numbers of the arguments of @main that a call donates."""
-    for view in module.body.operations:
-        operation = view.operation
-        if operation.name != "func.func" or "arg_attrs" not in operation.attributes:
-            continue
-        if attribute_text(operation.attributes["sym_name"]) == "main":
-            arguments = map(ir.DictAttr, ir.ArrayAttr(operation.attributes["arg_attrs"]))
-            return frozenset(n for n, values in enumerate(arguments) if is_donated(values))
-    return frozenset()
+    attributes = main_function(module.operation).attributes
+    arguments = ir.ArrayAttr(attributes["arg_attrs"]) if "arg_attrs" in attributes else ()
+    return frozenset(n for n, values in enumerate(arguments) if is_donated(ir.DictAttr(values)))
 
 
 def is_donated(attributes: Mapping[str, Any] | ir.DictAttr) -> bool:
     """Return whether an argument with these attributes is donated."""
     if ALIASING in attributes:
         return True
-    return DONOR in attributes and str(attributes[DONOR]) == "true"
+    return str(entry(attributes, DONOR)) == "true"

@@ -1,31 +1,52 @@
-"""Traversal of MLIR operations, and the attributes of functions."""
+"""Traversal of MLIR operations, and attributes of operations, functions and arguments.
+
+The helper process of the interpreter imports this module, but not `builder`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from jaxlib.mlir import ir
 
-from lowering.mlir.types import attribute_text
-from lowering.mlir.walking import operations_where
-
 __all__ = [
     "CALLS",
     "argument_attributes",
+    "attribute_text",
     "call_target",
     "called_function",
     "dictionary",
     "enclosing",
     "enclosing_function_name",
+    "entry",
+    "entry_text",
+    "functions_in",
     "main_function",
     "operations_in",
+    "operations_where",
     "set_argument_attributes",
     "symbol_name",
 ]
 
 CALLS: Final = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Operations that call a function, and the attribute that names the function."""
+
+
+def operations_where(
+    root: ir.Module | ir.Operation, condition: Callable[[ir.Operation], bool]
+) -> list[ir.Operation]:
+    """List the operations in `root` that satisfy a condition, inner ones before outer ones."""
+    matches: list[ir.Operation] = []
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        if condition(operation):
+            matches.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    root.operation.walk(visit)
+    return matches
 
 
 def operations_in(root: ir.Operation, names: Collection[str] | None = None) -> list[ir.Operation]:
@@ -54,13 +75,17 @@ def symbol_name(operation: ir.Operation) -> str:
     return attribute_text(operation.attributes["sym_name"]) or ""
 
 
-def main_function(module: ir.Operation) -> ir.Operation:
-    """The function @main of a loaded module."""
+def functions_in(module: ir.Operation, name: str | None = None) -> Iterator[ir.Operation]:
+    """Yield the functions of a module, or those of this name."""
     for view in module.regions[0].blocks[0].operations:
         operation: ir.Operation = view.operation
-        if operation.name == "func.func" and symbol_name(operation) == "main":
-            return operation
-    raise AssertionError("a loaded module has a function @main")
+        if operation.name == "func.func" and name in (None, symbol_name(operation)):
+            yield operation
+
+
+def main_function(module: ir.Operation) -> ir.Operation:
+    """The function @main of a loaded module, which always has one."""
+    return next(functions_in(module, "main"))
 
 
 def enclosing_function_name(operation: ir.Operation) -> str:
@@ -81,24 +106,57 @@ def call_target(operation: ir.Operation) -> str:
     return attribute_text(operation.attributes["call_target_name"]) or ""
 
 
-def dictionary(attribute: ir.Attribute) -> dict[str, ir.Attribute]:
+def attribute_text(attribute: ir.Attribute | None) -> str | None:
+    """The text of a string attribute, None for another; bytes that are not UTF-8 become "?"."""
+    if not isinstance(attribute, ir.StringAttr):
+        return None
+    data: bytes = ir.StringAttr(attribute).value_bytes
+    return data.decode("utf-8", "replace").replace("\ufffd", "?")
+
+
+def entry(attributes: ir.DictAttr | Mapping[str, ir.Attribute], name: str) -> ir.Attribute | None:
+    """The attribute of this name; None if there is none, or Python has no class for it."""
+    with contextlib.suppress(KeyError, TypeError):
+        return attributes[name]
+    return None
+
+
+def entry_text(attributes: ir.DictAttr | Mapping[str, ir.Attribute], name: str) -> str | None:
+    """The text of a string attribute; None if there is no such attribute."""
+    return attribute_text(entry(attributes, name))
+
+
+def dictionary(attribute: ir.Attribute, op: str = "compile") -> dict[str, ir.Attribute]:
     """The entries of a dictionary attribute.
 
+    Args:
+        attribute: the attribute.
+        op: the function that the user called, for messages.
+
     Raises:
-        KeyError, TypeError: Python has no class for an entry.
+        LoweringError: Python has no class for an entry, or the entries are not sorted.
     """
     entries = ir.DictAttr(attribute)
     names = [entries[position].name for position in range(len(entries))]
-    # By name: `entries[position].attr` aborts the process if Python has no class for the entry.
-    return {name: entries[name] for name in names}
+    try:
+        # By name: `entries[position].attr` aborts the process if Python has no class for the entry.
+        return {name: entries[name] for name in names}
+    except (KeyError, TypeError):
+        from lowering.errors import LoweringError  # imports `builder`
+
+        raise LoweringError(
+            f"{op}: MLIR's Python bindings can't read the attributes {attribute}\n"
+            f"fix: remove locations and complex numbers from them",
+            op=op,
+        ) from None
 
 
 def argument_attributes(
-    function: ir.Operation, key: str = "arg_attrs"
+    function: ir.Operation, key: str = "arg_attrs", op: str = "compile"
 ) -> list[dict[str, ir.Attribute]]:
-    """The attributes of each argument ("arg_attrs") or result ("res_attrs") of a function."""
+    """The attributes of each argument ("arg_attrs") or result ("res_attrs"); see `dictionary`."""
     if key in function.attributes:
-        return [dictionary(entry) for entry in ir.ArrayAttr(function.attributes[key])]
+        return [dictionary(named, op) for named in ir.ArrayAttr(function.attributes[key])]
     function_type = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     values = function_type.inputs if key == "arg_attrs" else function_type.results
     return [{} for _ in values]
@@ -110,5 +168,5 @@ def set_argument_attributes(
     """Replace the attributes of all arguments ("arg_attrs") or results ("res_attrs")."""
     if attributes:
         context = function.context
-        entries = [ir.DictAttr.get(dict(entry), context) for entry in attributes]
+        entries = [ir.DictAttr.get(dict(named), context) for named in attributes]
         function.attributes[key] = ir.ArrayAttr.get(entries, context)

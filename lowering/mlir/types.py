@@ -24,7 +24,6 @@ from builder.types.shape import (
 from lowering.errors import LoweringError
 
 __all__ = [
-    "attribute_text",
     "dense_attribute",
     "element_type_text",
     "mlir_type",
@@ -114,14 +113,6 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
 def shortened(text: str) -> str:
     """Cut a long text for a message."""
     return text if len(text) <= 200 else f"{text[:200]}..."
-
-
-def attribute_text(attribute: ir.Attribute) -> str | None:
-    """The text of a string attribute, None for another; bytes that are not UTF-8 become "?"."""
-    if not isinstance(attribute, ir.StringAttr):
-        return None
-    data: bytes = ir.StringAttr(attribute).value_bytes
-    return data.decode("utf-8", "replace").replace("\ufffd", "?")
 
 
 def dense_attribute(array: np.ndarray[Any, Any], tensor_type: ir.Type) -> ir.Attribute:

@@ -157,7 +157,7 @@ def devices_for(
     """
     for name, number in (("num_replicas", num_replicas), ("num_partitions", num_partitions)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            rule = f"{name} must be a whole number, 1 or more, got {brief(number)}"
+            rule = f"{name} must be an integer, 1 or more, got {brief(number)}"
             raise error_of(OperandError, op, rule)
     count = num_replicas * num_partitions
     need = (

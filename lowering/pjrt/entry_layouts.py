@@ -24,7 +24,13 @@ from builder.types.layout_text import parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, TokenShape
 from lowering.errors import CompileError
 from lowering.jaxlib_api import array_layouts, mlir
-from lowering.mlir.types import attribute_text
+from lowering.mlir.attributes import quoted
+from lowering.mlir.operations import (
+    argument_attributes,
+    entry_text,
+    main_function,
+    set_argument_attributes,
+)
 from lowering.pjrt.devices import Target, sharding_of
 from lowering.pjrt.nesting import named_leaves
 from lowering.reading.bytecode_tables import module_strings
@@ -98,7 +104,7 @@ def requested_layouts(
     # Searching the bytes is fast: a program may have thousands of arguments.
     if LAYOUT_MODE.encode() not in module_strings(code):
         return None
-    attributes = _main(module).attributes
+    attributes = main_function(module).attributes
     requests = []
     empty: dict[str, list[int]] = {}
     parameters = [
@@ -118,12 +124,13 @@ def requested_layouts(
             named = ir.DictAttr(entry)
             if LAYOUT_MODE not in named:
                 continue
-            text = attribute_text(named[LAYOUT_MODE])
+            text = entry_text(named, LAYOUT_MODE)
             if text == "default":
                 continue
             requested = None
             if text != "auto":
-                requested = _read(leaf, str(named[LAYOUT_MODE]), text, place, name, device)
+                attribute = str(entry) if text is None else quoted(text)
+                requested = _read(leaf, attribute, text, place, name, device)
             if isinstance(leaf, ArrayShape) and leaf.element_count == 0:
                 empty.setdefault(key, []).append(position)
                 continue
@@ -140,27 +147,13 @@ def _without(module: ir.Operation, positions: Mapping[str, Sequence[int]]) -> by
     elements.
     """
     copy = module.clone().operation
-    attributes = _main(copy).attributes
-    with module.context:
-        for key, removed in positions.items():
-            entries = list(ir.ArrayAttr(attributes[key]))
-            for position in removed:
-                named = ir.DictAttr(entries[position])
-                pairs = [named[index] for index in range(len(named))]
-                entries[position] = ir.DictAttr.get(
-                    {pair.name: pair.attr for pair in pairs if pair.name != LAYOUT_MODE}
-                )
-            attributes[key] = ir.ArrayAttr.get(entries)
+    main = main_function(copy)
+    for key, removed in positions.items():
+        entries = argument_attributes(main, key)
+        for position in removed:
+            del entries[position][LAYOUT_MODE]
+        set_argument_attributes(main, key, entries)
     return mlir.bytecode(copy)
-
-
-def _main(module: ir.Operation) -> Any:
-    """Return the operation of ``@main``."""
-    return next(
-        operation
-        for operation in module.regions[0].blocks[0].operations
-        if ir.StringAttr(operation.attributes["sym_name"]).value == "main"
-    )
 
 
 def _read(

@@ -23,7 +23,7 @@ from jaxlib.mlir import ir
 from lowering.errors import ModuleFileError
 from lowering.jaxlib_api import artifacts, hlo_conversion, mlir, versions
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import enclosing_function_name, operations_where
 from lowering.reading.bytecode_tables import sections_of, sizes_add_up
 from lowering.reading.foreign_formats import other_kind
 from lowering.reading.helper_process import HelperError, in_helper
@@ -366,19 +366,9 @@ def _is_accepted(operation: str) -> bool:
 
 def _check_operations(module: ir.Module, name: str, path: str | None) -> None:
     """Refuse operations of other dialects, and recursive functions."""
-    refused: list[ir.Operation] = []
-    calls: list[ir.Operation] = []
     is_accepted = cache(_is_accepted)
-
-    def visit(operation: ir.Operation) -> ir.WalkResult:
-        if not is_accepted(operation.name):
-            if operation.name not in _CALLING:
-                refused.append(operation)
-                return ir.WalkResult.INTERRUPT
-            calls.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
+    checked = operations_where(module, lambda operation: not is_accepted(operation.name))
+    refused = [operation for operation in checked if operation.name not in _CALLING]
     if refused:
         raise file_error(
             name,
@@ -388,14 +378,10 @@ def _check_operations(module: ir.Module, name: str, path: str | None) -> None:
             _position(refused[0]),
         )
     called: dict[str, dict[str, ir.Operation]] = {}
-    for call in calls:
-        caller: ir.Operation | None = call.parent
-        while caller is not None and caller.name != "func.func":
-            caller = caller.parent
-        if caller is not None:
-            callees = called.setdefault(attribute_text(caller.attributes["sym_name"]) or "", {})
-            for callee in _callees(call):
-                callees.setdefault(callee, call)
+    for call in checked:
+        callees = called.setdefault(enclosing_function_name(call), {})
+        for callee in _callees(call):
+            callees.setdefault(callee, call)
     cycle = _cycle(called)
     if cycle:
         raise file_error(

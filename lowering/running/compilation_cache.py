@@ -194,7 +194,7 @@ def use_compilation_cache(
             number = -1
         if number < 0:
             raise _error(
-                f"max_bytes must be a whole number, 0 or more, or None, got {brief(max_bytes)}",
+                f"max_bytes must be an integer, 0 or more, or None, got {brief(max_bytes)}",
                 "give max_bytes=1 << 30 for 1 GiB",
             )
         max_bytes = number

@@ -18,7 +18,7 @@ from builder.errors import OperandError, brief
 from builder.types.shape import ArrayShape, ProgramShape
 from lowering.errors import error_of
 from lowering.mlir.donations import DONOR, donated_arguments
-from lowering.mlir.types import attribute_text
+from lowering.mlir.operations import argument_attributes, main_function, set_argument_attributes
 from lowering.pjrt.nesting import named_leaves
 
 __all__ = ["Parameters", "parameter_numbers", "with_donors"]
@@ -70,7 +70,7 @@ def with_donors(module: ir.Module, name: str, shape: ProgramShape, donate: Param
                 raise error_of(OperandError, "compile", reason, fix, shapes=shapes)
             positions.append(position)
     copy = module.operation.clone()
-    _mark(copy, positions, count)
+    _mark(copy.operation, positions)
     return copy
 
 
@@ -124,23 +124,10 @@ def parameter_numbers(
     return frozenset(numbers)
 
 
-def _mark(module: Any, positions: Sequence[int], count: int) -> None:
-    """Mark some of the `count` arguments of ``@main`` as donors."""
-    main = next(
-        view.operation
-        for view in module.regions[0].blocks[0].operations
-        if view.operation.name == "func.func"
-        and attribute_text(view.operation.attributes["sym_name"]) == "main"
-    )
-    with module.context:
-        arguments: list[dict[str, ir.Attribute]] = [{} for _ in range(count)]
-        if "arg_attrs" in main.attributes:
-            for entries, attributes in zip(
-                arguments, ir.ArrayAttr(main.attributes["arg_attrs"]), strict=True
-            ):
-                named = ir.DictAttr(attributes)
-                for index in range(len(named)):
-                    entries[named[index].name] = named[index].attr
-        for position in positions:
-            arguments[position][DONOR] = ir.BoolAttr.get(True)
-        main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(e) for e in arguments])
+def _mark(module: ir.Operation, positions: Sequence[int]) -> None:
+    """Mark some arguments of ``@main`` as donors."""
+    main = main_function(module)
+    arguments = argument_attributes(main)
+    for position in positions:
+        arguments[position][DONOR] = ir.BoolAttr.get(True, module.context)
+    set_argument_attributes(main, "arg_attrs", arguments)

@@ -23,6 +23,7 @@ from jaxlib.mlir import ir
 from builder.errors import OperandError, brief
 from lowering.errors import error_of
 from lowering.jaxlib_api import compilation, mlir
+from lowering.mlir.operations import operations_in
 
 __all__ = ["CompileOptions", "read_options", "refused_option", "with_precision"]
 
@@ -128,7 +129,7 @@ def _read_level(value: Any) -> int:
     level = _integer(value)
     if level is None or not 0 <= level <= 3:
         fix = "give 0 to compile quickest, 3 to optimize most; leave it out for XLA's own choice"
-        raise _wrong(_LEVEL, "must be a whole number from 0 to 3", fix, value)
+        raise _wrong(_LEVEL, "must be an integer from 0 to 3", fix, value)
     return level
 
 
@@ -199,10 +200,10 @@ _TYPES: Final = {
     "bool": "True or False",
     "float": "a number with a point, such as 1.0",
     "double": "a number with a point, such as 1.0",
-    "int32": "a whole number of 32 bits",
-    "int64": "a whole number of 64 bits",
-    "uint32": "a whole number of 32 bits without a sign",
-    "uint64": "a whole number of 64 bits without a sign",
+    "int32": "a 32-bit integer",
+    "int64": "a 64-bit integer",
+    "uint32": "an unsigned 32-bit integer",
+    "uint64": "an unsigned 64-bit integer",
     "string": "a string",
     "enum": "one of the names that XLA has for it",
     "message": "set in the environment (XLA_FLAGS): it has several fields",
@@ -257,12 +258,11 @@ def with_precision(module: ir.Module, precision: str) -> ir.Module:
     if precision == "DEFAULT":
         return module
     copy = ir.Module.parse(mlir.bytecode(module), mlir.new_context())
-
-    def set_precision(operation: ir.Operation) -> ir.WalkResult:
-        dialect = _PRODUCTS.get(operation.name)
+    for operation in operations_in(copy.operation, _PRODUCTS):
+        dialect = _PRODUCTS[operation.name]
         attributes = operation.attributes
-        if dialect is None or "algorithm" in attributes:
-            return ir.WalkResult.ADVANCE
+        if "algorithm" in attributes:
+            continue
         names = ["DEFAULT"] * 2
         if "precision_config" in attributes:
             names = _PRECISION_NAMES.findall(str(attributes["precision_config"])) or names
@@ -270,8 +270,5 @@ def with_precision(module: ir.Module, precision: str) -> ir.Module:
             f"#{dialect}<precision {precision if name == 'DEFAULT' else name}>" for name in names
         )
         attributes["precision_config"] = ir.Attribute.parse(f"[{entries}]", copy.context)
-        return ir.WalkResult.ADVANCE
-
-    copy.operation.walk(set_precision)
     copy.operation.verify()
     return copy

@@ -17,13 +17,15 @@ from lowering.errors import CompileError, LoweringError
 from lowering.jaxlib_api import mlir
 from lowering.mlir.operations import (
     argument_attributes,
+    attribute_text,
     call_target,
     dictionary,
+    entry_text,
+    functions_in,
     operations_in,
     set_argument_attributes,
     symbol_name,
 )
-from lowering.mlir.types import attribute_text
 from lowering.reading.bytecode_tables import module_strings
 from lowering.sharding.attributes import SHARDY
 
@@ -80,13 +82,11 @@ def read_shardings(module: ir.Module, parameters: Sequence[Shape], op: str = "fr
     Raises:
         LoweringError: a sharding can't be parsed, or names a mesh that does not exist.
     """
-    functions = [view.operation for view in module.body.operations]
-    functions = [function for function in functions if function.name == "func.func"]
     sharded = [o for o in operations_in(module.operation) if _sharding_in(o.attributes)]
     with module.context, ir.Location.unknown():
         try:
             _declare_meshes(module)
-            for function in functions:
+            for function in list(functions_in(module.operation)):
                 is_entry = symbol_name(function) == "main"
                 _convert_arguments(function, parameters if is_entry else ())
             for operation in sharded:
@@ -107,8 +107,7 @@ def _sharding_in(attributes: ir.OpAttributeMap | Mapping[str, ir.Attribute]) -> 
     """The text of Shardy's sharding in frontend attributes; empty if there is no sharding."""
     if _FRONTEND not in attributes:
         return ""
-    frontend = ir.DictAttr(attributes[_FRONTEND])
-    return attribute_text(frontend[_SHARDING]) or "" if _SHARDING in frontend else ""
+    return entry_text(ir.DictAttr(attributes[_FRONTEND]), _SHARDING) or ""
 
 
 def _remove(

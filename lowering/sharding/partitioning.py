@@ -26,11 +26,11 @@ from lowering.mlir.donations import ALIASING
 from lowering.mlir.flattening import leaf_paths
 from lowering.mlir.operations import (
     argument_attributes,
+    attribute_text,
     main_function,
     operations_in,
     symbol_name,
 )
-from lowering.mlir.types import attribute_text
 from lowering.sharding.attributes import GSPMD, SHARDY
 
 __all__ = ["Partitioning", "partition_counts", "read_partitioning"]

@@ -46,8 +46,8 @@ from lowering.host.callbacks import PythonFunction
 from lowering.jaxlib_api import versions
 from lowering.mlir.attributes import ARGUMENT_NAME
 from lowering.mlir.flattening import leaf_paths
-from lowering.mlir.types import attribute_text, shape_of_type
-from lowering.mlir.walking import operations_where
+from lowering.mlir.operations import attribute_text, entry_text, functions_in, operations_where
+from lowering.mlir.types import shape_of_type
 from lowering.pjrt.entry_layouts import LAYOUT_MODE
 from lowering.reading import module_reader
 from lowering.reading.exported import embedded_artifact
@@ -553,8 +553,8 @@ def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
     def refuse(reason: str) -> ModuleFileError:
         return ModuleFileError(f"{name}: {reason}", path=path)
 
-    function = _main(module)
-    if function is None:
+    function = next(functions_in(module.operation, "main"), None)
+    if function is None or not len(function.regions[0].blocks):
         raise refuse("has no function @main, the entry\nfix: rename the entry function to main")
     function_type = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     try:
@@ -603,18 +603,6 @@ def _program_shape(module: ir.Module, path: str | None) -> ProgramShape:
 _DROP_ATTRIBUTE: Final = "fix: remove the attribute, or write it again"
 
 
-def _main(module: ir.Module) -> ir.Operation | None:
-    for view in module.body.operations:
-        operation = view.operation
-        if (
-            operation.name == "func.func"
-            and attribute_text(operation.attributes["sym_name"]) == "main"
-            and len(operation.regions[0].blocks)
-        ):
-            return operation
-    return None
-
-
 def _with_layouts(
     function: ir.Operation, key: str, shapes: list[_Leaf]
 ) -> tuple[list[_Leaf], list[str | None]]:
@@ -624,17 +612,9 @@ def _with_layouts(
     if key in function.attributes:
         for index, entry in enumerate(ir.ArrayAttr(function.attributes[key])):
             values = ir.DictAttr(entry)
-            names[index] = _text_in(values, ARGUMENT_NAME)
-            shapes[index] = _with_layout(shapes[index], _text_in(values, LAYOUT_MODE))
+            names[index] = entry_text(values, ARGUMENT_NAME)
+            shapes[index] = _with_layout(shapes[index], entry_text(values, LAYOUT_MODE))
     return shapes, names
-
-
-def _text_in(attributes: ir.DictAttr, name: str) -> str | None:
-    if name in attributes:
-        # Attributes without a Python class, such as locations, raise.
-        with contextlib.suppress(TypeError):
-            return attribute_text(attributes[name])
-    return None
 
 
 def _with_layout(shape: _Leaf, mode: str | None) -> _Leaf:

@@ -226,12 +226,12 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         lambda x: xb.all_reduce(x, xb.add, [0, 1]),
         (
             "all_reduce: replica_groups must be a sequence of groups, which are sequences of "
-            "whole numbers, got [0, 1]\nfix: write [[0, 1]] for one group of them; [] for "
+            "integers, got [0, 1]\nfix: write [[0, 1]] for one group of them; [] for "
         ),
     ),
     "groups of something else": (
         lambda x: xb.all_gather(x, 0, 2, [["a", "b"]]),
-        "all_gather: each of a group must be a whole number, got 'a'",
+        "all_gather: each of a group must be an integer, got 'a'",
     ),
     "groups as a number": (
         lambda x: xb.all_to_all(x, 0, 0, 2, 5),
@@ -239,7 +239,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "a channel that is none": (
         lambda x: xb.all_reduce(x, xb.add, channel_id="one"),
-        "all_reduce: channel_id must be a whole number, got 'one'",
+        "all_reduce: channel_id must be an integer, got 'one'",
     ),
     "channel 0": (
         lambda x: xb.collective_permute(x, [(0, 1)], channel_id=0),

@@ -236,7 +236,7 @@ def test_a_result_without_end() -> None:
     ("arguments", "text"),
     [
         ({"dimension_numbers": [1]}, "must be DotDimensionNumbers or a pair of pairs, got [1]"),
-        ({"dimension_numbers": ((1, 0), ([], []))}, "must be a sequence of whole numbers, got 1"),
+        ({"dimension_numbers": ((1, 0), ([], []))}, "must be a sequence of integers, got 1"),
         ({"precision": "highest"}, "precision must be a Precision, or a pair of them"),
         ({"precision": "HIGHER"}, "got 'HIGHER'\nfix: write xb.Precision.HIGHEST, or the name"),
         ({"precision": "AB"}, "precision must be a Precision, or a pair of them"),

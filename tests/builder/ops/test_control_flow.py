@@ -55,8 +55,8 @@ class TestTuple:
         [
             (2, "index must be that of an element, 0 to 1, got 2"),
             (-1, "index must be that of an element, 0 to 1, got -1"),
-            ("a", "index must be a whole number, got 'a'"),
-            (slice(0, 1), "index must be a whole number, got slice"),
+            ("a", "index must be an integer, got 'a'"),
+            (slice(0, 1), "index must be an integer, got slice"),
         ],
     )
     def test_wrong_index(self, b: xb.XlaBuilder, index: Any, message: str) -> None:
@@ -175,7 +175,7 @@ class TestCompositeCall:
             (None, None, None, "name must be a string, got None"),
             ("a.b", None, -1, "version must not be negative and must fit 31 bits, got -1"),
             ("a.b", None, 2**31, "version must not be negative and must fit 31 bits, got"),
-            ("a.b", None, 1.5, "version must be a whole number, got 1.5"),
+            ("a.b", None, 1.5, "version must be an integer, got 1.5"),
             ("a.b", [1], None, r"attributes must be a mapping of names to values, got \[1\]"),
             ("a.b", {1: 2}, None, "names of attributes must be strings, not empty, got 1"),
             ("a.b", {"": 2}, None, "names of attributes must be strings, not empty, got ''"),
@@ -271,7 +271,7 @@ class TestScan:
             (["f32[?]"], ["f32[]"], (0,), "the sizes of operands must have a bound"),
             (["(f32[4])"], ["f32[]"], (0,), "input 0 must be an array, got a tuple"),
             (["f32[4]"], ["token[]"], (0,), "init 0 must be an array, got a token"),
-            (["f32[4]"], ["f32[]"], (0.5,), "scan_dimension must be a whole number, got 0.5"),
+            (["f32[4]"], ["f32[]"], (0.5,), "scan_dimension must be an integer, got 0.5"),
         ],
     )
     def test_rules(

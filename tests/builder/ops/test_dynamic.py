@@ -157,9 +157,9 @@ REFUSED = {
             "2147483647, got 2147483648\n"
         ),
     ),
-    "get: no whole number": (
+    "get: not an integer": (
         lambda b: xb.get_dimension_size(of(b, "f32[2]"), 0.5),
-        "get_dimension_size: dimension must be a whole number, got 0.5",
+        "get_dimension_size: dimension must be an integer, got 0.5",
     ),
     "get: no op": (
         lambda b: xb.get_dimension_size([1, 2], 0),
@@ -304,7 +304,7 @@ REFUSED = {
     ),
     "reshape: bounds": (
         lambda b: xb.dynamic_reshape(of(b, "f32[2]"), [2], 2, [True]),
-        "dynamic_reshape: new_size_bounds must be a sequence of whole numbers, got 2",
+        "dynamic_reshape: new_size_bounds must be a sequence of integers, got 2",
     ),
 }
 

@@ -201,10 +201,10 @@ class TestBinary:
     @pytest.mark.parametrize(
         ("dimensions", "message"),
         [
-            (1, r"broadcast_dimensions must be a sequence of whole numbers, got 1\nfix: write b"),
-            ("1", "broadcast_dimensions must be a sequence of whole numbers, got '1'"),
-            ([1.0], "each of broadcast_dimensions must be a whole number, got 1.0"),
-            ([True], "each of broadcast_dimensions must be a whole number, got True"),
+            (1, r"broadcast_dimensions must be a sequence of integers, got 1\nfix: write b"),
+            ("1", "broadcast_dimensions must be a sequence of integers, got '1'"),
+            ([1.0], "each of broadcast_dimensions must be an integer, got 1.0"),
+            ([True], "each of broadcast_dimensions must be an integer, got True"),
         ],
     )
     def test_dimensions_that_are_not_ints(self, dimensions: Any, message: str) -> None:
@@ -601,7 +601,7 @@ class TestConversion:
             ("f32[3]", 5, -1, "mantissa_bits must not be negative, got -1"),
             ("f32[3]", 2**31, 2, "exponent_bits must fit 32 bits, got 2147483648"),
             ("f32[3]", 5, 2**40, "mantissa_bits must fit 32 bits, got 1099511627776"),
-            ("f32[3]", 1.5, 1, "exponent_bits must be a whole number, got 1.5"),
+            ("f32[3]", 1.5, 1, "exponent_bits must be an integer, got 1.5"),
         ],
     )
     def test_reduce_precision_refused(

@@ -111,7 +111,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, SCALAR),
             lambda x, i: xb.dynamic_slice(x, [i, i], 2),
-            "size_indices must be a sequence of whole numbers, got 2",
+            "size_indices must be a sequence of integers, got 2",
         ),
         (
             (MATRIX, SCALAR),
@@ -135,12 +135,12 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, SCALAR),
             lambda x, i: xb.dynamic_slice(x, [i, 1.5], [2, 2]),
-            "start index 1 must be a whole number, got 1.5",
+            "start index 1 must be an integer, got 1.5",
         ),
         (
             (MATRIX, SCALAR),
             lambda x, i: xb.dynamic_slice(x, [i, True], [2, 2]),
-            "start index 1 must be a whole number, got True",
+            "start index 1 must be an integer, got True",
         ),
         (
             (MATRIX, SCALAR),
@@ -180,7 +180,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (xb.f32[300], xb.u8[()]),
             lambda x, i: xb.dynamic_slice(x, [290], np.array([[1]])),
-            "each of size_indices must be a whole number",
+            "each of size_indices must be an integer",
         ),
         (
             (xb.f32[300, 300], xb.u8[()]),
@@ -477,12 +477,12 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS),
             lambda x, i: xb.GatherDimensionNumbers([1], [0], [0], index_vector_dim=None),
-            "index_vector_dim must be a whole number, got None",
+            "index_vector_dim must be an integer, got None",
         ),
         (
             (MATRIX, STARTS),
             lambda x, i: xb.GatherDimensionNumbers([1], 0, [0], index_vector_dim=0),
-            "collapsed_slice_dims must be a sequence of whole numbers, got 0",
+            "collapsed_slice_dims must be a sequence of integers, got 0",
         ),
         (
             (MATRIX, STARTS),
@@ -745,7 +745,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS, WINDOWS),
             lambda x, i, u: xb.ScatterDimensionNumbers([1, 2], [], [0.5, 1], 1),
-            "each of scatter_dims_to_operand_dims must be a whole number, got 0.5",
+            "each of scatter_dims_to_operand_dims must be an integer, got 0.5",
         ),
     ],
 }

@@ -315,7 +315,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "fft: a number as length": (
         lambda: xb.fft(*parameters("c64[8]"), FFT, 8),
-        "fft: fft_length must be a sequence of whole numbers, got 8\nfix: write fft_length=[8]",
+        "fft: fft_length must be a sequence of integers, got 8\nfix: write fft_length=[8]",
     ),
     "fft: token": (
         lambda: infer.fft(xb.TOKEN_SHAPE, xb.FftType.IFFT, [4, 7, 1]),

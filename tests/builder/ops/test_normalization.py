@@ -117,7 +117,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "batch_norm_training: feature_index of another kind": (
         lambda: training(X, V, V, 1.0),
-        "batch_norm_training: feature_index must be a whole number, got 1.0",
+        "batch_norm_training: feature_index must be an integer, got 1.0",
     ),
     "batch_norm_training: types": (
         lambda: training(X, "f64[3]", V, 1),

@@ -141,7 +141,7 @@ REFUSED = {
     "dimension alone": (
         lambda x: xb.reduce(x, 0.0, xb.add, 1),
         xb.ShapeInferenceError,
-        "reduce: dimensions must be a sequence of whole numbers, got 1\nfix: write dimensions=[1]",
+        "reduce: dimensions must be a sequence of integers, got 1\nfix: write dimensions=[1]",
     ),
     "number": (
         lambda x: xb.reduce(x, 1e60, xb.add, [0]),

@@ -360,9 +360,9 @@ ERRORS = {
         (["f32[2]"], ([2, -3],), "broadcast_sizes must hold sizes, which are not negative, got -3"),
         (["f32[?]"], ([2],), "unbounded dimension can't be broadcast"),
         (["f32[2]"], ([2**62, 2],), "more than 2**63 - 1 elements"),
-        (["f32[2]"], (3,), "broadcast_sizes must be a sequence of whole numbers, got 3"),
-        (["f32[2]"], ([True],), "each of broadcast_sizes must be a whole number, got True"),
-        (["f32[2]"], ([1.0],), "each of broadcast_sizes must be a whole number, got 1.0"),
+        (["f32[2]"], (3,), "broadcast_sizes must be a sequence of integers, got 3"),
+        (["f32[2]"], ([True],), "each of broadcast_sizes must be an integer, got True"),
+        (["f32[2]"], ([1.0],), "each of broadcast_sizes must be an integer, got 1.0"),
     ],
     "broadcast_in_dim": [
         (["(f32[2])"], ([2], [0]), "operand must be an array, got a tuple"),
@@ -389,7 +389,7 @@ ERRORS = {
         (["f32[6]"], ([2, 3], 2), "must be a dimension of the result, 0 to 1, or -1 for none, got"),
         (["f32[6]"], ([2, 3], -2), "must be a dimension of the result, 0 to 1, or -1 for none, go"),
         (["f32[6]"], ([2, -1], 1), "new_sizes must hold sizes, which are not negative, got -1"),
-        (["f32[6]"], ([2, 3], 1.5), "inferred_dimension must be a whole number, got 1.5"),
+        (["f32[6]"], ([2, 3], 1.5), "inferred_dimension must be an integer, got 1.5"),
         (["(f32[6])"], ([6], 0), "operand must be an array, got a tuple"),
     ],
     "collapse": [
@@ -424,7 +424,7 @@ ERRORS = {
         ),
         (["f32[2]", "f32[]"], ([(1, 1)],), "three numbers, got (1, 1)"),
         (["f32[2]", "f32[]"], (3,), "must be a PaddingConfig or a sequence of (low, "),
-        (["f32[2]", "f32[]"], ([(1, 1, True)],), "interior_padding must be a whole number"),
+        (["f32[2]", "f32[]"], ([(1, 1, True)],), "interior_padding must be an integer"),
         (["token[]", "f32[]"], ([],), "operand must be an array"),
     ],
     "slice": [
@@ -443,7 +443,7 @@ ERRORS = {
         (["f32[5]"], (0, 5, 1, 1), "dimno must be a dimension of operand, 0 to 0, got 1"),
         (["f32[5]"], (0, 6, 1, 0), "slice_in_dim: a limit index must be at most"),
         (["f32[5,?]"], (0, 5, 1, 0), "no dimension but dimno may be unbounded"),
-        (["f32[5]"], (0, 5, 1.5, 0), "stride must be a whole number, got 1.5"),
+        (["f32[5]"], (0, 5, 1.5, 0), "stride must be an integer, got 1.5"),
     ],
 }
 
@@ -499,7 +499,7 @@ def test_concatenate_of_nothing() -> None:
         ("f32[2,3]", None, "may be left out for one dimension alone, got 2"),
         ("f32[2,3]", 2, "iota_dimension must be a dimension of shape, 0 to 1, got 2"),
         ("f32[2,3]", -1, "0 to 1, got -1"),
-        ("f32[2,3]", 1.0, "iota_dimension must be a whole number, got 1.0"),
+        ("f32[2,3]", 1.0, "iota_dimension must be an integer, got 1.0"),
         ("(f32[2])", 0, "shape must be an array, got a tuple"),
     ],
 )

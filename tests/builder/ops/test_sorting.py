@@ -136,7 +136,7 @@ REFUSED: dict[str, Case] = {
     "dimension that is no number": (
         lambda x: xb.sort(x, dimension="0"),
         xb.ShapeInferenceError,
-        "sort: dimension must be a whole number, got '0'",
+        "sort: dimension must be an integer, got '0'",
     ),
     "tuple": (
         lambda x: xb.sort(xb.tuple(x)),
@@ -251,7 +251,7 @@ def test_top_k(operand: str, k: int, shape: str) -> None:
             "k must be a number of elements of the last dimension, 0 to 6, got 7",
         ),
         ("f32[4,6]", (-1,), "k must be a number of elements of the last dimension, 0 to 6, got -1"),
-        ("f32[4,6]", (2.0,), "k must be a whole number, got 2.0"),
+        ("f32[4,6]", (2.0,), "k must be an integer, got 2.0"),
         ("f32[4,6]", (2**70,), "k must fit 64 bits, got a number of 71"),
         ("f32[4,?]", (1,), "the indices of elements can't be numbered where a size is unbounded"),
         ("(f32[4])", (1,), "operand must be an array, got a tuple"),

@@ -329,7 +329,7 @@ REFUSED: dict[str, Case] = {
     "padding of fractions": (
         lambda x: windows(x, [2, 2], None, [(0, 0.5), (0, 0)]),
         xb.ShapeInferenceError,
-        "reduce_window: each number of padding must be a whole number, got 0.5",
+        "reduce_window: each number of padding must be an integer, got 0.5",
     ),
     "padding of ops": (
         lambda x: windows(x, [2, 2], None, xb.tuple(x, x)),
@@ -339,7 +339,7 @@ REFUSED: dict[str, Case] = {
     "window of ops": (
         lambda x: windows(x, x, None, VALID),
         xb.ShapeInferenceError,
-        "reduce_window: window_dimensions must be a sequence of whole numbers, got <XlaOp",
+        "reduce_window: window_dimensions must be a sequence of integers, got <XlaOp",
     ),
     "general form": (
         lambda x: xb.reduce_window_with_general_padding(

@@ -18,7 +18,7 @@ Array = np.ndarray
 
 
 def sample(t: xb.PrimitiveType, sizes: tuple[int, ...]) -> Array:
-    """Random values of a type, whole numbers that every type holds among them."""
+    """Random values of a type, integers that every type holds among them."""
     if t is xb.pred:
         return RANDOM.integers(0, 2, sizes).astype(bool)
     if t.is_complex:

@@ -236,8 +236,8 @@ class TestArguments:
             ((3,), {}, "a path is a string or a pathlib.Path, got int"),
             (("",), {}, "folder must be the path of one, got ''\nfix: give None for no cache"),
             (("a\0b",), {}, "folder must be the path of one, got"),
-            (("a",), {"max_bytes": -1}, "max_bytes must be a whole number, 0 or more, or None"),
-            (("a",), {"max_bytes": True}, "max_bytes must be a whole number"),
+            (("a",), {"max_bytes": -1}, "max_bytes must be an integer, 0 or more, or None"),
+            (("a",), {"max_bytes": True}, "max_bytes must be an integer"),
             (("a",), {"max_bytes": "1G"}, "max_bytes must be a whole .* got '1G'\nfix: "),
         ],
     )

@@ -381,10 +381,10 @@ def test_one_device_in_the_list() -> None:
         ({"devices": ["cpu:0"], "device": "cpu"}, DeviceError, "device and devices were both"),
         ({"devices": "cpu"}, DeviceError, "devices must be a sequence of devices, got 'cpu'"),
         ({"devices": ["cpu:99"]}, DeviceError, "there is no device 'cpu:99'"),
-        ({"num_replicas": 0}, xb.OperandError, "num_replicas must be a whole number, 1 or more"),
-        ({"num_partitions": 1.5}, xb.OperandError, "num_partitions must be a whole number"),
-        ({"num_partitions": True}, xb.OperandError, "num_partitions must be a whole number"),
-        ({"num_replicas": None}, xb.OperandError, "num_replicas must be a whole number"),
+        ({"num_replicas": 0}, xb.OperandError, "num_replicas must be an integer, 1 or more"),
+        ({"num_partitions": 1.5}, xb.OperandError, "num_partitions must be an integer"),
+        ({"num_partitions": True}, xb.OperandError, "num_partitions must be an integer"),
+        ({"num_replicas": None}, xb.OperandError, "num_replicas must be an integer"),
     ],
 )
 def test_devices_that_are_refused(

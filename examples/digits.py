@@ -1,8 +1,8 @@
-"""Trains a classifier of handwritten digits; every step of it is written with builder ops.
+"""Train a classifier of handwritten digits that is written with builder ops only.
 
-The computation (forward pass, softmax cross-entropy, hand-written gradients, momentum update, and
-the epoch as a while loop over minibatches) is recorded, lowered to StableHLO, saved to a file,
-loaded back from the file, and run from there.
+The computation consists of the forward pass, softmax cross-entropy, hand-written gradients, the
+momentum update, and an epoch as a while loop over minibatches. It is recorded, lowered to
+StableHLO, saved to a file, loaded from the file, and run.
 
     python examples/digits.py [--epochs N] [--output FOLDER]
 """
@@ -26,8 +26,8 @@ import lowering
 HERE = Path(__file__).resolve().parent
 
 PIXELS, HIDDEN, CLASSES = 64, 256, 10
-BATCH, BATCHES = 32, 45  # 1,440 images to learn from
-TESTED = 357
+BATCH, BATCHES = 32, 45  # 1,440 training images
+TEST_IMAGES = 357
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
 
 PARAMETERS = (
@@ -36,38 +36,39 @@ PARAMETERS = (
     xb.f32[HIDDEN, CLASSES],
     xb.f32[CLASSES],
 )
-# The state of the training: the parameters, and the velocity of each.
+# The training state: the parameters, and the velocity of each.
 STATE = xb.tuple_shape([xb.tuple_shape(PARAMETERS), xb.tuple_shape(PARAMETERS)])
 
 
 def hidden_layer(x: xb.XlaOp, w1: xb.XlaOp, b1: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
-    """The first layer before and after its ReLU."""
+    """Return the output of the first layer before and after its ReLU."""
     before = xb.add(xb.dot(x, w1), b1, broadcast_dimensions=[1])
     return before, xb.max(before, 0.0)
 
 
 def row_sums(x: xb.XlaOp) -> xb.XlaOp:
-    """The sum of each row: f32[rows, columns] -> f32[rows]."""
+    """Return the sum of each row: f32[rows, columns] -> f32[rows]."""
     return xb.reduce(x, 0.0, xb.add, dimensions=[1])
 
 
 def column_sums(x: xb.XlaOp) -> xb.XlaOp:
-    """The sum of each column: f32[rows, columns] -> f32[columns]."""
+    """Return the sum of each column: f32[rows, columns] -> f32[columns]."""
     return xb.reduce(x, 0.0, xb.add, dimensions=[0])
 
 
 def loss_and_gradients(
     x: xb.XlaOp, y: xb.XlaOp, parameters: Sequence[xb.XlaOp]
 ) -> tuple[xb.XlaOp, list[xb.XlaOp]]:
-    """Mean softmax cross-entropy of a minibatch, and its gradient for each parameter.
+    """Return the mean softmax cross-entropy of a minibatch and its gradient for each parameter.
 
-    With z the logits, s the row sums of e^z and y the one-hot labels: the loss is the mean of
-    log s - z.y, its gradient in z is (e^z / s - y) / batch; the rest is the chain rule.
+    Let z be the logits, s the row sums of e^z and y the one-hot labels. The loss is the mean of
+    log s - z.y, and its gradient with respect to z is (e^z / s - y) / batch. The other gradients
+    follow by the chain rule.
     """
     w1, b1, w2, b2 = parameters
     before, hidden = hidden_layer(x, w1, b1)
     logits = xb.add(xb.dot(hidden, w2), b2, broadcast_dimensions=[1])
-    # The greatest logit of each row is taken off: no exponential overflows, the loss is the same.
+    # Subtracting the greatest logit of each row prevents overflow and does not change the loss.
     greatest = xb.reduce(logits, float("-inf"), xb.max, dimensions=[1])
     logits = xb.sub(logits, greatest, broadcast_dimensions=[0])
     exponentials = xb.exp(logits)
@@ -88,84 +89,91 @@ def loss_and_gradients(
     return loss, gradients
 
 
+def update(
+    parameters: xb.XlaOp, velocities: xb.XlaOp, gradients: Sequence[xb.XlaOp]
+) -> tuple[list[xb.XlaOp], list[xb.XlaOp]]:
+    """Return the parameters and velocities after a step of gradient descent with momentum."""
+    new_velocities = [v * MOMENTUM + g for v, g in zip(velocities, gradients, strict=True)]
+    steps = zip(parameters, new_velocities, strict=True)
+    return [p - v * LEARNING_RATE for p, v in steps], new_velocities
+
+
 @xb.computation(xb.f32[BATCHES, BATCH * PIXELS], xb.f32[BATCHES, BATCH * CLASSES], STATE)
 def train_epoch(images: xb.XlaOp, labels: xb.XlaOp, state: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
-    """One pass over all minibatches: (images, labels, state) -> (mean loss, new state)."""
+    """Train on all minibatches: (images, labels, state) -> (mean loss, new state)."""
     b = images.builder
 
-    def batch_left(loop: xb.XlaOp) -> xb.XlaOp:
+    def condition(loop: xb.XlaOp) -> xb.XlaOp:
         return loop[0] < BATCHES
 
     def step(loop: xb.XlaOp) -> Any:
         number, total, (parameters, velocities) = loop
-        # The minibatch: a row of images and one of labels, chosen by a product with a one-hot.
-        chosen = xb.convert(xb.eq(b.iota(xb.s32[BATCHES], 0), number), xb.f32)
-        x = xb.reshape(xb.dot(chosen, images), [BATCH, PIXELS])
-        y = xb.reshape(xb.dot(chosen, labels), [BATCH, CLASSES])
+        # A product with a one-hot vector selects the rows of the minibatch.
+        one_hot = xb.convert(xb.eq(b.iota(xb.s32[BATCHES], 0), number), xb.f32)
+        x = xb.reshape(xb.dot(one_hot, images), [BATCH, PIXELS])
+        y = xb.reshape(xb.dot(one_hot, labels), [BATCH, CLASSES])
         loss, gradients = loss_and_gradients(x, y, list(parameters))
-        pulled = [v * MOMENTUM + g for v, g in zip(velocities, gradients, strict=True)]
-        moved = [p - v * LEARNING_RATE for p, v in zip(parameters, pulled, strict=True)]
-        return number + 1, total + loss, (moved, pulled)
+        return number + 1, total + loss, update(parameters, velocities, gradients)
 
     start = (b.constant(0, xb.s32), b.constant(0.0, xb.f32), state)
-    _, total, state = xb.while_(batch_left, step, start)
+    _, total, state = xb.while_(condition, step, start)
     return total / BATCHES, state
 
 
-@xb.computation(xb.f32[TESTED, PIXELS], xb.tuple_shape(PARAMETERS))
+@xb.computation(xb.f32[TEST_IMAGES, PIXELS], xb.tuple_shape(PARAMETERS))
 def classify(images: xb.XlaOp, parameters: xb.XlaOp) -> xb.XlaOp:
-    """The class of each image: that of the greatest logit, found by a variadic reduce."""
+    """Return the class with the greatest logit for each image, by a variadic reduce."""
     w1, b1, w2, b2 = parameters
     _, hidden = hidden_layer(images, w1, b1)
     logits = xb.add(xb.dot(hidden, w2), b2, broadcast_dimensions=[1])
-    classes = images.builder.iota(xb.s32[TESTED, CLASSES], 1)
+    classes = images.builder.iota(xb.s32[TEST_IMAGES, CLASSES], 1)
 
-    def better(
-        best: xb.XlaOp, best_class: xb.XlaOp, value: xb.XlaOp, its_class: xb.XlaOp
+    def greater(
+        best: xb.XlaOp, best_class: xb.XlaOp, value: xb.XlaOp, value_class: xb.XlaOp
     ) -> tuple[xb.XlaOp, xb.XlaOp]:
-        wins = value > best
-        return xb.select(wins, value, best), xb.select(wins, its_class, best_class)
+        is_greater = value > best
+        return xb.select(is_greater, value, best), xb.select(is_greater, value_class, best_class)
 
-    return xb.reduce([logits, classes], [float("-inf"), 0], better, dimensions=[1])[1]
+    return xb.reduce([logits, classes], [float("-inf"), 0], greater, dimensions=[1])[1]
 
 
 def load_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Training images and one-hot labels in minibatches, test images and their classes.
+    """Return training images and one-hot labels in minibatches, test images and their classes.
 
-    Every fifth group of ten rows is kept for the test, which leaves 45 full minibatches.
+    Every fifth group of ten rows is reserved for the test. The other rows are 45 full minibatches.
     """
     with gzip.open(HERE / "data" / "digits.csv.gz", "rt") as file:
         rows = np.loadtxt(file, delimiter=",", dtype=np.float32)
-    tested = np.arange(len(rows)) // 10 % 5 == 4
+    is_test = np.arange(len(rows)) // 10 % 5 == 4
     images, classes = rows[:, :PIXELS] / 16, rows[:, PIXELS].astype(np.int32)
     one_hot = np.eye(CLASSES, dtype=np.float32)[classes]
     return (
-        images[~tested].reshape(BATCHES, BATCH * PIXELS),
-        one_hot[~tested].reshape(BATCHES, BATCH * CLASSES),
-        images[tested],
-        classes[tested],
+        images[~is_test].reshape(BATCHES, BATCH * PIXELS),
+        one_hot[~is_test].reshape(BATCHES, BATCH * CLASSES),
+        images[is_test],
+        classes[is_test],
     )
 
 
 def first_state(seed: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """Random weights (He's for the ReLU layer), zero biases, zero velocities."""
+    """Return random weights (He's for the ReLU layer), zero biases and zero velocities."""
     random = np.random.default_rng(seed)
     w1 = random.standard_normal((PIXELS, HIDDEN)) * np.sqrt(2 / PIXELS)
     w2 = random.standard_normal((HIDDEN, CLASSES)) * np.sqrt(1 / HIDDEN)
-    exact = (w1, np.zeros(HIDDEN), w2, np.zeros(CLASSES))
-    parameters = tuple(p.astype(np.float32) for p in exact)
+    arrays = (w1, np.zeros(HIDDEN), w2, np.zeros(CLASSES))
+    parameters = tuple(p.astype(np.float32) for p in arrays)
     return parameters, tuple(np.zeros_like(p) for p in parameters)
 
 
 def through_file(computation: xb.XlaComputation, path: Path) -> lowering.Executable:
-    """The computation compiled from the file that it was saved to."""
+    """Save a computation to a file, load it from the file and compile it."""
     lowering.lower(computation).save(path)
     print(f"{path}: {path.stat().st_size:,} bytes")
     return lowering.compile(lowering.load(path))
 
 
-def from_here(path: Path) -> Path:
-    """`path` as seen from the current folder, where it lies in it."""
+def relative_to_here(path: Path) -> Path:
+    """Return `path` relative to the current folder if it is inside, else as an absolute path."""
     absolute = Path.cwd() / path
     return absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else absolute
 
@@ -177,30 +185,30 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=HERE / "output")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    output = from_here(options.output)
+    output = relative_to_here(options.output)
 
-    began = time.perf_counter()
+    start = time.perf_counter()
     train = through_file(train_epoch, output / "train_epoch.stablehlo")
     predict = through_file(classify, output / "classify.stablehlo")
-    print(f"lowered, saved, loaded back and compiled in {time.perf_counter() - began:.1f} s")
+    print(f"lowered, saved, loaded and compiled in {time.perf_counter() - start:.1f} s")
 
     images, labels, test_images, test_classes = load_digits()
     state, loss = first_state(options.seed), float("nan")
-    # disable=None: no bar where nobody watches, as when stderr goes to a file.
+    # disable=None: no progress bar if stderr is not a terminal.
     with tqdm(range(options.epochs), unit="epoch", disable=None) as epochs:
         for _ in epochs:
             loss, state = train(images, labels, state)
             epochs.set_postfix(loss=f"{float(loss):.5f}")
     correct = np.asarray(predict(test_images, state[0])) == test_classes
     print(f"loss after {options.epochs} epochs: {float(loss):.5f}")
-    print(f"test accuracy: {correct.mean():.1%} of {len(correct)} images never trained on")
+    print(f"test accuracy: {correct.mean():.1%} of {len(correct)} test images")
     show = f"import lowering; print(lowering.load({str(output / 'train_epoch.stablehlo')!r}))"
-    print(f'\nTo read the program that was trained with:\n  {python_here()} -c "{show}"')
+    print(f'\nTo print the training program:\n  {python_here()} -c "{show}"')
 
 
 def python_here() -> str:
-    """The Python that runs this, as it is called from the current folder."""
-    return str(from_here(Path(sys.executable)))
+    """Return the path of this Python, relative to the current folder if it is inside."""
+    return str(relative_to_here(Path(sys.executable)))
 
 
 if __name__ == "__main__":

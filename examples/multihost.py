@@ -1,16 +1,16 @@
-"""Trains on the devices of several processes, on one machine or on many: all run this script.
+"""Train on the devices of several processes, on one machine or several. All run this script.
 
-Every process says where the first one listens, how many there are, and which it is:
+The arguments are the address of process 0, the number of processes, and the index of this one:
 
     python examples/multihost.py --coordinator HOST:PORT --processes 2 --process 0
     python examples/multihost.py --coordinator HOST:PORT --processes 2 --process 1
 
-On a TPU pod, and under Slurm or Open MPI, jax finds that out, and nothing is to be said. Where it
-finds nothing, the process computes alone. docs/distributed.md says more.
+On a TPU pod, and under Slurm or Open MPI, jax detects these, and no arguments are needed. Otherwise
+the process computes alone. See docs/distributed.md.
 
-First the devices add up numbers, with one `all_reduce`. Then they train the classifier of
-digits.py: the step is recorded as for one device, and that each minibatch is cut up over all of
-them is said where its images and labels come in. XLA finds out the rest.
+First the devices add numbers, with an `all_reduce`. Then they train the classifier of digits.py.
+The step is recorded as for one device. The shardings of the parameters for images and labels divide
+each minibatch among all devices, and XLA partitions the step accordingly.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ import lowering
 
 def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--coordinator", help="host and port at which process 0 listens")
-    parser.add_argument("--processes", type=int, help="how many there are")
-    parser.add_argument("--process", type=int, help="which of them this is: 0, 1, ...")
-    parser.add_argument("--cpu-devices", type=int, default=2, help="as how many a CPU counts")
-    parser.add_argument("--patience", type=int, default=30, help="seconds to wait for the dead")
+    parser.add_argument("--coordinator", help="host and port on which process 0 listens")
+    parser.add_argument("--processes", type=int, help="number of processes")
+    parser.add_argument("--process", type=int, help="index of this process: 0, 1, ...")
+    parser.add_argument("--cpu-devices", type=int, default=2, help="number of devices on a CPU")
+    parser.add_argument("--patience", type=int, default=30, help="seconds to wait for others")
     parser.add_argument("--steps", type=int, default=90)
     options = parser.parse_args(arguments)
-    said = [options.coordinator, options.processes, options.process]
-    # Without the coordinator, say, each process would train alone, and nobody would notice.
-    if any(one is not None for one in said) and None in said:
-        parser.error("--coordinator, --processes and --process are given together, or none of them")
+    cluster = [options.coordinator, options.processes, options.process]
+    # With only some of them, each process would train alone, without an error.
+    if None in cluster and any(value is not None for value in cluster):
+        parser.error("--coordinator, --processes and --process must be used together")
     if options.coordinator is not None and ":" not in options.coordinator:
         parser.error(f"--coordinator must be HOST:PORT, got {options.coordinator}")
     if options.coordinator is not None and not 0 <= options.process < options.processes:
@@ -50,65 +50,64 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def connect(options: argparse.Namespace) -> None:
-    """Finds the other processes, before jax is first used."""
+    """Connect to the other processes. Call this before jax initializes its devices."""
     jax.config.update("jax_num_cpu_devices", options.cpu_devices)
     try:
         jax.distributed.initialize(
             options.coordinator,
             options.processes,
             options.process,
-            # If a process dies, the others end with an error after so long at the latest.
+            # If a process crashes, the others exit with an error after this time.
             heartbeat_timeout_seconds=options.patience,
-            # So too if one ends with an error of its own, and waits for the others to end as well.
+            # A process that exits with an error waits this long for the others.
             shutdown_timeout_seconds=options.patience,
         )
     except ValueError:
         if options.coordinator is not None:
-            raise  # else there is no cluster that jax knows of: this process computes alone
+            raise  # without a coordinator: jax detected no cluster, so this process computes alone
     else:
-        # How CPUs of several processes exchange data; GPUs and TPUs have their own ways.
+        # The collectives between CPUs of several processes. GPUs and TPUs have their own.
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    there = lowering.devices(all_processes=True)
-    tell(
+    devices = lowering.devices(all_processes=True)
+    print_now(
         f"process {jax.process_index()} of {jax.process_count()} has {len(lowering.devices())} of "
-        f"{len(there)} devices, {there[0].device_kind}"
+        f"{len(devices)} devices, {devices[0].device_kind}"
     )
 
 
-def tell(text: str) -> None:
-    print(text, flush=True)  # at once: the process may be killed
+def print_now(text: str) -> None:
+    print(text, flush=True)  # the process may be killed
 
 
-def add_up() -> float:
-    """The sum of 1, 4, 9, ..., a number on each of all devices: one of the equal results."""
-    b = xb.XlaBuilder("add_up")
+def add_squares() -> float:
+    """Return the sum of 1, 4, 9, ..., with a number on each device of all processes."""
+    b = xb.XlaBuilder("add_squares")
     x = b.parameter(xb.f32[()], "x")
     count = len(lowering.devices(all_processes=True))
     run = lowering.compile(b.build(xb.all_reduce(x, xb.add)), num_replicas=count, results="sharded")
-    # One global array, of which each process makes the rows that its devices have.
+    # A global array. Each process makes the rows of its devices.
     squares = np.arange(1, count + 1, dtype=np.float32) ** 2
-    given = jax.make_array_from_callback((count,), run.sharding, lambda index: squares[index])
-    return float(run(given).addressable_shards[0].data[0])
+    rows = jax.make_array_from_callback((count,), run.sharding, lambda index: squares[index])
+    return float(run(rows).addressable_shards[0].data[0])
 
 
 def training_step(devices: int) -> xb.XlaComputation:
-    """(images, labels, state) -> (mean loss, new state), a minibatch cut up over the devices."""
+    """Return the step (images, labels, state) -> (mean loss, new state), with sharded images."""
     mesh = xb.Mesh({"data": devices})
-    rows, whole = mesh.sharding("data", None), mesh.sharding()
+    by_rows, replicated = mesh.sharding("data", None), mesh.sharding()
     b = xb.XlaBuilder("training_step")
-    x = b.parameter(xb.f32[digits.BATCH, digits.PIXELS], "images", sharding=rows)
-    y = b.parameter(xb.f32[digits.BATCH, digits.CLASSES], "labels", sharding=rows)
-    state = b.parameter(digits.STATE, "state", sharding=whole)
+    x = b.parameter(xb.f32[digits.BATCH, digits.PIXELS], "images", sharding=by_rows)
+    y = b.parameter(xb.f32[digits.BATCH, digits.CLASSES], "labels", sharding=by_rows)
+    state = b.parameter(digits.STATE, "state", sharding=replicated)
     parameters, velocities = state
     loss, gradients = digits.loss_and_gradients(x, y, list(parameters))
-    pulled = [v * digits.MOMENTUM + g for v, g in zip(velocities, gradients, strict=True)]
-    moved = [p - v * digits.LEARNING_RATE for p, v in zip(parameters, pulled, strict=True)]
-    root = xb.tuple(loss, xb.tuple(xb.tuple(*moved), xb.tuple(*pulled)))
-    return b.build(root, result_sharding=whole)
+    parameters, velocities = digits.update(parameters, velocities, gradients)
+    root = xb.tuple(loss, xb.tuple(xb.tuple(*parameters), xb.tuple(*velocities)))
+    return b.build(root, result_sharding=replicated)
 
 
 def train(steps: int) -> Iterator[float]:
-    """The loss of each step, on all devices of all processes."""
+    """Train on all devices of all processes, and yield the loss of each step."""
     count = len(lowering.devices(all_processes=True))
     step = lowering.compile(training_step(count), num_partitions=count, donate=["state"])
     images, labels, _, _ = digits.load_digits()
@@ -116,7 +115,7 @@ def train(steps: int) -> Iterator[float]:
     for number in range(steps):
         x = images[number % digits.BATCHES].reshape(digits.BATCH, digits.PIXELS)
         y = labels[number % digits.BATCHES].reshape(digits.BATCH, digits.CLASSES)
-        # All processes have all images here; of a NumPy array each puts its own rows.
+        # All processes have all images. Each transfers the rows of its devices.
         loss, state = step(x, y, state)
         yield float(loss)
 
@@ -124,10 +123,10 @@ def train(steps: int) -> Iterator[float]:
 def main() -> None:
     options = read_options()
     connect(options)
-    tell(f"the squares add up to {add_up():g}")
+    print_now(f"the sum of the squares is {add_squares():g}")
     for number, loss in enumerate(train(options.steps)):
         if number % 10 == 9:
-            tell(f"step {number + 1}: loss {loss:.5f}")
+            print_now(f"step {number + 1}: loss {loss:.5f}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class Declared:
         cpp: the name.
         ours: its equivalents: names in `builder`, with "b." for methods of XlaBuilder and "op." for
             those of XlaOp; empty if there are none.
-        note: the difference, or the reason why there is no equivalent; a sentence, or empty.
+        note: the difference, or the reason for the missing equivalent; a sentence, or empty.
     """
 
     cpp: str

@@ -1,4 +1,4 @@
-"""The demo trains, and its hand-written gradients are those that jax derives."""
+"""The example trains, and its hand-written gradients equal those of jax."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def digits() -> ModuleType:
     return load_script("examples/digits.py")
 
 
-def test_it_learns_and_leaves_its_programs_behind(tmp_path: Path) -> None:
+def test_it_learns_and_saves_its_programs(tmp_path: Path) -> None:
     done = run_python(str(DIGITS), "--epochs", "30", "--output", "out", cwd=tmp_path)
-    # No progress bar where stderr is no terminal.
+    # No progress bar, because stderr is not a terminal.
     assert done.stderr == ""
     accuracy = re.search(r"^test accuracy: ([\d.]+)% of 357", done.stdout, re.MULTILINE)
     assert accuracy is not None, done.stdout
     assert float(accuracy[1]) > 95
-    # As seen from the current folder.
+    # Paths are relative to the current folder.
     assert "out/train_epoch.stablehlo" in done.stdout.replace(os.sep, "/")
     assert str(tmp_path) not in done.stdout
 
@@ -50,7 +50,7 @@ def jax_loss(parameters: tuple[jax.Array, ...], x: jax.Array, y: jax.Array) -> j
     return -jnp.mean(jnp.sum(y * jax.nn.log_softmax(jnp.dot(hidden, w2) + b2), axis=1))
 
 
-def test_loss_and_gradients_are_those_of_jax(digits: ModuleType) -> None:
+def test_loss_and_gradients_equal_those_of_jax(digits: ModuleType) -> None:
     @xb.computation(
         xb.f32[digits.BATCH, digits.PIXELS],
         xb.f32[digits.BATCH, digits.CLASSES],
@@ -68,24 +68,22 @@ def test_loss_and_gradients_are_those_of_jax(digits: ModuleType) -> None:
         loss, gradients = run(x, y, parameters)
         expected_loss, expected = jax.value_and_grad(jax_loss)(parameters, x, y)
         np.testing.assert_allclose(loss, expected_loss, rtol=1e-5)
-        for found, wanted in zip(gradients, expected, strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+        for gradient, expected_gradient in zip(gradients, expected, strict=True):
+            np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_an_epoch_is_that_of_jax(digits: ModuleType) -> None:
+def test_an_epoch_equals_that_of_jax(digits: ModuleType) -> None:
     images, labels, _, _ = digits.load_digits()
     parameters, velocities = state = digits.first_state(4)
-    loss, (found, found_velocities) = lowering.compile(digits.train_epoch, "cpu")(
-        images, labels, state
-    )
+    loss, results = lowering.compile(digits.train_epoch, "cpu")(images, labels, state)
 
     value_and_grad = jax.jit(jax.value_and_grad(jax_loss))
     losses = []
     for x, y in zip(images, labels, strict=True):
         x = x.reshape(digits.BATCH, digits.PIXELS)
         y = y.reshape(digits.BATCH, digits.CLASSES)
-        one, gradients = value_and_grad(parameters, x, y)
-        losses.append(one)
+        batch_loss, gradients = value_and_grad(parameters, x, y)
+        losses.append(batch_loss)
         velocities = [
             v * np.float32(digits.MOMENTUM) + g for v, g in zip(velocities, gradients, strict=True)
         ]
@@ -94,12 +92,12 @@ def test_an_epoch_is_that_of_jax(digits: ModuleType) -> None:
             for p, v in zip(parameters, velocities, strict=True)
         )
     np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-4)
-    # 45 steps: roundings differ and add up.
-    for mine, other in zip((*found, *found_velocities), (*parameters, *velocities), strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-2, atol=1e-4)
+    # Rounding errors accumulate over 45 steps.
+    for result, expected in zip(jax.tree.leaves(results), (*parameters, *velocities), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-2, atol=1e-4)
 
 
-def test_the_test_images_are_not_among_the_training_images(digits: ModuleType) -> None:
+def test_training_and_test_images_are_disjoint(digits: ModuleType) -> None:
     images, labels, test_images, test_classes = digits.load_digits()
     assert images.shape == (45, 32 * 64)
     assert labels.shape == (45, 32 * 10)
@@ -107,5 +105,5 @@ def test_the_test_images_are_not_among_the_training_images(digits: ModuleType) -
     assert test_images.shape == (357, 64)
     assert test_classes.min() == 0
     assert test_classes.max() == 9
-    seen = {row.tobytes() for row in images.reshape(-1, 64)}
-    assert not any(row.tobytes() in seen for row in test_images)
+    training = {row.tobytes() for row in images.reshape(-1, 64)}
+    assert not any(row.tobytes() in training for row in test_images)

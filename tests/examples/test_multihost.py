@@ -1,4 +1,4 @@
-"""Two processes compute together, on the loopback; then one of them is killed."""
+"""Two processes compute together over the loopback interface. Then one of them is killed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SCRIPT = Path(__file__).parent / "one_of_two.py"
 
 
 def start(process: int, port: int) -> subprocess.Popen[str]:
-    where = f"127.0.0.1:{port}"
+    coordinator = f"127.0.0.1:{port}"
     return subprocess.Popen(
         [
-            *(sys.executable, str(SCRIPT), "--coordinator", where),
+            *(sys.executable, str(SCRIPT), "--coordinator", coordinator),
             *("--processes", "2", "--process", str(process), "--patience", "10"),
         ],
         env={**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""},
@@ -33,46 +33,48 @@ def start(process: int, port: int) -> subprocess.Popen[str]:
 
 
 @pytest.fixture
-def two() -> Iterator[list[subprocess.Popen[str]]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def two_processes() -> Iterator[list[subprocess.Popen[str]]]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     processes = [start(number, port) for number in range(2)]
-    # If they wait for each other for ever, nobody waits for them.
-    watch = threading.Timer(240, lambda: [one.kill() for one in processes])
-    watch.start()
+    # Ends the processes if they deadlock.
+    timer = threading.Timer(240, lambda: [process.kill() for process in processes])
+    timer.start()
     yield processes
-    watch.cancel()
-    for one in processes:
-        one.kill()
-        one.communicate()
+    timer.cancel()
+    for process in processes:
+        process.kill()
+        process.communicate()
 
 
 def read_up_to(line: str, process: subprocess.Popen[str]) -> str:
-    """What a process prints up to a line, or to its end."""
+    """Return the output of a process up to a line, or to its end."""
     assert process.stdout is not None
-    printed = []
-    for one in process.stdout:
-        printed.append(one)
-        if one.strip() == line:
+    output = []
+    for current in process.stdout:
+        output.append(current)
+        if current.strip() == line:
             break
-    return "".join(printed)
+    return "".join(output)
 
 
-def test_two_processes_and_the_death_of_one(two: list[subprocess.Popen[str]]) -> None:
-    first, second = two
-    printed = [read_up_to("in the middle", one) for one in (second, first)]
-    for number, text in zip((1, 0), printed, strict=True):
+def test_two_processes_of_which_one_is_killed(
+    two_processes: list[subprocess.Popen[str]],
+) -> None:
+    first, second = two_processes
+    outputs = [read_up_to("in the middle", process) for process in (second, first)]
+    for number, text in zip((1, 0), outputs, strict=True):
         assert f"process {number} of 2 has 2 of 4 devices, cpu" in text, text
-        assert "all is well\n" in text, text
+        assert "checks passed\n" in text, text
         assert text.endswith("in the middle\n"), text
 
     second.kill()
-    began = time.monotonic()
+    start_time = time.monotonic()
     rest, _ = first.communicate(timeout=120)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - start_time < 60
     assert first.returncode != 0
-    # Mostly an error of Python's, where the example reads the loss. Where one device of a process
-    # hears of it before the other one does, gloo ends the process itself, with a message.
+    # Usually reading the loss raises. If one device of a process detects the failure before the
+    # other one, gloo aborts the process with a message.
     assert re.search(r"Gloo all-reduce failed|gloo::EnforceNotMet|heartbeat timeout", rest), rest
     assert second.wait() == -9

@@ -1,4 +1,4 @@
-"""The notebook runs, its outputs are those of a run, and it shows the documents' numbers."""
+"""The notebook runs, its outputs match, and it shows the numbers of the documents."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def committed() -> Any:
     return notebook_checks.committed("02_shapes_and_layouts.ipynb")
 
 
-def pictures(notebook: Any) -> dict[str, ElementTree.Element]:
-    """The pictures, by the shape that they are of."""
+def drawings(notebook: Any) -> dict[str, ElementTree.Element]:
+    """Return the drawings by their shapes."""
     roots = [
         ElementTree.fromstring(text)
         for cell in code_cells(notebook)
@@ -27,17 +27,17 @@ def pictures(notebook: Any) -> dict[str, ElementTree.Element]:
     return {root.attrib["aria-label"].removesuffix(" in memory"): root for root in roots}
 
 
-def test_the_outputs_are_those_of_a_run(committed: Any, tmp_path: Path) -> None:
+def test_the_outputs_match_a_run(committed: Any, tmp_path: Path) -> None:
     notebook_checks.check_outputs(committed, tmp_path, 20)
     saved = ElementTree.parse(tmp_path / "work" / "figure1.svg").getroot()
     assert saved.attrib["aria-label"] == "f32[3,5]{1,0:T(2,2)} in memory"
 
 
-def test_it_was_run_from_top_to_bottom(committed: Any) -> None:
+def test_cells_were_run_in_order(committed: Any) -> None:
     notebook_checks.check_was_run(committed)
 
 
-def test_nothing_of_the_machine_is_in_it(committed: Any) -> None:
+def test_outputs_do_not_depend_on_the_machine(committed: Any) -> None:
     notebook_checks.check_says_nothing_of_the_machine(committed)
 
 
@@ -48,9 +48,9 @@ def test_it_shows_the_numbers_of_the_documents(committed: Any) -> None:
     assert "tile [1 1] in it [0 1] of (2, 3, 2, 2)\n17\n17\n" in text
 
 
-def test_it_shows_a_picture_for_each_step(committed: Any) -> None:
-    found = pictures(committed)
-    assert list(found) == [
+def test_it_shows_a_drawing_for_each_step(committed: Any) -> None:
+    roots = drawings(committed)
+    assert list(roots) == [
         "u8[2,3]{1,0}",
         "u8[2,3]{0,1}",
         "f32[2,3,4]{0,2,1}",
@@ -62,7 +62,7 @@ def test_it_shows_a_picture_for_each_step(committed: Any) -> None:
     ]
     titles = {
         name: {title.text for title in root.iter("{http://www.w3.org/2000/svg}title")}
-        for name, root in found.items()
+        for name, root in roots.items()
     }
     assert {"(2,3) at 17", "padding at 9"} <= titles["f32[3,5]{1,0:T(2,2)}"]
     figure_2 = titles["f32[4,8]{1,0:T(2,4)(2,1)}"]

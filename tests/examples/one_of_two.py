@@ -142,7 +142,7 @@ def check_rows(process: int) -> None:
         lowering.ArgumentError,
         "argument 0 (x) must be sharded into rows over the executable's devices, got f64[4,2] "
         "with other shards on devices of other processes\n"
-        "fix: jax.device_put(array, executable.sharding)",
+        "fix: use jax.device_put(array, executable.sharding)",
         run,
         distribute(ROWS, NamedSharding(backwards, PartitionSpec("d"))),
     )

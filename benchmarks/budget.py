@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from benchmarks.steps import SUMS
+from benchmarks.steps import medians
 
 __all__ = ["LARGE", "TargetResult", "evaluate", "scaling_ends"]
 
@@ -107,7 +107,7 @@ def evaluate(figures: dict[str, Any]) -> list[TargetResult]:
 
 
 def _graph_results(name: str, entry: dict[str, Any]) -> Iterator[TargetResult]:
-    us, ratios = _medians(entry), entry["ratios"]
+    us, ratios = medians(entry), entry["ratios"]
     large_data, new_shapes = name in LARGE_DATA, name in NEW_SHAPES
     for step, (text, limit) in STEP_US.items():
         if step in us and not (large_data or new_shapes):
@@ -116,13 +116,13 @@ def _graph_results(name: str, entry: dict[str, Any]) -> Iterator[TargetResult]:
     for key, (text, limit) in RATIOS.items():
         if key in ratios and not (large_data and key == "lower/floor"):
             target, figure = text.format(limit), f"{ratios[key]:.2f} times"
-            limit_us = limit * _sum(us, key.partition("/")[2])
+            limit_us = limit * us[key.partition("/")[2]]
             yield TargetResult(name, target, figure, ratios[key] <= limit, key, limit_us, entry)
     for key, (text, limit) in SPEEDUPS.items():
         if key in ratios:
             speedup = 1 / ratios[key]
             target, figure = text.format(limit), f"{speedup:.1f} times"
-            limit_us = _sum(us, key.partition("/")[2]) / limit
+            limit_us = us[key.partition("/")[2]] / limit
             yield TargetResult(name, target, figure, speedup >= limit, key, limit_us, entry)
     if "memory" in entry and not new_shapes:
         for key, (text, limit) in MEMORY_BYTES.items():
@@ -130,15 +130,6 @@ def _graph_results(name: str, entry: dict[str, Any]) -> Iterator[TargetResult]:
                 count = entry["memory"][key]
                 figure = f"{count:,.0f} bytes"
                 yield TargetResult(name, text.format(limit), figure, count <= limit)
-
-
-def _medians(entry: Mapping[str, Any]) -> dict[str, float]:
-    return {step: values["median"] for step, values in entry["us"].items()}
-
-
-def _sum(us: Mapping[str, float], name: str) -> float:
-    """Return the microseconds per op of a step, or of all steps of a contender."""
-    return sum(us[step] for step in SUMS.get(name, (name,)))
 
 
 def scaling_ends(entries: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -154,7 +145,7 @@ def _scaling_results(name: str, entries: Sequence[dict[str, Any]]) -> Iterator[T
         return
     base, largest = ends
     for key, title in (("record", "record"), ("lower", "lower"), ("ours", "record + lower")):
-        small, large = (_sum(_medians(entry), key) for entry in ends)
+        small, large = (medians(entry)[key] for entry in ends)
         target = (
             f"{title} per op at {largest['ops']:,} ops at most {MAX_GROWTH:g} times that at "
             f"{base['ops']:,}"

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from benchmarks.imports import fresh_interpreter
-from benchmarks.timing import in_turns, spread
+from benchmarks.timing import in_turns, stage_spreads
 
 __all__ = ["COLD", "GUARDED_SIZE", "PAIRS", "cold_ratios", "measure_cold"]
 
@@ -89,8 +89,8 @@ def measure_cold(
         python = fresh_interpreter(cache)
         for name, size in pairs:
             builds = {side: partial(_build, python, name, size, side) for side in SIDES}
-            ops = builds["ours"]()["ops"]  # these two fill the cache of compiled modules
-            builds["jax"]()
+            for build in builds.values():  # fills the cache of compiled modules
+                build()
             label = f"{name} {size:,}, cold: "
             times, _ = in_turns(
                 builds,
@@ -98,7 +98,10 @@ def measure_cold(
                 seconds=float("inf"),
                 before_each=lambda side, label=label: on_progress(label + side),
             )
-            entries.append({"graph": name, "size": size, "ops": int(ops), **_figures(times)})
+            ops = int(times.pop("ops")[0])
+            ms = stage_spreads(times, {"total": STAGES})
+            entry = {"graph": name, "size": size, "ops": ops}
+            entries.append(entry | {"ms": ms, "ratios": _ratios(ms, "median")})
     return entries
 
 
@@ -109,16 +112,6 @@ def _build(
     program = _PROGRAM.format(graph=graph, size=size, steps={"ours": _OURS, "jax": _JAX}[side])
     times: dict[str, float] = json.loads(python("-c", program).stdout)
     return times
-
-
-def _figures(times: dict[str, list[float]]) -> dict[str, Any]:
-    """Return the spreads, and the ratios of the medians."""
-    ms: dict[str, dict[str, Any]] = {}
-    for side in SIDES:
-        columns = {stage: [v * 1e3 for v in times[f"{side} {stage}"]] for stage in STAGES}
-        columns["total"] = [sum(parts) for parts in zip(*columns.values(), strict=True)]
-        ms[side] = {stage: spread(values) for stage, values in columns.items()}
-    return {"ms": ms, "ratios": _ratios(ms, "median")}
 
 
 def _ratios(ms: dict[str, dict[str, Any]], statistic: str) -> dict[str, float]:

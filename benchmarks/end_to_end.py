@@ -19,11 +19,14 @@ import lowering
 from benchmarks.contenders import counts
 from benchmarks.graphs import GRAPHS, Graph
 from benchmarks.languages import jax_lax, ours
-from benchmarks.timing import in_turns, spread
+from benchmarks.timing import in_turns, stage_spreads
 
 __all__ = ["PAIRS", "measure_end_to_end"]
 
-STAGES: Final = ("record", "lower", "compile", "run")
+SUMS: Final = {
+    "record and lower": ("record", "lower"),
+    "total": ("record", "lower", "compile", "run"),
+}
 
 PAIRS: Final = (("chain", 100), ("chain", 2_000), ("resnet50", 1))
 """Small and large graphs. XLA takes too long to compile the chain at its default size."""
@@ -112,16 +115,10 @@ def measure_end_to_end(
             seconds=seconds,
             before_each=lambda side, label=label: on_progress(label + side),
         )
-        ms: dict[str, dict[str, Any]] = {}
-        for side in ("ours", "jax"):
-            columns = {stage: [v * 1e3 for v in times[f"{side} {stage}"]] for stage in STAGES}
-            totals = [sum(parts) for parts in zip(*columns.values(), strict=True)]
-            building = zip(columns["record"], columns["lower"], strict=True)
-            columns |= {"record and lower": [sum(parts) for parts in building], "total": totals}
-            ms[side] = {stage: spread(values) for stage, values in columns.items()}
+        ms = stage_spreads(times, SUMS)
         ratios = {
             f"{stage}, ours/jax": ms["ours"][stage]["median"] / ms["jax"][stage]["median"]
-            for stage in ("record and lower", "total")
+            for stage in SUMS
         }
         ops = counts(ours.record(graph, size))["ops"]
         entry = {"graph": name, "title": graph.title, "size": size, "ops": ops}

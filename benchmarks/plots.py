@@ -14,7 +14,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from benchmarks.figures import FiguresError, check_folder
-from benchmarks.steps import SUMS
+from benchmarks.steps import medians
 
 __all__ = ["write_plots"]
 
@@ -39,8 +39,6 @@ _LINES: Final = {
     "record": ("xlabuilder: record", "#66b2c0", "o"),
 }
 """Label, colour and marker of each line, in the order of the legend (the slowest first)."""
-
-_STEPS: Final = SUMS | {"record": ("record",)}
 
 
 def write_plots(figures: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -69,14 +67,6 @@ def write_plots(figures: Mapping[str, Any], folder: Path) -> list[Path]:
     return paths
 
 
-def _total(entry: Mapping[str, Any], line: str) -> float | None:
-    """Return the microseconds per op of a line; None if one of its steps was not measured."""
-    steps = _STEPS[line]
-    if any(step not in entry["us"] for step in steps):
-        return None
-    return sum(float(entry["us"][step]["median"]) for step in steps)
-
-
 def _scaling(entries: list[Mapping[str, Any]], *, per_op: bool) -> Figure:
     figure = Figure(figsize=(7.5, 4.5))
     axes = figure.add_subplot()
@@ -84,7 +74,7 @@ def _scaling(entries: list[Mapping[str, Any]], *, per_op: bool) -> Figure:
         points = [
             (entry["ops"], total if per_op else total * entry["ops"] / 1e6)
             for entry in entries
-            if (total := _total(entry, line)) is not None
+            if (total := medians(entry).get(line)) is not None
         ]
         if points:
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, ms=5, label=label)
@@ -104,22 +94,18 @@ def _one_two_five(value: float, _: object) -> str:
 
 def _graphs(graphs: Mapping[str, Any]) -> Figure:
     names = list(graphs)
-    lines = [
-        line
-        for line in ("ours", "jax", "xla_builder", "floor")
-        if any(_total(entry, line) is not None for entry in graphs.values())
-    ]
     figure = Figure(figsize=(7.5, 1.0 + 0.4 * len(names)))
     axes = figure.add_subplot()
-    for line in lines:
+    for line in ("ours", "jax", "xla_builder", "floor"):
         label, colour, marker = _LINES[line]
         points = [
             (total, row)
             for row, entry in enumerate(graphs.values())
-            if (total := _total(entry, line)) is not None
+            if (total := medians(entry).get(line)) is not None
         ]
-        # Points, because a logarithmic axis has no zero where bars could start.
-        axes.plot(*zip(*points, strict=True), marker, color=colour, ms=8, label=label)
+        if points:
+            # Points, because a logarithmic axis has no zero where bars could start.
+            axes.plot(*zip(*points, strict=True), marker, color=colour, ms=8, label=label)
     axes.set(xscale="log", xlabel="microseconds per op", yticks=range(len(names)))
     axes.set(ylim=(-0.5, len(names) - 0.5))
     axes.xaxis.set_major_formatter("{x:g}")

@@ -7,9 +7,9 @@ entry here, and a line in the contender's function in `benchmarks/contenders.py`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-__all__ = ["CONTENDERS", "RATIOS", "STEPS", "SUMS", "Step", "ratios_of"]
+__all__ = ["CONTENDERS", "RATIOS", "STEPS", "SUMS", "Step", "medians", "ratios_of"]
 
 
 class Step(NamedTuple):
@@ -83,12 +83,24 @@ RATIOS: Final = (
 own times, since an improvement of that time would look like a loss."""
 
 
+def medians(entry: Mapping[str, Any]) -> dict[str, float]:
+    """Return the median microseconds per op of each step and contender in an entry of figures."""
+    return _with_sums({step: values["median"] for step, values in entry["us"].items()})
+
+
+def _with_sums(times: Mapping[str, float]) -> dict[str, float]:
+    """Add the total of each contender whose steps were all measured."""
+    totals = {
+        contender: sum(times[step] for step in steps)
+        for contender, steps in SUMS.items()
+        if all(step in times for step in steps)
+    }
+    return {**times, **totals}
+
+
 def ratios_of(times: Mapping[str, float]) -> dict[str, float]:
     """Return every ratio whose two sides were measured, by a name such as ``"ours/jax"``."""
-    sides = dict(times)
-    for name, parts in SUMS.items():
-        if all(part in times for part in parts):
-            sides[name] = sum(times[part] for part in parts)
+    sides = _with_sums(times)
     return {
         f"{dividend}/{divisor}": sides[dividend] / sides[divisor]
         for dividend, divisor in RATIOS

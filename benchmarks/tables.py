@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 
 from benchmarks.budget import evaluate
-from benchmarks.steps import CONTENDERS, STEPS, SUMS
+from benchmarks.steps import CONTENDERS, STEPS, SUMS, medians
 
 __all__ = [
     "PARTS",
@@ -91,10 +91,9 @@ def _cell(us: Mapping[str, Mapping[str, float]], step: str) -> str:
     return _range(us[step]) if step in us else "—"
 
 
-def _sum(us: Mapping[str, Mapping[str, float]], contender: str) -> str:
-    if any(step not in us for step in SUMS[contender]):
-        return "—"
-    return _number(sum(us[step]["median"] for step in SUMS[contender]))
+def _totals(entry: Mapping[str, Any], contenders: Iterable[str]) -> list[str]:
+    us = medians(entry)
+    return [_number(us[name]) if name in us else "—" for name in contenders]
 
 
 def _steps(contender: str) -> list[str]:
@@ -149,8 +148,8 @@ def _graph_tables(figures: Mapping[str, Any]) -> list[Table]:
     )
     memory = Table("Memory", ["graph", *_MEMORY])
     for name, entry in graphs.items():
-        sums = [_sum(entry["us"], contender) for contender in SUMS]
-        summary.rows.append([name, f"{entry['ops']:,}", *sums, *_ratio_cells(entry["ratios"])])
+        cells = [*_totals(entry, SUMS), *_ratio_cells(entry["ratios"])]
+        summary.rows.append([name, f"{entry['ops']:,}", *cells])
         if "memory" in entry:
             sizes = [f"{entry['memory'][key] / unit:,.0f}" for key, unit in _MEMORY.values()]
             memory.rows.append([name, *sizes])
@@ -189,9 +188,7 @@ def _scaling_tables(figures: Mapping[str, Any]) -> list[Table]:
             text_columns=0,
         )
         for entry in entries:
-            us = entry["us"]
-            cells = [_cell(us, step) for step in steps]
-            cells += [_sum(us, contender) for contender in others]
+            cells = [*(_cell(entry["us"], step) for step in steps), *_totals(entry, others)]
             table.rows.append([f"{entry['ops']:,}", *cells, *_ratio_cells(entry["ratios"])])
         tables.append(table)
     return tables

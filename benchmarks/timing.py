@@ -16,7 +16,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["ContenderError", "Round", "in_turns", "keep_freed_memory", "spread", "timed"]
+__all__ = [
+    "ContenderError",
+    "Round",
+    "in_turns",
+    "keep_freed_memory",
+    "spread",
+    "stage_spreads",
+    "timed",
+]
 
 # From glibc's malloc.h.
 _TRIM_THRESHOLD: Final = -1
@@ -109,4 +117,27 @@ def spread(values: Sequence[float]) -> dict[str, float]:
         "high": high,
         "least": min(values),
         "rounds": len(values),
+    }
+
+
+def stage_spreads(
+    times: Mapping[str, Sequence[float]], sums: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the spreads of the milliseconds of each stage and of sums of stages, for both sides.
+
+    Args:
+        times: the seconds of each stage in each round, named ``"ours record"``.
+        sums: the stages of each sum.
+    """
+    columns: dict[str, dict[str, list[float]]] = {"ours": {}, "jax": {}}
+    for name, seconds in times.items():
+        side, _, stage = name.partition(" ")
+        columns[side][stage] = [value * 1e3 for value in seconds]
+    for stages in columns.values():
+        for name, parts in sums.items():
+            rows = zip(*(stages[part] for part in parts), strict=True)
+            stages[name] = [sum(row) for row in rows]
+    return {
+        side: {stage: spread(values) for stage, values in stages.items()}
+        for side, stages in columns.items()
     }

@@ -5,11 +5,10 @@ The references are MLIR, Python or the C++ XlaBuilder, which do the same or a pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from benchmarks.budget import TargetResult, evaluate, scaling_ends
-from benchmarks.steps import SUMS
+from benchmarks.steps import SUMS, medians
 from benchmarks.tables import Table
 
 __all__ = ["collector_note", "comparisons", "constants_note", "lowering_note"]
@@ -57,34 +56,20 @@ _REFERENCES: Final[dict[str, tuple[_Reference, ...]]] = {
 """The references of a target, by its key."""
 
 
-def _our_steps(key: str) -> tuple[str, ...]:
-    """Return xlabuilder's steps in the key of a target."""
-    step = key.removeprefix("scaled ").partition("/")[0]
-    return SUMS.get(step, (step,))
-
-
-def _us(entry: Mapping[str, Any], steps: Sequence[str], required: Sequence[str]) -> float | None:
-    us = entry["us"]
-    if any(step not in us for step in required):
-        return None
-    return sum(float(us[step]["median"]) for step in steps if step in us)
-
-
 def _rows(result: TargetResult) -> list[list[str]]:
-    entry = result.entry
-    if entry is None:
+    if result.entry is None:
         return []
-    steps = _our_steps(result.key)
-    ours = _us(entry, steps, steps)
+    us = medians(result.entry)
+    ours = us[result.key.removeprefix("scaled ").partition("/")[0]]
     rows = []
     for reference in _REFERENCES.get(result.key, ()):
-        us = _us(entry, reference.steps, reference.required or reference.steps)
-        if ours is None or us is None:
+        if any(step not in us for step in reference.required or reference.steps):
             continue
-        with_data = "data" in reference.steps and "data" in entry["us"]
+        theirs = sum(us[step] for step in reference.steps if step in us)
+        with_data = "data" in reference.steps and "data" in us
         title = f"{reference.title}, copy the constants" if with_data else reference.title
-        numbers = [f"{ours:.2f}", f"{result.limit:.2f}", f"{us:.2f}", f"{ours / us:.2f}×"]
-        verdict = "above the limit" if us > result.limit else "below the limit"
+        numbers = [f"{ours:.2f}", f"{result.limit:.2f}", f"{theirs:.2f}", f"{ours / theirs:.2f}×"]
+        verdict = "above the limit" if theirs > result.limit else "below the limit"
         rows.append([result.graph, title, *numbers, verdict])
     return rows
 
@@ -107,14 +92,12 @@ def lowering_note(figures: dict[str, Any]) -> str | None:
     """Name the graphs for which lowering is faster than creating operations, and its parts."""
     faster, parts = [], []
     for name, entry in figures.get("graphs", {}).items():
-        created = _us(entry, _FLOOR, _FLOOR)
-        us = entry["us"]
-        lower = us["lower"]["median"]
-        if created is not None and lower < created:
-            faster.append(f"{name} ({lower:.2f} against {created:.2f})")
+        us = medians(entry)
+        lower = us["lower"]
+        if "floor" in us and lower < us["floor"]:
+            faster.append(f"{name} ({lower:.2f} against {us['floor']:.2f})")
         if "read" in us and "data" not in us:
-            read = us["read"]["median"]
-            parts.append(f"{name} {lower - read:.2f} + {read:.2f}")
+            parts.append(f"{name} {lower - us['read']:.2f} + {us['read']:.2f}")
     sentences = []
     if figures.get("graphs"):
         sentences.append(
@@ -130,15 +113,15 @@ def collector_note(figures: dict[str, Any]) -> str | None:
     clauses = []
     for name, entries in figures.get("scaling", {}).items():
         for entry in scaling_ends(entries) or ():
-            us = entry["us"]
+            us = medians(entry)
             if "record_uncollected" not in us:
                 continue
             clause = (
-                f"{us['record']['median']:.2f} us per op for {entry['ops']:,} ops of {name}, and "
-                f"{us['record_uncollected']['median']:.2f} with the collector off"
+                f"{us['record']:.2f} us per op for {entry['ops']:,} ops of {name}, and "
+                f"{us['record_uncollected']:.2f} with the collector off"
             )
             if "objects" in us:
-                clause += f" (making as many objects: {us['objects']['median']:.2f})"
+                clause += f" (making as many objects: {us['objects']:.2f})"
             clauses.append(clause)
     return f"Recording takes {'; '.join(clauses)}." if clauses else None
 
@@ -147,7 +130,7 @@ def constants_note(figures: dict[str, Any]) -> str | None:
     """Give the time in which MLIR copies the data of constants."""
     sentences = []
     for name, entry in figures.get("graphs", {}).items():
-        us = {step: spread["median"] for step, spread in entry["us"].items()}
+        us = medians(entry)
         if "data" not in us:
             continue
         sentence = (

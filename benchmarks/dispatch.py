@@ -110,8 +110,8 @@ def _measured(
     """Return the spreads of the microseconds of a call, and ratios. The results must be equal."""
     expected = jax.tree.leaves(calls["jax"]())
     for call in calls.values():
-        for result, wanted in zip(jax.tree.leaves(call()), expected, strict=True):
-            assert np.array_equal(result, wanted)
+        for result, reference in zip(jax.tree.leaves(call()), expected, strict=True):
+            assert np.array_equal(result, reference)
 
     def round_of(name: str, call: Callable[[], Any]) -> Round:
         def run() -> dict[str, float]:

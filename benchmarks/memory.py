@@ -86,11 +86,11 @@ def _ours(graph: Any, size: int) -> dict[str, int]:
     # After the peak is read, because tracemalloc itself takes memory.
     gc.collect()
     tracemalloc.start()
-    kept = ours.record(graph, size)
+    computation = ours.record(graph, size)
     gc.collect()
     recorded, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    del kept
+    del computation
     return {"recorded": recorded, "grown": grown, "peak": peak}
 
 

@@ -191,7 +191,7 @@ _NOTES: Final = """\
 - `write bytecode` is MLIR's own writer. xlabuilder appends a checksum to its output.
 - `record, collector off` excludes the time in which Python's garbage collector traverses the
   existing ops; `collect as many objects` is the collector's time while as many bare objects, with a
-  tuple each, are made. Together they are a lower bound for recording. {collector}
+  tuple each, are created. Together they are a lower bound for recording. {collector}
 - Constants are copied into MLIR by every contender that builds a module. {constants}
 """
 

@@ -9,6 +9,7 @@ Similar names:
 - ``add``: arrays of the same shape. ``add_along(x, v, dimensions)``: dimension i of v is
   ``dimensions[i]`` of x, and v is broadcast along the others. ``add_number(x, 0.5)``: f32 and a
   Python number. ``add_integer(x, 1)``: s32 and a Python number. The same holds for ``mul`` etc.
+- ``constant(value, operand)`` records a constant with the builder of ``operand``.
 - ``dot_numbers(...)`` and ``conv_numbers(...)`` return the dimension numbers for ``dot_general``
   and ``conv_general_dilated``. A graph makes them once, not for each operation.
 - ``while_`` takes and returns several values; its functions take a sequence of them.

@@ -64,7 +64,7 @@ def shared(make: Callable[[float], Callable[..., Any]]) -> Callable[[float], Cal
 
 
 # jax.lax accepts NumPy arrays as operands.
-def constant(value: np.ndarray[Any, Any], beside: jax.Array) -> Any:
+def constant(value: np.ndarray[Any, Any], operand: jax.Array) -> Any:
     return value
 
 

@@ -28,8 +28,8 @@ dot_numbers = xb.DotDimensionNumbers
 conv_numbers = xb.ConvolutionDimensionNumbers.of
 
 
-def constant(value: object, beside: xb.XlaOp) -> xb.XlaOp:
-    return beside.builder.constant(value)
+def constant(value: object, operand: xb.XlaOp) -> xb.XlaOp:
+    return operand.builder.constant(value)
 
 
 # The reducer is a function, which is recorded once per element type and shared by all reductions.

@@ -71,7 +71,7 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Any:
     return ops.ConcatInDim(_builders[-1], operands, dimension)
 
 
-def constant(value: np.ndarray[Any, Any], beside: Any) -> Any:
+def constant(value: np.ndarray[Any, Any], operand: Any) -> Any:
     return ops.Constant(_builders[-1], value)
 
 

@@ -124,8 +124,8 @@ def test_lstm_is_an_lstm() -> None:
         i, f, o, g = np.split(np.concatenate([x, h], 1) @ weights + bias, 4, axis=1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
-    for mine, wanted in zip(compute(graph, steps, values), (h, c), strict=True):
-        assert_close(mine, wanted.astype(np.float32), 1e-5)
+    for result, expected in zip(compute(graph, steps, values), (h, c), strict=True):
+        assert_close(result, expected.astype(np.float32), 1e-5)
 
 
 def weights_in(graph: Graph, first: str) -> int:

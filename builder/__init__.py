@@ -1,7 +1,7 @@
 """xlabuilder's language: write XLA computations in Python.
 
 ``import builder as xb``: primitive types, shapes, XlaBuilder, and every operation as a function.
-Nothing here needs jax; `lowering` takes what is built here to StableHLO and to devices.
+Nothing here needs jax; `lowering` lowers computations to StableHLO and runs them on devices.
 """
 
 import typing as _typing
@@ -274,7 +274,7 @@ from builder.types.shape import (
     tuple_shape as tuple_shape,
 )
 
-# Other names for the same functions, those of xla_builder.h where the document has another.
+# Aliases: the names of xla_builder.h where the document's are different.
 convert = convert_element_type
 concat_in_dim = concatenate
 all_gather_tuple = all_gather

@@ -56,7 +56,7 @@ CONVERT: Final = "convert it with xb.convert_element_type"
 
 
 def refusal(op: str, rule: str, value: object, fix: str | None = None) -> ShapeInferenceError:
-    """Return the error for an argument that is not of the kind that `op` takes."""
+    """Return the error for an argument of a type that `op` does not accept."""
     text = f"{op}: {rule}, got {brief(value)}"
     return ShapeInferenceError(f"{text}\nfix: {fix}" if fix else text, op=op)
 
@@ -83,7 +83,7 @@ def integer(op: str, name: str, value: Any) -> int:
 
 
 def _is_text_or_op(value: object) -> bool:
-    """Whether `value` is a string or an op: both can be iterated over, and neither is a list."""
+    """Whether `value` is a string or an op, which are iterable but not lists."""
     return isinstance(value, (str, bytes)) or hasattr(value, "opcode")
 
 
@@ -131,7 +131,7 @@ def flags(op: str, name: str, values: Any, of: str = "") -> tuple[bool, ...]:
     Args:
         op, name: the op and the name of the argument, for messages.
         values: any sequence.
-        of: for messages: what there is one value for each of.
+        of: what each value belongs to, for messages.
 
     Raises:
         ShapeInferenceError: `values` is not a sequence of bools.
@@ -241,14 +241,14 @@ class Check:
     def element_type(
         self, name: str, allowed: Container[PrimitiveType], rule: str, *, fix: str | None = None
     ) -> PrimitiveType:
-        """Return the element type of operand `name`: one of `allowed`, which `rule` describes."""
+        """Return the element type of operand `name`, which must be one of `allowed`."""
         element_type = self.array(name).element_type
         if element_type not in allowed:
             self.fail(f"{name} must be of {rule} type, got {element_type}", fix=fix)
         return element_type
 
     def in_rank(self, number: int, rank: int, *, of: str, name: str) -> int:
-        """Return `number`, the value of argument `name`: a dimension of `of`, which has `rank`."""
+        """Return `number`, the value of argument `name`: a dimension of `of`, of rank `rank`."""
         if not 0 <= number < rank:
             dimensions = f"0 to {rank - 1}" if rank else "which has none"
             self.fail(
@@ -304,11 +304,12 @@ class Check:
         self.one_for_each(values, self.array(of).rank, of=f"dimension of {of}", name=name)
 
     def sizes(self, values: Sequence[int], *, name: str) -> None:
-        """Check that argument `name` holds sizes: none is negative."""
+        """Check that argument `name` holds sizes, which are not negative."""
         for index, size in enumerate(values):
             if size < 0:
                 self.fail(
-                    f"{name} must hold sizes, which are not negative, got {size} in {list(values)}",
+                    f"{name} must contain sizes, which are not negative, got {size} in "
+                    f"{list(values)}",
                     dimension=index,
                     fix="write each size; XLA does not infer a size from -1"
                     if size == -1
@@ -378,7 +379,7 @@ class Check:
             results: the shape of the result; several make a tuple.
             meaning: the meaning of the parameters, for the message; None for a reducer's.
             returns: the meaning of the result, for the message.
-            or_tuple: whether a tuple of one may stand for one result.
+            or_tuple: whether a tuple of one element is accepted as one result.
         """
         result = results[0] if len(results) == 1 else TupleShape(results)
         if computation == ProgramShape(parameters, result):

@@ -96,7 +96,7 @@ class PrimitiveTypeError(XlaError, ValueError):
 
 
 class BuilderError(XlaError, RuntimeError):
-    """Invalid use of a builder: ops of another builder, already built, wrong parameter numbers."""
+    """Invalid use of a builder: operands of another one, ops after build(), parameter numbers."""
 
 
 class UnknownNameError(XlaError, AttributeError):

@@ -48,7 +48,7 @@ class Annotations(NamedTuple):
             are none.
         meshes: the device meshes by the names that shardings use.
         result_shardings: for each array of its result the sharding as text, or None; empty if no
-            result has a sharding. Like aliases it applies to the entry of a program.
+            result has a sharding. Like `aliases`, they apply only if the computation is the entry.
 
     Example:
         >>> import builder as xb
@@ -86,16 +86,17 @@ def meshes(computation: XlaComputation) -> Meshes:
         for name, mesh in part.annotations.meshes.items():
             if by_name.setdefault(name, mesh) != mesh:
                 raise BuilderError(
-                    f"{computation.name}: computations in it must not have two meshes {name!r}, "
-                    f"got\n  {by_name[name]['mesh']}\n  {mesh['mesh']}, in {part.name!r}\n"
-                    f"fix: import programs that are combined with one mesh",
+                    f"{computation.name}: its computations must not define the mesh {name!r} "
+                    f"differently, got\n  {by_name[name]['mesh']}\n  {mesh['mesh']}, in "
+                    f"{part.name!r}\n"
+                    f"fix: import programs that are to be combined with the same mesh",
                     op=computation.name,
                 )
     if len(forms) > 1:
         listed = "\n".join(f"  {form}, in {part.name!r}" for form, part in forms.items())
         raise BuilderError(
-            f"{computation.name}: a program says how arrays are cut up by tilings, to GSPMD, or by "
-            f"the axes of a mesh, to Shardy, and not both, got\n{listed}\n"
+            f"{computation.name}: shardings must be either all GSPMD tilings or all by the axes "
+            f"of a mesh, got\n{listed}\n"
             f"fix: convert the axes of a mesh to tilings with mesh.sharding(...).tiling",
             op=computation.name,
         )

@@ -23,10 +23,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroups:
-    """The groups of replicas that take part in an operation together; none for one group of all.
+    """The groups of replicas that perform an operation together; empty for one group of all.
 
-    The ids are of replicas, of partitions or of devices, depending on the operation. Every id from
-    0 on is in exactly one group. The order within a group is significant.
+    The ids number replicas, partitions or devices, depending on the operation. Each id, from 0, is
+    in exactly one group. The order within a group is significant.
 
     Attributes:
         groups: tuples of ids.
@@ -54,7 +54,7 @@ class ReplicaGroups:
         return _ALL if value is None else cls(_as_groups(op, value))
 
     def or_one_of(self, count: int) -> ReplicaGroups:
-        """Return these groups, or one group of the ids below `count` if there are none."""
+        """Return these groups; if there are none, one group of all ids below `count`."""
         return self if self.groups else ReplicaGroups((tuple(range(count)),))
 
 
@@ -63,7 +63,7 @@ def _as_groups(op: str, value: Any) -> tuple[tuple[int, ...], ...]:
     if groups is None or any(isinstance(g, str) or not isinstance(g, Iterable) for g in groups):
         fix = "write for instance [[0, 2], [1, 3]]; [] for one group of all replicas"
         if groups and len(groups) <= 64 and all(type(number) is int for number in groups):
-            fix = f"write {brief([list(groups)])} for one group of them; [] for one of all replicas"
+            fix = f"write {brief([list(groups)])} for one of these; [] for one of all replicas"
         rule = "replica_groups must be a sequence of groups, which are sequences of integers"
         raise refusal(op, rule, value, fix)
     return tuple(integers(op, "a group", group) for group in groups)
@@ -76,7 +76,7 @@ ReplicaGroupsLike = ReplicaGroups | Sequence[Sequence[int]]
 
 
 class ChannelType(NamedEnum, enum.IntEnum, op="ChannelHandle", argument="type"):
-    """The ends of a channel, with the numbers of XLA's ChannelHandle."""
+    """The endpoints of a channel, with the numbers of XLA's ChannelHandle."""
 
     DEVICE_TO_DEVICE = 1
     DEVICE_TO_HOST = 2
@@ -89,7 +89,7 @@ class ChannelHandle:
 
     Attributes:
         handle: the number of the channel, 1 or more.
-        type: the ends of the channel.
+        type: the endpoints of the channel.
 
     Example:
         >>> import builder as xb
@@ -117,7 +117,7 @@ class ChannelHandle:
         Args:
             value: a ChannelHandle, its number, or None.
             op: the op, for messages.
-            type: the ends of a channel that is given by its number.
+            type: the type of the channel if `value` is a number.
             name: the argument, for messages.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The attributes of a composite op as MLIR text, which HLO text and StableHLO both carry."""
+"""The attributes of a composite op as MLIR text, for HLO text and StableHLO."""
 
 from __future__ import annotations
 

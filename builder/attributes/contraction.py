@@ -24,7 +24,7 @@ class DotDimensionNumbers:
     Attributes:
         lhs_contracting_dimensions: the dimensions of lhs that are summed over.
         rhs_contracting_dimensions: the corresponding dimensions of rhs, in the same order.
-        lhs_batch_dimensions: the dimensions of lhs that number independent products.
+        lhs_batch_dimensions: the dimensions of lhs that index independent products.
         rhs_batch_dimensions: the corresponding dimensions of rhs, in the same order.
 
     Example:
@@ -70,13 +70,13 @@ DotDimensionNumbersLike = DotDimensionNumbers | Sequence[Sequence[Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class RaggedDotDimensionNumbers:
-    """The dimensions of a dot product of which one is divided into groups of different sizes.
+    """The dimensions of a dot product with one dimension divided into groups of different sizes.
 
     Attributes:
         dot_dimension_numbers: the numbers of the dot product; also accepted as the pair of pairs
             that `dot_general` accepts.
         lhs_ragged_dimensions: the dimension of lhs that is divided into groups: exactly one.
-        rhs_group_dimensions: the dimension of rhs that numbers the groups: one if the ragged
+        rhs_group_dimensions: the dimension of rhs that indexes the groups: one if the ragged
             dimension is neither contracting nor batch, otherwise none.
 
     Example:

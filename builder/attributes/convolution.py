@@ -29,12 +29,12 @@ class ConvolutionDimensionNumbers:
     i and o for input and output feature, and the spatial dimensions by number.
 
     Attributes:
-        input_batch_dimension: the dimension of lhs that numbers independent inputs.
+        input_batch_dimension: the dimension of lhs that indexes independent inputs.
         input_feature_dimension: the dimension of lhs that is summed over.
         input_spatial_dimensions: the dimensions of lhs that the window moves along.
         kernel_input_feature_dimension: the dimension of rhs that corresponds to lhs's features.
-        kernel_output_feature_dimension: the dimension of rhs that numbers the output's features.
-        kernel_spatial_dimensions: the dimensions of rhs that are the window, in the same order.
+        kernel_output_feature_dimension: the dimension of rhs that indexes the output's features.
+        kernel_spatial_dimensions: the dimensions of rhs that form the window, in the same order.
         output_batch_dimension: the dimension of the result for the batch.
         output_feature_dimension: the dimension of the result for the output features.
         output_spatial_dimensions: the dimensions of the result for the positions of the window.
@@ -65,7 +65,7 @@ class ConvolutionDimensionNumbers:
     def default(cls, spatial: int) -> ConvolutionDimensionNumbers:
         """Return the dimension numbers of `conv`, for `spatial` spatial dimensions.
 
-        Batch, features and then the spatial dimensions; in the kernel output features come first.
+        The order is batch, features, spatial dimensions. In the kernel, output features come first.
 
         Raises:
             ShapeInferenceError: `spatial` is not a number of dimensions.
@@ -82,10 +82,10 @@ class ConvolutionDimensionNumbers:
     def of(
         cls, value: ConvolutionDimensionNumbersLike, op: str = _OP
     ) -> ConvolutionDimensionNumbers:
-        """Return `value` itself, or the numbers in a text like ``"b01f_01io->b01f"``.
+        """Return `value` itself, or the numbers in a string like ``"b01f_01io->b01f"``.
 
         Args:
-            value: ConvolutionDimensionNumbers, or a text.
+            value: ConvolutionDimensionNumbers, or a string.
             op: the op, for messages.
 
         Raises:
@@ -97,7 +97,7 @@ class ConvolutionDimensionNumbers:
         if numbers is None:
             raise refusal(
                 op,
-                "dimension_numbers must be ConvolutionDimensionNumbers or a text that names each "
+                "dimension_numbers must be ConvolutionDimensionNumbers or a string that names each "
                 "dimension of the input, the kernel and the output once",
                 value,
                 'write for instance "b01f_01io->b01f"',
@@ -132,7 +132,7 @@ class ConvolutionDimensionNumbers:
 _LETTERS: Final = ("bf", "io", "bf")
 
 ConvolutionDimensionNumbersLike = ConvolutionDimensionNumbers | str
-"""ConvolutionDimensionNumbers, or a text like "b01f_01io->b01f"."""
+"""ConvolutionDimensionNumbers, or a string like "b01f_01io->b01f"."""
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""What the attribute bundles share: conversion of fields, enumerations given by name."""
+"""Helpers for attribute bundles: conversion of fields, enumerations passed by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from builder.check import integer, integers, refusal
 __all__ = ["NamedEnum", "sequence_or_none", "set_integers", "unpackable"]
 
 _MOST: Final = 2**20
-"""More entries than any argument has: an iterator without end is not read further."""
+"""More entries than any argument has, so that an infinite iterator is not read further."""
 
 
 def set_integers(bundle: Any, op: str, *names: str) -> None:
@@ -28,10 +28,9 @@ def set_integers(bundle: Any, op: str, *names: str) -> None:
 
 
 class NamedEnum(enum.Enum):
-    """An enumeration whose members may be given by name, and by number if it is an IntEnum.
+    """An enumeration whose members can be passed by name, and by number if it is an IntEnum.
 
-    ``class Kind(NamedEnum, op="fft", argument="kind")`` declares for messages which argument of
-    which op takes the members.
+    ``class Kind(NamedEnum, op="fft", argument="kind")`` names the op and the argument for messages.
     """
 
     _taken_by: ClassVar[tuple[str, str]]
@@ -45,10 +44,10 @@ class NamedEnum(enum.Enum):
 
     @classmethod
     def of(cls, value: Any, op: str | None = None) -> Self:
-        """Return the member that `value` is, or names.
+        """Return the member for `value`: a member, its name, or its number.
 
         Args:
-            value: a member, its name, or its number if members are numbers of XLA's.
+            value: a member, its name, or its number if the members have XLA's numbers.
             op: the op to name in messages; None for the op that the enumeration belongs to.
 
         Raises:

@@ -27,7 +27,7 @@ __all__ = [
 class CustomCallApiVersion(NamedEnum, enum.IntEnum, op="custom_call", argument="api_version"):
     """The signature of a custom call's target, with the numbers of XLA's CustomCallApiVersion.
 
-    API_VERSION_ORIGINAL: ``void f(void* out, const void** in)``, the form of the document.
+    API_VERSION_ORIGINAL: ``void f(void* out, const void** in)``, the signature in the document.
     API_VERSION_STATUS_RETURNING: ``void f(void* out, const void** in, XlaCustomCallStatus*)``.
     API_VERSION_STATUS_RETURNING_UNIFIED: ``void f(void* out, const void** in, const char* opaque,
     size_t opaque_len, XlaCustomCallStatus*)``.
@@ -42,7 +42,7 @@ class CustomCallApiVersion(NamedEnum, enum.IntEnum, op="custom_call", argument="
 
 
 class CustomCallSchedule(NamedEnum, enum.IntEnum, op="custom_call", argument="schedule"):
-    """Where a compiler that orders instructions places a custom call; a hint.
+    """A hint for compilers that schedule instructions: where to place a custom call.
 
     StableHLO has no attribute for it. The numbers are those of XLA's CustomCallSchedule.
     """
@@ -76,7 +76,7 @@ class OutputOperandAliasing:
 
     @classmethod
     def all_of(cls, values: Any, op: str = "custom_call") -> tuple[OutputOperandAliasing, ...]:
-        """Return `values`, which are bundles or pairs (output_index, (number, operand_index)).
+        """Convert bundles, or pairs (output_index, (number, operand_index)), to bundles.
 
         Raises:
             ShapeInferenceError: a value is neither.
@@ -199,7 +199,7 @@ def _number_text(op: str, name: str, value: Any, kind: str) -> str:
     if not -(2**63) <= int(value) < 2**63 and kind == "i64":
         raise ShapeInferenceError(
             f"{op}: attribute {name!r} must fit the int64_t that the handler receives, got "
-            f"{brief(value)}\nfix: give numpy.uint64(...) if the handler takes a uint64_t",
+            f"{brief(value)}\nfix: pass numpy.uint64(...) if the handler takes a uint64_t",
             op=op,
         )
     return str(int(value))
@@ -211,7 +211,7 @@ def _string_text(op: str, name: str, value: str) -> str:
     except UnicodeEncodeError:
         rule = f"attribute {name!r} must be a string that UTF-8 can encode"
         raise refusal(op, rule, value) from None
-    # Braces are escaped because HLO's lexer counts them without looking at strings.
+    # Braces are escaped because HLO's lexer counts them even in strings.
     return quoted(data, also=b"{}")
 
 

@@ -28,12 +28,12 @@ class GatherDimensionNumbers:
         offset_dims: the dimensions of the result that index within a slice, ascending.
         collapsed_slice_dims: the dimensions of the operand in which a slice has size 1 and that
             the result does not have, ascending.
-        start_index_map: for each number of an index vector the dimension of the operand that it is
-            a start index for. Slices begin at 0 in the other dimensions.
+        start_index_map: for each component of an index vector, the dimension of the operand whose
+            start index it is. Slices begin at 0 in the other dimensions.
         index_vector_dim: the dimension of start_indices that contains the index vectors. The rank
-            of start_indices if each single number is an index vector.
+            of start_indices if each element is an index vector.
         operand_batching_dims: the dimensions of the operand that correspond to dimensions of
-            start_indices, ascending: an index vector takes its slice at its own position.
+            start_indices, ascending: an index vector reads its slice at its own position.
         start_indices_batching_dims: those dimensions of start_indices, in the same order.
 
     Example:
@@ -71,12 +71,12 @@ class ScatterDimensionNumbers:
         update_window_dims: the dimensions of updates that index within a window, ascending.
         inserted_window_dims: the dimensions of the operand in which a window has size 1 and that
             updates do not have, ascending.
-        scatter_dims_to_operand_dims: for each number of an index vector the dimension of the
-            operand that it is a start index for. Windows begin at 0 in the other dimensions.
+        scatter_dims_to_operand_dims: for each component of an index vector, the dimension of the
+            operand whose start index it is. Windows begin at 0 in the other dimensions.
         index_vector_dim: the dimension of scatter_indices that contains the index vectors. The rank
-            of scatter_indices if each single number is an index vector.
+            of scatter_indices if each element is an index vector.
         input_batching_dims: the dimensions of the operand that correspond to dimensions of
-            scatter_indices, ascending: an index vector places its window at its own position.
+            scatter_indices, ascending: an index vector writes its window at its own position.
         scatter_indices_batching_dims: those dimensions of scatter_indices, in the same order.
 
     Example:

@@ -17,9 +17,9 @@ class PaddingConfigDimension:
     """The padding of one dimension.
 
     Attributes:
-        edge_padding_low: elements added before the first; removed if negative.
-        edge_padding_high: elements added after the last; removed if negative.
-        interior_padding: elements added between each two; not negative.
+        edge_padding_low: the number of elements to add before the first; if negative, to remove.
+        edge_padding_high: the number of elements to add after the last; if negative, to remove.
+        interior_padding: the number of elements to add between adjacent elements; not negative.
     """
 
     edge_padding_low: int = 0

@@ -55,7 +55,7 @@ class DotAlgorithm(enum.Enum):
     """The exact algorithm of a dot product: XLA's PrecisionConfig.Algorithm.
 
     A name lists the type that lhs and rhs are rounded to, the type in which products are added, and
-    the number of products of shorter numbers (X3, X6, X9) that make up each product. Which of the
+    the number of products of lower precision (X3, X6, X9) that form each product. Which of the
     algorithms are supported depends on the device.
     """
 
@@ -78,7 +78,7 @@ class DotAlgorithm(enum.Enum):
 
     @classmethod
     def of(cls, value: DotAlgorithm | str) -> DotAlgorithm:
-        """Return the algorithm that `value` is, or names in lower case.
+        """Return the algorithm for `value`: a member, or its name in lower case.
 
         Raises:
             ShapeInferenceError: no algorithm has this name.

@@ -1,4 +1,4 @@
-"""Padding of windows: Padding, and the pairs of numbers that it stands for."""
+"""Padding of windows: the enumeration Padding, and its conversion to pairs of numbers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["Padding", "PaddingLike", "dilated", "explicit_padding", "padding_arg
 
 _MOST: Final = 2**63
 _MOST_PAIRS: Final = 1000
-"""More than the rank of any window: an iterator without end is not read further."""
+"""More than the rank of any window, so that an infinite iterator is not read further."""
 
 
 class Padding(enum.Enum):
-    """Padding by its purpose.
+    """Padding that is computed from the sizes.
 
-    SAME pads so that strides of 1 keep the sizes: along a dimension there are as many windows as
-    elements, divided by the stride and rounded up. Half of the padding is added on each side, the
-    odd element on the high side. VALID adds no padding, and windows that reach beyond the array are
-    left out.
+    SAME pads so that strides of 1 keep the sizes: the number of windows along a dimension is its
+    size divided by the stride, rounded up. Half of the padding is added on each side, the odd
+    element on the high side. VALID adds no padding, and windows that reach beyond the array are
+    omitted.
 
     Example:
         >>> import builder as xb
@@ -34,7 +34,7 @@ class Padding(enum.Enum):
     SAME = "SAME"
     VALID = "VALID"
 
-    # Inferred windows are looked up by it, and the hash of enum.Enum is slow.
+    # Cached windows are looked up by it, and the hash of enum.Enum is slow.
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:

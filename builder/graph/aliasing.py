@@ -73,7 +73,7 @@ class Donations:
         existing = self.aliases.get(alias.output_index)
         if existing is not None:
             raise BuilderError(
-                f"setup_alias: a result aliases at most one argument, got for output "
+                f"setup_alias: a result can alias only one argument, got for output "
                 f"{_braces(alias.output_index)}\n"
                 f"  {_argument(existing.param_number, existing.param_index)}\n"
                 f"  {_argument(alias.param_number, alias.param_index)}",
@@ -82,7 +82,7 @@ class Donations:
         self.aliases[alias.output_index] = alias
 
     def add_donor(self, donor: BufferDonor, parameter: XlaOp | None) -> None:
-        """Add a donor; raises like `add_alias`."""
+        """Add a donor. It raises the errors of `add_alias`."""
         self._check_argument("add_buffer_donor", donor.param_number, donor.param_index, parameter)
         self.donors.append(donor)
 
@@ -98,7 +98,7 @@ class Donations:
         donated += [(donor.param_number, donor.param_index) for donor in self.donors]
         if (number, index) in donated:
             raise BuilderError(
-                f"{op}: an argument is donated at most once, got {_argument(number, index)} again",
+                f"{op}: an argument can be donated only once, got {_argument(number, index)} again",
                 op=op,
                 shapes={f"parameter {number}": parameter.shape},
             )
@@ -116,7 +116,8 @@ class Donations:
             argument = _array_at("setup_alias", "the parameter", parameter, alias.param_index)
             if result is not argument:
                 raise ShapeInferenceError(
-                    f"setup_alias: a result and the argument that it aliases must have one shape, "
+                    "setup_alias: a result and the argument that it aliases must have the same "
+                    "shape, "
                     f"got\n"
                     f"  output {_braces(alias.output_index)} {result}\n"
                     f"  {_argument(alias.param_number, alias.param_index)} {argument}",

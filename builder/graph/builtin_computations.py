@@ -24,8 +24,8 @@ _PRED = intern_array(pt.pred, ())
 def default_comparator(element_types: tuple[PrimitiveType, ...]) -> XlaComputation:
     """Return a comparator for arrays of these types: ascending by the elements of the first one.
 
-    Floating point is compared in its total order, complex numbers by the real and then the
-    imaginary part.
+    Floating-point numbers are compared in their total order, complex numbers by the real part and
+    then by the imaginary part.
     """
     builder = XlaBuilder("compare_less_than")
     parameters = [
@@ -50,7 +50,7 @@ def default_comparator(element_types: tuple[PrimitiveType, ...]) -> XlaComputati
 
 
 def _compared(lhs: XlaOp, rhs: XlaOp, direction: str) -> XlaOp:
-    """Compare scalars that are not complex, floating point in its total order."""
+    """Compare scalars that are not complex, floating-point numbers in their total order."""
     element_type = lhs.shape.element_type
     if element_type.is_floating:
         kind = "TOTALORDER"

@@ -56,7 +56,7 @@ class XlaComputation:
         parameters: the parameter ops in the order of their numbers.
         program_shape: shapes and names of the parameters and the shape of the result, with the
             layouts of the entry.
-        signature: the same without layouts: the types that ops see that apply the computation.
+        signature: the same without layouts, as ops that apply the computation see it.
         aliases: the results that are written to the memory of arguments (`XlaBuilder.setup_alias`),
             in the order of the results. Like donors they are properties of the program whose entry
             this is. They are ignored where another computation applies this one, as in XLA.
@@ -137,7 +137,7 @@ class XlaComputation:
     def planned(self, key: Any, plan: Callable[..., P], *arguments: Any) -> P:
         """Return ``plan(*arguments)`` for an op that applies this computation, cached by `key`.
 
-        The cache is a part of the computation, so that it does not outlive it.
+        The cache belongs to the computation, and is freed with it.
         """
         cached: P | None = self.plans.get(key)
         return self.plans.add(key, plan(*arguments)) if cached is None else cached
@@ -205,7 +205,7 @@ class XlaComputation:
         return (op for op in self.ops if needed[op.id])
 
     def applications(self) -> tuple[Application, ...]:
-        """Return how ops here apply computations, one for ops that share attributes."""
+        """Return an `Application` for each set of attributes that contains computations."""
         if self._applications is None:
             # Ops with equal attributes usually share one mapping, which is searched once.
             counts = Counter(id(op.attributes) for op in self.ops if op.opcode in APPLYING)
@@ -245,10 +245,11 @@ class XlaComputation:
     def replace(self, function: Replacement, *, nested: bool = False) -> XlaComputation:
         """Return the computation recorded again, with some ops replaced.
 
-        The function is called for each op in the order of recording. The ops that it records stay,
-        before the op if that is kept. Names, source lines, shardings and frontend attributes are
-        preserved. A replacement without its own takes them from the op it replaces, except the
-        line. Ops without users stay as well, as everywhere: XLA removes those that have no effect.
+        The function is called for each op in the order of recording. The ops that it records become
+        part of the new computation, before the op if that is kept. Names, source lines, shardings
+        and frontend attributes are preserved. A replacement that has none inherits those of the op
+        it replaces, except the source line. Ops without users are preserved too; XLA removes those
+        that have no effect.
 
         Args:
             function: called with an op and its operands in the new computation. It returns None to
@@ -260,8 +261,8 @@ class XlaComputation:
 
         Returns:
             A computation of the same program shape, with the same aliases and donors. Parameters
-            always stay, even without users. Applied computations in which nothing changes are
-            shared.
+            are always preserved, even without users. Applied computations in which nothing changes
+            are shared.
 
         Raises:
             ShapeInferenceError: a replacement has another shape than the op.
@@ -289,8 +290,8 @@ class XlaComputation:
     ) -> XlaComputation:
         """Return the part of the computation that computes some of its values.
 
-        It contains the ops that the values depend on and no others; of ops with side effects, those
-        that the values depend on, for instance by a token. This helps to bisect a wrong result: run
+        It contains only the ops that the values depend on. An op with side effects is included only
+        if a value depends on it, for instance by a token. This helps to bisect a wrong result: run
         half of a model, and then half of the wrong part.
 
         Args:
@@ -360,12 +361,12 @@ class XlaComputation:
         FLOPs, transcendental functions and bytes are those of XLA's HloCostAnalysis for the ops as
         recorded, before a compiler fuses or removes any. Each op reads its operands and writes its
         result. A multiplication and an addition are two FLOPs; operations on integers count too.
-        `builder.inspection.costs` documents what XLA leaves unspecified.
+        `builder.inspection.costs` documents the differences.
 
         Computations are counted as often as they are applied: a reducer for each element that is
         reduced; the body of a loop once for each iteration if the trip count follows from its
-        condition and body (see ``stats.loops``), else once; of a `conditional` the most expensive
-        branch.
+        condition and body (see ``stats.loops``), else once; the most expensive branch of a
+        `conditional`.
 
         Returns:
             An object whose fields are numbers; `print` shows a table by FLOPs, and `as_dict` is for
@@ -397,7 +398,8 @@ class XlaComputation:
             opcode: the opcode, or a pattern as for file names: "reduce*".
             name: the op's name, or a pattern.
             shape: the shape of the result, or its text. A shape without layouts is compared with
-                the ops' shapes, which have none; a shape with layouts with those of parameters.
+                the ops' shapes, which have none; a shape with layouts is compared with those of
+                parameters.
             source: the file that recorded the op, or its last path components, with or without a
                 line: "model.py", "layers/attention.py:12".
             where: a predicate, called with each op that matches the other criteria.
@@ -438,8 +440,9 @@ class XlaComputation:
             metadata: whether to compare names and source lines.
 
         Returns:
-            A `ComputationDiff`: true if there are differences, with the ops that are only here
-            (`removed`), only there (`added`), and `changed`.
+            A `ComputationDiff`: true if there are differences, with the ops that only this
+            computation has (`removed`), that only `other` has (`added`), and that differ
+            (`changed`).
 
         Raises:
             OperandError: `other` is not an XlaComputation.

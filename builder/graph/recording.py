@@ -1,6 +1,6 @@
 """Recording: appending an op to its builder. Every public op ends here.
 
-`record` runs once for every op and is the innermost path of the library. It takes an inferred shape
+`record` runs once for every op and is the hot path of the library. It takes an inferred shape
 and operands that are XlaOps, finds their builder, stores the line of the user's program, and
 appends the op.
 """
@@ -103,7 +103,7 @@ def append(
     attributes: Mapping[str, Any] = NO_ATTRIBUTES,
     depth: int = 1,
 ) -> XlaOp:
-    """Append an op to `builder`; for ops without operands and for the library itself.
+    """Append an op to `builder`; used for ops without operands, and by the library itself.
 
     The operands are not checked. `depth` is that of `record`.
     """
@@ -129,7 +129,7 @@ def metadata_for(
     """
     if metadata.sharding is None:
         return metadata
-    from builder.sharding.validation import (  # loaded on use
+    from builder.sharding.validation import (  # lazy import
         ShardingFault,
         block_sharding,
         register_meshes,
@@ -251,7 +251,7 @@ def _public_name(opcode: str) -> str:
 
 
 def _target(opcode: str, operands: tuple[XlaOp, ...]) -> XlaBuilder:
-    """Return the builder that records an op on operands of several builders, or of one not open.
+    """Return the builder that records an op whose operands have several builders, or a closed one.
 
     While a callable of a `while_`, `conditional` or `call` is being recorded, the enclosing builder
     is not open: the innermost builder records, and captures values of enclosing builders.

@@ -196,7 +196,7 @@ def is_library_function(computation: Any) -> bool:
     """Return whether `computation` is a function of this library, such as xb.add."""
     if type(computation) is not FunctionType:
         return False
-    # This runs for every op with a reducer, so that known functions are looked up in a set.
+    # This runs for every op with a reducer, so known functions are looked up in a set.
     if computation in _LIBRARY_FUNCTIONS:
         return True
     # `__module__` is not used, because `functools.wraps` copies it to a user's function.
@@ -383,7 +383,7 @@ class ReusableFunction:
         Args:
             operands: one for each parameter; a sequence of ops is the tuple of them, and may be
                 nested.
-            named: none; operands are positional.
+            named: must be empty, because operands are positional.
 
         Returns:
             The result; several results of the function are one tuple.
@@ -419,7 +419,7 @@ class ReusableFunction:
 
         Raises:
             SignatureError: the function does not take that number of arguments.
-            OperandError: its result is not an XlaOp; or a shape is not a shape.
+            OperandError: its result is not an XlaOp, or an element of `shapes` is not a shape.
 
         Example:
             >>> import builder as xb

@@ -90,9 +90,7 @@ class XlaBuilder:
 
     def __init__(self, name: str = "computation") -> None:
         if not isinstance(name, str) or not name:
-            raise OperandError(
-                f"XlaBuilder: name must be a string, not an empty one, got {brief(name)}"
-            )
+            raise OperandError(f"XlaBuilder: name must be a non-empty string, got {brief(name)}")
         self.name = name
         self.ops: list[XlaOp] = []
         self.parameters: dict[int, XlaOp] = {}
@@ -251,7 +249,7 @@ class XlaBuilder:
 
     def _sharding_of_parameter(self, shape: Shape, sharding: Any) -> str:
         """Return the text of a parameter's sharding."""
-        from builder.sharding import text as sharding_text, validation  # loaded on use
+        from builder.sharding import text as sharding_text, validation  # lazy import
 
         texts, shardings = validation.leaf_shardings("parameter", "sharding", shape, sharding)
         leaf_texts = [text for text in texts if text is not None]
@@ -299,8 +297,8 @@ class XlaBuilder:
 
         Returns:
             An op of the shape of `value`. A writable array is copied once, so that later writes do
-            not change the computation; a read-only array is not copied. Of an array that repeats
-            one element, as `numpy.broadcast_to` returns, only that element is stored.
+            not change the computation; a read-only array is not copied. If an array repeats one
+            element, as a result of `numpy.broadcast_to` does, only that element is stored.
 
         Raises:
             ConstantError: a number does not fit the type; a Python number has no type; the array's
@@ -400,7 +398,7 @@ class XlaBuilder:
         Args:
             shape: the shape of the value, with the layout of the data sent to the device: an array,
                 or a tuple of arrays. For an empty tuple nothing is read.
-            config: a text for the device.
+            config: a string for the device.
 
         Returns:
             The value.
@@ -426,8 +424,8 @@ class XlaBuilder:
 
         Args:
             shape: the shape of the array.
-            channel_handle: a device-to-device channel, or its number: one that no other pair of a
-                send and a recv uses.
+            channel_handle: a device-to-device channel, or its number. Each pair of a send and a
+                recv needs a channel of its own.
 
         Returns:
             The array.
@@ -586,7 +584,7 @@ class XlaBuilder:
     def _metadata_block(self, field: str, update: Callable[[Any], Any]) -> Iterator[None]:
         """Update a field of the metadata of ops recorded in the block.
 
-        Arguments are checked by its callers: the caller of this generator is contextlib.
+        Its callers check the arguments, because the caller of this generator is contextlib.
         """
         target = self.innermost()
         before = getattr(target.current_metadata or NO_METADATA, field)
@@ -657,7 +655,7 @@ class XlaBuilder:
     def _check_sharding(self, op: str, sharding: ShardingLike | None) -> None:
         """Raise unless `sharding` is None or can be the sharding of ops recorded now."""
         if sharding is not None:
-            from builder.sharding import validation  # loaded on use
+            from builder.sharding import validation  # lazy import
 
             checked = validation.check_sharding_type(op, sharding)
             validation.register_sharding(self.innermost(), op, checked)
@@ -876,7 +874,7 @@ class XlaBuilder:
         )
 
     def _set_result_shardings(self, shape: Shape, sharding: Any) -> None:
-        from builder.sharding import validation  # loaded on use
+        from builder.sharding import validation  # lazy import
 
         texts, shardings = validation.leaf_shardings("build", "result_sharding", shape, sharding)
         for used in shardings:

@@ -207,7 +207,7 @@ class XlaOp:
     def sharding(self, sharding: Any) -> None:
         text = None
         if sharding is not None:
-            from builder.sharding import validation  # loaded on use
+            from builder.sharding import validation  # lazy import
 
             self.builder.check_open("sharding")
             checked = validation.check_sharding_type("sharding", sharding)
@@ -324,8 +324,8 @@ class XlaOp:
     # Ops hash by identity, because `==` records a comparison.
     __hash__ = object.__hash__
 
-    # `builder.ops` replaces those with the op on the left by the op's function itself, which saves
-    # a call.
+    # Where the op is on the left, `builder.ops` replaces the method with the op's function itself,
+    # which saves a call.
     __add__, __radd__ = _binary("add")
     __sub__, __rsub__ = _binary("sub")
     __mul__, __rmul__ = _binary("mul")

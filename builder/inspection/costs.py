@@ -7,8 +7,8 @@ for each element of the result. The rules below are the exceptions. They differ 
   0.12. Reading an element of a tuple costs nothing.
 - A broadcast that also expands dimensions of size 1 is one op, and a splat constant costs nothing,
   as any constant. HLO has two instructions for either.
-- A `ragged_dot` sums along the contracting dimensions: a row of lhs is multiplied with the part of
-  rhs of its group. XLA counts the group dimension as contracted.
+- A `ragged_dot` sums along the contracting dimensions: a row of lhs is multiplied by the part of
+  rhs for its group. XLA counts the group dimension as contracted.
 - A `scan` runs its computation for each step. XLA counts one step.
 - A `while` with a known trip count n runs its body n times and its condition n + 1 times. XLA
   counts one run of each, which is used here for unknown trip counts.

@@ -91,7 +91,7 @@ class _Counter:
         return [(rows[attributes["body"]], runs), (rows[attributes["condition"]], tests)]
 
     def _most_expensive(self, branches: Iterable[XlaComputation]) -> _Rows:
-        """Return, for each kind of cost, that of the branch where it is highest, as XLA does."""
+        """Return the maximum of each kind of cost over the branches, as XLA does."""
         result: dict[str, list[int]] = {}
         for kind in range(4):
             rows = max(

@@ -65,7 +65,7 @@ class Fingerprints:
 
     def _attributes_entry(self, attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
         key = tuple([(name, self.key(value)) for name, value in sorted(attributes.items())])
-        # The entry refers to the mapping, because the id of a freed object is used again.
+        # The entry refers to the mapping, because the id of a freed object may be reused.
         entry = self._attributes[id(attributes)] = attributes, self.number(key)
         return entry
 

@@ -33,7 +33,7 @@ def trip_count(loop: XlaOp) -> int | None:
     if loop.opcode == "scan":
         attributes = loop.attributes
         inputs = loop.operands[: len(loop.operands) - attributes["num_carries"]]
-        # Without inputs the first result, an output of the same length.
+        # Without inputs, use the first result, an output of the same length.
         shape = inputs[0].shape if inputs else loop.shape
         if not isinstance(shape, ArrayShape):
             shape = loop.shape.elements[0]  # type: ignore[union-attr]  # a scan returns a tuple
@@ -122,7 +122,7 @@ def _invariant(loop: XlaOp, op: XlaOp) -> int | None:
 
 
 def _count(begin: int, end: int, step: int, relation: str, counter: XlaOp) -> int | None:
-    """Return the length of ``begin, begin + step, ...`` up to the first without the relation.
+    """Return how many of ``begin, begin + step, ...`` satisfy the relation before one does not.
 
     None if the sequence is infinite, or ends only by an overflow.
     """

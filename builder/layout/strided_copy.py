@@ -115,7 +115,7 @@ def _inner_axis(shape: list[int], itemsize: int) -> int:
 def _has_conflicts(strides: list[int], inner: int) -> bool:
     """Return whether the reads of the inner loop evict cache lines before their other elements.
 
-    An example are the rows of an array whose sizes are powers of two, when it is transposed.
+    An example is the transposition of an array whose sizes are powers of two.
     """
     stride = abs(strides[inner])
     return stride % _CONFLICT_STRIDE == 0 and min(map(abs, strides)) < stride

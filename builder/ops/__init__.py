@@ -29,8 +29,8 @@ xla_op.OPERATOR_FUNCTIONS.update(
     right_shift_operator=right_shift_operator,
 )
 
-# The functions replace the methods of the class that only call them, which saves a call for each
-# operator. `__pow__` has another third argument than `pow`.
+# The functions replace the methods of XlaOp that only call them, which saves a call for each
+# operator. `__pow__` is not replaced, because its third argument is not that of `pow`.
 for _method, _name in {
     "__add__": "add",
     "__sub__": "sub",

@@ -85,7 +85,7 @@ def all_reduce(
         replica_groups: lists of the replicas that reduce together; empty for one group of all
             replicas. Groups may differ in size.
         channel_id: a channel. Operations communicate only with operations of the same channel. With
-            a channel the partitions of the replicas take part as well.
+            a channel the partitions of the replicas participate as well.
         shape_with_layout: the operand's shape with the memory layout of the result. It matters to
             programs that are compiled separately. StableHLO has no attribute for it.
         use_global_device_ids: whether the groups hold device numbers, which are replica times the
@@ -509,7 +509,7 @@ def collective_broadcast(
 
 
 def _operand(name: str, operand: XlaOp | Sequence[XlaOp]) -> tuple[Shape, Sequence[XlaOp]]:
-    """Return the shape of an `operand` argument, and its ops; of a sequence, its tuple's shape."""
+    """Return the shape of an `operand` argument, a tuple's for a sequence of ops, and the ops."""
     if isinstance(operand, (list, tuple)):
         ops = need_ops(name, "operand", operand)
         return TupleShape([o.shape for o in ops]), ops
@@ -551,8 +551,8 @@ def _participants(
     channel_id: ChannelHandleLike | None,
     use_global_device_ids: bool,
 ) -> tuple[ReplicaGroups, ChannelHandle | None, bool]:
-    """Return the arguments that select who takes part in a collective, converted."""
-    # In XlaBuilder the flag is optional and absent by default; None is accepted likewise.
+    """Convert the arguments that select the participants of a collective."""
+    # In XlaBuilder the flag is optional and absent by default, so None is accepted.
     use_device_ids = use_global_device_ids is not None and flag(
         name, "use_global_device_ids", use_global_device_ids
     )

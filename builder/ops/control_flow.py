@@ -130,7 +130,7 @@ def _element_plan(tuple_data: Shape, index: int) -> builtins.tuple[Shape, Mappin
 
 @op(SCHEMAS["optimization_barrier"])
 def optimization_barrier(operand: XlaOp) -> XlaOp:
-    """Return the operand, and keep the compiler from moving operations across this op.
+    """Return the operand, and prevent the compiler from moving operations across this op.
 
     All operations that the operand depends on execute before any operation that uses the result.
 
@@ -153,7 +153,7 @@ def optimization_barrier(operand: XlaOp) -> XlaOp:
 
 
 def _state(name: str, argument: str, value: Any) -> XlaOp:
-    """Return an argument that is an op or a sequence of ops as one op, recording the tuple."""
+    """Return an op, or the tuple recorded for a sequence of ops."""
     if isinstance(value, _SEQUENCES) and value:
         return tuple(*need_ops(name, argument, value))
     return need_op(name, argument, value)
@@ -406,7 +406,7 @@ _scan_shape = per_signature(shape_inference.control_flow.scan.strict)
 
 @op(SCHEMAS["while"])
 def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[XlaOp]) -> XlaOp:
-    """Apply `body` to the state as long as `condition` of the state is true.
+    """Apply `body` to the state repeatedly while `condition` is true for it.
 
     Args:
         condition: a computation T -> pred[], or a callable on one XlaOp.

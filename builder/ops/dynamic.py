@@ -1,6 +1,6 @@
 """Dynamic sizes: dimensions whose size is a runtime value.
 
-Operation Semantics: GetDimensionSize, SetDimensionSize; of XlaBuilder, RemoveDynamicDimension and
+Operation Semantics: GetDimensionSize, SetDimensionSize. XlaBuilder: RemoveDynamicDimension,
 DynamicReshape.
 """
 
@@ -102,7 +102,7 @@ def set_dimension_size(operand: XlaOp, size: XlaOp | Number, dimension: int) -> 
 
 
 def _s32(name: str, argument: str, value: Any, beside: XlaOp) -> XlaOp:
-    """Return an argument that is an op or a number as an op, recording the constant."""
+    """Return an op, or the constant recorded for a number."""
     if type(value) is XlaOp or not is_number(value):
         return need_op(name, argument, value)
     return number_as(name, value, pt.s32, beside)
@@ -124,7 +124,7 @@ def remove_dynamic_dimension(operand: XlaOp, dimension: int) -> XlaOp:
 
     Args:
         operand: an array.
-        dimension: one of its dimensions; one of fixed size is unchanged.
+        dimension: one of its dimensions; a dimension of fixed size is unchanged.
 
     Returns:
         An array of the operand's sizes; the size of `dimension` is fixed.

@@ -1,6 +1,6 @@
 """Tokens, transfers between host and device, and custom calls.
 
-Ops that have no operands, and the forms of others without operands, are methods of XlaBuilder.
+Ops without operands, and calls without operands, are methods of XlaBuilder.
 
 Operation Semantics: AfterAll, CustomCall, Infeed, Recv, Send.
 """
@@ -51,7 +51,7 @@ __all__ = [
 
 @op(SCHEMAS["after_all"])
 def after_all(*operands: XlaOp | Sequence[XlaOp]) -> XlaOp:
-    """Combine several tokens into one that orders after all of them.
+    """Combine several tokens into one that is ordered after all of them.
 
     Args:
         operands: at least one token; or one sequence of them. (Without operands, use
@@ -149,7 +149,7 @@ def infeed_with_token(token: XlaOp, shape: ShapeLike, config: str = "") -> XlaOp
         token: the token that the infeed waits for.
         shape: the shape of the value, with the layout of the data sent to the device; tuples may be
             nested. For an empty tuple nothing is read.
-        config: a text for the device.
+        config: a string for the device.
 
     Returns:
         A tuple of the value and a token.
@@ -186,7 +186,7 @@ def outfeed(
         operand: an array or a tuple. Nothing is written for an empty tuple.
         shape_with_layout: its shape with the layout in which the host receives it; None for the
             default layout.
-        outfeed_config: a text for the device.
+        outfeed_config: a string for the device.
 
     Returns:
         A token, to order later ops.
@@ -493,7 +493,7 @@ def custom_call(
         target_name: the name that the function is registered by; it must not begin with "$".
         operands: any number of arrays, tokens and tuples, which are passed to the function.
         shape: the shape of the result; a tuple for several results.
-        opaque: a text for the function; for a typed FFI call the text of an MLIR dictionary.
+        opaque: a string for the function; for a typed FFI call, an MLIR dictionary as text.
         has_side_effect: whether the function has side effects.
         api_version: the calling convention; see CustomCallApiVersion. By default typed FFI if there
             are `attributes`, else the document's form.
@@ -597,12 +597,12 @@ def custom_call_plan(
         if version is not typed:
             Check(op).fail(
                 f"attributes require API_VERSION_TYPED_FFI, got {version.name}",
-                fix="pass a text as opaque",
+                fix="pass a string as opaque",
             )
         if opaque:
             Check(op).fail(
                 f"at most one of opaque and attributes is allowed, got opaque={brief(opaque)}",
-                fix="pass it among the attributes",
+                fix="pass it as one of the attributes",
             )
         opaque = ffi_dictionary(op, attributes)
     layouts = operand_shapes_with_layout

@@ -62,7 +62,7 @@ def dynamic_slice(
         operand: an array of N dimensions.
         start_indices: the index at which the slice begins in each dimension: N scalars of one
             integer type, or one vector of size N, which is split into scalars. A Python number is a
-            constant and must not need clamping.
+            constant, and must be in range.
         size_indices: the size of the slice in each dimension, at most the operand's.
 
     Returns:
@@ -97,7 +97,7 @@ def dynamic_slice(
 
 @op(SCHEMAS["dynamic_update_slice"])
 def dynamic_update_slice(operand: XlaOp, update: XlaOp, start_indices: StartIndices) -> XlaOp:
-    """Return an array with a slice of it, at runtime indices, replaced.
+    """Return the operand with one slice, at runtime indices, replaced by `update`.
 
     The update is always inside the operand: each start index is clamped between 0 and the operand's
     size minus the update's.
@@ -259,7 +259,8 @@ def gather(
         dimension_numbers: GatherDimensionNumbers, or a mapping of their fields.
         slice_sizes: the size of a slice in each dimension of the operand, at most the operand's. It
             is 1 in the collapsed and the batching dimensions.
-        indices_are_sorted: whether the vectors ascend. If they do not, the result is undefined.
+        indices_are_sorted: whether the vectors are in ascending order. If they are not, the result
+            is undefined.
         unique_indices: whether no element is taken twice. It has no effect.
 
     Returns:
@@ -355,7 +356,8 @@ def scatter(
             operands it takes N current elements and then N updates, and returns a tuple of N. A
             computation, or a callable such as ``xb.add`` or a lambda.
         dimension_numbers: ScatterDimensionNumbers, or a mapping of their fields.
-        indices_are_sorted: whether the vectors ascend. If they do not, the result is undefined.
+        indices_are_sorted: whether the vectors are in ascending order. If they are not, the result
+            is undefined.
         unique_indices: whether no two updates have the same position. If some do, the result is
             undefined.
 

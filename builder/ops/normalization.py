@@ -64,7 +64,8 @@ def _epsilon(name: str, value: Any) -> float:
             rounded = _as_f32(float(value))
     if rounded is None:
         raise ShapeInferenceError(
-            f"{name}: epsilon must be a finite number that an f32 can hold, got {brief(value)}",
+            f"{name}: epsilon must be a finite number that an f32 can represent, got "
+            f"{brief(value)}",
             op=name,
         )
     return rounded

@@ -1,4 +1,4 @@
-"""Arguments of ops: XlaOps, numbers beside them, and explicit broadcasts."""
+"""Arguments of ops: XlaOps, numbers used as operands, and explicit broadcasts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 _NUMBERS = (int, float, complex, np.generic)
 
 Number = int | float | complex | np.generic
-"""A Python or NumPy scalar: an operand beside an XlaOp."""
+"""A Python or NumPy scalar, used as an operand together with an XlaOp."""
 
 
 def need_op(op: str, name: str, value: Any) -> XlaOp:
@@ -44,7 +44,7 @@ def need_op(op: str, name: str, value: Any) -> XlaOp:
     if isinstance(value, (*_NUMBERS, list)) or hasattr(value, "__array__"):
         hint = "\nfix: record it with builder.constant(value), for instance x.builder.constant(...)"
     elif isinstance(value, tuple):
-        hint = "\nfix: gather several ops into one with xb.tuple(...)"
+        hint = "\nfix: combine several ops into one with xb.tuple(...)"
     raise OperandError(
         f"{op}: {name} must be an XlaOp, got {type(value).__name__}: {brief(value, 80)}{hint}",
         op=op,

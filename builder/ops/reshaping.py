@@ -1,4 +1,4 @@
-"""Arrays broadcast, rearranged, concatenated, padded and sliced; no element is changed.
+"""Ops that broadcast, rearrange, concatenate, pad and slice arrays, without changing elements.
 
 Operation Semantics: Broadcast, BroadcastInDim, Collapse, Concatenate, Iota, Pad, Reshape, Rev,
 Slice, Transpose.
@@ -511,7 +511,7 @@ def _slice_in_dim_plan(
 def slice_in_dim(
     operand: XlaOp, start_index: int, limit_index: int, stride: int = 1, dimno: int = 0
 ) -> XlaOp:
-    """Return a slice of an array in one dimension, and all of the others; recorded as `slice`.
+    """Slice an array in one dimension; recorded as `slice`.
 
     Args:
         operand: an array.

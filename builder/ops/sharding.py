@@ -56,7 +56,7 @@ def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
 
     Not in the document; XLA's custom call Sharding, Shardy's sdy.sharding_constraint.
     """
-    from builder.sharding.validation import register_sharding, sharding_text  # loaded on use
+    from builder.sharding.validation import register_sharding, sharding_text  # lazy import
 
     name = "with_sharding"
     value = need_op(name, "operand", operand)
@@ -148,7 +148,7 @@ def spmd_shard_to_full_shape(
 
 def _tiling(name: str, operand: XlaOp, full: Shape, sharding: ShardingLike) -> str:
     """Return the text of the tiling of the full array, for either form of sharding."""
-    from builder.sharding.validation import full_array_tiling, register_sharding  # loaded on use
+    from builder.sharding.validation import full_array_tiling, register_sharding  # lazy import
 
     assert isinstance(full, ArrayShape)  # as inferred
     text = full_array_tiling(name, full, sharding).text

@@ -62,7 +62,7 @@ def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> 
 def inline_into(
     computation: XlaComputation, operands: tuple[XlaOp, ...], builder: XlaBuilder
 ) -> XlaOp:
-    """Inline into `builder`, the one that records, which can use the operands."""
+    """Inline into `builder`, which must be the one that records on these operands."""
     if not isinstance(computation, XlaComputation):
         fix = "\nfix: call it: function(*operands)" if callable(computation) else ""
         raise OperandError(
@@ -72,7 +72,7 @@ def inline_into(
     _check_operands(computation, operands)
     arguments = [builder.adopt("inline", operand) for operand in operands]
     if computation.annotations is not None and computation.annotations.meshes:
-        from builder.sharding.validation import register_meshes  # loaded on use
+        from builder.sharding.validation import register_meshes  # lazy import
 
         register_meshes(builder, "inline", computation.annotations.meshes, computation.name)
     if computation.sharding_form:

@@ -67,7 +67,7 @@ def replace(
     """Return the computation with some ops replaced; see `XlaComputation.replace`."""
     if not callable(function):
         raise OperandError(
-            f"replace: function must be a callable on an op and its new operands, got "
+            f"replace: function must be a function of an op and its new operands, got "
             f"{brief(function)}\n"
             f"fix: write def function(op, operands): ..., which returns None to keep the op",
             op="replace",

@@ -36,7 +36,7 @@ class _Missing(enum.Enum):
 
 
 MISSING: Final = _Missing.MISSING
-"""Absence of a value where None is a value."""
+"""Marks a missing value where None is a valid value."""
 
 
 class Attribute(NamedTuple):
@@ -48,7 +48,7 @@ class Attribute(NamedTuple):
         hlo: the name in HLO text, if it differs; None if a `Group` writes it.
         stablehlo: the name in StableHLO, if it differs; None if StableHLO has no such attribute.
         omitted: the value that HLO text omits.
-        absent: the value of a StableHLO operation without the attribute.
+        absent: the value that a StableHLO operation without the attribute implies.
         unless: StableHLO has the attribute only if this other attribute is None.
         written: a function of the op's attributes that returns the value to write instead.
     """

@@ -26,9 +26,9 @@ from builder.schema.kinds import COMPUTATION, INTEGER32, INTEGERS, Enumeration
 _UNARY: Final = "Element-wise unary functions"
 _BINARY: Final = "Element-wise binary arithmetic operations"
 
-# The cost of an opcode, and the ulps by which results may differ: 1 for what IEEE 754 rounds
-# correctly, 2 where hardware approximates, more for functions, whose accuracy StableHLO leaves to
-# the implementation.
+# The cost of an opcode, and the ulps by which results may differ: 1 if IEEE 754 requires correct
+# rounding, 2 if hardware approximates, more for functions, whose accuracy StableHLO leaves to the
+# implementation.
 _Computed = tuple[CostClass, float]
 _EXACT: _Computed = CostClass.ELEMENTWISE, 0
 _ROUNDED: _Computed = CostClass.ELEMENTWISE, 1
@@ -66,7 +66,7 @@ def _elementwise(
 _unary = partial(_elementwise, "operand")
 _binary = partial(_elementwise, "lhs rhs")
 
-# The modulus of a complex number is a root.
+# The modulus of a complex number needs a square root.
 _unary("abs", SIGNED_NUMBER, _APPROXIMATED, _UNARY, result=ResultType.REAL_PART)
 _unary("acos", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.acos")
 _unary("acosh", FLOATING_OR_COMPLEX, _STEEP, BUILDER_H, stablehlo="chlo.acosh")

@@ -1,4 +1,4 @@
-"""Ops that repeat, reorder, join, pad and cut: the elements keep their values."""
+"""Ops that broadcast, reorder, concatenate, pad and slice: the elements keep their values."""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ They need no builder, record nothing and have no state:
 
 There is one module for each family of ops, and one function for each op, or for all ops that follow
 one rule (`elementwise.unary`, `elementwise.binary`). Arguments are those of the op, with shapes in
-place of ops and a ProgramShape in place of a computation. A shape may be a text. Other arguments
-may have any form that the op accepts. A function raises the ShapeInferenceError that the op raises.
+place of ops and a ProgramShape in place of a computation. A shape may be passed as text. Other
+arguments may have any form that the op accepts. A function raises the ShapeInferenceError that the
+op raises.
 
 A comment above each check cites the rule that it implements; docs/shape_inference.md explains the
 form of the citations.

@@ -1,8 +1,8 @@
 """Broadcasting: the rules by which shapes match.
 
-A scalar matches any array. An operand of lower rank is placed into the operand of higher rank by
-explicit `broadcast_dimensions`. A dimension of size 1 matches any size. Ranks are never raised
-implicitly.
+A scalar matches any array. The dimensions of an operand of lower rank are mapped to those of the
+other operand by explicit `broadcast_dimensions`. A dimension of size 1 matches any size. Ranks are
+never raised implicitly.
 
 Broadcasting (the document).
 """
@@ -40,7 +40,7 @@ def broadcast_sizes(
             check.fail(
                 f"broadcast_dimensions of operands of equal rank must be absent or "
                 f"{list(range(lhs.rank))}, got {list(dimensions)}",
-                fix="leave broadcast_dimensions out; to permute dimensions use xb.transpose",
+                fix="omit broadcast_dimensions; to permute dimensions use xb.transpose",
             )
         if lhs.dimensions == rhs.dimensions:
             pairs = zip(lhs.dynamic_dimensions, rhs.dynamic_dimensions, strict=True)
@@ -51,7 +51,7 @@ def broadcast_sizes(
         if dimensions:
             check.fail(
                 f"a scalar is broadcast without broadcast_dimensions, got {list(dimensions)}",
-                fix="leave broadcast_dimensions out",
+                fix="omit broadcast_dimensions",
             )
         array = lhs if lhs.rank else rhs
         return array.dimensions, array.dynamic_dimensions
@@ -141,7 +141,7 @@ def _in_dim(
 def _degenerate(
     check: Check, higher: ArrayShape, sizes: tuple[int, ...], dynamic: tuple[bool, ...]
 ) -> Sizes:
-    """Match `sizes`, those of the placed operand, with the sizes of `higher`; 1 matches any size.
+    """Match the sizes of the mapped operand with those of `higher`; 1 matches any size.
 
     If both sizes are 1, the result is dynamic if `higher` is, as in XLA.
     """

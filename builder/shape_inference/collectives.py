@@ -106,7 +106,7 @@ def all_gather(
     layout: Layout | None = None,
     use_global_device_ids: bool = False,
 ) -> Shape:
-    """Return the shape of arrays gathered from `shard_count` replicas: that many times as long.
+    """Return the shape of the operand with its gathered dimension multiplied by `shard_count`.
 
     Example:
         >>> import builder as xb
@@ -156,7 +156,7 @@ def reduce_scatter(
         check.in_rank(scatter_dimension, array.rank, of=name, name="scatter_dimension")
         _divisible(check, array, name, scatter_dimension, "scatter_dimension", shard_count)
         sizes = list(array.dimensions)
-        # Like XLA, drop the bound of a dynamic size: it is not known how the size is distributed.
+        # Like XLA, drop the bound of a dynamic size: the distribution of the size is unknown.
         dynamic = array.dynamic_dimensions[scatter_dimension]
         sizes[scatter_dimension] = UNBOUNDED if dynamic else sizes[scatter_dimension] // shard_count
         results.append(intern_array(array.element_type, tuple(sizes), array.dynamic_dimensions))
@@ -224,7 +224,7 @@ def all_to_all_tuple(
         if UNBOUNDED in array.dimensions:
             check.fail(f"operand {index} must not have sizes without a bound")
         if array is not arrays[0]:
-            rule = f"operands must have one shape; operand {index} differs from operand 0"
+            rule = f"operands must have the same shape; operand {index} differs from operand 0"
             check.fail(rule, fix="convert and pad them to one shape")
     count = len(arrays)
     _sized_groups(check, replica_groups, channel_id, True, count, "the number of operands")
@@ -281,13 +281,13 @@ def collective_broadcast(
     groups = _groups(check, replica_groups, channel_id, one_size=True)
     # StableHLO collective_broadcast: the source is the first process of a group
     if not groups:
-        rule = "replica_groups must hold a group, whose first replica is the source, got none"
+        rule = "replica_groups must contain a group, whose first replica is the source, got none"
         check.fail(rule, fix="name the replicas: replica_groups=[[0, 1, 2, 3]]")
     return array
 
 
 def _laid_out(check: Check, result: Shape, layout: Layout | None) -> Shape:
-    """Return the result, after a check that `layout`, if it is given, fits its arrays."""
+    """Return the result after checking that `layout`, if passed, fits its arrays."""
     if layout is None:
         return result
     for array in result.elements if isinstance(result, TupleShape) else (result,):
@@ -340,7 +340,7 @@ def _like(operand: Shape, results: list[ArrayShape]) -> Shape:
 
 
 _MOST_REPLICAS = 2**20
-"""More than any program runs on: a group of all replicas is written out, id by id."""
+"""More replicas than any program uses: a group of all replicas is stored id by id."""
 
 
 def _count_of_replicas(check: Check, count: int, name: str) -> None:
@@ -366,7 +366,7 @@ def _unique_ids(check: Check, ids: Sequence[int], name: str) -> int | None:
     # StableHLO all_reduce (C3), collective_permute (C4)
     for number in ids:
         if number < 0:
-            check.fail(f"{name} must hold ids, which are 0 or more, got {number}")
+            check.fail(f"{name} must contain ids, which are 0 or more, got {number}")
     twice: int | None = first_duplicate(ids)
     return twice
 
@@ -378,7 +378,7 @@ def _groups(
     *,
     one_size: bool = False,
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the groups, after a check that every id from 0 on is in one group."""
+    """Return the groups after checking that every id, from 0, is in one of them."""
     ChannelHandle.of(channel_id, op=check.op)
     groups = ReplicaGroups.of(replica_groups, op=check.op).groups
     ids = [number for group in groups for number in group]
@@ -387,16 +387,16 @@ def _groups(
     twice = _unique_ids(check, ids, "replica_groups")
     if not all(groups):
         fix = "write replica_groups=[] for one group of all replicas"
-        check.fail(f"replica_groups must not hold an empty group, got {shown}", fix=fix)
+        check.fail(f"replica_groups must not contain an empty group, got {shown}", fix=fix)
     if twice is not None:
-        check.fail(f"replica_groups must hold each replica once, got {twice} twice in {shown}")
+        check.fail(f"replica_groups must contain each replica once, got {twice} twice in {shown}")
     missing = next((n for n in range(len(ids)) if n not in set(ids)), None)
     if missing is not None:
-        rule = f"replica_groups must hold every replica, {missing} is missing, got {shown}"
+        rule = f"replica_groups must contain every replica; {missing} is missing, got {shown}"
         check.fail(rule, fix=f"add a group for a replica that works alone: [{missing}]")
     # StableHLO all_gather (I3): a 2-dimensional constant
     if one_size and len({len(group) for group in groups}) > 1:
-        check.fail(f"all of replica_groups must be of one size, got {shown}")
+        check.fail(f"all of replica_groups must have the same size, got {shown}")
     return groups
 
 
@@ -410,7 +410,7 @@ def _sized_groups(
 ) -> None:
     """Check that each group has `count` members, which is argument `name`.
 
-    With a channel and without global ids (`of_ids` is false), a group of replicas stands for all of
+    With a channel and without global ids (`of_ids` is false), a group of replicas includes all of
     their partitions, whose number is not known yet.
     """
     groups = _groups(check, replica_groups, channel_id, one_size=True)

@@ -98,7 +98,7 @@ def get_tuple_element(tuple_data: Shape, index: int) -> Shape:
     count = len(tuple_data.elements)
     if not 0 <= index < count:
         indices = f"0 to {count - 1}" if count else "and the tuple is empty"
-        check.fail(f"index must be that of an element, {indices}, got {index}")
+        check.fail(f"index must be the index of an element, {indices}, got {index}")
     return tuple_data.elements[index]
 
 
@@ -150,7 +150,7 @@ _COMPOSITE_NAME = r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+"
 def composite_call(
     computation: ProgramShape, operands: Sequence[Shape], name: str, version: int = 0
 ) -> Shape:
-    """Return the shape of the result of an op that the computation decomposes: its result.
+    """Return the shape of a composite op's result: that of its decomposition.
 
     Example:
         >>> import builder as xb
@@ -211,7 +211,7 @@ def scan_arguments(
             intern_array(array.element_type, builtins.tuple(sizes), builtins.tuple(dynamic))
         )
     if size is None:
-        check.fail("scan_dimension_size must be given where there are no inputs")
+        check.fail("scan_dimension_size is required if there are no inputs")
     return (*elements, *arrays[len(inputs) :]), size
 
 
@@ -352,7 +352,7 @@ def conditional(
 
 
 def _joined(shapes: Sequence[Shape]) -> Shape:
-    """Return the shape of equal sizes in which a size is dynamic if it is in any of `shapes`."""
+    """Return the common shape of `shapes`; a size is dynamic if it is dynamic in any of them."""
     first = shapes[0]
     if all(shape is first for shape in shapes):
         return first

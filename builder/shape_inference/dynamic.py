@@ -21,7 +21,7 @@ _MOST: Final = pt.s32.max
 
 
 def _fits_s32(check: Check, size: int, dimension: int, of: str) -> None:
-    """Check a size of operand or result that is an s32 at run time."""
+    """Check that the size of a dimension fits s32, the type of sizes at run time."""
     # XLA shape_inference.cc: InferGetDimensionSizeShape
     if size > _MOST:
         check.fail(

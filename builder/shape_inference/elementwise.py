@@ -73,7 +73,7 @@ def _result_type(schema: Schema, element_type: PrimitiveType) -> PrimitiveType:
 
 @public
 def unary(opcode: str, operand: Shape, op: str = "") -> ArrayShape:
-    """Return the shape of an elementwise op of one array: the operand's sizes.
+    """Return the shape of an elementwise op of one array, which has the operand's sizes.
 
     Example:
         >>> import builder as xb
@@ -96,7 +96,7 @@ def binary(
     broadcast_dimensions: tuple[int, ...] | None = None,
     op: str = "",
 ) -> ArrayShape:
-    """Return the shape of an elementwise op of two arrays, broadcast to each other.
+    """Return the shape of an elementwise op of two arrays, which are broadcast to each other.
 
     Example:
         >>> import builder as xb
@@ -343,7 +343,7 @@ def stochastic_convert_type(
         check.fail(
             f"random must have as many bits as the operand's elements, {width}, "
             f"got {bits.element_type}",
-            fix=f"give random numbers of type u{width}",
+            fix=f"pass random numbers of type u{width}",
         )
     if (array.dimensions, array.dynamic_dimensions) != (bits.dimensions, bits.dynamic_dimensions):
         check.fail("operand and random must have the same sizes")
@@ -391,7 +391,7 @@ def map(
         check.fail(
             f"dimensions must be all dimensions of the operands in order, {list(all_dimensions)}, "
             f"got {list(dimensions)}",
-            fix="mapping over part of the dimensions is not supported by XLA",
+            fix="map over all dimensions; XLA does not support a part of them",
         )
     signature = ", ".join(f"{a.element_type}[]" for a in arrays)
     # StableHLO map (C4)

@@ -45,8 +45,8 @@ def _need_token(check: Check, name: str) -> None:
     if not isinstance(shape, TokenShape):
         check.fail(
             f"{name} must be a token, got {shape}",
-            fix="create a first token with builder.create_token(); the token of an op that returns "
-            "a value too is element 1 of its result",
+            fix="create the first token with builder.create_token(); the "
+            "token of an op that also returns a value is element 1 of its result",
         )
 
 
@@ -150,7 +150,7 @@ def _transfer(
     channel_handle: ChannelHandle,
     kind: ChannelType = ChannelType.DEVICE_TO_DEVICE,
 ) -> None:
-    """Check a transfer of array `name` over a channel of this kind, after a token if given."""
+    """Check a transfer of array `name` over a channel of this kind, after the token, if any."""
     # Operation Semantics: Send, Recv
     check.array(name)
     if "token" in check.shapes:
@@ -289,8 +289,8 @@ def custom_call(
         output = _part(check, "output_index", result, alias.output_index)
         if not 0 <= alias.operand_number < len(operands):
             check.fail(
-                f"output_operand_aliasing's operand_number must be that of an operand, "
-                f"got {alias.operand_number} of {len(operands)}"
+                "output_operand_aliasing's operand_number must be the number of an operand, got "
+                f"{alias.operand_number} of {len(operands)}"
             )
         operand = operands[alias.operand_number]
         source = _part(check, "operand_index", operand, alias.operand_index)
@@ -301,7 +301,7 @@ def custom_call(
             )
     twice = first_duplicate([alias.output_index for alias in output_operand_aliasing])
     if twice is not None:
-        rule = "output_operand_aliasing must name a part of the result once"
+        rule = "output_operand_aliasing must name each part of the result at most once"
         check.fail(f"{rule}, got {twice} twice")
     return result
 

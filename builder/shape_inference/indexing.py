@@ -149,7 +149,7 @@ def _ascending(check: Check, numbers: Sequence[int], rank: int, *, of: str, name
     check.unique(numbers, name=name)
     for before, after in pairwise(numbers):
         if after < before:
-            rule = f"{name} must ascend, got {after} after {before} in {list(numbers)}"
+            rule = f"{name} must be ascending, got {after} after {before} in {list(numbers)}"
             check.fail(rule, dimension=after)
 
 
@@ -158,7 +158,7 @@ def _apart(check: Check, name: str, numbers: Sequence[int], other: str, of: Sequ
     # StableHLO gather (C6), (C18), scatter (C9), (C20)
     for number in numbers:
         if number in of:
-            rule = f"{name} and {other} must not name one dimension both, got {number}"
+            rule = f"{name} and {other} must not name the same dimension, got {number}"
             check.fail(rule, dimension=number)
 
 
@@ -191,12 +191,12 @@ def _windowed(
     check.dimensions_in_range(indices_batching, of=indices, name=indices_name)
     check.unique(indices_batching, name=indices_name)
     if numbers.index_vector_dim in indices_batching:
-        rule = f"{indices_name} must not hold index_vector_dim, got {numbers.index_vector_dim}"
+        rule = f"{indices_name} must not contain index_vector_dim, got {numbers.index_vector_dim}"
         check.fail(rule, dimension=numbers.index_vector_dim)
     if len(batching) != len(indices_batching):
         check.fail(
-            f"{batching_name} and {indices_name} must be as many, got {len(batching)} and "
-            f"{len(indices_batching)}"
+            f"{batching_name} and {indices_name} must have the same length, "
+            f"got {len(batching)} and {len(indices_batching)}"
         )
     for dimension, number in zip(batching, indices_batching, strict=True):
         rule = "batching dimensions must have equal sizes"
@@ -212,8 +212,9 @@ def _windowed(
     windowed = [d for d in range(rank) if d not in removed and d not in batching]
     if len(windowed) != len(window):
         check.fail(
-            f"{window_name}, {removed_name} and {batching_name} must be as many as the dimensions "
-            f"of {operand}: {rank}, got {len(window)}, {len(removed)} and {len(batching)}"
+            f"{window_name}, {removed_name} and {batching_name} must together have one entry for "
+            f"each dimension of {operand}: {rank}, got {len(window)}, {len(removed)} and "
+            f"{len(batching)}"
         )
     return windowed
 
@@ -225,7 +226,7 @@ def gather(
     dimension_numbers: GatherDimensionNumbers,
     slice_sizes: Sequence[int],
 ) -> ArrayShape:
-    """Return the shape of many slices of the operand: the sizes of start_indices and of a slice.
+    """Return the shape of gathered slices, from the sizes of start_indices and of a slice.
 
     Example:
         >>> import builder as xb
@@ -267,7 +268,7 @@ def scatter(
     update_computation: ProgramShape,
     dimension_numbers: ScatterDimensionNumbers,
 ) -> Shape:
-    """Return the shape of the operands with windows updated: the operand's, a tuple for several.
+    """Return the shape of the updated operand; for several operands, a tuple.
 
     Example:
         >>> import builder as xb

@@ -13,7 +13,7 @@ __all__ = ["batch_norm_grad", "batch_norm_inference", "batch_norm_training"]
 
 
 def _feature(check: Check, feature_index: int, *names: str) -> tuple[ArrayShape, ArrayShape]:
-    """Return the result's shape, and that of a number per feature, which named operands have."""
+    """Return the result's shape, and the shape of vectors with one number for each feature."""
     operand = check.arrays()[0]
     # StableHLO batch_norm_training (I1), (C1), (C2)
     check.element_type("operand", FLOATING, "floating-point", fix=CONVERT)

@@ -27,7 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Converter = Callable[[str, str, Any], Any]
-"""Return the normal form of an argument, given the op's name, the argument's name and its value."""
+"""A function of the op's name, the argument's name and its value that returns the normal form."""
 
 
 class PublicFunction(Protocol[P, R]):
@@ -73,7 +73,7 @@ def _program_shape(op: str, name: str, value: Any) -> ProgramShape:
         return value
     raise OperandError(
         f"{op}: {name} must be a ProgramShape, got {brief(value)}\n"
-        f"fix: that of a computation is computation.program_shape",
+        f"fix: pass computation.program_shape",
         op=op,
     )
 

@@ -17,7 +17,7 @@ def _result(check: Check, shape: Shape, *scalars: str) -> ArrayShape:
     """Return the result's shape, whose element type the scalar operands must have."""
     # StableHLO rng (C1), (C3)
     if not isinstance(shape, ArrayShape):
-        check.fail(f"shape must be an array's, got {shape}")
+        check.fail(f"shape must be the shape of an array, got {shape}")
     element_type = shape.element_type
     for name in scalars:
         if check.scalar(name).element_type is not element_type:
@@ -80,7 +80,7 @@ def rng_bit_generator(initial_state: Shape, shape: Shape) -> TupleShape:
     state = check.array("initial_state")
     # StableHLO rng_bit_generator (I2)
     if not state.element_type.is_integral or state.element_type.is_signed:
-        fix = "xb.bitcast_convert_type returns unsigned integers of the same bits"
+        fix = "reinterpret the bits as unsigned integers with xb.bitcast_convert_type"
         check.fail(f"initial_state must be of unsigned integral type, got {state}", fix=fix)
     # Operation Semantics: RngBitGenerator
     element_type = shape.element_type if isinstance(shape, ArrayShape) else None

@@ -1,4 +1,4 @@
-"""Shapes of ops that repeat, rearrange, join, pad and slice arrays, and of iota.
+"""Shapes of ops that broadcast, rearrange, concatenate, pad and slice arrays, and of iota.
 
 Operation Semantics: Broadcast, BroadcastInDim, Collapse, Concatenate, Iota, Pad, Reshape, Rev,
 Slice, Transpose.
@@ -32,7 +32,7 @@ __all__ = [
 
 @public
 def broadcast(operand: Shape, broadcast_sizes: Sequence[int]) -> ArrayShape:
-    """Return the shape of the operand repeated: new dimensions of these sizes come first.
+    """Return the shape of the operand broadcast along new leading dimensions of these sizes.
 
     Example:
         >>> import builder as xb
@@ -53,7 +53,7 @@ def broadcast(operand: Shape, broadcast_sizes: Sequence[int]) -> ArrayShape:
 def broadcast_in_dim(
     operand: Shape, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]
 ) -> ArrayShape:
-    """Return the shape of the operand repeated into an array of sizes `out_dim_size`.
+    """Return the shape of the operand broadcast to an array of sizes `out_dim_size`.
 
     Dimension i of the operand becomes dimension ``broadcast_dimensions[i]`` of the result, which
     has the same size, or any size if the operand's is 1.
@@ -112,7 +112,7 @@ def reshape(
     op: str = "reshape",
     inferred_dimension: int = -1,
 ) -> ArrayShape:
-    """Return the shape of the same elements in an array of other sizes.
+    """Return the shape of the operand reshaped to other sizes.
 
     If a bounded dimension is split, `inferred_dimension` is the part that is bounded; -1 for none.
 
@@ -259,7 +259,7 @@ def _dynamic_after_reshape(
 
 @public
 def collapse(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
-    """Return the shape of the operand with consecutive dimensions combined to one.
+    """Return the shape of the operand with consecutive dimensions combined into one.
 
     Example:
         >>> import builder as xb
@@ -321,7 +321,7 @@ def rev(operand: Shape, dimensions: Sequence[int]) -> ArrayShape:
 
 @public
 def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
-    """Return the shape of arrays joined along a dimension; all other sizes are equal.
+    """Return the shape of arrays concatenated along a dimension; all other sizes must be equal.
 
     Example:
         >>> import builder as xb
@@ -374,7 +374,7 @@ def concatenate(operands: Sequence[Shape], dimension: int) -> ArrayShape:
 def pad(
     operand: Shape, padding_value: Shape, padding_config: PaddingConfig, op: str = "pad"
 ) -> ArrayShape:
-    """Return the shape of the operand with elements added around and between its own, or removed.
+    """Return the shape of the padded operand; negative padding removes elements.
 
     Example:
         >>> import builder as xb
@@ -417,7 +417,7 @@ def slice(
     strides: Sequence[int] | None = None,
     op: str = "slice",
 ) -> ArrayShape:
-    """Return the shape of the operand's elements from start to limit, at distances of stride.
+    """Return the shape of the operand's elements from start to limit, in steps of stride.
 
     Example:
         >>> import builder as xb
@@ -516,7 +516,7 @@ def iota(shape: Shape, iota_dimension: int | None = None) -> tuple[ArrayShape, i
         check.fail("shape must have a dimension to count along, got a scalar")
     if iota_dimension is None:
         if array.rank != 1:
-            rule = f"iota_dimension may be left out for one dimension alone, got {array.rank}"
+            rule = f"iota_dimension is required unless the rank is 1, got rank {array.rank}"
             check.fail(rule, fix=f"set iota_dimension to one of 0 to {array.rank - 1}")
         iota_dimension = 0
     number = integer("iota", "iota_dimension", iota_dimension)

@@ -1,4 +1,4 @@
-"""Shapes of sharded arrays: the operations that XLA's partitioner reads in a program.
+"""Shapes of sharded arrays: the operations that XLA's partitioner interprets.
 
 Not in Operation Semantics; xla_builder.h has ConvertSpmdFullToShardShape and
 ConvertSpmdShardToFullShape.
@@ -52,7 +52,7 @@ def spmd_full_to_shard_shape(operand: Shape, sharding: str | MeshSharding) -> Ar
 def spmd_shard_to_full_shape(
     operand: Shape, full_shape: Shape, sharding: str | MeshSharding
 ) -> ArrayShape:
-    """Return the shape of the array whose shards the devices hold.
+    """Return the shape of the full array, whose shards are on the devices.
 
     Example:
         >>> import builder as xb
@@ -82,8 +82,8 @@ def _shard_shape(check: Check, full: ArrayShape, sharding: str | MeshSharding) -
             check.fail(rule, dimension=number)
         if full.dimensions[number] % count:
             check.fail(
-                f"each size must be divisible by its number of tiles, since all shards have one "
-                f"shape, got {count} for size {full.dimensions[number]}",
+                "each size must be divisible by its number of tiles, since all shards have the "
+                f"same shape, got {count} for size {full.dimensions[number]}",
                 fix="pad the array with xb.pad first",
                 dimension=number,
             )

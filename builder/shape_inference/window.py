@@ -38,7 +38,7 @@ def window_padding(
     # XLA shape_inference.cc: InferWindowFromDimensions
     if isinstance(padding, Padding):
         if padding is Padding.SAME and UNBOUNDED in (*sizes, *window):
-            fix = "give pairs (low, high), or give the dimension a bound: f32[<=n]"
+            fix = "pass pairs (low, high), or give the dimension a bound: f32[<=n]"
             check.fail("Padding.SAME can't be computed where a size is unbounded", fix=fix)
         return explicit_padding(padding, sizes, window, strides, base_dilations, window_dilations)
     if not padding:

@@ -1,8 +1,8 @@
 """Tilings: shardings in the GSPMD dialect, such as ``{devices=[2,1]<=[2]}``.
 
-XLA's parser accepts invalid tilings: repeated devices, two kinds at once, more tiles than the array
-has dimensions. Some of these are detected much later, some never, and some abort the process. So
-they are checked here.
+XLA's parser accepts invalid tilings: repeated devices, two kinds at once, more tiled dimensions
+than the array has. Some of these are detected much later, some never, and some abort the process.
+So they are checked here.
 """
 
 from __future__ import annotations
@@ -312,7 +312,8 @@ def _product(reader: TextReader, sizes: tuple[int, ...], at: int) -> int:
     count = prod(sizes) if sizes and all(sizes) else 0
     if not 0 < count <= _MAX_DEVICES:
         raise reader.fault(
-            f"sizes must be 1 or more, of {_MAX_DEVICES} devices at most, got {brief(list(sizes))}",
+            f"sizes must be 1 or more, with a product of {_MAX_DEVICES} at most, got "
+            f"{brief(list(sizes))}",
             at,
         )
     return count

@@ -142,7 +142,7 @@ def _on_shape(sharding: ShardingLike, shape: Shape, must_fit: bool) -> str | Sha
     each = parsed if isinstance(parsed, tuple) else [parsed] * len(parts)
     if len(each) != len(parts):
         return ShardingFault(
-            f"the sharding of a tuple must have one for each array in it: {len(parts)}, got "
+            f"the sharding of a tuple must have one entry for each array: {len(parts)}, got "
             f"{len(each)}, in {sharding}, for {shape}",
             "write one for all of them, such as {replicated}, or one for each",
         )

@@ -11,11 +11,11 @@ __all__ = ["INSIDE", "caller_frame"]
 class _Inside(dict[str, bool]):
     """Whether a source file belongs to `builder` or `lowering`, cached by file name.
 
-    A dict, because recording an op reads it several times.
+    It is a dict because recording an op reads it several times.
     """
 
     def __missing__(self, file: str) -> bool:
-        # Code objects of one program spell paths alike, so they are compared without resolving.
+        # Code objects of one program spell a path identically, so paths are compared unresolved.
         folder = caller_frame.__code__.co_filename.removesuffix("caller.py")
         separator = folder[-1]
         root = folder.removesuffix(f"builder{separator}support{separator}")

@@ -1,8 +1,7 @@
 """Interning: equal values are one object while that object is in use.
 
-A table has weak references to its objects, so a process that creates ever new shapes does not
-grow. Strong references keep the latest objects alive, because a shape written as a literal,
-`f32[2, 3]`, is usually created again.
+A table has weak references to its objects, so unused shapes are freed. Strong references keep the
+latest objects alive, because a shape written as a literal, `f32[2, 3]`, is usually created again.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class InternTable(Generic[T]):
         self._latest: SignatureTable[T] = SignatureTable()
         self._renew_lock()
         if hasattr(os, "register_at_fork"):
-            # A thread of the parent that has the lock does not exist in the child.
+            # After a fork, the thread that has the lock may not exist in the child.
             os.register_at_fork(after_in_child=self._renew_lock)
 
     def _renew_lock(self) -> None:
@@ -58,7 +57,7 @@ class InternTable(Generic[T]):
         return value
 
     def intern(self, key: Any, new: T) -> T:
-        """Return the object of `key`: `new`, unless another thread was faster."""
+        """Return the object of `key`: `new`, unless another thread has added one."""
         reference = _Reference(new, self._remove)
         reference.key = key
         with self._lock:

@@ -5,9 +5,9 @@ shapes and the arguments. A graph repeats few signatures many times, so an op in
 once. A lookup takes constant time, because shapes are interned and hash by identity. Errors are not
 cached.
 
-Every cache is bounded, so a process that records ever new shapes does not grow. Evicted signatures
-are inferred again. Their attributes are then a new mapping, equal to the old one but not identical:
-code may use the identity of attributes to save time, but not for semantics.
+Every cache is bounded, so its memory is bounded whatever shapes a process records. Evicted
+signatures are inferred again. Their attributes are then a new mapping, equal to the old one but not
+identical: code may use the identity of attributes to save time, but not for semantics.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ __all__ = ["did_you_mean"]
 
 
 def did_you_mean(name: str, spellings: Mapping[str, str], cutoff: float) -> str:
-    r"""Return the line of a message that suggests similar names, or "" without any.
+    r"""Return the line of a message that suggests similar names, or "" if there are none.
 
     Args:
         name: the unknown name.

@@ -1,1 +1,1 @@
-"""Element types, shapes, layouts and constants: what an op takes and returns."""
+"""Element types, shapes, layouts and constants."""

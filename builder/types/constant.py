@@ -73,10 +73,12 @@ def check_number(value: Any, element_type: PrimitiveType, op: str = "constant") 
     elif isinstance(value, float):
         if element_type.is_integral:
             fix = f"write {int(value)}" if value.is_integer() else "write an integer"
-            raise refuse("it is a float, the type is an integer type", fix)
+            raise refuse("it is a float, and the type is an integer type", fix)
         _check_float(value, element_type.real_type, refuse)
     elif not element_type.is_complex:
-        raise refuse("it is complex, the type is not", "write a real number, or use c64 or c128")
+        raise refuse(
+            "it is complex, and the type is not", "write a real number, or use c64 or c128"
+        )
     else:
         _check_float(value.real, element_type.real_type, refuse)
         _check_float(value.imag, element_type.real_type, refuse)
@@ -101,7 +103,7 @@ def _is_in_range(value: float, real: PrimitiveType) -> bool:
     """Return whether a finite `value` rounds into the range, rather than saturates at its end."""
     if abs(value) <= real.max:
         return value >= 0 or real.min < 0
-    # A value beyond the largest one rounds down to it up to half a step.
+    # A value less than half a step beyond the largest number rounds down to it.
     step = real.max - float(np.nextafter(real.dtype.type(real.max), real.dtype.type(0)))
     return bool(abs(value) < real.max + step / 2)
 
@@ -242,7 +244,7 @@ def _from_array(
 ) -> tuple[np.ndarray[Any, Any], ArrayShape]:
     if isinstance(value, np.ma.MaskedArray):
         raise _error(
-            "value can't be a masked array, XLA has no masks\n"
+            "value can't be a masked array, because XLA has no masks\n"
             "fix: fill it first with .filled(value)"
         )
     array = np.asarray(value)
@@ -314,7 +316,7 @@ def _clear_unused_bits(
 
 
 def _is_writable(owner: Any) -> bool:
-    """Return whether the memory of an array is writable, through it or through one of its bases.
+    """Return whether an array, or one of its bases, can be used to write to its memory.
 
     Args:
         owner: the array, or the base of a read-only array.

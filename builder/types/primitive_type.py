@@ -142,7 +142,7 @@ class PrimitiveType:
         # Without this, `list(f32)` would index f32[0], f32[1], ... without end.
         raise OperandError(
             f"the primitive type {self.name} is not iterable\n"
-            f"fix: write values in [...], and {self.name}[()] for the shape of a scalar"
+            f"fix: pass a list of values; write {self.name}[()] for the shape of a scalar"
         )
 
     def __repr__(self) -> str:

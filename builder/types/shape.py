@@ -354,7 +354,7 @@ class TupleShape:
 
 
 class TokenShape:
-    """The shape of a token, which orders side effects and has no data; `TOKEN_SHAPE`."""
+    """The shape of a token, a value without data that orders side effects; see `TOKEN_SHAPE`."""
 
     __slots__ = ()
 
@@ -579,7 +579,8 @@ def array_shape(
             ) from None
         if len(flags) != len(requested):
             raise ShapeInferenceError(
-                f"shape: {len(flags)} dynamic_dimensions for {len(requested)} dimensions"
+                "shape: dynamic_dimensions must have one entry for each dimension: "
+                f"{len(requested)}, got {len(flags)}"
             )
         requested = [
             "?" if flag and type(d) is int and d == UNBOUNDED else d

@@ -60,13 +60,13 @@ def legend(grid: Grid) -> str:
 
 
 def left_out(grid: Grid) -> list[str]:
-    """Return what an abbreviated picture omits."""
+    """Return the line of an abbreviated picture that lists what is drawn."""
     if grid.is_complete:
         return []
     parts = [_axis_part(axis) for axis in (grid.rows, grid.columns) if not axis.is_complete]
     if len(grid.panels) < grid.panel_count:
         parts.append(f"{len(grid.panels)} of {grid.panel_count:,} grids")
-    return [f"drawn: {', '.join(parts)}; the rest is left out"]
+    return [f"drawn: {', '.join(parts)}; the rest is omitted"]
 
 
 def _axis_part(axis: Axis) -> str:

@@ -112,7 +112,7 @@ def _block(grid: Grid, panel: Panel, block: range, labels: bool, color: bool) ->
 def _tile_borders(panel: Panel) -> tuple[_Flags, _Flags]:
     """Return whether to draw lines on the right of cells and below them, between tiles.
 
-    There are none if each row, or each column, is a tile or a run, because all lines are equal.
+    If every row, or every column, is a tile or run of its own, no lines are drawn between them.
     """
     beside, below = panel.borders[0]["right"], panel.borders[0]["bottom"]
     if beside[:, :-1].all():

@@ -142,7 +142,7 @@ def conv(
 ) -> XlaOp:
     """Convolve `lhs` with the kernel `rhs`, padded to keep the size (SAME) or not at all (VALID).
 
-    `conv_with_general_padding` defines the result, and `conv_general_dilated` all arguments.
+    `conv_with_general_padding` defines the result; `conv_general_dilated` describes all arguments.
 
     Args:
         lhs: the input, [batch, features, spatial dimensions...].
@@ -252,7 +252,7 @@ def conv_with_general_dimensions(
         lhs, rhs: the input and the kernel, of one rank and element type.
         window_strides: the stride of the window in each spatial dimension.
         padding: Padding.SAME or Padding.VALID; also pairs (low, high).
-        dimension_numbers: ConvolutionDimensionNumbers, or a text such as "b01f_01io->b01f".
+        dimension_numbers: ConvolutionDimensionNumbers, or a string such as "b01f_01io->b01f".
         feature_group_count, batch_group_count, precision, preferred_element_type: see
             `conv_general_dilated`.
 
@@ -304,7 +304,7 @@ def conv_general(
         lhs, rhs: the input and the kernel, of one rank and element type.
         window_strides: the stride of the window in each spatial dimension.
         padding: for each spatial dimension a pair (low, high); also Padding.SAME or VALID.
-        dimension_numbers: ConvolutionDimensionNumbers, or a text such as "b01f_01io->b01f".
+        dimension_numbers: ConvolutionDimensionNumbers, or a string such as "b01f_01io->b01f".
         feature_group_count, batch_group_count, precision, preferred_element_type: see
             `conv_general_dilated`.
 
@@ -365,16 +365,17 @@ def conv_general_dilated(
             that are not dilated: the number of window positions is the size divided by the stride,
             rounded up. Or Padding.VALID: no padding.
         lhs_dilation: for each spatial dimension the distance between the input's elements, with
-            zeros between them; None for 1. (Also called a transposed convolution.)
-        rhs_dilation: the same for the kernel. (Also called an atrous convolution.)
-        dimension_numbers: ConvolutionDimensionNumbers, or a text such as "b01f_01io->b01f".
+            zeros between them; None for 1. With other values this is a transposed convolution.
+        rhs_dilation: the same for the kernel. With other values this is an atrous convolution.
+        dimension_numbers: ConvolutionDimensionNumbers, or a string such as "b01f_01io->b01f".
         feature_group_count: the number of groups into which the input features and the output
             features are divided, in order. Each group of input features is convolved to one group
-            of output features, so the kernel's input feature dimension is the size of a group. It
-            must divide both counts.
+            of output features, so the kernel's input feature dimension is the size of a group. The
+            number of groups must divide both numbers of features.
         batch_group_count: the number of groups into which the batch and the output features are
             divided. Each batch group gives one group of output features, and the result's batch is
-            the input's divided by it. It must divide both. Not together with feature_group_count.
+            the input's divided by it. The number of groups must divide both. Not together with
+            feature_group_count.
         precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.
         preferred_element_type: the element type of the result and of the sums: a wider type of the
             same kind; by default that of the operands.

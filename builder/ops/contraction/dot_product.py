@@ -190,7 +190,7 @@ def dot_general(
             raise ShapeInferenceError(
                 f"dot_general: at most one of precision and algorithm is allowed, "
                 f"got {pair} and {algorithm.value}\n"
-                f"fix: leave precision out",
+                f"fix: omit precision",
                 op="dot_general",
             )
     shape, attributes = _dot_general_plan(lhs.shape, rhs.shape, numbers, pair, preferred, algorithm)

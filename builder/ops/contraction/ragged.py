@@ -60,13 +60,14 @@ def ragged_dot(
     - k, contracting: the result is [g, m, n], a product for each group, summed over that group
     only. - a batch dimension: the result is that of `dot_general`; the groups have no effect.
 
-    On CPU, XLA computes the products of all rows with the matrices of all groups, and selects.
+    On CPU, XLA computes the products of all rows with the matrices of all groups, and selects the
+    results.
 
     Args:
         lhs, rhs: arrays of one element type.
-        group_sizes: integers [g]; or [..., g], with separate sizes for each index of the dimensions
-            of lhs that precede the ragged one: the batch dimensions, and the free or contracting
-            dimensions before it, of the same kind as the ragged one.
+        group_sizes: integers [g], or [..., g] with separate sizes for each index of some dimensions
+            of lhs. These are the batch dimensions, and the dimensions before the ragged one that
+            are of the same kind (free or contracting).
         dimension_numbers: RaggedDotDimensionNumbers, or a triple of those of `dot_general`, the
             ragged dimension of lhs and the group dimension of rhs.
         precision: a Precision or its name, or a pair of them for lhs and rhs; DEFAULT if omitted.

@@ -7,8 +7,8 @@ docs/operations.md.
 Args:
     operand: an array.
     lhs, rhs: arrays of one element type. One of them may be a Python number that this type can
-        hold.
-    broadcast_dimensions: for operands of different rank, neither a scalar: for each dimension of
+    represent. broadcast_dimensions: if the operands have different ranks and neither is a scalar:
+    for each dimension of
         the operand of lower rank the corresponding dimension of the other operand. Sizes must be
         equal, or one of them 1.
 
@@ -21,7 +21,7 @@ Raises:
     ShapeInferenceError: an operand is not an array or not of an allowed element type; the element
         types differ; the sizes do not match; complex numbers are compared other than by `eq` and
         `ne`.
-    ConstantError: the element type can't hold the number.
+    ConstantError: the element type can't represent the number.
 """
 
 from builder.ops.elementwise.binary import (

@@ -109,7 +109,7 @@ def div(
 def rem(
     lhs: XlaOp | Number, rhs: XlaOp | Number, broadcast_dimensions: Sequence[int] | None = None
 ) -> XlaOp:
-    """The remainder of lhs / rhs: of the sign of lhs, and less than rhs in magnitude.
+    """The remainder of lhs / rhs, with the sign of lhs; smaller than rhs in magnitude.
 
     Example:
         >>> import builder as xb

@@ -26,13 +26,13 @@ from builder.types.shape import ArrayShape, Shape, intern_array
 
 # One table for each opcode: most ops of a graph are elementwise, and calling a `per_signature`
 # function would slow down recording. The key of a plan is the pair of operand shapes; for equal
-# shapes the shape itself, because no tuple needs to be created and hashed.
+# shapes it is the shape itself, which saves creating and hashing a tuple.
 _UNARY_SHAPES: Final[dict[str, SignatureTable[ArrayShape]]] = defaultdict(SignatureTable)
 _BINARY_PLANS: Final[dict[str, SignatureTable[Plan]]] = defaultdict(SignatureTable)
 
 
 def record_unary(name: str, opcode: str, operand: XlaOp) -> XlaOp:
-    """Record an op of one operand. The caller is the public function, or called by one."""
+    """Record an op of one operand. Called by a public function or its helper."""
     if type(operand) is not XlaOp:
         need_op(name, "operand", operand)
     shapes = _UNARY_SHAPES[opcode]
@@ -64,7 +64,7 @@ def _broadcasts(
             places = tuple(range(result.rank))
         else:
             places = dimensions if operand.rank else ()
-        # A dimension that is not stretched stays as dynamic as it is in the operand.
+        # A dimension that is not expanded is dynamic if it is dynamic in the operand.
         dynamic = list(result.dynamic_dimensions)
         for index, place in enumerate(places):
             if operand.dimensions[index] == result.dimensions[place]:
@@ -77,7 +77,7 @@ def _broadcasts(
 
 
 def _plan(name: str, opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: Any) -> Plan:
-    """Return the plan of an op on operands of these shapes, or raise."""
+    """Return the `_Plan` of an op on operands of these shapes; raise if they do not match."""
     dimensions = None
     key: Any = lhs if lhs is rhs else (lhs, rhs)
     if broadcast_dimensions is not None:
@@ -92,7 +92,7 @@ def _plan(name: str, opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: 
 
 
 def _comparison_type(element_type: PrimitiveType, total_order: bool) -> str:
-    """Return HLO's comparison type. Only floating point has two orders."""
+    """Return HLO's comparison type. Only floating-point types have two orders."""
     if element_type.is_floating:
         return "TOTALORDER" if total_order else "FLOAT"
     if element_type.is_complex:
@@ -133,7 +133,7 @@ def element_type_of(name: str, operand: XlaOp) -> PrimitiveType:
 
 
 def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, Any, bool]:
-    """Return the constant for the operand that is a number, not recorded yet.
+    """Return the constant for the operand that is a number, without recording it.
 
     The caller checks its rules before it records the constant, so that a failing op records
     nothing.
@@ -143,7 +143,7 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
 
     Raises:
         OperandError: the other operand is not an XlaOp, or this one not a number.
-        ConstantError: the element type of the other operand can't hold the number.
+        ConstantError: the element type of the other operand can't represent the number.
     """
     is_left = type(lhs) is not XlaOp
     number, operand = (lhs, rhs) if is_left else (rhs, lhs)
@@ -164,7 +164,7 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
 
 
 def record_binary(name: str, opcode: str, lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
-    """Record an op of two operands. The caller is the public function, or called by one."""
+    """Record an op of two operands. Called by a public function or its helper."""
     plan: Plan | None
     if type(lhs) is not XlaOp or type(rhs) is not XlaOp:
         builder, scalar, value, is_left = constant_of(name, lhs, rhs)
@@ -204,7 +204,7 @@ def _record_planned(
 def record_compare(
     name: str, direction: str, lhs: Any, rhs: Any, broadcast_dimensions: Any, total_order: bool
 ) -> XlaOp:
-    """Record a comparison. The caller is the public function, or called by one."""
+    """Record a comparison. Called by a public function or its helper."""
     is_pair = type(lhs) is XlaOp and type(rhs) is XlaOp
     if is_pair:
         if lhs.builder is not rhs.builder:

@@ -28,8 +28,8 @@ def convert_element_type(operand: XlaOp, new_element_type: PrimitiveTypeLike) ->
 
     Floating point to integer rounds toward zero, saturates at the ends of the range, and converts
     NaN to 0. Integer to floating point rounds to the nearest. Complex to real drops the imaginary
-    part. As a pred every number but zero is true. Complex to pred is recorded as a comparison with
-    0, because `convert` would drop the imaginary part first.
+    part. Every number except zero converts to true. Complex to pred is recorded as a comparison
+    with 0, because `convert` would drop the imaginary part first.
 
     Args:
         operand: an array.
@@ -152,8 +152,8 @@ def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> 
     Args:
         operand: an array of floating point.
         exponent_bits: at least 1.
-        mantissa_bits: at least 0. (The document's signature has the two in the other order than its
-            table and XlaBuilder.)
+        mantissa_bits: at least 0. (The document's signature lists the two in reverse order; its
+            table and XlaBuilder do not.)
 
     Returns:
         An array of the operand's shape.

@@ -51,7 +51,7 @@ def clamp(min: XlaOp | Number, operand: XlaOp, max: XlaOp | Number) -> XlaOp:
     Raises:
         ShapeInferenceError: element types differ or are complex; a bound is neither a scalar nor of
             the operand's sizes.
-        ConstantError: the element type can't hold a number.
+        ConstantError: the element type can't represent a number.
 
     Example:
         >>> import builder as xb
@@ -100,7 +100,7 @@ def select(pred: XlaOp, on_true: XlaOp | Number, on_false: XlaOp | Number) -> Xl
 
     Raises:
         ShapeInferenceError: `pred` is not of pred type; shapes or element types differ.
-        ConstantError: the element type can't hold the number.
+        ConstantError: the element type can't represent the number.
 
     Example:
         >>> import builder as xb

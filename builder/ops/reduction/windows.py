@@ -121,8 +121,8 @@ def reduce_window(
 ) -> XlaOp:
     """Reduce the elements in each position of a window that moves over one or more arrays.
 
-    Padding, and the holes of a base dilation, count as the init value or not at all. The order of
-    the reduction is not defined.
+    Padding, and the holes of a base dilation, are treated as the init value or ignored. The order
+    of the reduction is not defined.
 
     Args:
         operands: an array, or N arrays of the same sizes and of any element types.
@@ -226,7 +226,7 @@ def select_and_scatter(
     init_value: XlaOp | Number,
     scatter: XlaComputation | Callable[..., Any],
 ) -> XlaOp:
-    """Select one element of the operand in each window position, and scatter the source to them.
+    """Select one element of the operand in each window position, and scatter the source to these.
 
     In each window position one element of the operand is selected. The source's element for that
     position is scattered to the index of the selected element. The result has the operand's sizes

@@ -89,7 +89,7 @@ reversal=(False,))
         check.fail(
             f"Padding.SAME is ambiguous where the input is dilated, got lhs_dilation "
             f"{list(spread)}",
-            fix="give pairs (low, high)",
+            fix="pass pairs (low, high)",
         )
     sizes = [left.dimensions[d] for d in numbers.input_spatial_dimensions]
     window = [right.dimensions[d] for d in numbers.kernel_spatial_dimensions]
@@ -115,7 +115,7 @@ def _spatial_rank(check: Check, lhs: ArrayShape, rhs: ArrayShape) -> int:
 
 
 def _each_dimension_once(check: Check, numbers: ConvolutionDimensionNumbers, spatial: int) -> None:
-    """Check that the numbers of input, kernel and output are permutations of the dimensions."""
+    """Check that the dimension numbers of input, kernel and output are permutations."""
     names = numbers.__match_args__
     for of, fields in (("input", names[:3]), ("kernel", names[3:6]), ("output", names[6:])):
         first, second, places = (getattr(numbers, field) for field in fields)

@@ -151,7 +151,7 @@ def _free(array: ArrayShape, contracting: Sequence[int], batch: Sequence[int]) -
 
 
 def _pairs(check: Check, kind: str, of_lhs: Sequence[int], of_rhs: Sequence[int]) -> None:
-    """Check that corresponding dimensions of lhs and rhs are equally many and of equal sizes."""
+    """Check that paired dimensions of lhs and rhs are equal in number and in size."""
     # StableHLO dot_general (C1), (C2)
     if len(of_lhs) != len(of_rhs):
         check.fail(
@@ -177,7 +177,7 @@ def _algorithm(
         check.fail(
             f"algorithm {algorithm.value} takes {supported}, "
             f"got operands of {element_type} with a result of {result}",
-            fix="set the result's type with preferred_element_type, or leave algorithm out",
+            fix="set the result's type with preferred_element_type, or omit algorithm",
         )
 
 

@@ -72,7 +72,7 @@ def ragged_dot(
     dimension_numbers: RaggedDotDimensionNumbers,
     preferred_element_type: PrimitiveType | None = None,
 ) -> ArrayShape:
-    """Return the shape of a dot product of which one dimension is divided into groups.
+    """Return the shape of a dot product with one dimension divided into groups.
 
     Example:
         >>> import builder as xb

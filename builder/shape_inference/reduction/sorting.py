@@ -16,7 +16,7 @@ from builder.types.shape import ProgramShape, Shape, TupleShape, intern_array
 __all__ = ["sort", "sorted_dimension", "top_k"]
 
 _MOST_INDICES = 2**31
-"""The number of elements that s32 indices can number."""
+"""The number of elements that s32 indices can address."""
 
 
 @public
@@ -47,7 +47,7 @@ def sort(operands: Sequence[Shape], comparator: ProgramShape, dimension: int = -
 
 
 def sorted_dimension(check: Check, dimension: int) -> int:
-    """Return the dimension of operand 0 that `dimension` means: negative counts from the last."""
+    """Return `dimension` of operand 0 as a non-negative number; -1 is the last dimension."""
     rank = check.array("operand 0").rank
     # StableHLO sort (C4)
     if not rank:
@@ -82,12 +82,12 @@ def top_k(operand: Shape, k: int) -> TupleShape:
     *outer, last = array.dimensions
     # XLA shape_inference.cc: InferTopKShape
     if not 0 <= k <= last:
-        rule = f"k must be a number of elements of the last dimension, 0 to {last}, got {k}"
+        rule = f"k must be from 0 to the size of the last dimension, {last}, got {k}"
         check.fail(rule, dimension=array.rank - 1)
     # xla_builder.h: TopK. Indices are s32.
     if last > _MOST_INDICES:
         check.fail(
-            f"indices are s32, so that the last dimension must not have more than {_MOST_INDICES} "
+            f"indices are s32, so the last dimension must not have more than {_MOST_INDICES} "
             f"elements, got {last}",
             dimension=array.rank - 1,
         )

@@ -93,7 +93,8 @@ def reduce_window(
 ) -> Shape:
     """Return the shape of a reduction over windows: the number of windows along each dimension.
 
-    Empty lists stand for ones, empty padding for none. The result for several operands is a tuple.
+    An empty list means 1 everywhere, and empty padding means none. The result for several operands
+    is a tuple.
 
     Example:
         >>> import builder as xb

@@ -269,7 +269,7 @@ class TestOps:
 
     def test_builder_name(self) -> None:
         assert xb.XlaBuilder().name == "computation"
-        with pytest.raises(xb.OperandError, match="name must be a string, not an empty one, got 3"):
+        with pytest.raises(xb.OperandError, match="name must be a non-empty string, got 3"):
             xb.XlaBuilder(3)  # type: ignore[arg-type]
 
     def test_attributes_can_not_be_added(self) -> None:

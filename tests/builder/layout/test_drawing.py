@@ -392,8 +392,8 @@ def test_large_arrays_are_summarised(text: str, max_cells: int) -> None:
     assert 1 <= len(drawn.cells) <= max_cells
     for index, place in drawn.elements.items():
         assert layout.linear_index(shape, index) == place
-    assert re.search(r" drawn: .*; the rest is left out$", " ".join(drawn.words))
-    assert "; the rest is left out" in str(picture)
+    assert re.search(r" drawn: .*; the rest is omitted$", " ".join(drawn.words))
+    assert "; the rest is omitted" in str(picture)
     assert drawn.elements[(0,) * shape.rank] == 0
 
 
@@ -429,7 +429,7 @@ def test_a_summary_as_text() -> None:
         "  99    99   199  ... 9899  9999\n"
         "\n"
         "10,000 elements in a buffer of 10,000 (40,000 bytes): no padding\n"
-        "drawn: 4 of 100 along dimension 0, 4 of 100 along dimension 1; the rest is left out"
+        "drawn: 4 of 100 along dimension 0, 4 of 100 along dimension 1; the rest is omitted"
     )
 
 
@@ -438,7 +438,7 @@ def test_grids_of_further_dimensions_are_left_out() -> None:
     assert re.findall(r"^(\[.*\]|\.\.\.)$", text, re.MULTILINE) == [
         "[0,:,:]", "[1,:,:]", "[2,:,:]", "...", "[299,:,:]",
     ]  # fmt: skip
-    assert "drawn: 4 of 300 grids; the rest is left out" in text
+    assert "drawn: 4 of 300 grids; the rest is omitted" in text
 
 
 def test_up_to_a_few_thousand_cells_all_are_drawn() -> None:

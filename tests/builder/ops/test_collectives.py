@@ -185,22 +185,26 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     "negative id": (
         lambda x: xb.all_reduce(x, xb.add, [[0, -1]]),
         (
-            "all_reduce: replica_groups must hold ids, which are 0 or more, got -1\n"
+            "all_reduce: replica_groups must contain ids, which are 0 or more, got -1\n"
             "  operand f32[8,6]"
         ),
     ),
     "empty group": (
         lambda x: xb.all_reduce(x, xb.add, [[0], []]),
-        "all_reduce: replica_groups must not hold an empty group, got [[0], []]\n",
+        "all_reduce: replica_groups must not contain an empty group, got [[0], []]\n",
     ),
     "id twice": (
         lambda x: xb.all_reduce(x, xb.add, [[0, 1], [1, 2]]),
-        "all_reduce: replica_groups must hold each replica once, got 1 twice in [[0, 1], [1, 2]]\n",
+        (
+            "all_reduce: replica_groups must contain each replica once, got 1 twice in [[0, 1], "
+            "[1, "
+            "2]]\n"
+        ),
     ),
     "id missing": (
         lambda x: xb.cross_replica_sum(x, [[0, 1], [3]]),
         (
-            "cross_replica_sum: replica_groups must hold every replica, 2 is missing, "
+            "cross_replica_sum: replica_groups must contain every replica; 2 is missing, "
             "got [[0, 1], [3]]\n"
             "  operand f32[8,6]\n"
             "fix: add a group for a replica that works alone: [2]"
@@ -208,25 +212,25 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "groups of several sizes, gathered": (
         lambda x: xb.all_gather(x, 0, 2, [[0, 1], [2]]),
-        "all_gather: all of replica_groups must be of one size, got [[0, 1], [2]]\n",
+        "all_gather: all of replica_groups must have the same size, got [[0, 1], [2]]\n",
     ),
     "groups of several sizes, scattered": (
         lambda x: xb.reduce_scatter(x, xb.add, 0, 2, [[0, 1], [2]]),
-        "reduce_scatter: all of replica_groups must be of one size, got [[0, 1], [2]]\n",
+        "reduce_scatter: all of replica_groups must have the same size, got [[0, 1], [2]]\n",
     ),
     "groups of several sizes, exchanged": (
         lambda x: xb.all_to_all(x, 0, 0, 2, [[0, 1], [2]]),
-        "all_to_all: all of replica_groups must be of one size, got [[0, 1], [2]]\n",
+        "all_to_all: all of replica_groups must have the same size, got [[0, 1], [2]]\n",
     ),
     "groups of several sizes, broadcast": (
         lambda x: xb.collective_broadcast(x, [[0, 1], [2]]),
-        "collective_broadcast: all of replica_groups must be of one size, got [[0, 1], [2]]\n",
+        "collective_broadcast: all of replica_groups must have the same size, got [[0, 1], [2]]\n",
     ),
     "groups that are none": (
         lambda x: xb.all_reduce(x, xb.add, [0, 1]),
         (
             "all_reduce: replica_groups must be a sequence of groups, which are sequences of "
-            "integers, got [0, 1]\nfix: write [[0, 1]] for one group of them; [] for "
+            "integers, got [0, 1]\nfix: write [[0, 1]] for one of these; [] for "
         ),
     ),
     "groups of something else": (
@@ -438,7 +442,11 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "several of several shapes": (
         lambda x: xb.all_to_all_tuple([x, x < x]),
-        "all_to_all_tuple: operands must have one shape; operand 1 differs from operand 0, got\n",
+        (
+            "all_to_all_tuple: operands must have the same shape; operand 1 differs from operand "
+            "0, "
+            "got\n"
+        ),
     ),
     "several for one": (
         lambda x: xb.all_to_all_tuple([x, x], [[0], [1]]),
@@ -472,7 +480,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     ),
     "negative source": (
         lambda x: xb.collective_permute(x, [(-1, 1)]),
-        "collective_permute: source_target_pairs must hold ids, which are 0 or more, got -1\n",
+        "collective_permute: source_target_pairs must contain ids, which are 0 or more, got -1\n",
     ),
     "no pairs": (
         lambda x: xb.collective_permute(x, [1, 2]),
@@ -500,7 +508,10 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     # CollectiveBroadcast
     "no group": (
         lambda x: xb.collective_broadcast(x, []),
-        "collective_broadcast: replica_groups must hold a group, whose first replica is the source",
+        (
+            "collective_broadcast: replica_groups must contain a group, whose first replica is the "
+            "source"
+        ),
     ),
     "broadcast tuple": (
         lambda x: xb.collective_broadcast(xb.tuple(x), [[0]]),

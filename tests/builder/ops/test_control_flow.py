@@ -53,8 +53,8 @@ class TestTuple:
     @pytest.mark.parametrize(
         ("index", "message"),
         [
-            (2, "index must be that of an element, 0 to 1, got 2"),
-            (-1, "index must be that of an element, 0 to 1, got -1"),
+            (2, "index must be the index of an element, 0 to 1, got 2"),
+            (-1, "index must be the index of an element, 0 to 1, got -1"),
             ("a", "index must be an integer, got 'a'"),
             (slice(0, 1), "index must be an integer, got slice"),
         ],
@@ -267,7 +267,7 @@ class TestScan:
             (["f32[4]"], ["f32[]"], (0, 5), "the same size in dimension 0, 5, got 4 of input 0"),
             (["f32[4]", "f32[5]"], [], (0,), "same size in dimension 0, 4, got 5 of input 1"),
             (["f32[4]"], ["f32[]"], (0, -1), "scan_dimension_size must not be negative, got -1"),
-            ([], ["f32[]"], (0,), "scan_dimension_size must be given where there are no inputs"),
+            ([], ["f32[]"], (0,), "scan_dimension_size is required if there are no inputs"),
             (["f32[?]"], ["f32[]"], (0,), "the sizes of operands must have a bound"),
             (["(f32[4])"], ["f32[]"], (0,), "input 0 must be an array, got a tuple"),
             (["f32[4]"], ["token[]"], (0,), "init 0 must be an array, got a token"),

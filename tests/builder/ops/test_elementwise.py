@@ -131,7 +131,7 @@ class TestUnary:
             (np.ones(2), "neg: operand must be an XlaOp, got ndarray"),
             ("a", "neg: operand must be an XlaOp, got str: 'a'"),
             (None, "neg: operand must be an XlaOp, got NoneType: None"),
-            ((), r"neg: operand must be an XlaOp, got tuple: \(\)\nfix: gather"),
+            ((), r"neg: operand must be an XlaOp, got tuple: \(\)\nfix: combine"),
         ],
     )
     def test_no_op(self, value: Any, message: str) -> None:

@@ -284,7 +284,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         (
             "after_all: operand 1 must be a token, got f32[2,3]\n  operand 0 token[]\n"
-            "  operand 1 f32[2,3]\nfix: create a first token with builder.create_token()"
+            "  operand 1 f32[2,3]\nfix: create the first token with builder.create_token()"
         ),
     ),
     "after_all: a tuple": (
@@ -617,7 +617,11 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: alias of no operand": (
         lambda h: CALL("f", h.x, "f32[2,3]", output_operand_aliasing=[((), (1, ()))]),
         SHAPE,
-        "custom_call: output_operand_aliasing's operand_number must be that of an operand, got 1",
+        (
+            "custom_call: output_operand_aliasing's operand_number must be the number of an "
+            "operand, "
+            "got 1"
+        ),
     ),
     "custom_call: alias of no part": (
         lambda h: CALL("f", h.x, "(f32[2,3])", output_operand_aliasing=[((1,), (0, ()))]),
@@ -632,7 +636,11 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
     "custom_call: alias twice": (
         lambda h: CALL("f", [h.x, h.x], h.x.shape, output_operand_aliasing=[((), (0, ()))] * 2),
         SHAPE,
-        "custom_call: output_operand_aliasing must name a part of the result once, got () twice",
+        (
+            "custom_call: output_operand_aliasing must name each part of the result at most once, "
+            "got "
+            "() twice"
+        ),
     ),
     "custom_call: alias of another form": (
         lambda h: CALL("f", h.x, h.x.shape, output_operand_aliasing=[0]),

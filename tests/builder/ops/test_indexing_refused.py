@@ -101,7 +101,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, SCALAR),
             lambda x, i: xb.dynamic_slice(x, [i, i], [2, -1]),
-            "size_indices must hold sizes, which are not negative, got -1 in [2, -1]",
+            "size_indices must contain sizes, which are not negative, got -1 in [2, -1]",
         ),
         (
             (MATRIX, SCALAR),
@@ -283,7 +283,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS),
             gathered(replace(GATHER, offset_dims=[2, 1])),
-            "offset_dims must ascend, got 1 after 2 in [2, 1]",
+            "offset_dims must be ascending, got 1 after 2 in [2, 1]",
         ),
         (
             (MATRIX, STARTS),
@@ -321,7 +321,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS),
             gathered(replace(GATHER, offset_dims=[], collapsed_slice_dims=[1, 0])),
-            "collapsed_slice_dims must ascend, got 0 after 1 in [1, 0]",
+            "collapsed_slice_dims must be ascending, got 0 after 1 in [1, 0]",
         ),
         (
             (MATRIX, STARTS),
@@ -337,14 +337,14 @@ REFUSED: dict[str, list[Refusal]] = {
             (MATRIX, STARTS),
             gathered(replace(GATHER, offset_dims=[1])),
             (
-                "offset_dims, collapsed_slice_dims and operand_batching_dims must be as many as "
-                "the dimensions of operand: 2, got 1, 0 and 0"
+                "offset_dims, collapsed_slice_dims and operand_batching_dims must together "
+                "have one entry for each dimension of operand: 2, got 1, 0 and 0"
             ),
         ),
         (
             (MATRIX, STARTS),
             gathered(GATHER, [8, -6]),
-            "slice_sizes must hold sizes, which are not negative, got -6 in [8, -6]",
+            "slice_sizes must contain sizes, which are not negative, got -6 in [8, -6]",
         ),
         (
             (MATRIX, STARTS),
@@ -387,7 +387,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, xb.s64[1, 16]),
             gathered(BAD_LAST, [1, 11]),
-            "start_indices_batching_dims must not hold index_vector_dim, got 0",
+            "start_indices_batching_dims must not contain index_vector_dim, got 0",
         ),
         (
             (MATRIX, xb.s64[16, 1]),
@@ -402,7 +402,11 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, xb.s64[16, 1]),
             gathered(replace(BATCHED, start_indices_batching_dims=[]), [1, 11]),
-            "operand_batching_dims and start_indices_batching_dims must be as many, got 1 and 0",
+            (
+                "operand_batching_dims and start_indices_batching_dims must have the same length, "
+                "got "
+                "1 and 0"
+            ),
         ),
         (
             (MATRIX, xb.s64[16, 1]),
@@ -415,20 +419,20 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (xb.f32[16, 16], xb.s64[16, 1]),
             gathered(replace(BATCHED, operand_batching_dims=[1]), [1, 1]),
-            "operand_batching_dims and start_index_map must not name one dimension both, got 1",
+            "operand_batching_dims and start_index_map must not name the same dimension, got 1",
         ),
         (
             (MATRIX, xb.s64[16, 1]),
             gathered(replace(BATCHED, collapsed_slice_dims=[0]), [1, 11]),
             (
-                "operand_batching_dims and collapsed_slice_dims must not name one dimension both, "
-                "got 0"
+                "operand_batching_dims and collapsed_slice_dims must not name the same "
+                "dimension, got 0"
             ),
         ),
         (
             (xb.f32[2, 2, 3], xb.s64[2, 2, 1]),
             gathered(xb.GatherDimensionNumbers([2], [], [2], 2, [1, 0], [0, 1]), [1, 1, 1]),
-            "operand_batching_dims must ascend, got 0 after 1 in [1, 0]",
+            "operand_batching_dims must be ascending, got 0 after 1 in [1, 0]",
         ),
         (
             (xb.f32[2, 2, 3], xb.s64[2, 2, 1]),
@@ -579,7 +583,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS, WINDOWS),
             scattered(replace(SCATTER, update_window_dims=[2, 1])),
-            "update_window_dims must ascend, got 1 after 2 in [2, 1]",
+            "update_window_dims must be ascending, got 1 after 2 in [2, 1]",
         ),
         (
             (MATRIX, STARTS, WINDOWS),
@@ -594,7 +598,7 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, STARTS, xb.f32[5]),
             scattered(replace(SCATTER, update_window_dims=[], inserted_window_dims=[1, 0])),
-            "inserted_window_dims must ascend, got 0 after 1 in [1, 0]",
+            "inserted_window_dims must be ascending, got 0 after 1 in [1, 0]",
         ),
         (
             (MATRIX, STARTS, xb.f32[5]),
@@ -605,8 +609,8 @@ REFUSED: dict[str, list[Refusal]] = {
             (MATRIX, STARTS, xb.f32[5, 8]),
             scattered(replace(SCATTER, update_window_dims=[1])),
             (
-                "update_window_dims, inserted_window_dims and input_batching_dims must be as many "
-                "as the dimensions of operand: 2, got 1, 0 and 0"
+                "update_window_dims, inserted_window_dims and input_batching_dims must together "
+                "have one entry for each dimension of operand: 2, got 1, 0 and 0"
             ),
         ),
         (
@@ -655,24 +659,28 @@ REFUSED: dict[str, list[Refusal]] = {
         (
             (MATRIX, xb.s64[16, 1], xb.f32[16, 2]),
             scattered(replace(SCATTER_BATCHED, scatter_indices_batching_dims=[1])),
-            "scatter_indices_batching_dims must not hold index_vector_dim, got 1",
+            "scatter_indices_batching_dims must not contain index_vector_dim, got 1",
         ),
         (
             (MATRIX, xb.s64[16, 1], xb.f32[16, 2]),
             scattered(replace(SCATTER_BATCHED, scatter_indices_batching_dims=[])),
-            "input_batching_dims and scatter_indices_batching_dims must be as many, got 1 and 0",
+            (
+                "input_batching_dims and scatter_indices_batching_dims must have the same length, "
+                "got "
+                "1 and 0"
+            ),
         ),
         (
             (MATRIX, xb.s64[16, 1], xb.f32[16, 2]),
             scattered(replace(SCATTER_BATCHED, inserted_window_dims=[0])),
-            "input_batching_dims and inserted_window_dims must not name one dimension both, got 0",
+            "input_batching_dims and inserted_window_dims must not name the same dimension, got 0",
         ),
         (
             (MATRIX, xb.s64[16, 1], xb.f32[16, 2]),
             scattered(replace(SCATTER_BATCHED, scatter_dims_to_operand_dims=[0])),
             (
-                "input_batching_dims and scatter_dims_to_operand_dims must not name one dimension "
-                "both, got 0"
+                "input_batching_dims and scatter_dims_to_operand_dims must not name the same "
+                "dimension, got 0"
             ),
         ),
         (

@@ -250,5 +250,5 @@ def test_epsilon_must_be_a_finite_number(epsilon: Any) -> None:
     with pytest.raises(xb.ShapeInferenceError) as caught:
         training(X, V, V, 1, epsilon)
     assert str(caught.value).startswith(
-        "batch_norm_training: epsilon must be a finite number that an f32 can hold, got "
+        "batch_norm_training: epsilon must be a finite number that an f32 can represent, got "
     )

@@ -119,7 +119,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rng_normal: a tuple's shape": (
         lambda: xb.rng_normal(*scalars("f32", "f32"), "(f32[2], s32[])"),
-        "rng_normal: shape must be an array's, got (f32[2], s32[])\n",
+        "rng_normal: shape must be the shape of an array, got (f32[2], s32[])\n",
     ),
     "rng_normal: a tuple as mu": (
         lambda: xb.rng_normal(xb.tuple(*scalars("f32")), 1.0, xb.f32[2]),
@@ -172,7 +172,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rng_uniform: token": (
         lambda: xb.rng_uniform(scalars("f32")[0], 1, xb.TOKEN_SHAPE),
-        "rng_uniform: shape must be an array's, got token[]\n",
+        "rng_uniform: shape must be the shape of an array, got token[]\n",
     ),
     "rng_uniform: unbounded": (
         lambda: xb.rng_uniform(*scalars("pred", "pred"), "pred[2,?]"),
@@ -191,7 +191,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         (
             "rng_bit_generator: initial_state must be of unsigned integral type, got s64[2]\n"
             "  initial_state s64[2]\n"
-            "fix: xb.bitcast_convert_type returns unsigned integers of the same bits"
+            "fix: reinterpret the bits as unsigned integers with xb.bitcast_convert_type"
         ),
     ),
     "rng_bit_generator: state": (
@@ -220,7 +220,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "rng_bit_generator: a tuple's shape": (
         lambda: xb.rng_bit_generator("RNG_THREE_FRY", *scalars("u64[2]"), "(u32[2])"),
-        "rng_bit_generator: shape must be an array's, got (u32[2])\n",
+        "rng_bit_generator: shape must be the shape of an array, got (u32[2])\n",
     ),
     "rng_bit_generator: bounded": (
         lambda: xb.rng_bit_generator("RNG_THREE_FRY", *scalars("u64[2]"), "u32[<=2]"),

@@ -357,7 +357,11 @@ def test_the_whole_message() -> None:
 ERRORS = {
     "broadcast": [
         (["token[]"], ([2],), "operand must be an array, got a token"),
-        (["f32[2]"], ([2, -3],), "broadcast_sizes must hold sizes, which are not negative, got -3"),
+        (
+            ["f32[2]"],
+            ([2, -3],),
+            "broadcast_sizes must contain sizes, which are not negative, got -3",
+        ),
         (["f32[?]"], ([2],), "unbounded dimension can't be broadcast"),
         (["f32[2]"], ([2**62, 2],), "more than 2**63 - 1 elements"),
         (["f32[2]"], (3,), "broadcast_sizes must be a sequence of integers, got 3"),
@@ -374,7 +378,7 @@ ERRORS = {
         (["f32[2]"], ([3, 4], [1]), "has size 2, dimension 1 of the result has size 4"),
         (["f32[<=2]"], ([3], [0]), "has size <=2, dimension 0 of the result has size 3"),
         (["f32[<=1]"], ([3], [0]), "a dynamic size <=1 can't be broadcast, got size 3"),
-        (["f32[2]"], ([2, -1], [0]), "out_dim_size must hold sizes"),
+        (["f32[2]"], ([2, -1], [0]), "out_dim_size must contain sizes"),
     ],
     "reshape": [
         (["f32[6]"], ([2, -1],), "got -1 in [2, -1]"),
@@ -388,7 +392,7 @@ ERRORS = {
         (["f32[6]"], ([2, 4], 0), "the number of elements must stay the same, 6, got 8"),
         (["f32[6]"], ([2, 3], 2), "must be a dimension of the result, 0 to 1, or -1 for none, got"),
         (["f32[6]"], ([2, 3], -2), "must be a dimension of the result, 0 to 1, or -1 for none, go"),
-        (["f32[6]"], ([2, -1], 1), "new_sizes must hold sizes, which are not negative, got -1"),
+        (["f32[6]"], ([2, -1], 1), "new_sizes must contain sizes, which are not negative, got -1"),
         (["f32[6]"], ([2, 3], 1.5), "inferred_dimension must be an integer, got 1.5"),
         (["(f32[6])"], ([6], 0), "operand must be an array, got a tuple"),
     ],
@@ -496,7 +500,7 @@ def test_concatenate_of_nothing() -> None:
         ("pred[2]", 0, "integer, floating-point or complex type, got pred"),
         ("f8e8m0fnu[2]", 0, "a type with a zero to count from, got f8e8m0fnu"),
         ("f32[]", 0, "a dimension to count along, got a scalar"),
-        ("f32[2,3]", None, "may be left out for one dimension alone, got 2"),
+        ("f32[2,3]", None, "is required unless the rank is 1, got rank 2"),
         ("f32[2,3]", 2, "iota_dimension must be a dimension of shape, 0 to 1, got 2"),
         ("f32[2,3]", -1, "0 to 1, got -1"),
         ("f32[2,3]", 1.0, "iota_dimension must be an integer, got 1.0"),

@@ -200,7 +200,7 @@ REFUSED = {
     "{devices=[]<=[]}": "sizes must be 1 or more",
     "{devices=[1,1]<=[1]}": "{replicated} or on one device, {maximal device=0}",
     "{devices=[2,1]-1,0}": "expected a device or '<='",
-    "{devices=[9999999999,1]<=[9999999999]}": "16777216 devices at most",
+    "{devices=[9999999999,1]<=[9999999999]}": "product of 16777216 at most",
     "{devices=[2,1,2]<=[4] last_tile_dims={maximal}}": "replicated, manual or unreduced",
     "{devices=[2,1,2]<=[4] last_tile_dims={}}": "replicated, manual or unreduced",
     "{devices=[2]<=[2] last_tile_dims={manual, manual}}": "more subgroups than sizes in [2]",
@@ -317,7 +317,7 @@ def test_tilings_of_tuples() -> None:
         )
         refused(
             xb.ShapeInferenceError,
-            "custom_call: the sharding of a tuple must have one for each array in it: 3, got 2",
+            "custom_call: the sharding of a tuple must have one entry for each array: 3, got 2",
             lambda: xb.custom_call("f", x, "(f32[8,4], f32[2], f32[2])"),
         )
 
@@ -405,7 +405,7 @@ def test_shards_and_full_arrays() -> None:
     refused(
         xb.ShapeInferenceError,
         "spmd_full_to_shard_shape: each size must be divisible by its number of tiles, since all "
-        "shards have one shape, got 3 for size 8",
+        "shards have the same shape, got 3 for size 8",
         lambda: full(x, "{devices=[3,1]<=[3]}"),
     )
     refused(

@@ -248,9 +248,9 @@ def test_top_k(operand: str, k: int, shape: str) -> None:
         (
             "f32[4,6]",
             (7,),
-            "k must be a number of elements of the last dimension, 0 to 6, got 7",
+            "k must be from 0 to the size of the last dimension, 6, got 7",
         ),
-        ("f32[4,6]", (-1,), "k must be a number of elements of the last dimension, 0 to 6, got -1"),
+        ("f32[4,6]", (-1,), "k must be from 0 to the size of the last dimension, 6, got -1"),
         ("f32[4,6]", (2.0,), "k must be an integer, got 2.0"),
         ("f32[4,6]", (2**70,), "k must fit 64 bits, got a number of 71"),
         ("f32[4,?]", (1,), "the indices of elements can't be numbered where a size is unbounded"),
@@ -258,7 +258,7 @@ def test_top_k(operand: str, k: int, shape: str) -> None:
         (
             f"u2[{2**31 + 1}]",
             (1,),
-            "indices are s32, so that the last dimension must not have more",
+            "indices are s32, so the last dimension must not have more",
         ),
     ],
 )

@@ -416,7 +416,7 @@ class TestRefused:
 
     def test_no_callable(self) -> None:
         with pytest.raises(
-            xb.OperandError, match=r"function must be a callable .*, got 'tanh'\nfix"
+            xb.OperandError, match=r"function must be a function .*, got 'tanh'\nfix"
         ):
             annotated().replace("tanh")  # type: ignore[arg-type]
 

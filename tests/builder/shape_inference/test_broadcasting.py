@@ -226,7 +226,7 @@ class TestRefused:
                 (0,),
                 (
                     "a scalar is broadcast without broadcast_dimensions, got [0]\n"
-                    "  lhs f32[2,3]\n  rhs f32[]\nfix: leave broadcast_dimensions out"
+                    "  lhs f32[2,3]\n  rhs f32[]\nfix: omit broadcast_dimensions"
                 ),
             ),
             (
@@ -236,7 +236,7 @@ class TestRefused:
                 (
                     "broadcast_dimensions of operands of equal rank must be absent or [0, 1], "
                     "got [1, 0]\n  lhs f32[2,3]\n  rhs f32[2,3]\n"
-                    "fix: leave broadcast_dimensions out; to permute dimensions use xb.transpose"
+                    "fix: omit broadcast_dimensions; to permute dimensions use xb.transpose"
                 ),
             ),
             (

@@ -265,11 +265,11 @@ class TestPythonNumbers:
     @pytest.mark.parametrize(
         ("value", "message"),
         [
-            (1.0, "it is a float, the type is an integer type\nfix: write 1"),
-            (1.5, "it is a float, the type is an integer type\nfix: write an integer"),
+            (1.0, "it is a float, and the type is an integer type\nfix: write 1"),
+            (1.5, "it is a float, and the type is an integer type\nfix: write an integer"),
             (float("nan"), "it is a float"),
             (True, "a bool is a pred\nfix: write 1 or 0"),
-            (1j, "it is complex, the type is not"),
+            (1j, "it is complex, and the type is not"),
         ],
     )
     def test_integer_types_refuse(self, t: xb.PrimitiveType, value: Any, message: str) -> None:

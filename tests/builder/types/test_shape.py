@@ -276,7 +276,7 @@ class TestArrayShape:
             xb.array_shape(xb.f32, dimensions)
 
     def test_as_many_dynamic_dimensions_as_dimensions(self) -> None:
-        with pytest.raises(xb.ShapeInferenceError, match="2 dynamic_dimensions for 1 dimensions"):
+        with pytest.raises(xb.ShapeInferenceError, match="one entry for each dimension: 1, got 2"):
             xb.array_shape(xb.f32, [1], dynamic_dimensions=[True, False])
 
     @pytest.mark.parametrize("dynamic", [1, np.array(True), [np.zeros(2)]])

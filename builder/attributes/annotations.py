@@ -19,11 +19,19 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_ATTRIBUTES",
     "NO_MESHES",
+    "ONE_MESH",
+    "ONE_SHARDING_FORM",
     "Annotations",
     "AttributeTexts",
     "Meshes",
     "meshes",
 ]
+
+ONE_SHARDING_FORM: Final = (
+    "a program can't have both GSPMD's tilings and shardings by the axes of a mesh"
+)
+ONE_MESH: Final = "import all programs with one mesh"
+"""The fix for programs that define meshes of the same name differently."""
 
 AttributeTexts = Mapping[str, str]
 """Attributes by name, each as MLIR text."""
@@ -86,17 +94,15 @@ def meshes(computation: XlaComputation) -> Meshes:
         for name, mesh in part.annotations.meshes.items():
             if by_name.setdefault(name, mesh) != mesh:
                 raise BuilderError(
-                    f"{computation.name}: its computations must not define the mesh {name!r} "
-                    f"differently, got\n  {by_name[name]['mesh']}\n  {mesh['mesh']}, in "
-                    f"{part.name!r}\n"
-                    f"fix: import programs that are to be combined with the same mesh",
+                    f"{computation.name}: computations in it must not have two meshes {name!r}, "
+                    f"got\n  {by_name[name]['mesh']}\n  {mesh['mesh']}, in {part.name!r}\n"
+                    f"fix: {ONE_MESH}",
                     op=computation.name,
                 )
     if len(forms) > 1:
         listed = "\n".join(f"  {form}, in {part.name!r}" for form, part in forms.items())
         raise BuilderError(
-            f"{computation.name}: shardings must be either all GSPMD tilings or all by the axes "
-            f"of a mesh, got\n{listed}\n"
+            f"{computation.name}: {ONE_SHARDING_FORM}, got\n{listed}\n"
             f"fix: convert the axes of a mesh to tilings with mesh.sharding(...).tiling",
             op=computation.name,
         )

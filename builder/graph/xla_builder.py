@@ -182,7 +182,7 @@ class XlaBuilder:
             >>> b.parameter(xb.f32[2, 3], "y", sharding=rows).sharding
             '#sdy.sharding<@mesh, [{"data"}, {}]>'
 
-        Operation Semantics: Parameter.
+        Not in the document; XlaBuilder's Parameter.
         """
         self.check_open("parameter")
         resolved = shape_argument("parameter", "shape", shape)
@@ -310,7 +310,7 @@ class XlaBuilder:
             >>> b.constant(np.eye(2, dtype=np.float32)).shape, b.constant(1, xb.s8).shape
             (f32[2,2], s8[])
 
-        Operation Semantics: Constant (XlaBuilder's ConstantLiteral, ConstantR0, ConstantR1, ...).
+        Not in the document; XlaBuilder's ConstantLiteral, ConstantR0, ConstantR1, ...
         """
         shape, attributes = constant_plan(value, element_type)
         target = self if self.is_open else self._target("constant")
@@ -384,7 +384,7 @@ class XlaBuilder:
             >>> xb.XlaBuilder().create_token().shape
             token[]
 
-        Operation Semantics: AfterAll (XlaBuilder's CreateToken).
+        Not in the document; XlaBuilder's CreateToken.
         """
         return append(self._target("create_token"), "create_token", TOKEN_SHAPE)
 

@@ -315,7 +315,7 @@ def _sort(op: XlaOp, _applied: Applied) -> Cost:
     return Cost(elements * max(elements - 1, 0).bit_length(), 0, _bytes(op))
 
 
-# Linear algebra and random numbers.
+# Linear algebra.
 
 
 @rule("fft")
@@ -338,28 +338,3 @@ def _cholesky(op: XlaOp, _applied: Applied) -> Cost:
     """Read half of the matrix, and write half of it."""
     a = _first(op.operands[0].shape)
     return Cost(a.dimensions[-1] * a.element_count // 3, 0, size_in_bytes(a))
-
-
-@rule("rng", "rng_bit_generator")
-def _rng(op: XlaOp, _applied: Applied) -> Cost:
-    return Cost(transcendentals=_count(op.shape), bytes_accessed=_bytes(op))
-
-
-# Collectives count as between two devices.
-
-
-@rule("all_reduce")
-def _all_reduce(op: XlaOp, _applied: Applied) -> Cost:
-    return Cost(_count(op.shape), 0, _bytes(op))
-
-
-@rule("scan")
-def _scan(op: XlaOp, _applied: Applied) -> Cost:
-    """Count operands and results; the computation is counted as the body of a loop."""
-    return Cost(bytes_accessed=_bytes(op))
-
-
-@rule("call", "composite", "while", "conditional")
-def _control_flow(_op: XlaOp, _applied: Applied) -> Cost:
-    """Count nothing: the called computations are counted."""
-    return Cost()

@@ -39,7 +39,7 @@ _COMPUTATION = Attribute("to_apply", COMPUTATION)
 
 define("replica_id", "")
 define("partition_id", "", section="StableHLO (not in the document)")
-define("all_reduce", "*operands", (*DEVICES, _COMPUTATION), cost=CostClass.RULE)
+define("all_reduce", "*operands", (*DEVICES, _COMPUTATION), cost=CostClass.ELEMENTWISE)
 define("all_gather", "*operands", (*DEVICES, Attribute("all_gather_dim", DIMENSION, "dimensions")))
 define(
     "reduce_scatter",

@@ -16,14 +16,14 @@ define(
     "while",
     "init",
     (Attribute("condition", COMPUTATION), Attribute("body", COMPUTATION)),
-    cost=CostClass.RULE,
+    cost=CostClass.FREE,
 )
 define(
     "call",
     "*operands",
     (Attribute("to_apply", COMPUTATION),),
     stablehlo="func.call",
-    cost=CostClass.RULE,
+    cost=CostClass.FREE,
 )
 define(
     "composite",
@@ -32,14 +32,14 @@ define(
     cpp_name="CompositeCall",
     section=BUILDER_H,
     hlo="call",
-    cost=CostClass.RULE,
+    cost=CostClass.FREE,
 )
 define(
     "conditional",
     "pred *operands",
     (Attribute("branch_computations", COMPUTATION),),
     stablehlo="stablehlo.case",
-    cost=CostClass.RULE,
+    cost=CostClass.FREE,
 )
 define(
     "scan",
@@ -53,5 +53,4 @@ define(
     ),
     section=BUILDER_H,
     stablehlo="stablehlo.while",
-    cost=CostClass.RULE,
 )

@@ -16,7 +16,7 @@ define(
             stablehlo="rng_distribution",
         ),
     ),
-    cost=CostClass.RULE,
+    cost=CostClass.TRANSCENDENTAL,
 )
 define(
     "rng_bit_generator",
@@ -28,5 +28,5 @@ define(
             stablehlo="rng_algorithm",
         ),
     ),
-    cost=CostClass.RULE,
+    cost=CostClass.TRANSCENDENTAL,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from builder.attributes.annotations import Annotations
+from builder.attributes.annotations import ONE_MESH, ONE_SHARDING_FORM, Annotations
 from builder.errors import BuilderError, OperandError, ShapeInferenceError, XlaError, brief
 from builder.sharding.mesh import Mesh, MeshSharding
 from builder.sharding.text import is_shardy, join_leaf_texts
@@ -60,7 +60,6 @@ _FIX_TILING: Final = (
     "dimension with last_tile_dim_replicate"
 )
 _FIX_MESH: Final = "omit entries, or shard an array of more dimensions"
-_FIX_MESHES: Final = "import all programs with one mesh"
 _FIX_MESH_NAMES: Final = "rename one of them: xb.Mesh({...}, name='other')"
 _FIX_TUPLE: Final = "shard the elements one by one"
 
@@ -284,8 +283,8 @@ def register_sharding_dialect(
         outer = outer.parent
     if outer.sharding_form and outer.sharding_form != dialect:
         raise BuilderError(
-            f"{op}: a program can't have both GSPMD's tilings and shardings by the axes of a mesh, "
-            f"got {got} in {outer.name!r}, which has {outer.sharding_form}\n"
+            f"{op}: {ONE_SHARDING_FORM}, got {got} in {outer.name!r}, "
+            f"which has {outer.sharding_form}\n"
             f"fix: write {instead} here, or change the others",
             op=op,
         )
@@ -314,7 +313,7 @@ def register_meshes(
             raise BuilderError(
                 f"{op}: mesh {name!r}{of_source} must equal that of builder {builder.name!r}, got\n"
                 f"  {merged[name]['mesh']}\n  {mesh['mesh']}\n"
-                f"fix: {_FIX_MESHES if source else _FIX_MESH_NAMES}",
+                f"fix: {ONE_MESH if source else _FIX_MESH_NAMES}",
                 op=op,
             )
     if len(merged) != len(annotations.meshes):

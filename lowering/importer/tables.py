@@ -201,9 +201,7 @@ def decoded(attribute: ir.Attribute) -> Any:
     if isinstance(attribute, ir.ArrayAttr):
         return tuple([decoded(element) for element in attribute])
     if isinstance(attribute, ir.DictAttr):
-        return {
-            name: decoded(value) for name, value in dictionary(attribute, "to_computation").items()
-        }
+        return {name: decoded(value) for name, value in dictionary(attribute).items()}
     if isinstance(attribute, ir.DenseIntElementsAttr):
         return np.array(attribute)
     case = _CASE.fullmatch(str(attribute))

@@ -6,7 +6,7 @@ from jaxlib.mlir import ir
 
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import ALL_PLATFORMS, INTERPRETER, REWRITES, Value, rewrite
-from lowering.mlir.operations import attribute_text, dictionary
+from lowering.mlir.operations import attribute_text, checked_dictionary
 
 
 @rewrite("stablehlo.composite", platforms=ALL_PLATFORMS)
@@ -42,7 +42,7 @@ def _restored(
         return None
     attributes = {}
     if attributes_key in operation.attributes:
-        attributes = dictionary(operation.attributes[attributes_key])
+        attributes = checked_dictionary(operation.attributes[attributes_key])
     if any(isinstance(value, ir.ArrayAttr) for value in attributes.values()):
         return None
     types = [result.type for result in operation.results]

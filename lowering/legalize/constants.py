@@ -9,11 +9,10 @@ from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape
-from lowering.errors import LoweringError
-from lowering.importer.constants import elements_in_bytecode
 from lowering.legalize.op_builder import OpBuilder
 from lowering.legalize.registry import ALL_PLATFORMS, Value, rewrite
 from lowering.mlir.types import dense_attribute
+from lowering.reading.constants import elements_in_bytecode
 
 __all__ = ["known_elements"]
 
@@ -95,11 +94,8 @@ def _complex_count(operation: ir.Operation, shape: ArrayShape) -> np.ndarray[Any
     """The elements of a vector that equals [0, 1, 2, ...] and has a negative zero."""
     if shape.element_type is pt.c64 and shape.dimensions[0] > _MAX_C64_COUNT:
         return None
-    try:
-        array = elements_in_bytecode(operation, shape)
-    except LoweringError:
-        return None
-    if not _equals_iota(array):
+    array = elements_in_bytecode(operation, shape)
+    if array is None or not _equals_iota(array):
         return None
     is_negative = np.signbit(array.real).any() or np.signbit(array.imag).any()
     return np.array(array) if is_negative else None

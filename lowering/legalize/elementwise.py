@@ -10,7 +10,7 @@ from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape
 from lowering.legalize.constants import known_elements
-from lowering.legalize.op_builder import OpBuilder, integers_of
+from lowering.legalize.op_builder import F32_FOR_NARROW_FLOATS, OpBuilder, integers_of
 from lowering.legalize.registry import (
     ALL_PLATFORMS,
     ARTIFACT,
@@ -21,8 +21,6 @@ from lowering.legalize.registry import (
 )
 from lowering.mlir.operations import enclosing, symbol_name
 from lowering.mlir.types import shape_of_type
-
-_NARROW_FLOATS: Final = {t: pt.f32 for t in pt.ALL if t.is_floating and t.bits <= 8}
 
 
 @rewrite("stablehlo.add", platforms=ALL_PLATFORMS)
@@ -299,7 +297,7 @@ def functions_of_narrow_floats(b: OpBuilder, operation: ir.Operation) -> list[Va
 
     Shown by: chlo_asin_f8e8m0fnu, chlo_asinh_f8e4m3.
     """
-    return b.in_types(operation, _NARROW_FLOATS)
+    return b.in_types(operation, F32_FOR_NARROW_FLOATS)
 
 
 @rewrite("chlo.erf", platforms=(INTERPRETER, ARTIFACT))
@@ -308,7 +306,7 @@ def erf_of_narrow_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] |
 
     CHLO's expansion of erf to StableHLO does not support these types.
     """
-    return b.in_types(operation, _NARROW_FLOATS)
+    return b.in_types(operation, F32_FOR_NARROW_FLOATS)
 
 
 @rewrite("chlo.mulhi", platforms=("cpu",))

@@ -32,9 +32,9 @@ from lowering.legalize.registry import (
     rewrite,
 )
 from lowering.legalize.sharding import SHAPE_CONVERSIONS, replace_shape_conversion
+from lowering.mlir.attributes import layouts_text
 from lowering.mlir.operations import attribute_text
 from lowering.mlir.types import shape_of_type
-from lowering.stablehlo.rules.operand_layouts import layouts_text
 
 _PERMUTE: Final = "use xb.collective_permute to send from replica to replica"
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from jaxlib.mlir import ir
 
 from builder.types import primitive_type as pt
-from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of, integers_of
+from lowering.legalize.op_builder import (
+    F32_FOR_NARROW_FLOATS,
+    OpBuilder,
+    array_of,
+    attributes_of,
+    integers_of,
+)
 from lowering.legalize.registry import ALL_PLATFORMS, Value, refuse, rewrite
-
-_NARROW_FLOATS: Final = {t: pt.f32 for t in pt.ALL if t.is_floating and t.bits <= 8}
 
 
 @rewrite("stablehlo.cholesky", platforms=ALL_PLATFORMS)
@@ -52,7 +54,7 @@ def triangular_solve(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
 def _on_matrices(b: OpBuilder, operation: ir.Operation, values: list[Value]) -> list[Value] | None:
     """Apply the operation to operands at their bounds, in f32 if they have at most 8 bits."""
     shape = array_of(operation.results[0])
-    is_narrow = shape.element_type in _NARROW_FLOATS
+    is_narrow = shape.element_type in F32_FOR_NARROW_FLOATS
     if not is_narrow and values == list(operation.operands):
         return None
     if is_narrow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -19,6 +19,7 @@ from lowering.mlir.types import dense_attribute, mlir_type, shape_of_type
 from lowering.sharding.attributes import GSPMD
 
 __all__ = [
+    "F32_FOR_NARROW_FLOATS",
     "Attributes",
     "OpBuilder",
     "array_of",
@@ -31,6 +32,8 @@ __all__ = [
 Attributes = Mapping[str, "ir.Attribute | str | int | bool | Sequence[int]"]
 """Attributes by name. A str is MLIR text, an int an i64, a sequence of ints a dense i64 array."""
 
+F32_FOR_NARROW_FLOATS: Final = {t: pt.f32 for t in pt.ALL if t.is_floating and t.bits <= 8}
+"""f32 for each floating-point type of at most 8 bits: the argument of `OpBuilder.in_types`."""
 
 Type = ArrayShape | ir.Type | str
 """The type of a result: a shape, an MLIR type, or the text of an MLIR type."""

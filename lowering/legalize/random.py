@@ -10,16 +10,15 @@ from jaxlib.mlir import ir
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import intern_array
-from lowering.legalize.op_builder import OpBuilder, array_of, attributes_of
+from lowering.legalize.op_builder import F32_FOR_NARROW_FLOATS, OpBuilder, array_of, attributes_of
 from lowering.legalize.registry import Value, refuse, rewrite
 
 _PHILOX: Final = ("tensor<2xui64>", "tensor<3xui64>")
 _STATES: Final = {"THREE_FRY": _PHILOX[:1], "PHILOX": _PHILOX, "DEFAULT": _PHILOX}
 """The types of the states that XLA accepts."""
 
-
 _WIDE: Final = {
-    **{t: pt.f32 for t in pt.ALL if t.is_floating and t.bits <= 8},
+    **F32_FOR_NARROW_FLOATS,
     **{t: pt.s32 if t.is_signed else pt.u32 for t in pt.ALL if t.is_integral and t.bits < 32},
     pt.pred: pt.u32,
 }

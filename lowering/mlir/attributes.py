@@ -7,12 +7,13 @@ integer arrays (`i64_array`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 
 from builder.types.constant import is_splat, splat_or_array
-from builder.types.shape import ArrayShape
+from builder.types.shape import ArrayShape, Shape, leaves
 from lowering.mlir.types import type_text
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "i32",
     "i64",
     "i64_array",
+    "layouts_text",
+    "order_text",
     "quoted",
     "symbol",
 ]
@@ -109,6 +112,26 @@ def array(values: Iterable[str]) -> str:
 def dictionary(values: Mapping[str, str]) -> str:
     """A dictionary attribute."""
     return "{" + ", ".join(f"{quoted(name)} = {value}" for name, value in values.items()) + "}"
+
+
+def order_text(shape: ArrayShape) -> str:
+    """Return the minor-to-major order of an array's dimensions.
+
+    An empty array is always row-major, because XLA aborts on copying it to another order.
+    """
+    if shape.layout is not None and shape.element_count:
+        return str(list(shape.layout.minor_to_major))
+    return str(list(range(shape.rank - 1, -1, -1)))
+
+
+def layouts_text(shapes: Iterable[Shape]) -> str:
+    """Return the layouts of a custom call's operands or results, row-major by default."""
+    texts = []
+    for leaf in chain.from_iterable(map(leaves, shapes)):
+        rank = leaf.rank if isinstance(leaf, ArrayShape) else 0
+        order = order_text(leaf) if isinstance(leaf, ArrayShape) and rank else ""
+        texts.append(f"dense<{order}> : tensor<{rank}xindex>")
+    return array(texts)
 
 
 def dense_elements(elements: np.ndarray[Any, Any], shape: ArrayShape) -> Attribute:

@@ -17,6 +17,7 @@ __all__ = [
     "attribute_text",
     "call_target",
     "called_function",
+    "checked_dictionary",
     "dictionary",
     "enclosing",
     "enclosing_function_name",
@@ -126,21 +127,27 @@ def entry_text(attributes: ir.DictAttr | Mapping[str, ir.Attribute], name: str) 
     return attribute_text(entry(attributes, name))
 
 
-def dictionary(attribute: ir.Attribute, op: str = "compile") -> dict[str, ir.Attribute]:
+def dictionary(attribute: ir.Attribute) -> dict[str, ir.Attribute]:
     """The entries of a dictionary attribute.
 
-    Args:
-        attribute: the attribute.
-        op: the function that the user called, for messages.
-
     Raises:
-        LoweringError: Python has no class for an entry, or the entries are not sorted.
+        TypeError: Python has no class for an entry.
+        KeyError: the entries are not sorted.
     """
     entries = ir.DictAttr(attribute)
     names = [entries[position].name for position in range(len(entries))]
+    # By name: `entries[position].attr` aborts the process if Python has no class for the entry.
+    return {name: entries[name] for name in names}
+
+
+def checked_dictionary(attribute: ir.Attribute, op: str = "compile") -> dict[str, ir.Attribute]:
+    """The entries of a dictionary attribute, for `op`, the function that the user called.
+
+    Raises:
+        LoweringError: Python can't read the attribute; see `dictionary`.
+    """
     try:
-        # By name: `entries[position].attr` aborts the process if Python has no class for the entry.
-        return {name: entries[name] for name in names}
+        return dictionary(attribute)
     except (KeyError, TypeError):
         from lowering.errors import LoweringError  # imports `builder`
 
@@ -154,9 +161,13 @@ def dictionary(attribute: ir.Attribute, op: str = "compile") -> dict[str, ir.Att
 def argument_attributes(
     function: ir.Operation, key: str = "arg_attrs", op: str = "compile"
 ) -> list[dict[str, ir.Attribute]]:
-    """The attributes of each argument ("arg_attrs") or result ("res_attrs"); see `dictionary`."""
+    """The attributes of each argument ("arg_attrs") or result ("res_attrs") of a function.
+
+    Raises:
+        LoweringError: see `checked_dictionary`.
+    """
     if key in function.attributes:
-        return [dictionary(named, op) for named in ir.ArrayAttr(function.attributes[key])]
+        return [checked_dictionary(named, op) for named in ir.ArrayAttr(function.attributes[key])]
     function_type = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     values = function_type.inputs if key == "arg_attrs" else function_type.results
     return [{} for _ in values]

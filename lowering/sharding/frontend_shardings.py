@@ -19,7 +19,7 @@ from lowering.mlir.operations import (
     argument_attributes,
     attribute_text,
     call_target,
-    dictionary,
+    checked_dictionary,
     entry_text,
     functions_in,
     operations_in,
@@ -114,7 +114,7 @@ def _remove(
     attributes: ir.OpAttributeMap | dict[str, ir.Attribute], name: str
 ) -> ir.Attribute | None:
     """Remove a frontend attribute, and return it."""
-    frontend = dictionary(attributes[_FRONTEND])
+    frontend = checked_dictionary(attributes[_FRONTEND])
     removed = frontend.pop(name, None)
     del attributes[_FRONTEND]
     if frontend:
@@ -129,7 +129,7 @@ def _declare_meshes(module: ir.Module) -> None:
     text = _remove(attributes, _MESHES)
     if text is None:
         return
-    meshes = dictionary(ir.Attribute.parse(attribute_text(text) or ""))
+    meshes = checked_dictionary(ir.Attribute.parse(attribute_text(text) or ""))
     ip = ir.InsertionPoint.at_block_begin(module.body)
     for name, mesh in meshes.items():
         symbol = ir.StringAttr.get(name)

@@ -14,12 +14,21 @@ from builder.sharding.text import is_shardy
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaf_count, leaves
 from lowering.host.callbacks import PYTHON_CALL, PythonFunction
 from lowering.host.custom_calls import is_reserved_target
-from lowering.mlir.attributes import Attribute, array, boolean, i32, quoted, symbol
+from lowering.mlir.attributes import (
+    Attribute,
+    array,
+    boolean,
+    i32,
+    layouts_text,
+    order_text,
+    quoted,
+    symbol,
+)
 from lowering.mlir.context import shared_context
 from lowering.mlir.flattening import flatten, unflatten
 from lowering.mlir.types import type_text
 from lowering.stablehlo.rules.common import error
-from lowering.stablehlo.rules.operand_layouts import layouts_text, need_orders, order_text
+from lowering.stablehlo.rules.operand_layouts import need_orders
 from lowering.stablehlo.rules.registry import Value, rule
 from lowering.stablehlo.rules.sharding import sharding_constraint
 

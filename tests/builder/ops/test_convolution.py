@@ -276,8 +276,8 @@ def test_what_is_no_dimension_numbers(value: Any) -> None:
             xb.conv_general(x, kernel, [1], VALID, value)
 
 
-def test_fields_of_dimension_numbers_are_whole_numbers() -> None:
-    with pytest.raises(xb.ShapeInferenceError, match="input_batch_dimension must be a whole numb"):
+def test_fields_of_dimension_numbers_are_integers() -> None:
+    with pytest.raises(xb.ShapeInferenceError, match="input_batch_dimension must be an integer"):
         Numbers("0", 1, [2], 1, 0, [2], 0, 1, [2])  # type: ignore[arg-type]
     with pytest.raises(xb.ShapeInferenceError, match="kernel_spatial_dimensions must be a sequen"):
         Numbers(0, 1, [2], 1, 0, 2, 0, 1, [2])  # type: ignore[arg-type]

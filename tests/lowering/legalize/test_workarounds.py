@@ -16,16 +16,13 @@ from support import run
 import builder as xb
 import lowering
 from lowering.legalize import indexing
+from tests.lowering.common import parameters
 
 
 def evaluate(function, *arguments):
-    """Run `function(builder, ops...)` on the arguments, by both routes."""
+    """Run `function(builder, *ops)` on the arguments."""
     b = xb.XlaBuilder("workaround")
-    parameters = []
-    for argument in arguments:
-        element_type = xb.as_primitive_type(argument.dtype)
-        parameters.append(b.parameter(xb.array_shape(element_type, argument.shape)))
-    return run(b.build(function(b, *parameters)), *arguments)
+    return run(b.build(function(b, *parameters(b, *arguments))), *arguments)
 
 
 def test_the_sum_of_two_constant_preds() -> None:
@@ -70,7 +67,7 @@ def test_an_op_is_lowered_to_one_operation(case: str) -> None:
 
 @pytest.mark.parametrize("t", [xb.s4, xb.u4], ids=str)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "shift_left", "not_", "neg", "square"])
-def test_four_bits_wrap_before_they_are_widened(t: xb.PrimitiveType, name: str) -> None:
+def test_four_bit_results_wrap_before_conversion(t: xb.PrimitiveType, name: str) -> None:
     every = np.arange(t.min, t.max + 1)
     x, y = (v.reshape(-1) for v in np.meshgrid(every, every))
     wide = xb.s8 if t is xb.s4 else xb.u8
@@ -96,7 +93,7 @@ def test_four_bits_wrap_before_they_are_widened(t: xb.PrimitiveType, name: str) 
 
 
 @pytest.mark.parametrize("t", [xb.s4, xb.u4], ids=str)
-def test_four_bits_wrap_before_a_dot_in_eight(t: xb.PrimitiveType) -> None:
+def test_four_bit_operands_wrap_before_an_eight_bit_dot(t: xb.PrimitiveType) -> None:
     x = np.array([[7, 5], [3, 6]])
     wide = xb.s8 if t is xb.s4 else xb.u8
     got = evaluate(lambda b, a: xb.dot(a + a, a, preferred_element_type=wide), x.astype(t.dtype))
@@ -157,7 +154,7 @@ AS_RECORDED: dict[str, tuple[Any, list[str], str, str]] = {
 
 
 @pytest.mark.parametrize("name", AS_RECORDED)
-def test_exports_have_one_operation_for_an_op(name: str) -> None:
+def test_exported_modules_have_one_operation_for_an_op(name: str) -> None:
     function, shapes, stablehlo, hlo = AS_RECORDED[name]
     b = xb.XlaBuilder("recorded")
     computation = b.build(function(*(b.parameter(shape) for shape in shapes)))

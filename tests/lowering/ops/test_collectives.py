@@ -1,4 +1,4 @@
-"""Operations across devices executed on 8 CPU devices, against NumPy and jax."""
+"""Collective operations executed on 8 CPU devices, compared with NumPy and jax."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ GROUPS = [[0, 2, 5, 4], [1, 3, 6, 7]]
 Rows = Sequence[np.ndarray]
 
 
-# What the operations mean, in NumPy: a list of arrays, one for each replica, in and out.
+# The operations in NumPy. Each takes and returns a list of arrays, one for each replica.
 
 
 def group_of(replica: int, groups: Sequence[Sequence[int]]) -> tuple[list[int], int]:
-    """The group that a replica is in, and its place there."""
+    """Return the group of a replica, and its position in the group."""
     for group in groups or [list(range(N))]:
         if replica in group:
             return list(group), list(group).index(replica)
@@ -75,7 +75,7 @@ def permuted(rows: Rows, pairs: Sequence[Sequence[int]]) -> list[np.ndarray]:
 
 
 def numbers(t: PrimitiveType, shape: tuple[int, ...], seed: int = 3) -> list[np.ndarray]:
-    """An array for each replica, of values whose sums few types round."""
+    """Return an array for each replica, of small values whose sums are rarely rounded."""
     rng = np.random.default_rng(seed)
     sizes = (N, *shape)
     if t is xb.pred:
@@ -89,7 +89,7 @@ def numbers(t: PrimitiveType, shape: tuple[int, ...], seed: int = 3) -> list[np.
 
 
 def bits(t: PrimitiveType, count: int) -> list[np.ndarray]:
-    """Arrays of any bits: NaNs of all kinds, zeros of both signs, infinities, subnormals."""
+    """Return arrays of random bits, including NaNs, signed zeros, infinities and subnormals."""
     rng = np.random.default_rng(5)
     if t.bits < 8:
         return numbers(t, (count,))
@@ -97,10 +97,10 @@ def bits(t: PrimitiveType, count: int) -> list[np.ndarray]:
     return list((raw & 1 if t is xb.pred else raw).view(t.dtype))
 
 
-# The worked examples of the document
+# The worked examples of Operation Semantics
 
 
-def test_the_document_s_all_gather() -> None:
+def test_documented_all_gather() -> None:
     b = xb.XlaBuilder("gather")
     x = b.parameter(xb.f32[2])
     rows = [np.array([1.0, 2.5], np.float32), np.array([3.0, 5.25], np.float32)]
@@ -108,7 +108,7 @@ def test_the_document_s_all_gather() -> None:
     assert [g.tolist() for g in got] == [[1.0, 2.5, 3.0, 5.25]] * 2
 
 
-def test_the_document_s_all_reduce() -> None:
+def test_documented_all_reduce() -> None:
     b = xb.XlaBuilder("reduce")
     x = b.parameter(xb.f32[2])
     root = xb.tuple(
@@ -121,7 +121,7 @@ def test_the_document_s_all_reduce() -> None:
         assert total.tolist() == [4.0, 7.75]
 
 
-def test_the_document_s_reduce_scatter() -> None:
+def test_documented_reduce_scatter() -> None:
     b = xb.XlaBuilder("scatter")
     x = b.parameter(xb.f32[2])
     rows = [np.array([1.0, 2.25], np.float32), np.array([3.0, 5.25], np.float32)]
@@ -129,7 +129,7 @@ def test_the_document_s_reduce_scatter() -> None:
     assert [g.tolist() for g in got] == [[4.0], [7.5]]
 
 
-def test_the_document_s_all_to_all() -> None:
+def test_documented_all_to_all() -> None:
     """f32[4,16], split along dimension 1 and joined along 0, on 4 cores: f32[16,4]."""
     b = xb.XlaBuilder("alltoall")
     x = b.parameter(xb.f32[4, 16], "x")
@@ -143,7 +143,7 @@ def test_the_document_s_all_to_all() -> None:
             assert_same_bits(result[4 * sender : 4 * sender + 4], block)
 
 
-def test_the_document_s_groups() -> None:
+def test_documented_replica_groups() -> None:
     """{0, 2}, {1, 3} gathers 0 with 2 and 1 with 3; {1,2,3}, {4,5,0} exchanges in that order."""
     b = xb.XlaBuilder("groups")
     x = b.parameter(xb.s32[1])
@@ -164,8 +164,8 @@ def test_the_document_s_groups() -> None:
     ]
 
 
-def test_the_document_s_collective_permute() -> None:
-    """A replica that is no target gets zeros."""
+def test_documented_collective_permute() -> None:
+    """A replica that is not a target receives zeros."""
     b = xb.XlaBuilder("permute")
     x = b.parameter(xb.f32[2])
     rows = np.arange(8, dtype=np.float32).reshape(4, 2) + 1
@@ -188,7 +188,7 @@ def test_replica_id_and_partition_id() -> None:
 # Every element type
 
 
-def test_the_types_are_all_there() -> None:
+def test_type_lists_are_complete() -> None:
     assert len(ALL) >= 28
 
 
@@ -198,8 +198,8 @@ SOURCES = [[3, 0, 1, 2], [6, 5, 4, 7]]
 
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
-def test_every_type_is_moved(t: PrimitiveType) -> None:
-    """Bit by bit: no operation here computes."""
+def test_data_movement_of_every_type(t: PrimitiveType) -> None:
+    """Compare bit by bit, since these operations only move data."""
     rows = bits(t, 8)
     b = xb.XlaBuilder("moved")
     x = parameter_like(b, rows[0])
@@ -230,7 +230,7 @@ REDUCERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "mul": (xb.mul, np.multiply),
     "max": (xb.max, np.maximum),
     "min": (xb.min, np.minimum),
-    # XLA's CPU backend has none of these but those of preds.
+    # XLA's CPU backend supports these for pred only.
     "sub": (xb.sub, np.subtract),
     "and": (xb.and_, np.bitwise_and),
     "or": (xb.or_, np.bitwise_or),
@@ -249,7 +249,7 @@ def reducers_of(t: PrimitiveType) -> list[str]:
 
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", [t for t in ALL if t is not xb.f8e8m0fnu], ids=str)
-def test_every_type_is_reduced(t: PrimitiveType) -> None:
+def test_reductions_of_every_type(t: PrimitiveType) -> None:
     rows = numbers(t, (4, 3))
     names = reducers_of(t)
     b = xb.XlaBuilder("reduced")
@@ -268,8 +268,8 @@ def test_every_type_is_reduced(t: PrimitiveType) -> None:
             assert_same_bits(part[index], other)
 
 
-def test_powers_of_two_are_reduced() -> None:
-    """f8e8m0fnu has nothing else: no zero and no sign."""
+def test_reductions_of_powers_of_two() -> None:
+    """f8e8m0fnu has only powers of two: neither zero nor signs."""
     rows = numbers(xb.f8e8m0fnu, (4,))
     b = xb.XlaBuilder("powers")
     x = parameter_like(b, rows[0])
@@ -355,7 +355,7 @@ def test_all_to_all_between_any_two_dimensions() -> None:
             assert_same_bits(one[index], other)
 
 
-def test_scalars_and_groups_of_one() -> None:
+def test_scalars_and_singleton_groups() -> None:
     rows = [np.float32(n) for n in range(N)]
     alone = [[n] for n in range(N)]
     b = xb.XlaBuilder("scalars")
@@ -420,7 +420,7 @@ def test_tuples() -> None:
                 assert_same_bits(one, wanted)
 
 
-def test_tuples_of_which_some_are_empty() -> None:
+def test_variadic_operands_without_elements() -> None:
     rows = numbers(xb.f32, (2, 2))
     b = xb.XlaBuilder("some")
     x = parameter_like(b, rows[0])
@@ -437,7 +437,7 @@ def test_tuples_of_which_some_are_empty() -> None:
         assert none.shape == nothing.shape == (0, 2)
 
 
-def test_all_to_all_tuple_sends_each_to_its_own() -> None:
+def test_all_to_all_tuple_sends_operand_i_to_replica_i() -> None:
     rows = [np.array([10 * n, 10 * n + 1, 10 * n + 2, 10 * n + 3], np.int64) for n in range(N)]
     b = xb.XlaBuilder("each")
     x = b.parameter(xb.s64[4])
@@ -448,23 +448,24 @@ def test_all_to_all_tuple_sends_each_to_its_own() -> None:
         assert [r.tolist() for r in results] == [[10 * sender + place] for sender in group]
 
 
-# Reducers that the CPU backend lacks
+# Reducers that the CPU backend does not support
 
 
 def test_reducers_are_applied_in_the_order_of_the_group() -> None:
-    """Of those that XLA does not know itself: no promise, but the numbers are what it gives."""
+    """XLA does not specify the order for general reducers; the test records the actual one."""
     rows = [np.array([n + 1.0, 10.0 * n], np.float64) for n in range(N)]
 
     def mixed(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
         return a * 0.5 + b
 
+    pairs = [[1, 0], [2, 3], [4, 5], [6, 7]]
     b = xb.XlaBuilder("ordered")
     x = b.parameter(xb.f64[2])
     root = xb.tuple(
-        xb.all_reduce(x, mixed, GROUPS), xb.reduce_scatter(x, mixed, 0, 2, [[1, 0], *others_of(2)])
+        xb.all_reduce(x, mixed, GROUPS),
+        xb.reduce_scatter(x, mixed, 0, 2, pairs),
     )
     got = run_replicated(b.build(root), rows, num_replicas=N)
-    pairs = [[1, 0], *others_of(2)]
 
     def function(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return a * 0.5 + b
@@ -476,12 +477,7 @@ def test_reducers_are_applied_in_the_order_of_the_group() -> None:
             assert_same_bits(one[index], other)
 
 
-def others_of(first: int) -> list[list[int]]:
-    """Pairs of the replicas from `first` on."""
-    return [[n, n + 1] for n in range(first, N, 2)]
-
-
-def test_a_reducer_with_its_operands_the_other_way_round() -> None:
+def test_reducers_with_swapped_or_unused_operands() -> None:
     rows = numbers(xb.s32, (3,))
     b = xb.XlaBuilder("round")
     x = parameter_like(b, rows[0])
@@ -505,7 +501,7 @@ def test_a_reducer_with_its_operands_the_other_way_round() -> None:
 
 
 def test_modes_of_replicas_and_partitions() -> None:
-    """2 replicas of 4 partitions: what the numbers in the groups mean."""
+    """The interpretation of group members for 2 replicas of 4 partitions."""
     rows = [np.array([2.0**n], np.float32) for n in range(N)]
     b = xb.XlaBuilder("modes")
     x = b.parameter(xb.f32[1])
@@ -658,13 +654,13 @@ def test_against_jax() -> None:
     got = run_replicated(b.build(root), x, num_replicas=N)
     for n, ours in enumerate(got):
         for one, other in zip(ours, theirs, strict=True):
-            if one.shape in ((16, 4), (2, 4)):  # sums, which may be added in another order
+            if one.shape in ((16, 4), (2, 4)):  # sums in another order
                 np.testing.assert_allclose(one, np.asarray(other)[n], rtol=1e-6, atol=1e-6)
             else:
                 assert_same_bits(one, np.asarray(other)[n])
 
 
-# Who takes part
+# Participants
 
 
 REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, str]] = {
@@ -704,7 +700,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
             "fix: call lowering.compile(computation, num_replicas=2)"
         ),
     ),
-    "a source that is not there": (
+    "a missing source": (
         lambda x: xb.collective_permute(x, [(0, 1), (5, 0)]),
         {"num_replicas": 4},
         "collective_permute",
@@ -754,7 +750,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], dict[str, int], str, st
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_participants_that_are_not_there(name: str) -> None:
+def test_missing_participants_are_refused(name: str) -> None:
     call, where, op, reason = REFUSED[name]
     b = xb.XlaBuilder("who")
     computation = b.build(call(b.parameter(xb.f32[8])))
@@ -766,15 +762,15 @@ def test_participants_that_are_not_there(name: str) -> None:
     assert caught.value.op == op
 
 
-def test_uneven_groups_of_a_reducer_that_the_cpu_lacks() -> None:
+def test_uneven_groups_of_an_unsupported_reducer() -> None:
     b = xb.XlaBuilder("uneven")
     computation = b.build(xb.all_reduce(b.parameter(xb.f32[2]), xb.sub, [[0, 1], [2]]))
     with pytest.raises(CompileError, match="in groups of different sizes XLA reduces only"):
         lowering.compile(computation, "cpu", num_replicas=3)
 
 
-def test_one_device_alone() -> None:
-    """Without groups, one device is all there are."""
+def test_one_device() -> None:
+    """Without groups, the single device is the only participant."""
     b = xb.XlaBuilder("alone")
     x = b.parameter(xb.f32[2])
     root = xb.tuple(

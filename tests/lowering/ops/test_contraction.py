@@ -1,4 +1,4 @@
-"""Dot products executed on CPU, against NumPy computing in double precision."""
+"""Dot products executed on CPU, compared with NumPy in double precision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = np.ndarray
 
 
 def sample(t: xb.PrimitiveType, sizes: tuple[int, ...]) -> Array:
-    """What can be summed exactly."""
+    """Return values whose sums are exact."""
     if t is xb.f8e8m0fnu:
         return np.full(sizes, 0.5).astype(t.dtype)
     return summable(RANDOM, t, sizes)
@@ -29,7 +29,7 @@ def sample(t: xb.PrimitiveType, sizes: tuple[int, ...]) -> Array:
 def reference(
     function: Callable[[Array, Array], Array], x: Array, y: Array, t: xb.PrimitiveType
 ) -> Array:
-    """`function` (a sum of products) in a type wide enough, then brought to type `t`."""
+    """Compute `function`, a sum of products, in a wide type, and convert the result to `t`."""
     if x.dtype == bool:
         return np.asarray(function(x.astype(np.int64), y.astype(np.int64))) > 0
     if t.is_complex:
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Any, Callable[[Array, Array], Array], tuple[int, ...], tu
 @pytest.mark.parametrize("name", CASES)
 def test_every_type(name: str) -> None:
     function, want, lhs, rhs = CASES[name]
-    # With few bits, sums of many numbers would have to be rounded.
+    # Sums of many numbers would be rounded in narrow types.
     types = [t for t in ALL_TYPES if not (name == "larger" and t.is_floating and t.bits < 16)]
     arguments = {t: (sample(t, lhs), sample(t, rhs)) for t in types}
     b = xb.XlaBuilder("dot")
@@ -90,7 +90,7 @@ def test_every_type(name: str) -> None:
     found = run(b.build(xb.tuple(*results)), *(a for t in types for a in arguments[t]))
     for t, result in zip(types, found, strict=True):
         if t is xb.f8e8m0fnu and 0 in lhs[-1:]:
-            continue  # a sum of nothing is 0, which this type has not
+            continue  # the empty sum is 0, which this type can't represent
         assert_same_bits(result, reference(want, *arguments[t], t))
 
 
@@ -144,7 +144,7 @@ def test_algorithms(algorithm: xb.DotAlgorithm) -> None:
     computation = b.build(xb.tuple(*results))
     assert f"algorithm={algorithm.value}" in str(computation)
     if algorithm is xb.DotAlgorithm.DOT_BF16_BF16_F32_X9:
-        # Not `run`: XLA's parser reads it, but jaxlib dies when it converts HLO to StableHLO.
+        # Not `run`: XLA parses the text, but jaxlib aborts when it converts it to StableHLO.
         assert f"algorithm={algorithm.value}" in hlo_conversion.parsed_hlo_text(str(computation))
         found = lowering.compile(computation)(*arguments)
     else:
@@ -153,7 +153,7 @@ def test_algorithms(algorithm: xb.DotAlgorithm) -> None:
         assert_same_bits(np.asarray(result), want)
 
 
-# --- The document's worked examples -------------------------------------------------------------
+# Worked examples of Operation Semantics
 
 
 def evaluate(numbers: xb.DotDimensionNumbers, lhs: Any, rhs: Any) -> Any:
@@ -164,14 +164,14 @@ def evaluate(numbers: xb.DotDimensionNumbers, lhs: Any, rhs: Any) -> Any:
     return run(b.build(result), x, y).tolist()
 
 
-def test_the_documents_contracting_dimensions() -> None:
+def test_documented_contracting_dimensions() -> None:
     lhs = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
     rhs = [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
     numbers = xb.DotDimensionNumbers([1], [1])
     assert evaluate(numbers, lhs, rhs) == [[6.0, 12.0], [15.0, 30.0]]
 
 
-def test_the_documents_batch_dimensions() -> None:
+def test_documented_batch_dimensions() -> None:
     lhs = [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]
     rhs = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]]
     numbers = xb.DotDimensionNumbers([2], [1], [0], [0])

@@ -1,4 +1,4 @@
-"""Tuples, calls, loops and branches executed on CPU, against the same in Python."""
+"""Tuples, calls, loops and branches executed on CPU, compared with Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def number(value: int) -> np.int32:
 # Loops.
 
 
-def test_the_document_s_loop_of_a_thousand_rounds() -> None:
+def test_documented_loop_of_1000_iterations() -> None:
     b = xb.XlaBuilder("while")
     init = xb.tuple(b.constant(0, xb.s32), b.constant(np.zeros(10, np.float32)))
 
@@ -57,7 +57,7 @@ def test_nested_loops() -> None:
     assert total == sum(i * j for i in range(7) for j in range(i + 1))
 
 
-def test_loop_that_is_never_entered() -> None:
+def test_loop_without_iterations() -> None:
     b = xb.XlaBuilder("never")
     x = b.parameter(xb.f32[3])
     root = xb.while_(lambda s: s[0] > 5, lambda s: (s[0], s[1] * 0), [b.constant(0, xb.s32), x])
@@ -65,13 +65,13 @@ def test_loop_that_is_never_entered() -> None:
     assert got.tolist() == [1, 2, 3]
 
 
-def test_state_that_is_one_array() -> None:
+def test_array_as_loop_state() -> None:
     b = xb.XlaBuilder("array")
     x = b.parameter(S32)
     assert run(b.build(xb.while_(lambda v: v < 100, lambda v: v * 3, x)), number(2)) == 162
 
 
-def test_state_that_is_a_nested_tuple() -> None:
+def test_nested_tuple_as_loop_state() -> None:
     b = xb.XlaBuilder("nested_state")
     x, y = b.parameter(S32), b.parameter(xb.f64[2])
     init = xb.tuple(xb.tuple(x, xb.tuple(y)), b.empty_tuple(), y)
@@ -104,7 +104,7 @@ def test_loop_captures_arrays() -> None:
     assert got.tolist() == [8.5, 16, 24]
 
 
-def test_captures_from_two_levels_up() -> None:
+def test_captures_from_two_enclosing_regions() -> None:
     b = xb.XlaBuilder("two_levels")
     x, p, k = b.parameter(xb.s32[2]), b.parameter(xb.pred[()]), b.parameter(S32)
 
@@ -298,7 +298,7 @@ def test_jit_of_a_reusable_function() -> None:
 
 def test_functions_that_share_a_name() -> None:
     def named(add: int) -> xb.XlaComputation:
-        b = xb.XlaBuilder("main")  # and the name of the entry's function at that
+        b = xb.XlaBuilder("main")  # also the name of the entry function
         return b.build(b.parameter(S32, "x") + add)
 
     b = xb.XlaBuilder("main")
@@ -343,7 +343,7 @@ def test_computation_without_parameters() -> None:
 
 
 def chain_of_calls(depth: int) -> xb.XlaComputation:
-    """A function that calls a function that calls ..., each adding 1."""
+    """Return a chain of nested calls, each of which adds 1."""
     computation = None
     for level in range(depth):
         b = xb.XlaBuilder(f"level{level}")
@@ -357,7 +357,7 @@ def test_a_deep_chain_of_calls() -> None:
     assert run(chain_of_calls(100), number(0)) == 100
 
 
-def test_a_deeper_chain_of_calls_is_written() -> None:
+def test_a_deeper_chain_of_calls_is_lowered_and_printed() -> None:
     """Recording, printing and lowering do not recurse over calls; XLA's compiler does."""
     computation = chain_of_calls(3000)
     assert lowering.lower(computation).text.count("func.func private") == 2999
@@ -400,14 +400,14 @@ def test_a_very_deep_tuple() -> None:
         value = xb.tuple(value)
     for _ in range(250):
         value = value[0]
-    got = run_alone(b.build(value), number(3))
+    got = run_stablehlo_only(b.build(value), number(3))
     for _ in range(250):
         (got,) = got
     assert int(got) == 3
 
 
-def run_alone(computation: xb.XlaComputation, *arguments):
-    """Without the HLO text, whose parser recurses."""
+def run_stablehlo_only(computation: xb.XlaComputation, *arguments):
+    """Run without a comparison with the HLO text, whose parser is recursive."""
     return lowering.compile(computation)(*arguments)
 
 
@@ -475,12 +475,12 @@ def test_optimization_barrier() -> None:
     )
     assert [one.tolist(), two.tolist(), four.tolist()] == [[1, 2], [1, 2], [2, 4]]
     assert (int(m), nothing, empty) == (5, (), ())
-    # One for each barrier that holds anything.
+    # One for each barrier with operands.
     assert lowering.lower(computation).text.count("stablehlo.optimization_barrier") == 2
 
 
 @pytest.mark.parametrize("how", ["barrier", "while", "conditional", "call", "nothing"])
-def test_tokens_go_through(how: str) -> None:
+def test_tokens_in_control_flow(how: str) -> None:
     b = xb.XlaBuilder(f"token_{how}")
     token, x = b.parameter("token[]"), b.parameter(S32)
     state = xb.tuple(token, x)
@@ -500,7 +500,7 @@ def test_tokens_go_through(how: str) -> None:
 @pytest.mark.parametrize("depth", [20])
 def test_loops_nested_deep(depth: int) -> None:
     def once(state, left: int):
-        """A loop of one round around a loop of one round around ..."""
+        """Return nested loops of one iteration each."""
         if left == 0:
             return state + 1
         return xb.while_(
@@ -536,7 +536,7 @@ def test_a_failed_op_in_a_body_and_the_same_value_after_it() -> None:
 def scanned(
     values: np.ndarray, start: np.ndarray, dimension: int, *, reverse: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Running sums in the values' own type, and the last."""
+    """Return the running sums in the type of the values, and the final sum."""
     total, sums = start, []
     for index in range(values.shape[dimension])[:: -1 if reverse else 1]:
         total = (total + np.take(values, index, dimension)).astype(values.dtype)
@@ -571,7 +571,7 @@ def test_scan_of_every_type(reverse: bool) -> None:
     arrays = [(rng.integers(0, 2, (3, 4)).astype(t.dtype), np.ones(3).astype(t.dtype)) for t in ALL]
     results = run(b.build(xb.tuple(*sums)), *(one for pair in arrays for one in pair))
     for t, pair, got in zip(ALL, arrays, results, strict=True):
-        narrow = t.is_integral and t.bits < 8  # those of ml_dtypes do not wrap as others do
+        narrow = t.is_integral and t.bits < 8  # types of ml_dtypes do not wrap like those of NumPy
         want = scanned(*(p.astype(np.int8) if narrow else p for p in pair), 1, reverse=reverse)
         for mine, other in zip(got, want, strict=True):
             if narrow:
@@ -607,7 +607,7 @@ def test_scan_without_inputs_outputs_or_carries() -> None:
 
 
 def test_scan_of_other_shapes_and_types_within_a_scan() -> None:
-    """A recurrence of matrices: h = tanh(h W + x), over time, for each of two layers."""
+    """The recurrence h = tanh(h W + x) over time, in each of two layers."""
     rng = np.random.default_rng(9)
     x = rng.standard_normal((6, 2, 3)).astype(np.float32)
     weights = rng.standard_normal((2, 3, 3)).astype(np.float32)
@@ -643,7 +643,7 @@ def test_a_scan_can_be_saved_for_other_versions() -> None:
     assert np.asarray(got[0]).tolist() == [1, 2, 3, 4]
 
 
-def test_scan_over_a_dynamic_size_is_refused_in_words() -> None:
+def test_scan_over_a_dynamic_size_is_refused() -> None:
     b = xb.XlaBuilder()
     root = xb.scan(b.parameter("f32[<=4]"), b.parameter(F32), lambda e, c: (e, c), 0)
     with pytest.raises(lowering.LoweringError, match=r"must have static sizes.*got f32\[<=4\]"):
@@ -653,14 +653,14 @@ def test_scan_over_a_dynamic_size_is_refused_in_words() -> None:
 # Composites.
 
 
-def test_composite_is_one_operation_with_its_decomposition_beside_it() -> None:
+def test_composite_is_one_operation_with_a_decomposition() -> None:
     b = xb.XlaBuilder("main")
     x, y = b.parameter(xb.f32[3]), b.parameter(xb.f32[3])
 
     def fma(v, w):
         return v * w + y
 
-    facts = {"exact": True, "axes": [0, 1], "name": 'say "é}"', "rate": np.float32(0.5)}
+    facts = {"exact": True, "axes": [0, 1], "name": 'quoted "é}"', "rate": np.float32(0.5)}
     one = xb.composite_call(fma, [x, x], "mine.fma", facts, 7)
     computation = b.build(xb.composite_call(fma, [one, x], "mine.fma"))
     text = lowering.lower(computation).text
@@ -669,7 +669,7 @@ def test_composite_is_one_operation_with_its_decomposition_beside_it() -> None:
     assert "axes = [0, 1], exact = true" in text
     assert "rate = 5.000000e-01 : f32" in text
     assert text.count("func.func private") == 2
-    # XLA's own parser, and its translation, find the same facts in the HLO text.
+    # XLA's parser and translation preserve the attributes in the HLO text.
     context = mlir.new_context()
     module = mlir.read_module(context, hlo_conversion.hlo_text_to_stablehlo(str(computation)))
     facts_text = text.partition("{composite_attributes = ")[2].partition(", decomposition")[0]

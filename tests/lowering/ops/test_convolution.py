@@ -1,4 +1,4 @@
-"""Convolutions executed on CPU, against their definition in NumPy, SciPy and jax."""
+"""Convolutions executed on CPU, compared with NumPy, SciPy and jax."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import lowering
 from builder.shape_inference.contraction import is_promotable
 from lowering import CompileError
 from lowering.jaxlib_api import hlo_conversion
+from tests.lowering.common import parameters
 
 Array = np.ndarray
 Numbers = xb.ConvolutionDimensionNumbers
@@ -28,14 +29,14 @@ SAME, VALID = xb.Padding.SAME, xb.Padding.VALID
 
 
 def sample(t: xb.PrimitiveType, sizes: Sequence[int]) -> Array:
-    """What can be summed exactly; of narrow floating types few ones, that no sum is rounded."""
+    """Return values with exact sums; mostly zeros for narrow floating-point types."""
     if t.is_floating and t.bits < 16 and t is not xb.f8e8m0fnu:
         return (RANDOM.random(sizes) < 0.2).astype(np.float64).astype(t.dtype)
     return summable(RANDOM, t, sizes)
 
 
 def as_wide(x: Array) -> Array:
-    """In a type whose sums are exact; integers of 64 bits wrap around, as they do on the device."""
+    """Convert to a type with exact sums; 64-bit integers wrap around, as on the device."""
     if np.iscomplexobj(x):
         return x.astype(np.complex128)
     if x.dtype.kind in "biu" or xb.as_primitive_type(x.dtype).is_integral:
@@ -44,7 +45,7 @@ def as_wide(x: Array) -> Array:
 
 
 def as_type(total: Array, t: xb.PrimitiveType) -> Array:
-    """Sums brought to type `t`: rounded, or their low bits; any that is not 0, for pred."""
+    """Convert sums to `t`: rounded, the low bits of integers, or `!= 0` for pred."""
     if t is xb.pred:
         return total != 0
     if t is xb.u64:
@@ -56,7 +57,7 @@ def as_type(total: Array, t: xb.PrimitiveType) -> Array:
 
 
 def with_holes(x: Array, steps: Sequence[int]) -> Array:
-    """Zeros put between the elements of all dimensions but the first two."""
+    """Insert zeros between the elements, except in the first two dimensions."""
     sizes = [(s - 1) * d + 1 if s else 0 for s, d in zip(x.shape[2:], steps, strict=True)]
     found = np.zeros((*x.shape[:2], *sizes), x.dtype)
     found[(..., *(slice(None, None, d) for d in steps))] = x
@@ -75,7 +76,7 @@ def convolved(
     batch_group_count: int = 1,
     window_reversal: Sequence[bool] | None = None,
 ) -> Array:
-    """By definition: window by window and output feature by output feature."""
+    """Convolve by definition: by window and by output feature."""
     n, spatial = numbers, len(strides)
     x = lhs.transpose(
         n.input_batch_dimension, n.input_feature_dimension, *n.input_spatial_dimensions
@@ -113,13 +114,9 @@ def convolved(
     return found.transpose(np.argsort(order))
 
 
-def parameters(b: xb.XlaBuilder, *arrays: Array) -> list[xb.XlaOp]:
-    return [b.parameter(xb.array_shape(xb.as_primitive_type(a.dtype), a.shape)) for a in arrays]
+# Types
 
-
-# --- Types --------------------------------------------------------------------------------------
-
-# Sizes of both operands, dimension numbers, and the further arguments.
+# Sizes of both operands, dimension numbers, and further arguments.
 CONFIGURATIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], str, dict[str, Any]]] = {
     "everything": (
         (3, 5, 2, 6),
@@ -175,13 +172,13 @@ def test_every_type(name: str) -> None:
     found = run(b.build(xb.tuple(*results)), *itertools.chain(*pairs))
     for t, result, (x, kernel) in zip(ALL_TYPES, found, pairs, strict=True):
         if t is xb.f8e8m0fnu and name in ("sums of nothing", "batch groups"):
-            continue  # it has no zero, and no room for long sums
+            continue  # it has no zero and few bits for sums
         want = convolved(as_wide(x), as_wide(kernel), Numbers.of(numbers), **arguments)
         assert_same_bits(result, as_type(want, t))
 
 
 def preferred(t: xb.PrimitiveType) -> list[xb.PrimitiveType]:
-    """The narrowest and the widest type that sums of `t` may be given as."""
+    """Return the narrowest and the widest preferred element type for operands of `t`."""
     wider = sorted(
         (to for to in ALL_TYPES if to is not t and is_promotable(t, to)), key=lambda to: to.bits
     )
@@ -194,7 +191,7 @@ def test_preferred_element_type() -> None:
     b = xb.XlaBuilder("preferred")
     operands, results, wanted = [], [], []
     pairs = [(t, to) for t in ALL_TYPES for to in preferred(t)]
-    # Other floats of as many bits, too.
+    # Also other floating-point types of the same width.
     pairs += [(xb.f16, xb.bf16), (xb.bf16, xb.f16), (xb.f8e4m3fn, xb.f8e4m3b11fnuz)]
     for t, to in pairs:
         x, kernel = sample(t, (2, 4, 5)), sample(t, (2, 2, 3))
@@ -208,12 +205,12 @@ def test_preferred_element_type() -> None:
         assert_same_bits(got, want)
 
 
-# --- Attributes ---------------------------------------------------------------------------------
+# Attributes
 
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> dict[str, Any]:
-    """Sizes and arguments of a convolution in which everything goes together."""
+    """Draw consistent sizes and arguments of a convolution."""
     spatial = draw(st.integers(0, 4))
     groups, of_batch = draw(st.sampled_from([(1, 1), (2, 1), (3, 1), (1, 2), (1, 3)]))
     few = st.integers(0, 3)
@@ -259,10 +256,10 @@ def convolutions(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(convolutions(), st.sampled_from(ALL_TYPES), st.booleans(), st.data())
-def test_what_is_inferred_is_what_mlir_and_xla_infer(
+def test_inferred_shapes_agree_with_mlir_and_xla(
     drawn: dict[str, Any], t: xb.PrimitiveType, is_bounded: bool, data: st.DataObject
 ) -> None:
-    """The verifier compares the module's types with its own, and XLA's parser our text's."""
+    """MLIR's verifier and XLA's parser infer the types again and compare them."""
     n = drawn["numbers"]
     shapes = []
     for of, sizes in (("lhs", drawn["lhs"]), ("rhs", drawn["rhs"])):
@@ -284,7 +281,7 @@ def test_what_is_inferred_is_what_mlir_and_xla_infer(
     lowering.lower(computation).verify()
     text = str(computation)
     if to is None:
-        # XLA infers the shape of an instruction that has none written.
+        # XLA infers the shape of an instruction if the text omits it.
         text, count = re.subn(r" = \S+ convolution\(", " = convolution(", text)
         assert count == 1
     root = re.search(r"ROOT \S+ = ([^{ ]+)", hlo_conversion.parsed_hlo_text(text))
@@ -314,8 +311,8 @@ def test_many_spatial_dimensions(spatial: int) -> None:
     assert_same_bits(run(b.build(y), x, kernel), want.astype(np.float32))
 
 
-def test_huge_steps() -> None:
-    """What lies between is never looked at."""
+def test_huge_strides_and_dilations() -> None:
+    """The elements between the windows are never read."""
     far = 2**40
     x, kernel = np.array([[[1, 2, 3]]], np.float32), np.array([[[10, 100]]], np.float32)
     b = xb.XlaBuilder("huge")
@@ -333,11 +330,11 @@ def test_huge_steps() -> None:
     assert found == [[210], [], [10, 20, 30], [0, 210, 0], [10, 20, 30], [20, 0]]
 
 
-# --- The document -------------------------------------------------------------------------------
+# Operation Semantics
 
 
-def test_the_document_s_pseudo_code() -> None:
-    """Two spatial dimensions, padding and strides, spelt as it is there."""
+def test_documented_pseudo_code() -> None:
+    """Two spatial dimensions with padding and strides, in the notation of the document."""
     batch, inputs, outputs = 2, 3, 4
     height, width, kernel_height, kernel_width = 6, 7, 3, 2
     (pad_low_y, pad_high_y), (pad_low_x, pad_high_x) = (1, 2), (2, 0)
@@ -362,8 +359,8 @@ def test_the_document_s_pseudo_code() -> None:
     assert_same_bits(run(builder.build(y), x, kernel), want)
 
 
-def test_same_and_valid_are_those_of_scipy() -> None:
-    """For kernels of odd sizes, of which the middle is one element."""
+def test_same_and_valid_agree_with_scipy() -> None:
+    """For kernels of odd sizes, which have a center element."""
     x, kernel = RANDOM.normal(size=(9, 11)), RANDOM.normal(size=(3, 5))
     b = xb.XlaBuilder("scipy")
     p, q = parameters(b, x[None, None], kernel[None, None])
@@ -381,7 +378,7 @@ def test_same_and_valid_are_those_of_scipy() -> None:
         np.testing.assert_allclose(got[0, 0], want, rtol=1e-12, atol=1e-12)
 
 
-def test_a_convolution_of_each_feature_by_itself() -> None:
+def test_depthwise_convolution() -> None:
     """A kernel of [h, w, inputs, multiplier] becomes one of [h, w, 1, inputs * multiplier]."""
     x, kernel = sample(xb.f32, (2, 6, 6, 3)), sample(xb.f32, (2, 3, 3, 2))
     b = xb.XlaBuilder("depthwise")
@@ -401,7 +398,7 @@ def test_a_convolution_of_each_feature_by_itself() -> None:
     assert_same_bits(run(b.build(y), x, kernel), want)
 
 
-# --- Large --------------------------------------------------------------------------------------
+# Large operands
 
 
 @pytest.mark.parametrize("t", [xb.f32, xb.bf16, xb.f64, xb.s32, xb.c64], ids=str)
@@ -431,7 +428,7 @@ def test_large(t: xb.PrimitiveType) -> None:
     if t.is_integral:
         assert_same_bits(got, as_type(want, t))
         return
-    # 360 products of size 1, added one after the other in the worst case.
+    # In the worst case, 360 products of magnitude 1 are added sequentially.
     step = {xb.bf16: 2.0**-8, xb.f64: 2.0**-53}.get(t, 2.0**-24)
     scale = np.abs(want).max()
     np.testing.assert_allclose(got.astype(want.dtype), want, rtol=0, atol=40 * step * scale)
@@ -450,9 +447,9 @@ def test_precision() -> None:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-# --- Sizes known when it runs -------------------------------------------------------------------
+# Bounded and unbounded sizes
 
-# Sizes of both operands; which operand's dimension has which size; further arguments.
+# Sizes of both operands; the bounded (operand, dimension) and its size; further arguments.
 BOUNDED: dict[str, tuple[Sequence[int], Sequence[int], list[tuple[int, int, int]], Any]] = {
     "batch": ((4, 3, 8), (2, 3, 3), [(0, 0, 2)], {}),
     "no batch": ((4, 3, 8), (2, 3, 3), [(0, 0, 0)], {}),
@@ -499,7 +496,7 @@ def test_bounded_sizes() -> None:
         ("f32[<=4,3,<=8]", "f32[2,3,3]", 2),
     ],
 )
-def test_bounded_sizes_that_xla_has_no_convolution_of(lhs: str, rhs: str, groups: int) -> None:
+def test_unsupported_bounded_sizes_are_refused(lhs: str, rhs: str, groups: int) -> None:
     b = xb.XlaBuilder("refused")
     y = xb.conv(b.parameter(lhs), b.parameter(rhs), [1], VALID, batch_group_count=groups)
     module = lowering.lower(b.build(y))
@@ -519,7 +516,7 @@ def test_unbounded_sizes_are_lowered() -> None:
     lowering.lower(b.build(y)).verify()
 
 
-def test_four_bits_of_several_bounded_sizes() -> None:
+def test_four_bit_types_with_several_bounded_sizes() -> None:
     b = xb.XlaBuilder("bounded")
     values = sample(xb.s4, (2, 3, 5, 4))
     x = b.parameter("s4[2,3,5,4]", "x")

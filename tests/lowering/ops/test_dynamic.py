@@ -60,10 +60,10 @@ class Both:
         return ours
 
 
-# --- The ops ------------------------------------------------------------------------------------
+# The ops
 
 
-def test_the_example_of_the_document() -> None:
+def test_documented_set_dimension_size() -> None:
     """Operation Semantics: SetDimensionSize."""
 
     def program(v: xb.XlaOp, five: xb.XlaOp, six: xb.XlaOp) -> list[xb.XlaOp]:
@@ -188,7 +188,7 @@ def test_dynamic_reshape_moves_every_type(t: xb.PrimitiveType) -> None:
     assert_identical(Both(built(reshaped, t[3, 4]))(whole)[0], x.reshape(6))
 
 
-# --- Results ------------------------------------------------------------------------------------
+# Results
 
 
 def test_results_have_their_sizes_nested_and_exact() -> None:
@@ -229,7 +229,7 @@ def test_results_are_sliced_on_other_devices(
     assert whole is array
 
 
-# --- Parameters ---------------------------------------------------------------------------------
+# Parameters
 
 
 def test_a_parameter_accepts_any_size_up_to_its_bounds() -> None:
@@ -251,7 +251,7 @@ def test_a_parameter_accepts_any_size_up_to_its_bounds() -> None:
         assert_identical(same, y)
 
 
-def test_parameters_in_tuples_by_name_and_of_a_layout() -> None:
+def test_parameters_in_tuples_by_name_and_with_a_layout() -> None:
     b = xb.XlaBuilder("nested")
     pair = b.parameter("(f32[<=4], (s32[2], u8[<=3,2]))", "pair")
     turned = b.parameter("f32[<=3,2]{0,1}", "turned")
@@ -346,26 +346,26 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.fixture(scope="module")
-def taking() -> lowering.Executable:
+def negate() -> lowering.Executable:
     return lowering.compile(built(xb.neg, "f32[2,<=4]"), "cpu")
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(taking: lowering.Executable, name: str) -> None:
+def test_refused(negate: lowering.Executable, name: str) -> None:
     value, message = REFUSED[name]
     with pytest.raises(ArgumentError) as caught:
-        taking(value)
+        negate(value)
     assert str(caught.value).startswith(message)
 
 
-def test_a_deleted_array_is_refused(taking: lowering.Executable) -> None:
+def test_a_deleted_array_is_refused(negate: lowering.Executable) -> None:
     array = jax.numpy.zeros((2, 3), jax.numpy.float32)
     array.delete()
     with pytest.raises(ArgumentError, match=r"a jax\.Array that has been deleted"):
-        taking(array)
+        negate(array)
 
 
-def test_bounds_that_no_size_reaches() -> None:
+def test_bounds_that_are_too_large_to_allocate() -> None:
     with pytest.raises(CompileError) as caught:
         lowering.compile(built(lambda x: x, "s8[<=2147483648]"), "cpu")
     assert str(caught.value).startswith(
@@ -374,7 +374,7 @@ def test_bounds_that_no_size_reaches() -> None:
     )
 
 
-def test_the_module_is_not_changed() -> None:
+def test_compiling_does_not_change_the_module() -> None:
     module = lowering.lower(built(xb.neg, "f32[<=4]"))
     before = module.bytecode
     lowering.compile(module, "cpu")

@@ -1,7 +1,7 @@
-"""HLO text as XLA's own parser reads it, and what comes of it when it is executed on CPU.
+"""HLO text, parsed by XLA and executed on CPU.
 
-`support.run` compares the HLO text of every computation that any test runs; here is what that
-leaves open: names, annotations, and the bits of values that are only moved.
+`support.run` checks the HLO text of every computation that a test runs. These tests cover the rest:
+names, annotations, and bits that data movement must preserve.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def test_ten_thousand_functions_with_one_name() -> None:
         return b.build(x)
 
     computation = calls(10_000)
-    begun = time.process_time()
+    start = time.process_time()
     text, module = str(computation), lowering.lower(computation)
-    assert time.process_time() - begun < 30
+    assert time.process_time() - start < 30
     assert text.count(" call(") == 10_000
     assert len(list(module.module.body.operations)) == 10_001
     small = calls(300)

@@ -1,6 +1,6 @@
-"""Tokens, send and recv, and custom calls in StableHLO; what a CPU can't run is refused in words.
+"""Tokens, send, recv and custom calls in StableHLO, and the errors for those that a CPU can't run.
 
-Custom calls, infeeds and outfeeds that do run stand in test_custom_call.py and test_infeed.py.
+Execution of custom calls, infeeds and outfeeds is tested in test_custom_call.py and test_infeed.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lowering.legalize.precompile_checks import check_compilable
 
 
 def operations(module: lowering.StablehloModule) -> list[str]:
-    """The operations of StableHLO, one a line, without what XLA writes and means nothing."""
+    """Return the StableHLO operations of a module as lines, without redundant attributes of XLA."""
     found = []
     for line in module.text.splitlines():
         _, equals, text = line.strip().partition("= ")
@@ -32,8 +32,8 @@ def operations(module: lowering.StablehloModule) -> list[str]:
     return found
 
 
-def in_both(computation: xb.XlaComputation) -> list[str]:
-    """The operations of the module, which are those that XLA makes of the HLO text."""
+def operations_in_both(computation: xb.XlaComputation) -> list[str]:
+    """Return the operations of the lowered module; the HLO text must convert to the same ones."""
     mine = operations(lowering.lower(computation))
     assert mine == operations(trusted_module(stablehlo_of_text(computation)))
     return mine
@@ -56,7 +56,7 @@ def test_tokens_run() -> None:
 def test_tokens_in_stablehlo() -> None:
     b = xb.XlaBuilder("tokens")
     root = xb.after_all(b.create_token(), b.create_token())
-    assert in_both(b.build(root)) == [
+    assert operations_in_both(b.build(root)) == [
         *["stablehlo.after_all : !stablehlo.token"] * 2,
         "stablehlo.after_all %0, %1 : !stablehlo.token",
     ]
@@ -80,7 +80,7 @@ def test_tokens_through_control_flow() -> None:
     assert (int(number), token) == (7, None)
 
 
-def test_a_token_is_given_back_once() -> None:
+def test_a_token_is_returned_at_most_once() -> None:
     b = xb.XlaBuilder("twice")
     token = b.create_token()
     with pytest.raises(lowering.CompileError, match="the result contains each token once"):
@@ -115,12 +115,12 @@ def test_send_and_recv_in_stablehlo() -> None:
 
     # XLA writes them in another order.
     assert unnumbered(lines) == unnumbered(theirs)
-    said = [line for line in lines if "channel_handle" in line]
-    for line, (handle, kind) in zip(said, enumerate([1, 1, 2, 1, 1, 3], 1), strict=True):
+    with_channels = [line for line in lines if "channel_handle" in line]
+    for line, (handle, kind) in zip(with_channels, enumerate([1, 1, 2, 1, 1, 3], 1), strict=True):
         assert f"handle = {handle}, type = {kind}>" in line
         assert ("is_host_transfer = true" in line) is (kind != 1)
-    assert said[0].endswith("(tensor<2x3xf32>, !stablehlo.token) -> !stablehlo.token")
-    assert said[5].endswith("(!stablehlo.token) -> (tensor<2x0xbf16>, !stablehlo.token)")
+    assert with_channels[0].endswith("(tensor<2x3xf32>, !stablehlo.token) -> !stablehlo.token")
+    assert with_channels[5].endswith("(!stablehlo.token) -> (tensor<2x0xbf16>, !stablehlo.token)")
 
 
 def test_saved_and_loaded() -> None:
@@ -202,8 +202,8 @@ def call(*operands: Any, shape: Any = xb.f32[4, 2], **more: Any) -> xb.XlaComput
     return b.build(xb.custom_call("f", given, shape, **more))
 
 
-def said(computation: xb.XlaComputation) -> str:
-    (line,) = in_both(computation)
+def operation_of(computation: xb.XlaComputation) -> str:
+    (line,) = operations_in_both(computation)
     return line
 
 
@@ -212,19 +212,19 @@ def test_custom_calls_in_stablehlo() -> None:
         return call("f32[4]", shape="f32[4]", **more)
 
     arrow = "(tensor<4xf32>) -> tensor<4xf32>"
-    assert said(vector()) == f"stablehlo.custom_call @f(%arg0) : {arrow}"
-    line = said(vector(opaque='x"y', has_side_effect=True, api_version=3))
+    assert operation_of(vector()) == f"stablehlo.custom_call @f(%arg0) : {arrow}"
+    line = operation_of(vector(opaque='x"y', has_side_effect=True, api_version=3))
     assert '{api_version = 3 : i32, backend_config = "x\\22y", has_side_effect = true}' in line
-    line = said(vector(attributes={"b": 1, "a": [True, False]}))
+    line = operation_of(vector(attributes={"b": 1, "a": [True, False]}))
     assert (
         "api_version = 4 : i32, backend_config = {a = array<i1: true, false>, b = 1 : i64}" in line
     )
-    line = said(vector(output_operand_aliasing=[((), (0, ()))]))
+    line = operation_of(vector(output_operand_aliasing=[((), (0, ()))]))
     assert "<output_tuple_indices = [], operand_index = 0, operand_tuple_indices = []>" in line
 
 
-def test_arrays_of_several_dimensions_are_said_to_be_row_major() -> None:
-    """The HLO text leaves their layouts to XLA."""
+def test_multidimensional_arrays_have_row_major_layouts() -> None:
+    """In the HLO text, the layouts are left to XLA."""
     (line,) = operations(lowering.lower(call()))
     rows = "[dense<[1, 0]> : tensor<2xindex>]"
     assert line == (
@@ -276,7 +276,7 @@ def test_a_called_computation_is_a_function() -> None:
     module = lowering.lower(call(computation=helper))
     assert "called_computations = [@helper]" in module.text
     assert "func.func private @helper(" in module.text
-    # The same function may be called too, and is applied by a reducer besides.
+    # The same function can also be called, and applied by a reduction.
     b = xb.XlaBuilder("both")
     x = b.parameter(xb.f32[4])
     total = xb.reduce(x, 0.0, helper, [0])
@@ -287,7 +287,7 @@ def test_a_called_computation_is_a_function() -> None:
     assert hlo_conversion.hlo_text_to_stablehlo(str(call(computation=helper)))
 
 
-def test_bounded_sizes_are_said() -> None:
+def test_bounded_sizes_of_custom_calls() -> None:
     module = lowering.lower(call("f32[<=4]", shape="f32[<=8]"))
     assert "(tensor<?xf32, #stablehlo.bounds<4>>) -> tensor<?xf32, #stablehlo.bounds<8>>" in (
         module.text
@@ -314,7 +314,7 @@ def test_bounded_sizes_are_said() -> None:
         ),
     ],
 )
-def test_what_stablehlo_can_not_say(
+def test_custom_calls_that_stablehlo_cannot_express(
     make: Callable[[], xb.XlaComputation], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(lowering.LoweringError) as caught:
@@ -325,7 +325,7 @@ def test_what_stablehlo_can_not_say(
     assert capfd.readouterr().err == ""
 
 
-def test_a_name_that_is_empty() -> None:
+def test_an_empty_target_name() -> None:
     b = xb.XlaBuilder("nameless")
     with pytest.raises(lowering.LoweringError, match="target name must not be empty"):
         lowering.lower(b.build(b.custom_call("", xb.f32[2])))
@@ -353,17 +353,17 @@ def test_python_calls_in_stablehlo() -> None:
         assert line.startswith("stablehlo.custom_call @xlabuilder.python_call(")
         assert f"index = {index} : i64" in line
     assert [f.function for f in module.functions] == [double, np.sum]
-    assert lowering.lower(module_twice()).bytecode == lowering.lower(module_twice()).bytecode
+    assert lowering.lower(python_sort()).bytecode == lowering.lower(python_sort()).bytecode
 
 
-def module_twice() -> xb.XlaComputation:
+def python_sort() -> xb.XlaComputation:
     b = xb.XlaBuilder("same")
     x = b.parameter(xb.f32[2])
     return b.build(xb.python_call(np.sort, x, x.shape))
 
 
 def test_dead_code_beside_tokens() -> None:
-    """Nothing of the family keeps a program from running that does not use it."""
+    """Unused tokens do not prevent a program from running."""
     b = xb.XlaBuilder("beside")
     x = b.parameter(xb.f32[2])
     xb.after_all(b.create_token())

@@ -25,7 +25,7 @@ ROWS = xb.GatherDimensionNumbers([1], [0], [0], index_vector_dim=1)
 SCATTER_ROWS = xb.ScatterDimensionNumbers([1], [0], [0], index_vector_dim=1)
 
 
-# --- What the document says, element by element --------------------------------------------------
+# The operations as defined by Operation Semantics, element by element
 
 
 def clamped(starts: Sequence[Any], sizes: Sequence[int], part: Sequence[int]) -> list[int]:
@@ -123,11 +123,11 @@ def scattered(
     return results
 
 
-# --- Programs of many results --------------------------------------------------------------------
+# Programs with many results
 
 
 class Program:
-    """A program of many results, each with what it must be; run once."""
+    """A program with many results and their expected values, which runs once."""
 
     def __init__(self, name: str) -> None:
         self.builder = xb.XlaBuilder(name)
@@ -159,7 +159,7 @@ class Program:
 
 
 def any_bits(t: PrimitiveType, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
-    """Values of all kinds: for most types random bits, NaNs and infinities among them."""
+    """Return random values; random bits for most types, including NaNs and infinities."""
     rng = np.random.default_rng(seed)
     if t is xb.pred:
         return rng.integers(0, 2, shape).astype(bool)
@@ -172,19 +172,19 @@ def any_bits(t: PrimitiveType, shape: tuple[int, ...], seed: int = 0) -> np.ndar
 
 
 def index_of(t: PrimitiveType, *numbers: int) -> np.ndarray:
-    """Indices of a type, each the nearest that it holds."""
+    """Return indices, clamped to the range of a type."""
     wide = np.int64 if t.is_signed else np.uint64
     return np.array([min(max(n, t.min), t.max) for n in numbers], wide).astype(t.dtype)
 
 
 HUGE = 2**70
-"""Beyond every integer type: the largest number of each stands for it."""
+"""Larger than every integer type: `index_of` clamps it."""
 
 
-# --- DynamicSlice, DynamicUpdateSlice ------------------------------------------------------------
+# DynamicSlice, DynamicUpdateSlice
 
 
-def test_the_documents_slices() -> None:
+def test_documented_slices() -> None:
     p = Program("slices")
     a, b = np.arange(5, dtype=np.float32), np.arange(12, dtype=np.float32).reshape(4, 3)
     one, two = p.value(a), p.value(b)
@@ -223,7 +223,7 @@ def test_slices_of_every_type(half: int) -> None:
 
 @pytest.mark.usefixtures("little_optimized")
 def test_start_indices_of_every_type() -> None:
-    """Also where the operand is larger than the largest index."""
+    """Including types whose largest value is less than the size of the operand."""
     p = Program("indices")
     x, u = any_bits(xb.s32, (300, 2)), any_bits(xb.s32, (3, 2), 1)
     operand, update = p.value(x), p.value(u)
@@ -261,7 +261,7 @@ def test_slices_of_many_shapes() -> None:
 
 
 def test_slices_of_constants() -> None:
-    """Which XLA computes itself, before it compiles."""
+    """XLA folds operations on constants."""
     p = Program("constants")
     x = any_bits(xb.f32, (4, 3))
     operand = p.builder.constant(x)
@@ -275,7 +275,7 @@ def test_slices_of_constants() -> None:
 
 
 def test_updates_in_a_loop() -> None:
-    """Squares, each put into its place."""
+    """Store sums of squares one element at a time."""
     b = xb.XlaBuilder("loop")
 
     def body(state: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
@@ -288,11 +288,11 @@ def test_updates_in_a_loop() -> None:
     assert got.tolist() == [0, 1, 5, 14, 30, 55]
 
 
-# --- Gather --------------------------------------------------------------------------------------
+# Gather
 
 
-def test_the_documents_gathers() -> None:
-    """Of [16,11]: five slices [8,6]; four times five of them; rows, as tf.gather_nd takes them."""
+def test_documented_gathers() -> None:
+    """From [16,11]: five slices [8,6], four times five slices, and rows as in tf.gather_nd."""
     p = Program("gathers")
     x = np.arange(16 * 11, dtype=np.int32).reshape(16, 11)
     operand = p.value(x)
@@ -338,7 +338,7 @@ def test_gather_indices_of_every_type() -> None:
     p.check()
 
 
-def test_gathers_that_promise() -> None:
+def test_gathers_with_sorted_and_unique_indices() -> None:
     p = Program("promises")
     x = any_bits(xb.s16, (9, 4))
     rows = np.array([0, 2, 3, 7], np.int32)
@@ -349,13 +349,13 @@ def test_gathers_that_promise() -> None:
     p.check()
 
 
-# --- Scatter -------------------------------------------------------------------------------------
+# Scatter
 
 
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("half", [0, 1])
 def test_scatters_of_every_type(half: int) -> None:
-    """The last update of each place; no place has two."""
+    """Each update replaces an element; the indices are unique."""
     p = Program("types")
     rows = np.array([4, 0, 2**31 - 1, -(2**31), 2, -1, 6], np.int32)
     op = p.value(rows)
@@ -370,15 +370,15 @@ def test_scatters_of_every_type(half: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["add", "max", "mul", "xor"])
-def test_scatters_that_compute(name: str) -> None:
-    """Of values that are nowhere rounded, in any order."""
+def test_scatters_with_arithmetic(name: str) -> None:
+    """The results are exact in every order."""
     p = Program(name)
     rows = np.array([1, 0, 1, 3, 9, 1], np.int32)
     op = p.value(rows)
     function = {"add": np.add, "max": np.maximum, "mul": np.multiply, "xor": np.bitwise_xor}[name]
     for t in ALL:
         if t.bits < 8 or (t.is_floating and t.bits < 16):
-            continue  # what is rounded in between; they are computed in test_reduction.py
+            continue  # these types round; see test_reduction.py
         if (name == "xor") > (t.is_integral or t is xb.pred) or (t.is_complex and name == "max"):
             continue
         rng = np.random.default_rng(t.bits)
@@ -393,7 +393,7 @@ def test_scatters_that_compute(name: str) -> None:
 
 @pytest.mark.usefixtures("little_optimized")
 def test_scatter_indices_of_every_type() -> None:
-    """Also where the operand is larger than the largest index, and with windows across its ends."""
+    """Including small index types, and windows that are partly out of bounds."""
     p = Program("indices")
     x = np.arange(600, dtype=np.int32).reshape(300, 2)
     operand = p.value(x)
@@ -408,7 +408,7 @@ def test_scatter_indices_of_every_type() -> None:
     p.check()
 
 
-def test_updates_outside_are_left_out_one_by_one() -> None:
+def test_updates_out_of_bounds_are_skipped_per_element() -> None:
     p = Program("outside")
     x = np.zeros((4, 4), np.int32)
     corner = xb.ScatterDimensionNumbers([1, 2], [], [0, 1], index_vector_dim=1)
@@ -426,7 +426,7 @@ def test_updates_outside_are_left_out_one_by_one() -> None:
 
 
 def test_several_operands() -> None:
-    """Of different types; and the very same one, which XLA takes for one."""
+    """Of different types, and one operand repeated, which XLA deduplicates."""
     p = Program("several")
     rows = np.array([2, 0, 5, 2], np.int32)
     x, y, z = any_bits(xb.s32, (4, 3)), any_bits(xb.s8, (4, 3), 1), any_bits(xb.pred, (4, 3), 2)
@@ -447,7 +447,7 @@ def test_several_operands() -> None:
         want = scattered([x, x, x], rows, [u, u, u], counted, SCATTER_ROWS)
         same = xb.scatter([operands[0]] * 3, op, [updates[0]] * 3, counted, SCATTER_ROWS)
         p.expect(same, *want)
-    # Also constants that are equal; of preds, which have no third value to differ in.
+    # Also equal constants, of pred.
     zeros = [p.builder.constant(np.zeros((4, 3), bool)) for _ in range(3)]
     want = scattered(
         [np.zeros((4, 3), bool)] * 3,
@@ -467,8 +467,8 @@ def test_several_operands() -> None:
     p.check()
 
 
-def test_vectors_of_no_indices() -> None:
-    """All updates go to one place: it has no number to be elsewhere."""
+def test_empty_index_vectors() -> None:
+    """All updates apply to the start of the operand."""
     p = Program("no indices")
     u = np.arange(1, 7, dtype=np.int32)
     scalar = xb.ScatterDimensionNumbers([], [], [], index_vector_dim=1)
@@ -483,7 +483,7 @@ def test_vectors_of_no_indices() -> None:
         [p.value(x)] * 2, none, [p.value(v)] * 2, lambda a, b, c, d: (a + c, b - d), whole
     )
     p.expect(both, want, -want)
-    # Of batching dimensions alone.
+    # With batching dimensions only.
     each = xb.ScatterDimensionNumbers([], [], [], 1, [0], [0])
     p.expect(xb.scatter(p.value(x), none, p.value(u[:3]), xb.add, each), u[:3])
     same = p.value(x)
@@ -494,7 +494,7 @@ def test_vectors_of_no_indices() -> None:
     p.check()
 
 
-def test_what_an_update_may_compute() -> None:
+def test_update_computations() -> None:
     p = Program("computations")
     x, rows, u = np.arange(5, dtype=np.float32), np.array([3, 1]), np.array([10, 20], np.float32)
     numbers = xb.ScatterDimensionNumbers([], [0], [0], index_vector_dim=1)
@@ -530,7 +530,7 @@ def test_a_loop_in_an_update_is_refused() -> None:
 
 
 def test_an_update_with_a_branch_inside_a_branch() -> None:
-    """Windows partly outside, of one value twice: regions inside of regions are copied."""
+    """Windows are partly out of bounds and an operand is repeated: nested regions are copied."""
     p = Program("nested")
     x, u = np.arange(6, dtype=np.int32), np.array([[5, 1, 7], [2, 9, 4]], np.int32)
     starts = np.array([[4], [-1]], np.int32)
@@ -558,7 +558,7 @@ def test_an_update_with_a_branch_inside_a_branch() -> None:
         ("f32[]", "s32[2,0]", "f32[2]", ([], [], [], 1), 2),
     ],
 )
-def test_scatters_that_xla_gets_wrong_are_one_operation(
+def test_scatters_with_workarounds_are_one_operation(
     operand: str, indices: str, updates: str, numbers: tuple[Any, ...], count: int
 ) -> None:
     b = xb.XlaBuilder("scattered")
@@ -593,7 +593,7 @@ def batched_slices(x: jax.Array, u: jax.Array, i: jax.Array) -> jax.Array:
     ],
     ids=["columns", "corner", "apart", "batched", "unknown", "rows", "end of rows", "two"],
 )
-def test_windows_are_padded_where_they_may_be_outside(
+def test_operands_are_padded_if_windows_may_be_out_of_bounds(
     function: Callable[..., jax.Array], is_padded: bool
 ) -> None:
     x, u = np.arange(24, dtype=np.float32).reshape(4, 6), np.ones((6, 2), np.float32)
@@ -633,31 +633,31 @@ def put(x: jax.Array, u: jax.Array, at: jax.Array) -> jax.Array:
 
 
 def put_in_rows(x: jax.Array, u: jax.Array, i: jax.Array, column: int) -> jax.Array:
-    """The updates in rows i, which may be outside, from a column on."""
+    """Add updates to the rows `i`, which may be out of bounds, starting at a column."""
     numbers = jax.lax.ScatterDimensionNumbers((1,), (0,), (0, 1))
     indices = jnp.stack([i, jnp.full_like(i, column)], 1)
     return jax.lax.scatter_add(x, indices, u, numbers, mode="promise_in_bounds")
 
 
 @pytest.mark.parametrize("column", [-1, 0, 4, 5])
-def test_windows_in_rows_that_may_be_outside(column: int) -> None:
-    """Padded only where the constant column shows that windows are partly outside."""
+def test_windows_in_rows_that_may_be_out_of_bounds(column: int) -> None:
+    """Pad only if the constant column makes windows partly out of bounds."""
     x, u = np.zeros((4, 6), np.float32), np.arange(8, dtype=np.float32).reshape(4, 2) + 1
     rows = np.array([0, 4, 2, -1], np.int32)
     lowered = jax.jit(lambda x, u, i: put_in_rows(x, u, i, column)).lower(x, u, rows)
     module = lowering.load_bytes(lowered.as_text())
     assert pads(module) == (column in (-1, 5))
-    want = np.zeros((4, 8), np.float32)  # a column more at both ends
+    want = np.zeros((4, 8), np.float32)  # one more column on both sides
     for row in (0, 2):
         want[row, column + 1 : column + 3] = u[list(rows).index(row)]
     assert_same_bits(lowering.compile(module)(x, u, rows), want[:, 1:7])
 
 
-# --- Any dimension numbers -----------------------------------------------------------------------
+# Random dimension numbers
 
 
 class Case:
-    """A gather and the scatter that puts its slices back; with everything that they have."""
+    """Random sizes and dimension numbers of a gather, and of the scatter that is its inverse."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         rank = int(rng.integers(0, 5))
@@ -726,7 +726,7 @@ def test_any_dimension_numbers(seed: int) -> None:
 
 
 def test_large_against_jax() -> None:
-    """A table of 50,000 rows: many of them taken, and summed up by row; batches of them too."""
+    """Gather rows of a table of 50,000 rows and add updates to them, also in batches."""
     rng = np.random.default_rng(5)
     x = rng.integers(-1000, 1000, (50000, 16)).astype(np.int32)
     rows = rng.integers(-100, 50100, (20000, 1)).astype(np.int32)
@@ -754,7 +754,7 @@ def test_large_against_jax() -> None:
 
 
 def test_constants() -> None:
-    """Which XLA computes itself, before it compiles."""
+    """XLA folds operations on constants."""
     p = Program("constants")
     rng = np.random.default_rng(3)
     for _ in range(6):
@@ -770,7 +770,7 @@ def test_constants() -> None:
     p.check()
 
 
-# --- Bounded sizes -------------------------------------------------------------------------------
+# Bounded sizes
 
 
 def summed(x: xb.XlaOp, dimension: int = 0) -> xb.XlaOp:
@@ -778,7 +778,7 @@ def summed(x: xb.XlaOp, dimension: int = 0) -> xb.XlaOp:
 
 
 def test_bounded_sizes() -> None:
-    """What lies beyond the size that an array has is not taken, and does not take part."""
+    """Elements beyond the size are neither read nor used."""
     p = Program("bounded")
     x = np.arange(1, 13, dtype=np.int32).reshape(4, 3)
     rows, u = np.array([0, 3, 1, 2, 9], np.int32), np.full((5, 3), 100, np.int32)
@@ -788,7 +788,7 @@ def test_bounded_sizes() -> None:
     assert str(taken.shape) == "s32[<=5,3]"
     p.expect(summed(taken), x[0] + x[3])
     short = xb.set_dimension_size(operand, two, 0)
-    # Slices are clamped to the size that there is.
+    # Slices are clamped to the actual size.
     p.expect(xb.gather(short, index, ROWS, [1, 3]), x[[0, 1, 1, 1, 1]])
     narrow = xb.gather(xb.set_dimension_size(operand, two, 1), index, ROWS, [1, 3])
     assert str(narrow.shape) == "s32[5,<=3]"
@@ -840,11 +840,11 @@ def test_bounded_sizes_that_are_refused(kind: str) -> None:
     assert caught.value.op == "scatter"
 
 
-# --- Against XLA's own inference -----------------------------------------------------------------
+# Comparison with XLA's shape inference
 
 
 def hlo_of(case: Case, opcode: str, numbers: tuple[Any, ...], operands: list[xb.ArrayShape]) -> str:
-    """A gather or scatter in HLO text, the result's shape left to XLA."""
+    """Return a gather or scatter as HLO text without the result's shape, which XLA infers."""
     names = {
         "gather": ("offset_dims", "collapsed_slice_dims", "start_index_map"),
         "scatter": ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims"),
@@ -888,29 +888,29 @@ from lowering.jaxlib_api import hlo_conversion
 for text in json.load(sys.stdin):
     try:
         hlo_conversion.parsed_hlo_text(text)
-        print("taken")
+        print("accepted")
     except Exception:
         print("refused")
 """
 
 
-def are_taken(texts: list[str]) -> list[bool]:
-    """Whether XLA's parser takes each text; asked in another process, which may die of one."""
+def are_accepted(texts: list[str]) -> list[bool]:
+    """Whether XLA's parser accepts each text. It runs in another process, as it may crash."""
     done = run_python("-c", PARSED, given=json.dumps(texts))
     answers = done.stdout.split()
     assert len(answers) == len(texts)
-    return [a == "taken" for a in answers]
+    return [a == "accepted" for a in answers]
 
 
-# What XLA takes: slices of nothing where the document has one element; and whatever is wrong with
-# batching dimensions, which its inference does not look at, as StableHLO's verifier does.
+# XLA does not check these rules: slice sizes that must be 1, and batching dimensions, which
+# StableHLO's verifier checks.
 STRICTER = ("dimension must be 1, got 0", "batching")
 
 
-def test_shapes_are_those_of_xla_and_stablehlo() -> None:
-    """What is accepted, both accept, with that shape; what is refused, XLA refuses.
+def test_shape_inference_agrees_with_xla_and_stablehlo() -> None:
+    """Accepted ops have the shapes that XLA and StableHLO infer; XLA refuses the refused ones.
 
-    Dimension numbers that are right, and such in which one number is another.
+    The dimension numbers are valid, or differ from valid ones in one number.
     """
     refused: list[str] = []
     accepted = 0
@@ -955,5 +955,5 @@ def test_shapes_are_those_of_xla_and_stablehlo() -> None:
     check()
     assert accepted > 60
     assert len(refused) > 30
-    for text, taken in zip(refused, are_taken(refused), strict=True):
-        assert not taken, f"XLA takes\n{text}"
+    for text, is_accepted in zip(refused, are_accepted(refused), strict=True):
+        assert not is_accepted, f"XLA accepts\n{text}"

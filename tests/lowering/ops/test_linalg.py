@@ -1,4 +1,4 @@
-"""Linear algebra and Fourier transforms executed on CPU, against NumPy and SciPy."""
+"""Linear algebra and Fourier transforms executed on CPU, compared with NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPLEXES = [t for t in ALL if t.is_complex]
 MATRICES = [t for t in FLOATS + COMPLEXES if t is not xb.f8e8m0fnu]
 NO = xb.Transpose.NO_TRANSPOSE
 
-# How far two numbers next to 1 lie apart; results are held to a few of these.
+# The unit roundoff of each type; tolerances are small multiples of it.
 STEP = {xb.bf16: 2**-8, xb.f16: 2**-11, xb.f32: 2**-24, xb.f64: 2**-53}
 STEP |= {xb.c64: STEP[xb.f32], xb.c128: STEP[xb.f64]}
 
@@ -29,7 +29,7 @@ def wide(x: np.ndarray) -> np.ndarray:
 
 
 def numbers(t: PrimitiveType, *shape: int, seed: int = 1) -> np.ndarray:
-    """From -1 to 1."""
+    """Return random numbers from -1 to 1."""
     rng = np.random.default_rng(seed)
     x: Any = rng.uniform(-1, 1, shape)
     if t.is_complex:
@@ -44,7 +44,7 @@ def positive_definite(t: PrimitiveType, *shape: int) -> np.ndarray:
 
 
 def one_triangle(a: np.ndarray, lower: bool, unit_diagonal: bool = False) -> np.ndarray:
-    """NaN (or another number, where there is none) in all elements that are not to be read."""
+    """Set the elements that must not be read to NaN (or another value in types without NaN)."""
     n = a.shape[-1]
     other = np.ones((n, n), bool)
     other = np.triu(other, not unit_diagonal) if lower else np.tril(other, unit_diagonal - 1)
@@ -54,7 +54,7 @@ def one_triangle(a: np.ndarray, lower: bool, unit_diagonal: bool = False) -> np.
 
 
 def cholesky_of(a: np.ndarray, lower: bool) -> np.ndarray:
-    """SciPy's, matrix by matrix, in double precision."""
+    """Decompose each matrix by SciPy in double precision."""
     found = np.empty(a.shape, wide(a).dtype)
     for place in np.ndindex(a.shape[:-2]):
         whole = wide(a)[place]
@@ -63,7 +63,7 @@ def cholesky_of(a: np.ndarray, lower: bool) -> np.ndarray:
 
 
 def assert_near(got: np.ndarray, want: np.ndarray, steps: float) -> None:
-    """Equal up to some steps of the type at the largest number."""
+    """Assert that results differ by at most `steps` roundings of the largest magnitude."""
     assert got.shape == want.shape
     if got.size:
         step = STEP[xb.as_primitive_type(got.dtype)]
@@ -72,7 +72,7 @@ def assert_near(got: np.ndarray, want: np.ndarray, steps: float) -> None:
 
 
 def assert_rounded(got: np.ndarray, want: np.ndarray, steps: float) -> None:
-    """`assert_near`; of 8 bits and less, which are computed in f32, what is nearest exactly."""
+    """`assert_near`; types of up to 8 bits are computed in f32, and must be rounded correctly."""
     if got.dtype.itemsize > 1:
         assert_near(got, want, steps)
     else:
@@ -96,7 +96,7 @@ def test_cholesky_of_every_type(lower: bool) -> None:
 
 
 def test_cholesky_of_powers_of_two() -> None:
-    """Of f8e8m0fnu, which has no zero: of matrices of one element."""
+    """f8e8m0fnu has no zero, so its matrices have one element."""
     b = xb.XlaBuilder("powers")
     x = np.array([4, 1, 2.0**-100, 2.0**60]).astype(xb.f8e8m0fnu.dtype).reshape(4, 1, 1)
     got = run(b.build(xb.cholesky(parameter_like(b, x))), x)
@@ -133,7 +133,7 @@ def solution(
     unit_diagonal: bool,
     transpose_a: xb.Transpose,
 ) -> np.ndarray:
-    """SciPy's, matrix by matrix, in double precision; x op(a) = b by its transpose."""
+    """Solve each system by SciPy in double precision; x op(a) = b is solved transposed."""
     found = np.empty(b.shape, wide(b).dtype)
     trans = list(xb.Transpose).index(transpose_a)
     for place in np.ndindex(a.shape[:-2]):
@@ -152,13 +152,13 @@ def solution(
 
 
 def triangular(t: PrimitiveType, *shape: int) -> np.ndarray:
-    """Matrices of which both triangles make equations that are well to be solved."""
+    """Return matrices whose triangles are both well-conditioned."""
     n = shape[-1]
     return (wide(numbers(t, *shape)) / (2 * max(n, 1)) + 1.5 * np.eye(n)).astype(t.dtype)
 
 
 @pytest.mark.parametrize("t", [xb.f32, xb.c128], ids=str)
-def test_triangular_solve_every_way(t: PrimitiveType) -> None:
+def test_triangular_solve_with_all_options(t: PrimitiveType) -> None:
     b = xb.XlaBuilder("every_way")
     a, left, right = triangular(t, 2, 4, 4), numbers(t, 2, 4, 3), numbers(t, 2, 3, 4)
     sides = {True: (left, parameter_like(b, left)), False: (right, parameter_like(b, right))}
@@ -212,8 +212,8 @@ def test_triangular_solve_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> None
     assert_near(got, solution(matrix, right, True, False, False, NO), 16)
 
 
-def test_a_system_solved_by_both() -> None:
-    """a x = b by way of a = l l^H."""
+def test_a_system_solved_by_cholesky_and_triangular_solve() -> None:
+    """Solve a x = b by a = l l^H."""
     b = xb.XlaBuilder("system")
     a, right = positive_definite(xb.c128, 6, 6), numbers(xb.c128, 6, 2, seed=2)
     x, y = parameter_like(b, a), parameter_like(b, right)
@@ -224,7 +224,7 @@ def test_a_system_solved_by_both() -> None:
 
 
 class TestBoundedSizes:
-    """Matrices smaller than they might be: what stands in the rest changes nothing."""
+    """Matrices smaller than their bounds: elements beyond the sizes do not affect results."""
 
     def test_cholesky(self) -> None:
         b = xb.XlaBuilder("bounded")
@@ -266,7 +266,7 @@ class TestBoundedSizes:
         got = run(b.build(xb.fft(xb.set_dimension_size(x, n, 0), "RFFT", [6])), a, np.int32(2))
         assert_near(got, scipy.fft.rfft(wide(a[:2])), 8)
 
-    def test_a_size_that_is_transformed_must_be_fixed(self) -> None:
+    def test_transformed_dimensions_must_have_fixed_sizes(self) -> None:
         b = xb.XlaBuilder("bounded")
         x, n = b.parameter(xb.c64[3, 6]), b.parameter(xb.s32[()])
         root = xb.fft(xb.set_dimension_size(x, n, 1), "FFT", [6])
@@ -275,7 +275,7 @@ class TestBoundedSizes:
 
 
 def along_each(x: np.ndarray, count: int, inverse: bool) -> np.ndarray:
-    """The document's: a transform along several dimensions is one along each, the last first."""
+    """Transform along each of the last dimensions, the last one first, as documented."""
     for axis in range(x.ndim - 1, x.ndim - 1 - count, -1):
         x = (scipy.fft.ifft if inverse else scipy.fft.fft)(x, axis=axis)
     return x
@@ -316,7 +316,7 @@ def test_rfft_and_its_inverse(t: PrimitiveType) -> None:
             results += [halved, xb.fft(halved, "IRFFT", shape[-count:])]
             want: Any = np.empty(halved.shape.dimensions, complex)
             if x.size:
-                # Half of the last dimension, then the others from complex to complex.
+                # A real transform of the last dimension, then complex ones of the others.
                 want = scipy.fft.rfft(wide(x))
                 for axis in range(x.ndim - 2, x.ndim - 1 - count, -1):
                     want = scipy.fft.fft(want, axis=axis)
@@ -329,8 +329,8 @@ def test_rfft_and_its_inverse(t: PrimitiveType) -> None:
         assert_near(back, original, 32)
 
 
-def test_irfft_takes_what_is_no_transform_of_real_numbers() -> None:
-    """Of both lengths that its operand fits, and parts that can't come of real numbers."""
+def test_irfft_of_operands_without_symmetry() -> None:
+    """For both possible lengths, and operands that are not transforms of real numbers."""
     b = xb.XlaBuilder("irfft")
     x = numbers(xb.c128, 3, 4)
     operand = parameter_like(b, x)
@@ -341,7 +341,7 @@ def test_irfft_takes_what_is_no_transform_of_real_numbers() -> None:
         assert_near(got, scipy.fft.irfftn(x, length, axes), 16)
 
 
-def test_an_inverse_of_no_length() -> None:
+def test_irfft_of_length_0() -> None:
     b = xb.XlaBuilder("nothing")
     x = numbers(xb.c64, 3, 1)
     assert run(b.build(xb.fft(parameter_like(b, x), "IRFFT", [0])), x).shape == (3, 0)
@@ -357,13 +357,13 @@ def test_an_inverse_of_no_length() -> None:
         (xb.c64[8], "IFFT", [1_000_000]),
     ],
 )
-def test_other_lengths_are_not_run(
+def test_other_lengths_are_refused(
     shape: xb.ArrayShape, fft_type: str, fft_length: list[int]
 ) -> None:
-    """XLA takes them; it dies of the longer ones, and of the shorter ones gives what was there."""
+    """XLA crashes for longer lengths; results of shorter ones are uninitialized."""
     b = xb.XlaBuilder("lengths")
     module = lowering.lower(b.build(xb.fft(b.parameter(shape), fft_type, fft_length)))
-    # As it is, and read from a file.
+    # As lowered, and read from text.
     for one in (module, lowering.load_bytes(module.text.encode())):
         with pytest.raises(lowering.CompileError) as caught:
             lowering.compile(one)

@@ -1,4 +1,4 @@
-"""Batch normalization executed on CPU, against the document's formulas in double precision."""
+"""Batch normalization executed on CPU, compared with the formulas in double precision."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from builder.types.primitive_type import ALL, PrimitiveType
 FLOATS = [t for t in ALL if t.is_floating and t is not xb.f8e8m0fnu]
 WIDE = [xb.f32, xb.f64]
 EPSILON = float(np.float32(0.001))
-# Shapes with the dimension of the features.
+# Shapes with the feature dimension.
 SHAPES = [((4, 3, 5), 1), ((7,), 0), ((2, 1, 2, 3), 3), ((3, 200), 0), ((5, 1), 1)]
 
 
-def drawn(t: PrimitiveType, shape: tuple[int, ...], seed: int, center: float = 0) -> np.ndarray:
+def normal(t: PrimitiveType, shape: tuple[int, ...], seed: int, center: float = 0) -> np.ndarray:
     return (np.random.default_rng(seed).normal(size=shape) + center).astype(t.dtype)
 
 
@@ -38,10 +38,10 @@ class Arrays:
         count = (shape[feature],)
         rng = np.random.default_rng(5)
         self.feature = feature
-        self.operand = drawn(t, shape, 1, center)
+        self.operand = normal(t, shape, 1, center)
         self.scale, self.variance = (rng.uniform(0.5, 2, count).astype(t.dtype) for _ in range(2))
-        self.offset, self.mean = drawn(t, count, 2), drawn(t, count, 3)
-        self.gradient = drawn(t, shape, 4)
+        self.offset, self.mean = normal(t, count, 2), normal(t, count, 3)
+        self.gradient = normal(t, shape, 4)
         self.all = (
             *(self.operand, self.scale, self.offset),
             *(self.mean, self.variance, self.gradient),
@@ -62,12 +62,12 @@ class Arrays:
         return [a.astype(np.float64) for a in self.all]
 
 
-def others(x: np.ndarray, feature: int) -> tuple[int, ...]:
+def reduced_axes(x: np.ndarray, feature: int) -> tuple[int, ...]:
     return tuple(d for d in range(x.ndim) if d != feature)
 
 
 def along(x: np.ndarray, vector: np.ndarray, feature: int) -> np.ndarray:
-    """The vector in the place of the features of x."""
+    """Reshape a vector to broadcast along the feature dimension of `x`."""
     return vector.reshape([-1 if d == feature else 1 for d in range(x.ndim)])
 
 
@@ -86,8 +86,8 @@ def normalized(
 def trained(
     x: np.ndarray, scale: np.ndarray, offset: np.ndarray, feature: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The document's algorithm."""
-    axes = others(x, feature)
+    """Return the results of training by the documented algorithm."""
+    axes = reduced_axes(x, feature)
     mean = x.mean(axes)
     variance = ((x - along(x, mean, feature)) ** 2).mean(axes)
     return normalized(x, scale, offset, mean, variance, feature), mean, variance
@@ -101,8 +101,8 @@ def gradients(
     gradient: np.ndarray,
     feature: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The document's formulas: c, d and the three gradients."""
-    axes = others(x, feature)
+    """Return the three gradients by the documented formulas; c and d are named there."""
+    axes = reduced_axes(x, feature)
     g, m, v = (along(x, one, feature) for one in (scale, mean, variance))
     c = along(x, (gradient * (x - m) / (v + EPSILON)).mean(axes), feature)
     d = along(x, gradient.mean(axes), feature)
@@ -112,10 +112,10 @@ def gradients(
 
 
 def assert_near(got: Any, want: np.ndarray, size: float | None = None) -> None:
-    """Within some roundings at the largest number (or at `size`, which sums went through).
+    """Assert that errors are a few roundings of the largest magnitude, or of `size` if larger.
 
-    Of 16 bits and less it is computed in f32 and rounded once, so that half a step is enough: a
-    little more, for what lies in the middle.
+    Types of up to 16 bits are computed in f32 and rounded once, so the tolerance is half a step and
+    a little more for ties.
     """
     t = xb.as_primitive_type(got.dtype)
     assert got.shape == want.shape
@@ -134,7 +134,7 @@ def assert_near(got: Any, want: np.ndarray, size: float | None = None) -> None:
 def test_every_type(shape: tuple[tuple[int, ...], int]) -> None:
     b = xb.XlaBuilder("types")
     sizes, feature = shape
-    # All types of one shape, the widest of the others.
+    # All types for one shape, the widest for the others.
     types = FLOATS if shape is SHAPES[0] else WIDE
     sets = [Arrays(b, t, sizes, feature) for t in types]
     root = xb.tuple(*(xb.tuple(a.training(), a.inference(), a.grad()) for a in sets))
@@ -152,7 +152,7 @@ def test_every_type(shape: tuple[tuple[int, ...], int]) -> None:
 
 @pytest.mark.parametrize("t", [xb.bf16, xb.f16, xb.f8e5m2, xb.f32], ids=str)
 def test_large(t: PrimitiveType) -> None:
-    """More elements of a feature than f16 can count, and sums that it can't hold."""
+    """The number of elements per feature and their sums are out of the range of f16."""
     b = xb.XlaBuilder("large")
     a = Arrays(b, t, (70, 2, 1000), 1)
     root = xb.tuple(a.training(), a.inference(), a.grad())
@@ -164,13 +164,13 @@ def test_large(t: PrimitiveType) -> None:
     wanted = gradients(x, scale, mean, variance, gradient, 1)
     assert_near(grad[0], wanted[0])
     for got, want in zip(grad[1:], wanted[1:], strict=True):
-        # Of 70,000 numbers of up to 10, added in f32.
+        # The sum of 70,000 numbers of up to 10, in f32.
         rounded = want.astype(t.dtype).astype(np.float64)
         assert (np.abs(got.astype(np.float64) - want) <= np.abs(rounded - want) + 0.05).all()
 
 
-def test_a_mean_that_is_large_beside_the_variance() -> None:
-    """The mean of the squares, less the square of the mean, would be wrong, or negative."""
+def test_a_mean_much_larger_than_the_variance() -> None:
+    """The mean of the squares minus the square of the mean would be inaccurate or negative."""
     b = xb.XlaBuilder("far")
     x = np.random.default_rng(8).normal(size=(1000, 4)).astype(np.float32)
     x[:, 1] += 1000
@@ -197,15 +197,15 @@ def test_empty() -> None:
             assert result.shape == a.operand.shape
         for vector in (*training[1:], *grad[1:]):
             assert vector.shape == a.scale.shape
-    # There is no mean of nothing; the sum of nothing is 0.
+    # The empty mean is undefined; the empty sum is 0.
     training, _, grad = got[1]
     assert np.isnan(training[1]).all()
     assert np.isnan(training[2]).all()
     assert grad[1].tolist() == grad[2].tolist() == [0, 0, 0]
 
 
-def test_the_gradient_is_that_of_training() -> None:
-    """Against jax's derivative of the document's algorithm, in f64."""
+def test_gradients_are_derivatives_of_training() -> None:
+    """Compare with jax's derivative of the documented algorithm, in f64."""
     b = xb.XlaBuilder("derivative")
     a = Arrays(b, xb.f64, (6, 3, 4), 1)
     trained_here = a.training()
@@ -229,7 +229,7 @@ def test_the_gradient_is_that_of_training() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 2.0**-149, 0.1])
 def test_epsilon(epsilon: float) -> None:
-    """The f32 nearest to it, to the last bit."""
+    """Epsilon is rounded to the nearest f32."""
     b = xb.XlaBuilder("epsilon")
     x = np.array([[1.0, 2], [3, 6]])
     op, v = b.parameter(xb.f64[2, 2]), b.parameter(xb.f64[2])
@@ -242,7 +242,7 @@ def test_epsilon(epsilon: float) -> None:
 
 @pytest.mark.parametrize("dimension", [0, 1])
 def test_bounded_sizes(dimension: int) -> None:
-    """Of a batch that is smaller than it might be, and of fewer features."""
+    """A bounded batch dimension and a bounded feature dimension."""
     b = xb.XlaBuilder("bounded")
     a = Arrays(b, xb.f32, (6, 3), 1, center=50)
     size = b.parameter(xb.s32[()])

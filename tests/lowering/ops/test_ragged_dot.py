@@ -1,4 +1,4 @@
-"""Dot products with groups of unequal sizes, executed on CPU, against NumPy, group by group."""
+"""Ragged dot products executed on CPU, compared with NumPy group by group."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import lowering
 from builder.shape_inference.contraction import RaggedMode, ragged_mode, ragged_prefix
 from lowering import CompileError
 from lowering.jaxlib_api import hlo_conversion
+from tests.lowering.common import parameters
 
 Array = np.ndarray
 Ragged = xb.RaggedDotDimensionNumbers
@@ -59,7 +60,7 @@ FORMS: dict[str, tuple[Ragged, tuple[int, ...], tuple[int, ...], Any]] = {
 
 
 def by_groups(x: Array, y: Array, sizes: Any, numbers: Ragged) -> Array:
-    """A sum of products for each group by itself, the others' elements taken out."""
+    """Compute the product of each group, with the elements of other groups set to zero."""
     dot = numbers.dot_dimension_numbers
     letters = iter("abcdefghijklmnopqrstuvwxyz")
     of_lhs, of_rhs = [""] * x.ndim, [""] * y.ndim
@@ -107,8 +108,8 @@ def by_groups(x: Array, y: Array, sizes: Any, numbers: Ragged) -> Array:
     return np.stack(parts) if mode is RaggedMode.CONTRACTING else np.sum(parts, axis=0)
 
 
-def wanted(x: Array, y: Array, sizes: Any, numbers: Ragged, t: xb.PrimitiveType) -> Array:
-    """`by_groups` in a wide type, brought to `t`; integers wrap around."""
+def expected_product(x: Array, y: Array, sizes: Any, numbers: Ragged, t: xb.PrimitiveType) -> Array:
+    """Compute `by_groups` in a wide type, converted to `t`; integers wrap around."""
     if t.is_complex:
         return by_groups(x.astype(np.complex128), y.astype(np.complex128), sizes, numbers).astype(
             t.dtype
@@ -125,10 +126,6 @@ def wanted(x: Array, y: Array, sizes: Any, numbers: Ragged, t: xb.PrimitiveType)
     return total.astype(t.dtype)
 
 
-def parameters(b: xb.XlaBuilder, *arrays: Array) -> list[xb.XlaOp]:
-    return [b.parameter(xb.array_shape(xb.as_primitive_type(a.dtype), a.shape)) for a in arrays]
-
-
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("name", ["rows", "inner", "batch"])
 def test_every_type(name: str) -> None:
@@ -141,18 +138,18 @@ def test_every_type(name: str) -> None:
     results = [xb.ragged_dot(*parameters(b, *pair), p, numbers) for pair in pairs]
     found = run(b.build(xb.tuple(*results)), groups, *itertools.chain(*pairs))
     for t, got, (x, y) in zip(types, found, pairs, strict=True):
-        assert_same_bits(got, wanted(x, y, sizes, numbers, t))
+        assert_same_bits(got, expected_product(x, y, sizes, numbers, t))
 
 
 def test_a_type_without_zero() -> None:
-    """No row is outside of all groups, which would have to be 0."""
+    """Every row is in a group, since rows outside would be 0."""
     x, y = summable(RANDOM, xb.f8e8m0fnu, (4, 2)), summable(RANDOM, xb.f8e8m0fnu, (2, 2, 3))
     b = xb.XlaBuilder("scale")
     got = run(
         b.build(xb.ragged_dot(*parameters(b, x, y, np.array([1, 3], np.int8)), ROWS)),
         *(x, y, np.array([1, 3], np.int8)),
     )
-    assert_same_bits(got, wanted(x, y, [1, 3], ROWS, xb.f8e8m0fnu))
+    assert_same_bits(got, expected_product(x, y, [1, 3], ROWS, xb.f8e8m0fnu))
 
 
 @pytest.mark.usefixtures("little_optimized")
@@ -168,12 +165,12 @@ def test_forms_and_types_of_group_sizes() -> None:
         x, y = summable(RANDOM, xb.f32, lhs), summable(RANDOM, xb.f32, rhs)
         arguments += [x, y, np.array(sizes, np.int64).astype(t.dtype)]
         results.append(xb.ragged_dot(*parameters(b, *arguments[-3:]), numbers))
-        want.append(wanted(x, y, sizes, numbers, xb.f32))
-    for got, expected in zip(run(b.build(xb.tuple(*results)), *arguments), want, strict=True):
-        assert_same_bits(got, expected)
+        want.append(expected_product(x, y, sizes, numbers, xb.f32))
+    for got, theirs in zip(run(b.build(xb.tuple(*results)), *arguments), want, strict=True):
+        assert_same_bits(got, theirs)
 
 
-def test_sums_of_sizes_that_their_type_does_not_hold() -> None:
+def test_sums_of_group_sizes_that_overflow_their_type() -> None:
     x, y = summable(RANDOM, xb.s32, (300, 2)), summable(RANDOM, xb.s32, (3, 2, 2))
     sizes = [100, 120, 127]
     b = xb.XlaBuilder("sums")
@@ -182,8 +179,8 @@ def test_sums_of_sizes_that_their_type_does_not_hold() -> None:
     short, long = run(
         b.build(root), x, y, np.array(sizes, np.int8), np.array([1, 2**64 - 1, 2], "u8")
     )
-    assert_same_bits(short, wanted(x, y, sizes, ROWS, xb.s32))
-    assert_same_bits(long, wanted(x, y, [1, 299, 0], ROWS, xb.s32))
+    assert_same_bits(short, expected_product(x, y, sizes, ROWS, xb.s32))
+    assert_same_bits(long, expected_product(x, y, [1, 299, 0], ROWS, xb.s32))
 
 
 @pytest.mark.usefixtures("little_optimized")
@@ -200,13 +197,13 @@ def test_preferred_element_type() -> None:
         arguments += [x, y, np.array(sizes, np.int32)]
         highest = xb.Precision.HIGHEST
         results.append(xb.ragged_dot(*parameters(b, *arguments[-3:]), numbers, highest, to))
-        want.append(wanted(x, y, sizes, numbers, to))
-    for got, expected in zip(run(b.build(xb.tuple(*results)), *arguments), want, strict=True):
-        assert_same_bits(got, expected)
+        want.append(expected_product(x, y, sizes, numbers, to))
+    for got, theirs in zip(run(b.build(xb.tuple(*results)), *arguments), want, strict=True):
+        assert_same_bits(got, theirs)
 
 
-def test_nothing_of_another_group_comes_in() -> None:
-    """Not even an infinity or a NaN, multiplied by zero."""
+def test_elements_of_other_groups_have_no_effect() -> None:
+    """Including infinities and NaNs, which would become NaN if multiplied by zero."""
     x = np.ones((4, 2), np.float32)
     y = np.ones((2, 2, 2), np.float32)
     y[1, 0, 0] = np.inf
@@ -237,12 +234,12 @@ def test_large() -> None:
     assert not got[480:].any()
 
 
-# --- What is lowered ----------------------------------------------------------------------------
+# Lowering
 
 
 @st.composite
 def ragged_dots(draw: st.DrawFn) -> tuple[list[xb.ArrayShape], Ragged]:
-    """Shapes of the three operands, of any sizes and order of dimensions, that go together."""
+    """Draw consistent shapes of the three operands, with any order of dimensions."""
     mode = draw(st.sampled_from(list(RaggedMode)))
     counts = {kind: draw(st.integers(0, 2)) for kind in ("batch", "contracting", "lhs", "rhs")}
     kind = {RaggedMode.FREE: "lhs"}.get(mode, mode.value)
@@ -275,7 +272,7 @@ def ragged_dots(draw: st.DrawFn) -> tuple[list[xb.ArrayShape], Ragged]:
     ):
         marks = [bounded and draw(st.booleans()) for _ in sizes]
         if len(shapes) == 2:
-            # CHLO wants the very sizes of lhs here.
+            # CHLO requires the sizes of lhs here.
             marks[:-1] = [shapes[0].dynamic_dimensions[d] for d in ragged_prefix(numbers)][
                 : len(outer)
             ]
@@ -284,7 +281,7 @@ def ragged_dots(draw: st.DrawFn) -> tuple[list[xb.ArrayShape], Ragged]:
 
 
 @given(ragged_dots())
-def test_what_is_inferred_is_what_mlir_and_xla_infer(
+def test_inferred_shapes_agree_with_mlir_and_xla(
     drawn: tuple[list[xb.ArrayShape], Ragged],
 ) -> None:
     shapes, numbers = drawn
@@ -292,14 +289,14 @@ def test_what_is_inferred_is_what_mlir_and_xla_infer(
     y = xb.ragged_dot(*(b.parameter(shape) for shape in shapes), numbers)
     computation = b.build(y)
     lowering.lower(computation).verify()
-    # XLA infers the shape of an instruction that has none written.
+    # XLA infers the shape of an instruction if the text omits it.
     text, count = re.subn(r" = \S+ ragged-dot\(", " = ragged-dot(", str(computation))
     root = re.search(r"ROOT \S+ = ([^{ ]+)", hlo_conversion.parsed_hlo_text(text))
     assert root is not None
     assert (root[1], count) == (str(y.shape), 1)
 
 
-def test_it_is_kept_as_it_was_recorded() -> None:
+def test_round_trip() -> None:
     b = xb.XlaBuilder("kept")
     x, w, sizes = b.parameter("f32[9,3]"), b.parameter("f32[2,3,4]"), b.parameter("s32[2]")
     computation = b.build(xb.ragged_dot(x, w, sizes, ROWS, xb.Precision.HIGH))
@@ -310,7 +307,7 @@ def test_it_is_kept_as_it_was_recorded() -> None:
     assert "lhs_ragged_dims={0}, rhs_group_dims={0}, operand_precision={high,high}" in text
 
 
-def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
+def test_saved_and_loaded(tmp_path: Path) -> None:
     numbers, lhs, rhs, sizes = FORMS["rows"]
     x, y, groups = (
         summable(RANDOM, xb.s32, lhs),
@@ -321,7 +318,7 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     module = lowering.lower(b.build(xb.ragged_dot(*parameters(b, x, y, groups), numbers)))
     module.save(tmp_path / "ragged.mlirbc")
     got = lowering.compile(lowering.load(tmp_path / "ragged.mlirbc"))(x, y, groups)
-    assert_same_bits(np.asarray(got), wanted(x, y, sizes, numbers, xb.s32))
+    assert_same_bits(np.asarray(got), expected_product(x, y, sizes, numbers, xb.s32))
 
 
 def test_bounded_sizes_are_refused_on_cpu() -> None:

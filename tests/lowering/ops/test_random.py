@@ -1,5 +1,5 @@
-"""Random numbers executed on CPU: bits against the published algorithms, numbers by their
-distributions."""
+"""Random numbers executed on CPU: bits are compared with the published algorithms, and numbers are
+tested for their distributions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SOME_FLOATS = [xb.f4e2m1fn, xb.f8e4m3fn, xb.f8e5m2fnuz, xb.bf16, xb.f16, xb.f32,
 LOW, WORD, LONG = np.uint64(2**32 - 1), np.uint64(32), 2**64
 
 Words = list[np.ndarray]
-"""Arrays of 32-bit words, kept in 64 bits: one array for each place in a block."""
+"""Arrays of 32-bit words stored as 64-bit integers, one array for each word of a block."""
 
 
 def philox(counter: Words, key: Words) -> Words:
-    """Philox 4x32-10: of counters of four words and keys of two."""
+    """Return the Philox 4x32-10 blocks for counters of four words and keys of two."""
     c, k = list(counter), list(key)
     for _ in range(10):
         first, second = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
@@ -40,7 +40,7 @@ def philox(counter: Words, key: Words) -> Words:
 
 
 def threefry(counter: Words, key: Words) -> Words:
-    """Threefry 2x32-20: of counters and keys of two words."""
+    """Return the Threefry 2x32-20 blocks for counters and keys of two words."""
     keys = [*key, np.uint64(0x1BD11BDA) ^ key[0] ^ key[1]]
     x, y = ((c + k) & LOW for c, k in zip(counter, key, strict=True))
     for number in range(20):
@@ -58,7 +58,7 @@ def words(*numbers: int) -> Words:
     return [np.array([n], np.uint64) for n in numbers]
 
 
-# The known answers that came with the article's code.
+# The known answers published with the authors' code.
 PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
 ONES = (2**32 - 1,) * 6
 
@@ -90,15 +90,15 @@ def test_known_answers_of_threefry(numbers: tuple[int, ...], answer: tuple[int, 
 
 
 def split(numbers: list[int]) -> Words:
-    """The low and the high words of 64-bit numbers."""
+    """Return the low and the high words of 64-bit numbers."""
     array = np.array([n % LONG for n in numbers], np.uint64)
     return [array & LOW, array >> WORD]
 
 
 def halved(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """The shape of the blocks of Threefry, and the dimension that their two words lie along.
+    """Return the shape of the Threefry blocks, and the dimension along which their words alternate.
 
-    That is the first dimension of even size; or, if there is none, the largest one, one longer.
+    It is the first dimension of even size, or else the largest dimension, padded by one.
     """
     sizes = list(shape) or [1]
     place = next((d for d, n in enumerate(sizes) if n % 2 == 0), sizes.index(max(sizes)))
@@ -109,11 +109,10 @@ def halved(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
 def generated(
     algorithm: str, state: list[int], shape: tuple[int, ...], bits: int
 ) -> tuple[list[int], np.ndarray]:
-    """The state afterwards, and the bits, as XLA's CPU backend has them.
+    """Return the new state and the bits, as computed by XLA's CPU backend.
 
-    The state is a key and a counter. Each block is made of the counter's next value; 32-bit words
-    follow each other, an element of 64 bits is two of them, the low one first, and a narrower one
-    the low bits of one.
+    The state is a key and a counter, which is incremented for each block of 32-bit words. A 64-bit
+    element is two words, the low one first; narrower elements are the low bits of one word.
     """
     key, counter = state[0], state[1]
     count = int(np.prod(shape))
@@ -129,7 +128,7 @@ def generated(
             made = both.reshape(sizes)[tuple(slice(n) for n in shape or (1,))].reshape(shape)
         after = [key, (counter + used) % LONG]
     else:
-        # Where the state has no high half of the counter, the key stands there too.
+        # A state without the high half of the counter uses the key in its place.
         counter += (state[2] if len(state) == 3 else key) * LONG
         used = -(-count * (2 if bits == 64 else 1) // 4)
         values = [counter + i for i in range(used)]
@@ -148,7 +147,7 @@ STATES = {
     3: [[1, 2, 3], [5, 2**64 - 1, 7], [5, 2**64 - 1, 2**64 - 1]],
 }
 SHAPES: list[tuple[int, ...]] = [(), (7,), (2, 4), (3, 5), (5, 3), (3, 4, 5), (0, 3), (5000,)]
-# What bits are asked for as; all types of a width give the same unsigned integers.
+# Element types; all types of a width have the same bits as unsigned integers.
 WIDTHS = [xb.u2, xb.s4, xb.f8e4m3fn, xb.bf16, xb.f64]
 
 
@@ -163,17 +162,17 @@ WIDTHS = [xb.u2, xb.s4, xb.f8e4m3fn, xb.bf16, xb.f64]
         ("RNG_DEFAULT", 3),
     ],
 )
-def test_bits_are_those_of_the_algorithm(algorithm: str, length: int) -> None:
+def test_bits_agree_with_the_algorithm(algorithm: str, length: int) -> None:
     b = xb.XlaBuilder("bits")
     state = b.parameter(xb.u64[length])
-    # The default is one of the others: a few shapes show which.
+    # The default algorithm is one of the others, so a few shapes suffice.
     shapes, types = (SHAPES, WIDTHS) if algorithm != "RNG_DEFAULT" else (SHAPES[1:3], [xb.f64])
     asked = [*((s, xb.u32) for s in shapes), *(((4, 3), t) for t in types)]
     results = [xb.rng_bit_generator(algorithm, state, xb.array_shape(t, s)) for s, t in asked]
     computation = b.build(xb.tuple(*results))
     with compiled_once():
         executable = lowering.compile(computation)
-        # The first by both routes; they are one program.
+        # Only the first is also run from HLO text, as the program is the same.
         by_both = run(computation, np.array(STATES[length][0], np.uint64))
     for number, before in enumerate(STATES[length]):
         got = executable(np.array(before, np.uint64)) if number else by_both
@@ -185,7 +184,7 @@ def test_bits_are_those_of_the_algorithm(algorithm: str, length: int) -> None:
             assert np.array_equal(np.asarray(made).astype(np.uint64), want)
 
 
-def test_the_state_afterwards_goes_on_with_what_follows() -> None:
+def test_the_new_state_continues_the_sequence() -> None:
     b = xb.XlaBuilder("on")
     state = b.parameter(xb.u64[3])
     after, first = xb.rng_bit_generator("RNG_PHILOX", state, xb.u32[8])
@@ -206,7 +205,7 @@ def test_the_state_afterwards_goes_on_with_what_follows() -> None:
         ("RNG_THREE_FRY", xb.u8[2]),
     ],
 )
-def test_other_states_are_recorded_and_not_run(algorithm: str, shape: xb.ArrayShape) -> None:
+def test_other_state_shapes_are_lowered_and_not_run(algorithm: str, shape: xb.ArrayShape) -> None:
     b = xb.XlaBuilder("states")
     computation = b.build(xb.rng_bit_generator(algorithm, b.parameter(shape), xb.u32[2]))
     assert "stablehlo.rng_bit_generator" in lowering.lower(computation).text
@@ -218,8 +217,8 @@ def test_other_states_are_recorded_and_not_run(algorithm: str, shape: xb.ArraySh
     assert "fix: pass a state of this shape; xb.bitcast_convert_type converts" in str(caught.value)
 
 
-def test_a_state_of_other_words() -> None:
-    """What the refusal says to do."""
+def test_a_state_converted_from_32_bit_words() -> None:
+    """The fix that the error message suggests."""
     b = xb.XlaBuilder("words")
     state = xb.bitcast_convert_type(b.parameter(xb.u32[2, 2]), xb.u64)
     root = xb.rng_bit_generator("RNG_THREE_FRY", state, xb.u32[3])
@@ -231,11 +230,11 @@ def test_a_state_of_other_words() -> None:
 
 COUNT = 20_000
 LEAST = 1e-9
-"""What a test of a distribution must give: a right one falls below it once in 10**9 runs."""
+"""The least accepted p-value: a correct distribution fails once in 10**9 runs."""
 
 
 def draw(kind: str, cases: list[tuple[PrimitiveType, Any, Any]]) -> list[np.ndarray]:
-    """COUNT numbers of each case, between its two numbers or with its mean and deviation."""
+    """Draw COUNT numbers for each case of two bounds, or of a mean and a deviation."""
     b = xb.XlaBuilder(kind)
     arguments, results = [], []
     for t, first, second in cases:
@@ -256,7 +255,7 @@ def test_uniform_integers() -> None:
         numbers = got.astype(object) if t.bits == 64 else got.astype(np.int64)
         assert min(numbers) >= low
         assert max(numbers) < high
-        # Into at most 16 classes of nearly equal size.
+        # At most 16 classes of nearly equal size.
         size = high - low
         classes = min(size, 16)
         edges = [low + size * i // classes for i in range(classes + 1)]
@@ -270,7 +269,7 @@ def test_uniform_integers() -> None:
 
 
 def test_uniform_preds() -> None:
-    """From false to true, without true; and where the two are equal nothing is said."""
+    """The range from false to true excludes true. An empty range is unspecified."""
     (got,) = draw("rng_uniform", [(xb.pred, False, True)])
     assert not got.any()
 
@@ -298,7 +297,7 @@ def test_uniform_floats(name: str) -> None:
     for got, (t, first, last) in zip(draw("rng_uniform", cases), cases, strict=True):
         numbers = got.astype(np.float64)
         assert (numbers >= first).all()
-        # Of bf16 from 0 to 1, 40 would be 1 if they were only rounded.
+        # About 40 numbers of bf16 would be 1 if f32 numbers from 0 to 1 were only rounded.
         assert (numbers < last).all()
         if t in (xb.f32, xb.f64):
             uniform = scipy.stats.uniform(first, last - first)
@@ -327,7 +326,7 @@ def test_normal() -> None:
     cases = [(t, *p) for t in FLOATS if t is not xb.f8e8m0fnu for p in ((0, 1), (2, 0.5))]
     for got, (t, mean, deviation) in zip(draw("rng_normal", cases), cases, strict=True):
         numbers = got.astype(np.float64)
-        # Six deviations of the mean of as many numbers, and what rounding adds.
+        # Six standard deviations of the mean, and the rounding error.
         assert abs(numbers.mean() - mean) < 6 * deviation / np.sqrt(COUNT) + 0.02
         assert abs(numbers.std() - deviation) < 0.03 + (t.bits < 8) * 0.1
         if t.bits >= 32:
@@ -351,7 +350,7 @@ def test_shapes(shape: tuple[int, ...]) -> None:
         assert len(np.unique(got[0])) > got[0].size * 0.9
 
 
-def test_numbers_are_others_each_time() -> None:
+def test_numbers_differ_between_calls() -> None:
     b = xb.XlaBuilder("again")
     one = b.parameter(xb.f32[()])
     both = [xb.rng_normal(0.0, one, xb.f32[100]) for _ in range(2)]
@@ -362,8 +361,8 @@ def test_numbers_are_others_each_time() -> None:
 
 
 @pytest.mark.parametrize("element_type", ["i1", "i4", "ui8", "i16", "f8E5M2"])
-def test_types_that_xla_dies_of_in_a_file(element_type: str) -> None:
-    """A module from elsewhere is helped in the same way."""
+def test_types_that_crash_xla_in_loaded_modules(element_type: str) -> None:
+    """Modules that other programs wrote are rewritten too."""
     tensor = f"tensor<5x{element_type}>"
     module = lowering.load_bytes(
         f"""

@@ -1,4 +1,4 @@
-"""Reductions executed on CPU, against NumPy."""
+"""Reductions executed on CPU, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def as_double(x: np.ndarray) -> np.ndarray:
 def folded(
     x: np.ndarray, init: Any, function: Callable[[Any, Any], Any], dimensions: tuple[int, ...]
 ) -> np.ndarray:
-    """Folds elements one after the other in row-major order, each step in the array's own type."""
+    """Fold the elements in row-major order, rounding each step to the array's type."""
     kept = [d for d in range(x.ndim) if d not in dimensions]
     rows = x.transpose([*kept, *dimensions]).reshape([x.shape[d] for d in kept] + [-1])
     total = np.full(rows.shape[:-1], init, x.dtype)
@@ -54,10 +54,10 @@ def test_reduce_of_every_type(name: str) -> None:
     results, wanted, arguments = [], [], []
     for t in types:
         if t is xb.f8e8m0fnu and init == 0:
-            continue  # it has no zero to begin with
+            continue  # it has no zero
         x = small_numbers(t, (5, 3))
         if name == "mul" and t is not xb.f8e8m0fnu:
-            # Products that no type rounds: of 2, 2, -2 and many times 1 and -1.
+            # Products of 2, 2, -2, and otherwise 1 and -1, are exact in every type.
             x = np.where(as_double(x) < 0, -1, 1)
             x[[0, 2, 4], [0, 2, 1]] *= 2
             x = (x if t.min < 0 else abs(x)).astype(t.dtype)
@@ -70,7 +70,7 @@ def test_reduce_of_every_type(name: str) -> None:
         arguments.append(x)
         results += [xb.reduce(operand, start, function, d) for d in ([1], [0, 1])]
         if t.is_integral:
-            # In Python's integers; modulo the width at the end is the same as at each step.
+            # In Python integers: reducing modulo the width at the end is the same as at each step.
             x = x.astype(np.int64).astype(object)
         for dimensions in ((1,), (0, 1)):
             total = folded(x, start, reference, dimensions)
@@ -81,7 +81,7 @@ def test_reduce_of_every_type(name: str) -> None:
         assert got.dtype == want.dtype
         assert got.shape == want.shape
         if name == "add" and got.ndim == 0 and got.dtype.kind == "V" and got.dtype.itemsize == 1:
-            continue  # a sum of 15 numbers in 4 or 8 bits is rounded by the order of the numbers
+            continue  # the rounding of a sum of 15 numbers of 4 or 8 bits depends on the order
         assert_same_bits(got, want)
 
 
@@ -120,7 +120,7 @@ def test_every_subset_of_dimensions() -> None:
     assert len(subsets) == 12
 
 
-def test_the_document_s_example() -> None:
+def test_documented_reduction() -> None:
     """4x2x3 of 1 to 6: over dimension 0, over 2, over 0 and 1, over all."""
     x = np.tile(np.array([[1, 2, 3], [4, 5, 6]], np.float32), (4, 1, 1))
     b = xb.XlaBuilder("example")
@@ -133,7 +133,7 @@ def test_the_document_s_example() -> None:
     assert got[3].tolist() == 84
 
 
-def test_empty_arrays_give_the_init_value() -> None:
+def test_empty_arrays_reduce_to_the_init_value() -> None:
     b = xb.XlaBuilder("empty")
     x, y = b.parameter(xb.f32[0]), b.parameter(xb.s16[3, 0, 2])
     root = xb.tuple(
@@ -151,8 +151,8 @@ def test_empty_arrays_give_the_init_value() -> None:
     assert [float(v) for v in pair] == [1.0, 2.0]
 
 
-def test_no_dimensions_leave_the_operand() -> None:
-    """XLA leaves the init value out then, which the document allows: it should change nothing."""
+def test_reducing_no_dimensions_returns_the_operand() -> None:
+    """XLA ignores the init value then, which Operation Semantics permits."""
     b = xb.XlaBuilder("none")
     x, s = b.parameter(xb.s32[2, 2]), b.parameter(xb.s32[()])
     got, scalar = run(
@@ -175,7 +175,7 @@ def test_large() -> None:
     got = run(b.build(xb.tuple(*results)), single, whole)
     exact = single.astype(np.float64)
     for result, axis in zip(got[:3], (0, 1, None), strict=True):
-        # Added in f32, 1e6 numbers of up to 1 one after the other in the worst case.
+        # In the worst case, 1e6 numbers of up to 1 are added sequentially in f32.
         np.testing.assert_allclose(result, exact.sum(axis), rtol=0, atol=0.05)
     for result, axis in zip(got[3:6], (0, 1, None), strict=True):
         assert_same_bits(result, np.asarray(single.max(axis)))
@@ -184,7 +184,7 @@ def test_large() -> None:
 
 
 def argmax(best: Any, best_at: Any, value: Any, at: Any) -> tuple[Any, Any]:
-    """The document's, which on a tie takes the later one."""
+    """Return the documented argmax reducer, which returns the later element in a tie."""
     newer = value >= best
     return xb.select(newer, value, best), xb.select(newer, at, best_at)
 
@@ -212,11 +212,11 @@ def test_argmax(shape: tuple[int, ...], dimensions: list[int]) -> None:
         assert (places == -1).all()
         return
     assert_same_bits(values, x.max(axis=tuple(dimensions)))
-    # No number is there twice, so that the order of folding does not show.
+    # The numbers are distinct, so the order of folding has no effect.
     assert (x.reshape(-1)[places] == values).all()
 
 
-def test_argmax_takes_one_of_equal_values() -> None:
+def test_argmax_returns_one_of_equal_values() -> None:
     b = xb.XlaBuilder("ties")
     p, i = b.parameter(xb.f32[6]), b.iota(xb.s32[6])
     root = xb.reduce([p, i], [float("-inf"), -1], argmax, [0])
@@ -242,7 +242,7 @@ def test_several_operands_of_several_types() -> None:
     assert_same_bits(some, q.any(0))
 
 
-def test_a_reducer_that_gives_a_tuple_of_one() -> None:
+def test_a_reducer_that_returns_a_tuple_of_one() -> None:
     b = xb.XlaBuilder("one")
     x = b.parameter(xb.s32[2, 3])
     root = xb.reduce([x], [0], lambda a, v: (a + v,), [1])

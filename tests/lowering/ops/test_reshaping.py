@@ -1,4 +1,4 @@
-"""Reshaping ops executed on CPU, against NumPy: no element may change by a bit."""
+"""Reshaping ops executed on CPU, compared bit by bit with NumPy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from support import assert_same_bits, run
 
 import builder as xb
 import lowering
+from tests.lowering.common import evaluate
 
 RANDOM = np.random.default_rng(20240611)
 ALL_TYPES = [t for t in vars(xb).values() if isinstance(t, xb.PrimitiveType)]
@@ -18,7 +19,7 @@ Array = np.ndarray
 
 
 def sample(t: xb.PrimitiveType, sizes: tuple[int, ...]) -> Array:
-    """Random values of a type, integers that every type holds among them."""
+    """Return random values of a type, including small integers."""
     if t is xb.pred:
         return RANDOM.integers(0, 2, sizes).astype(bool)
     if t.is_complex:
@@ -35,7 +36,7 @@ def check(
     *shapes: tuple[int, ...],
     types: Sequence[xb.PrimitiveType] = ALL_TYPES,
 ) -> None:
-    """`function` of parameters of these sizes gives the bits of `want`, for each type."""
+    """Assert that `function` agrees bit by bit with `want` for parameters of these sizes."""
     b = xb.XlaBuilder("reshaping")
     arguments = {t: [sample(t, s) for s in shapes] for t in types}
     results = [function(*(b.parameter(xb.array_shape(t, s)) for s in shapes)) for t in types]
@@ -61,7 +62,7 @@ def test_broadcast_in_dim() -> None:
         lambda x: np.broadcast_to(x[None, :, None, :], (2, 3, 5, 4)),
         (3, 4),
     )
-    # A size of 1 is repeated, to nothing as well.
+    # A dimension of size 1 is repeated, also zero times.
     check(
         lambda x: xb.broadcast_in_dim(x, [7, 4, 0], [0, 1]),
         lambda x: np.broadcast_to(x[:, :, None], (7, 4, 0)),
@@ -107,7 +108,7 @@ def test_concatenate() -> None:
 
 
 def padded(x: Array, value: Array, config: Sequence[tuple[int, int, int]]) -> Array:
-    """The pad of the document, one element at a time."""
+    """Pad as documented, one element at a time."""
     sizes = [
         low + high + n + max(n - 1, 0) * interior
         for n, (low, high, interior) in zip(x.shape, config, strict=True)
@@ -144,7 +145,7 @@ def test_pad_in_dim() -> None:
     np.testing.assert_array_equal(found, np.pad(x, [(0, 0), (1, 2)], constant_values=-1))
 
 
-def test_pad_of_nothing() -> None:
+def test_pad_of_empty_arrays() -> None:
     config = [(2, 1, 3), (0, 1, 0)]
     check(lambda x, v: xb.pad(x, v, config), lambda x, v: padded(x, v, config), (0, 3), ())
     check(lambda x, v: xb.pad(x, v, []), lambda x, v: x, (), ())
@@ -192,7 +193,7 @@ def test_a_larger_iota() -> None:
     assert_same_bits(found[1], np.arange(1000).astype(xb.bf16.dtype))
 
 
-# --- The document's worked examples -------------------------------------------------------------
+# Worked examples of Operation Semantics
 
 V = np.array(
     [
@@ -205,16 +206,7 @@ V = np.array(
 )
 
 
-def evaluate(function: Callable[..., xb.XlaOp], *arguments: Any) -> Array:
-    b = xb.XlaBuilder("example")
-    parameters = [
-        b.parameter(xb.array_shape(xb.as_primitive_type(a.dtype), a.shape)) for a in arguments
-    ]
-    result: Array = run(b.build(function(*parameters)), *arguments)
-    return result
-
-
-def test_the_documents_collapse() -> None:
+def test_documented_collapse() -> None:
     assert evaluate(lambda v: xb.collapse(v, [0, 1, 2]), V).tolist() == [
         *(10, 11, 12, 15, 16, 17, 20, 21, 22, 25, 26, 27),
         *(30, 31, 32, 35, 36, 37, 40, 41, 42, 45, 46, 47),
@@ -225,15 +217,15 @@ def test_the_documents_collapse() -> None:
         [30, 31, 32, 35, 36, 37],
         [40, 41, 42, 45, 46, 47],
     ]
-    # The text calls the f32[4x6] result that of {0,1}, and f32[8x3] that of {1,2}: the two are
-    # interchanged there. {0,1} names the dimensions that are made one.
+    # The document swaps the two results, f32[4x6] and f32[8x3]. {0,1} are the collapsed
+    # dimensions.
     assert evaluate(lambda v: xb.collapse(v, [1, 2]), V).tolist() == rows
     assert evaluate(lambda v: xb.collapse(v, [0, 1]), V).tolist() == [
         row[start : start + 3] for row in rows for start in (0, 3)
     ]
 
 
-def test_the_documents_concatenate() -> None:
+def test_documented_concatenate() -> None:
     parts = [np.array(p, np.int32) for p in ([2, 3], [4, 5], [6, 7])]
     assert evaluate(lambda *p: xb.concatenate(p, 0), *parts).tolist() == [2, 3, 4, 5, 6, 7]
     a = np.array([[1, 2], [3, 4], [5, 6]], np.int32)
@@ -242,14 +234,14 @@ def test_the_documents_concatenate() -> None:
     assert joined.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
 
 
-def test_the_documents_iota() -> None:
+def test_documented_iota() -> None:
     b = xb.XlaBuilder("example")
     down, across = run(b.build(xb.tuple(b.iota(xb.s32[4, 8], 0), b.iota(xb.s32[4, 8], 1))))
     assert down.tolist() == [[i] * 8 for i in range(4)]
     assert across.tolist() == [list(range(8))] * 4
 
 
-def test_the_documents_reshape() -> None:
+def test_documented_reshape() -> None:
     def reshaped(dimensions: list[int], new_sizes: list[int]) -> Any:
         return evaluate(lambda v: xb.reshape(v, dimensions=dimensions, new_sizes=new_sizes), V)
 
@@ -274,9 +266,9 @@ def test_the_documents_reshape() -> None:
     assert evaluate(lambda x: xb.reshape(x, [1, 1], dimensions=[]), scalar).tolist() == [[5]]
 
 
-def test_the_documents_pad() -> None:
-    # The figure: low 0, high 1 and 2 between the elements of dimension 0; low 2, high 1 and 1
-    # between those of dimension 1.
+def test_documented_pad() -> None:
+    # The figure: dimension 0 has low 0, high 1, interior 2; dimension 1 has low 2, high 1,
+    # interior 1.
     x = np.array([[1, 2, 3], [4, 5, 6]], np.int32)
     config = xb.PaddingConfig([(0, 1, 2), (2, 1, 1)])
     assert evaluate(lambda x: xb.pad(x, 0, config), x).tolist() == [
@@ -288,19 +280,19 @@ def test_the_documents_pad() -> None:
     ]
 
 
-def test_the_documents_slice() -> None:
+def test_documented_slice() -> None:
     a = np.array([0, 1, 2, 3, 4], np.float32)
     assert evaluate(lambda a: xb.slice(a, [2], [4]), a).tolist() == [2, 3]
     b = np.arange(12, dtype=np.float32).reshape(4, 3)
     assert evaluate(lambda b: xb.slice(b, [2, 1], [4, 3]), b).tolist() == [[7, 8], [10, 11]]
 
 
-def test_the_documents_broadcast() -> None:
+def test_documented_broadcast() -> None:
     two = np.array(2.0, np.float32)
     assert evaluate(lambda x: xb.broadcast(x, [2, 3]), two).tolist() == [[2.0] * 3] * 2
 
 
-def test_transpose_is_a_reshape_in_an_order() -> None:
+def test_transpose_and_reshape() -> None:
     order = [2, 0, 1]
     sizes = [V.shape[i] for i in order]
     one = evaluate(lambda v: xb.transpose(v, order), V)

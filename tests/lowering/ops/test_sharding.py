@@ -1,4 +1,4 @@
-"""Shardings in StableHLO, Shardy's dialect and HLO text, against what jax and XLA write."""
+"""Shardings in StableHLO, Shardy and HLO text, compared with those of jax and XLA."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ MESH = xb.Mesh({"data": 2, "model": 4})
 DATA = np.arange(64, dtype=np.float32).reshape(8, 8)
 
 
-def sharded(words: str) -> xb.XlaComputation:
-    """A program that says of all kinds of things how they lie on devices."""
+def sharded(kind: str) -> xb.XlaComputation:
+    """Return a program with shardings of parameters, ops, tuples, loops and results."""
 
-    def said(rank: int, *axes: Any) -> Any:
+    def sharding_for(rank: int, *axes: Any) -> Any:
         named = MESH.sharding(*axes).at_rank(rank)
-        return named if words == "mesh" else named.tiling
+        return named if kind == "mesh" else named.tiling
 
     b = xb.XlaBuilder("sharded")
-    x = b.parameter(xb.f32[8, 8], "x", sharding=said(2, "data"))
-    each = [said(1, "data"), [said(0), said(2, None, "model")]]
+    x = b.parameter(xb.f32[8, 8], "x", sharding=sharding_for(2, "data"))
+    each = [sharding_for(1, "data"), [sharding_for(0), sharding_for(2, None, "model")]]
     y = b.parameter("(f32[8], (s32[], f32[8,8]))", "y", sharding=each)
-    z = b.parameter("(f32[8], f32[8])", "z", sharding=said(1, "model"))
+    z = b.parameter("(f32[8], f32[8])", "z", sharding=sharding_for(1, "model"))
     count = y[1][0]
-    with b.sharding(said(2, "data")):
+    with b.sharding(sharding_for(2, "data")):
         twice = x * 2.0
         loop = xb.while_(lambda s: s[1] < 3, lambda s: (s[0] + s[0], s[1] + 1), (x, count))
-    cut = xb.with_sharding(twice, said(2, "model", "data"))
+    cut = xb.with_sharding(twice, sharding_for(2, "model", "data"))
     pair = xb.sort([z[0], z[1]], lambda a, c, d, e: a < c, 0)
     root = xb.tuple(cut, xb.tuple(loop[0], pair[0]))
-    results = [said(2, "data", "model"), [None, said(1, ("data", "model"))]]
+    results = [sharding_for(2, "data", "model"), [None, sharding_for(1, ("data", "model"))]]
     return b.build(root, result_sharding=results)
 
 
-@pytest.mark.parametrize("words", ["mesh", "tilings"])
-def test_there_and_back(words: str) -> None:
-    computation = sharded(words)
+@pytest.mark.parametrize("kind", ["mesh", "tilings"])
+def test_round_trip(kind: str) -> None:
+    computation = sharded(kind)
     module = lowering.lower(computation)
     again = lowering.to_computation(module)
     assert lowering.lower(again).bytecode == module.bytecode
@@ -57,11 +57,11 @@ def test_there_and_back(words: str) -> None:
 
     assert calls(again) == calls(computation) != [None, None, None]
     text = module.text
-    assert ("sdy.mesh" in text, "mhlo.sharding" in text) == (words == "mesh", words != "mesh")
+    assert ("sdy.mesh" in text, "mhlo.sharding" in text) == (kind == "mesh", kind != "mesh")
 
 
 def shardings_of(text: str) -> list[tuple[str, str]]:
-    """Of each instruction of HLO text with a sharding its opcode and the sharding."""
+    """Return the opcode and the sharding of each sharded instruction of HLO text."""
     found = [
         re.search(r" ([a-z\-]+)\(.*, sharding=(\{.*?\})(?:, [a-z_]+=|$)", line)
         for line in text.splitlines()
@@ -69,11 +69,11 @@ def shardings_of(text: str) -> list[tuple[str, str]]:
     return [(one[1], one[2]) for one in found if one is not None]
 
 
-def test_xla_makes_the_same_tilings_of_meshes() -> None:
-    """XLA translates Shardy's words into GSPMD's; `MeshSharding.tiling` says the same."""
+def test_tilings_agree_with_xla() -> None:
+    """`MeshSharding.tiling` agrees with XLA's conversion from Shardy to GSPMD."""
     named, tiled = (
-        hlo_conversion.stablehlo_to_hlo_text(lowering.lower(sharded(words)).bytecode)
-        for words in ("mesh", "tilings")
+        hlo_conversion.stablehlo_to_hlo_text(lowering.lower(sharded(kind)).bytecode)
+        for kind in ("mesh", "tilings")
     )
     theirs = shardings_of(named)
     ours = shardings_of(tiled)
@@ -88,20 +88,20 @@ def test_xla_makes_the_same_tilings_of_meshes() -> None:
     assert [one for one in shardings_of(text) if one[0] == "parameter"] == wanted
 
 
-@pytest.mark.parametrize("words", ["mesh", "tilings"])
-def test_the_text_says_what_xla_says_of_the_module(words: str) -> None:
-    """What XLA's parser reads of the HLO text, and what XLA makes of the StableHLO."""
-    computation = sharded(words)
+@pytest.mark.parametrize("kind", ["mesh", "tilings"])
+def test_shardings_in_hlo_text_agree_with_xla(kind: str) -> None:
+    """Compare the HLO text, parsed by XLA, with XLA's conversion of the StableHLO."""
+    computation = sharded(kind)
     parsed = hlo_conversion.parsed_hlo_text(str(computation))
     translated = hlo_conversion.stablehlo_to_hlo_text(lowering.lower(computation).bytecode)
-    if words == "tilings":
+    if kind == "tilings":
         results = shardings_of(parsed)[-1]
         assert results == shardings_of(translated)[-1]
         assert results[0] == "tuple"
         return
     key = r'xla\.sdy\.(?:sharding|meshes)=(?:"(?:[^"\\]|\\.)*"|\{[^}]*\})'
     mine, other = (set(re.findall(key, text)) for text in (parsed, translated))
-    # Of a tuple that is a parameter XLA says them of its arrays, which are parameters there.
+    # XLA prints the shardings of a tuple parameter at the arrays, which are parameters there.
     assert sorted([one.count("<@mesh") for one in mine - other]) == [2, 3]
     assert not [one for one in other - mine if "per_value" in one]
     assert len(mine & other) > 5
@@ -109,7 +109,7 @@ def test_the_text_says_what_xla_says_of_the_module(words: str) -> None:
     assert translated.count("xla.sdy.FuncResultSharding") == 2
 
 
-def test_jax_writes_the_same() -> None:
+def test_the_module_agrees_with_jax() -> None:
     mesh = jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
 
     def named(*spec: Any) -> NamedSharding:
@@ -134,15 +134,15 @@ def test_jax_writes_the_same() -> None:
     pattern = (
         r"sdy\.mesh @\w+ = <.*?>|sdy\.sharding = #sdy\.sharding<.*?\]>|sdy\.sharding_constraint .*"
     )
-    words = [re.findall(pattern, text) for text in (ours, theirs)]
-    assert words[0] == words[1]
-    assert len(words[0]) == 5
+    matches = [re.findall(pattern, text) for text in (ours, theirs)]
+    assert matches[0] == matches[1]
+    assert len(matches[0]) == 5
     imported = lowering.to_computation(lowering.load_bytes(theirs))
     assert [p.sharding for p in imported.parameters] == [x.sharding, y.sharding]
     assert imported.annotations.result_shardings == built.annotations.result_shardings
 
 
-def test_computations_in_other_words_are_refused() -> None:
+def test_mixed_kinds_of_shardings_are_refused() -> None:
     inner = xb.XlaBuilder("tiled")
     p = inner.parameter(xb.f32[8], "p", sharding="{devices=[2]<=[2]}")
     tiled = inner.build(xb.neg(p))
@@ -154,8 +154,8 @@ def test_computations_in_other_words_are_refused() -> None:
             use(mixed)
 
 
-def test_one_device_runs_what_is_sharded() -> None:
-    """Whether a program is partitioned is said where it is compiled."""
+def test_a_sharded_program_on_one_device() -> None:
+    """Partitioning is an option of compilation."""
     b = xb.XlaBuilder("one")
     x = b.parameter(xb.f32[8, 8], "x", sharding=MESH.sharding("data"))
     y = xb.with_sharding(x + x, MESH.sharding("model"))
@@ -163,24 +163,24 @@ def test_one_device_runs_what_is_sharded() -> None:
     assert_identical(np.asarray(found), DATA + DATA)
 
 
-@pytest.mark.parametrize("words", ["mesh", "tilings"])
-def test_partitions_run_what_is_sharded(words: str) -> None:
-    def said(*axes: Any) -> Any:
+@pytest.mark.parametrize("kind", ["mesh", "tilings"])
+def test_a_sharded_program_on_partitions(kind: str) -> None:
+    def sharding_for(*axes: Any) -> Any:
         named = MESH.sharding(*axes).at_rank(2)
-        return named if words == "mesh" else named.tiling
+        return named if kind == "mesh" else named.tiling
 
     b = xb.XlaBuilder("product")
-    x = b.parameter(xb.f32[8, 8], "x", sharding=said("data"))
-    y = b.parameter(xb.f32[8, 8], "y", sharding=said(None, "model"))
-    z = xb.with_sharding(xb.dot(x, y), said("data", "model"))
-    computation = b.build(xb.abs(z), result_sharding=said("data", "model"))
+    x = b.parameter(xb.f32[8, 8], "x", sharding=sharding_for("data"))
+    y = b.parameter(xb.f32[8, 8], "y", sharding=sharding_for(None, "model"))
+    z = xb.with_sharding(xb.dot(x, y), sharding_for("data", "model"))
+    computation = b.build(xb.abs(z), result_sharding=sharding_for("data", "model"))
     found = lowering.compile(computation, "cpu", num_partitions=8)(DATA, DATA)
     assert found.sharding.shard_shape(found.shape) == (4, 2)
     assert_identical(np.asarray(found), np.abs(DATA @ DATA))
 
 
-def test_each_device_works_on_its_part() -> None:
-    """Rows of a matrix on 8 devices: each sums up its own, and then all of them."""
+def test_manual_shards() -> None:
+    """Each of 8 devices has a row of a matrix; the sum is over all devices."""
     rows = xb.Mesh({"rows": 8}).sharding("rows", None)
     b = xb.XlaBuilder("parts")
     x = b.parameter(xb.f32[8, 8], "x", sharding=rows.tiling)
@@ -193,14 +193,16 @@ def test_each_device_works_on_its_part() -> None:
     np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-6)
 
 
-def test_parts_of_a_program_that_is_not_partitioned() -> None:
-    """XLA has no code for the change, and ends a compilation with words of its own."""
+def test_manual_shards_of_an_unpartitioned_program() -> None:
+    """XLA does not support the conversion there, and its own error message is unclear."""
     b = xb.XlaBuilder("alone")
     x = b.parameter(xb.f32[8, 8], "x")
     part = xb.spmd_full_to_shard_shape(x, "{devices=[2,1]<=[2]}")
     computation = b.build(xb.spmd_shard_to_full_shape(part, x.shape, "{devices=[2,1]<=[2]}"))
-    words = "spmd_full_to_shard_shape, recorded at .*, requires a program that XLA partitions, got"
-    with pytest.raises(lowering.CompileError, match=words):
+    message = (
+        "spmd_full_to_shard_shape, recorded at .*, requires a program that XLA partitions, got"
+    )
+    with pytest.raises(lowering.CompileError, match=message):
         lowering.compile(computation, "cpu")
     b = xb.XlaBuilder("whole")
     part = xb.spmd_full_to_shard_shape(b.parameter(xb.f32[8, 8], "x"), "{replicated}")

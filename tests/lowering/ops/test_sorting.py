@@ -1,33 +1,26 @@
-"""sort and top_k executed on CPU, against NumPy."""
+"""sort and top_k executed on CPU, compared with NumPy."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 import pytest
-from support import assert_identical, branch, operation_names, parameter_like, run
+from support import assert_identical, branch, operation_names, parameter_like
 
 import builder as xb
 import lowering
 from builder.types.primitive_type import ALL, PrimitiveType
-
-
-def evaluate(function: Callable[..., Any], *arguments: np.ndarray) -> Any:
-    b = xb.XlaBuilder("sorted")
-    return run(b.build(function(*(parameter_like(b, a) for a in arguments))), *arguments)
+from tests.lowering.common import evaluate
 
 
 def any_values(t: PrimitiveType, count: int) -> np.ndarray:
-    """Any bits: infinities, signed zeros and NaNs of every payload among them, and many twice."""
+    """Return random bits with repetitions, including infinities, signed zeros and NaN payloads."""
     rng = np.random.default_rng(count)
     if t is xb.pred:
         return rng.integers(0, 2, count).astype(bool)
     if t.is_complex:
         parts = [any_values(t.real_type, count) for _ in range(2)]
-        parts[0][::2] = parts[0][0]  # so that imaginary parts decide
+        parts[0][::2] = parts[0][0]  # equal real parts: the imaginary parts are compared
         x = np.empty(count, t.dtype)
         x.real, x.imag = parts
         return x
@@ -41,14 +34,14 @@ def any_values(t: PrimitiveType, count: int) -> np.ndarray:
     if t.bits > 8:
         special = np.array([np.inf, -np.inf, 0.0, -0.0, 1.0], t.dtype).view(word)
         bits[::3] = special[rng.integers(0, 5, bits[::3].size)]
-        # The exponent's bits all set: NaNs of every payload and either sign.
+        # All exponent bits set: NaNs of any payload and both signs.
         sign = rng.integers(0, 2, bits[1::5].size).astype(word) << (8 * t.byte_width - 1)
         bits[1::5] = bits[1::5] >> np.uint8(2) | special[0] | sign
     return bits.view(t.dtype)
 
 
 def keys(x: np.ndarray) -> np.ndarray:
-    """Numbers that are ordered as the elements are: floating point in its total order."""
+    """Return numbers in the order of the elements; floating-point types are in total order."""
     t = xb.as_primitive_type(x.dtype)
     if t.is_complex:
         parts = [keys(np.ascontiguousarray(part)) for part in (x.real, x.imag)]
@@ -60,20 +53,20 @@ def keys(x: np.ndarray) -> np.ndarray:
         return bits
     top = 1 << (t.bits - 1)
     places = np.where(bits >= top, top - 1 - bits, bits)
-    if t.name.endswith("fnuz"):  # the one NaN has the bits that are -0 in other types
+    if t.name.endswith("fnuz"):  # the only NaN has the bits of -0 in other types
         places = np.where(bits == top, -top - 1, places)
     return places
 
 
 def order(x: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Where the elements of each row are found, in order; equal ones as they stand."""
+    """Return the stable sorting permutation of each row."""
     return np.argsort(keys(x), axis=axis, kind="stable")
 
 
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_every_type(t: PrimitiveType) -> None:
-    """Alone and with their places, along both dimensions, by either comparator, in any bits."""
+    """Sort with and without indices, along both dimensions, and by both comparators."""
     x = any_values(t, 7 * 30).reshape(7, 30)
     at = np.arange(x.size, dtype=np.int32).reshape(x.shape)
 
@@ -99,7 +92,7 @@ def test_every_type(t: PrimitiveType) -> None:
     assert_identical(rows[1], np.take_along_axis(at, across, 1))
 
 
-def test_the_document_s_three_operands() -> None:
+def test_documented_sort_of_three_operands() -> None:
     operands = (
         np.array([3, 1], np.int32),
         np.array([42, 50], np.int32),
@@ -114,8 +107,8 @@ def test_the_document_s_three_operands() -> None:
     assert_identical(got[2], np.array([1.1, -3.0], np.float32))
 
 
-def test_operands_of_many_types_go_together() -> None:
-    """Those that `legalize` sorts in other types, and those that it does not, by two keys."""
+def test_operands_of_many_types() -> None:
+    """Sort types that `legalize` converts, and types that it does not, by two keys."""
     types = [xb.s2, xb.bf16, xb.f32, xb.pred, xb.f8e4m3, xb.u2, xb.c64, xb.s4, xb.f64, xb.u64]
     count = 200
     arrays = [any_values(t, count) for t in types]
@@ -142,8 +135,8 @@ def test_a_comparator_that_calls_another_computation() -> None:
     assert_identical(evaluate(program, x), x[order(x)])
 
 
-def test_stable_and_not() -> None:
-    """What is equal keeps its order if that is asked for; else it may not, but nothing is lost."""
+def test_stable_and_unstable_sorts() -> None:
+    """A stable sort preserves the order of equal elements; both sorts preserve all elements."""
     x = np.random.default_rng(1).integers(0, 4, 5000).astype(np.int32)
     at = np.arange(x.size, dtype=np.int32)
 
@@ -184,7 +177,7 @@ def test_three_dimensions(dimension: int) -> None:
     assert_identical(got, np.sort(x, axis=dimension))
 
 
-def test_a_million() -> None:
+def test_a_million_elements() -> None:
     rng = np.random.default_rng(3)
     x = rng.normal(size=1_000_000).astype(np.float32)
     n = rng.integers(-(2**62), 2**62, (1000, 1000))
@@ -201,15 +194,15 @@ def test_a_million() -> None:
     assert_identical(places, np.argsort(few, kind="stable").astype(np.int32))
 
 
-def test_complex_numbers_as_numpy_orders_them() -> None:
+def test_complex_numbers_in_the_order_of_numpy() -> None:
     rng = np.random.default_rng(4)
     x = (rng.integers(-3, 4, 100) + 1j * rng.integers(-3, 4, 100)).astype(np.complex64)
     assert_identical(evaluate(xb.sort, x), np.sort(x))
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 5])
-def test_of_bounded_size(size: int) -> None:
-    """What is beyond the size has no part in it."""
+def test_bounded_sizes(size: int) -> None:
+    """Elements beyond the size are not sorted."""
     x = np.array([[5, 1, 4], [2, 9, 3], [7, 0, 8], [-9, -9, -9], [-8, -8, -8]], np.float32)
 
     def program(p: xb.XlaOp, n: xb.XlaOp) -> xb.XlaOp:
@@ -261,7 +254,7 @@ def test_top_k_of_any_rank(shape: tuple[int, ...], k: int, largest: bool) -> Non
         assert_identical(places, want.astype(np.int32))
 
 
-def test_top_k_of_a_million() -> None:
+def test_top_k_of_a_million_elements() -> None:
     x = np.random.default_rng(6).permutation(1_000_000).astype(np.float32)
     (values, places), (least, at) = evaluate(
         lambda p: xb.tuple(xb.top_k(p, 20), xb.top_k(p, 20, largest=False)), x
@@ -273,7 +266,7 @@ def test_top_k_of_a_million() -> None:
     assert_identical(at, down[:20].astype(np.int32))
 
 
-def test_top_k_the_same_as_jax() -> None:
+def test_top_k_agrees_with_jax() -> None:
     x = np.random.default_rng(7).integers(-5, 6, (6, 50)).astype(np.float32)
     values, places = evaluate(lambda p: xb.top_k(p, 7), x)
     reference = jax.lax.top_k(x, 7)
@@ -307,7 +300,7 @@ def test_bounded_sizes_are_one_operation() -> None:
 
 @pytest.mark.parametrize("t", [xb.s2, xb.bf16, xb.f8e5m2], ids=str)
 def test_a_comparator_with_a_branch_inside_a_branch(t: PrimitiveType) -> None:
-    """The comparator's values are used in regions inside of regions."""
+    """The comparator's values are used in nested regions."""
     x = any_values(t, 60)
     at = np.arange(x.size, dtype=np.int32) % 7
 
@@ -327,8 +320,8 @@ def test_a_comparator_with_a_branch_inside_a_branch(t: PrimitiveType) -> None:
 
 
 @pytest.mark.parametrize("t", [xb.f32, xb.bf16, xb.s4, xb.c64], ids=str)
-def test_top_k_of_a_file(t: PrimitiveType) -> None:
-    """Text and bytecode hold the operations, an artifact composites and custom calls for them."""
+def test_top_k_in_files(t: PrimitiveType) -> None:
+    """Text and bytecode contain the operations; artifacts contain composites and custom calls."""
     x = any_values(t, 40)
     b = xb.XlaBuilder("largest")
     p = parameter_like(b, x)
@@ -344,7 +337,7 @@ def test_top_k_of_a_file(t: PrimitiveType) -> None:
             assert_identical(places, want.astype(np.int32))
 
 
-def test_the_smallest_are_written_for_old_versions() -> None:
+def test_the_smallest_elements_in_artifacts_of_old_versions() -> None:
     b = xb.XlaBuilder("smallest")
     module = lowering.lower(b.build(xb.top_k(b.parameter("f32[5]", "x"), 2, largest=False)))
     found = lowering.compile(lowering.load_bytes(module.artifact("minimum")), "cpu")(

@@ -1,4 +1,4 @@
-"""stochastic_convert_type executed on CPU, against exact fractions; and where it can't run."""
+"""stochastic_convert_type executed on CPU, compared with exact fractions, and refused types."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SIGNED = [t for t in ALL if t.is_integral and t.is_signed]
 
 
 def rounded(value: float, random: int, source: PrimitiveType, to: PrimitiveType) -> int:
-    """Up, away from zero, if the random bits as a fraction are less than the value's own."""
+    """Round away from zero if the random bits are less than the fraction of the value."""
     if math.isnan(value):
         return 0
     if not to.min < value < to.max:
         return int(to.min if value < 0 else to.max)
     whole = math.floor(abs(value))
     fraction = (Fraction(abs(value)) - whole) * 2**source.bits
-    # Only as many bits of the fraction count as there are random ones.
+    # The fraction is truncated to the number of random bits.
     up = random < math.floor(fraction)
     return int(math.copysign(1, value)) * (whole + up)
 
@@ -74,12 +74,12 @@ def test_shapes_and_the_mean(sizes: tuple[int, ...]) -> None:
     assert got.shape == sizes
     assert set(np.unique(got)) <= {2, 3}
     if got.size > 1000:
-        # A seventh is never rounded up, a seventh always; a quarter of the others is.
+        # A seventh of the values is never rounded up, a seventh always, and a quarter of the rest.
         assert abs(got.mean(dtype=np.float64) - (2 + (1 + 5 / 4) / 7)) < 0.01
 
 
 @pytest.mark.parametrize("t", [xb.bf16, xb.f16, xb.u8], ids=str)
-def test_what_the_cpu_has_no_code_for_is_lowered_and_refused_in_words(t: PrimitiveType) -> None:
+def test_unsupported_types_are_lowered_and_refused(t: PrimitiveType) -> None:
     b = xb.XlaBuilder("rounding")
     x, r = b.parameter(xb.f32[3]), b.parameter(xb.u32[3])
     module = lowering.lower(b.build(xb.stochastic_convert_type(x, r, t)))
@@ -93,7 +93,7 @@ def test_what_the_cpu_has_no_code_for_is_lowered_and_refused_in_words(t: Primiti
     assert caught.value.op == "stochastic_convert"
 
 
-def test_a_module_of_others_that_converts_to_signed_integers_is_run() -> None:
+def test_a_loaded_module_that_converts_to_signed_integers() -> None:
     module = lowering.load_bytes(
         """func.func @main(%x: tensor<2xf32>, %r: tensor<2xui32>) -> tensor<2xi8> {
           %0 = "mhlo.stochastic_convert"(%x, %r) : (tensor<2xf32>, tensor<2xui32>) -> tensor<2xi8>

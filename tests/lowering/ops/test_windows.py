@@ -1,4 +1,4 @@
-"""reduce_window and select_and_scatter executed on CPU, against what the document says of them."""
+"""reduce_window and select_and_scatter executed on CPU, compared with their definitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from support import (
     branch,
     operation_names,
     parameter_like,
-    run,
     small_numbers,
 )
 
@@ -26,6 +25,7 @@ import builder as xb
 import lowering
 from builder.types.primitive_type import ALL, PrimitiveType
 from lowering.jaxlib_api import hlo_conversion
+from tests.lowering.common import evaluate
 
 SAME, VALID = xb.Padding.SAME, xb.Padding.VALID
 Pairs = Sequence[tuple[int, int]]
@@ -39,9 +39,9 @@ def places_of(
     base_dilations: Sequence[int],
     window_dilations: Sequence[int],
 ) -> list[list[list[int | None]]]:
-    """For each dimension, for each place of the window, the indices of the elements in it.
+    """Return the element indices in each window position, for each dimension.
 
-    None stands for what is padding, or a hole between elements.
+    None is padding or a gap between elements.
     """
     found = []
     for size, width, stride, (low, high), base, spread in zip(
@@ -60,7 +60,7 @@ def places_of(
 
 
 def elements_in(places: list[list[list[int | None]]], place: Sequence[int]) -> list[Any]:
-    """The indices of the elements in one place of the window, in row-major order."""
+    """Return the indices of the elements in a window position, in row-major order."""
     along = [places[d][p] for d, p in enumerate(place)]
     every: list[tuple[int | None, ...]] = [()]
     for indices in along:
@@ -81,7 +81,7 @@ def folded_windows(
     base_dilations: Sequence[int] | None = None,
     window_dilations: Sequence[int] | None = None,
 ) -> list[np.ndarray]:
-    """By definition: place by place, element by element."""
+    """Reduce windows by definition, element by element."""
     ones = (1,) * len(window)
     places = places_of(
         arrays[0].shape,
@@ -111,7 +111,7 @@ def scattered(
     init: Any,
     scatter: Callable[[Any, Any], Any],
 ) -> np.ndarray:
-    """By definition: in each place the first element that is selected of all before and after."""
+    """Scatter by definition: each window position selects an element sequentially."""
     ones = (1,) * len(window)
     places = places_of(x.shape, window, strides, padding, ones, ones)
     assert [len(p) for p in places] == list(source.shape)
@@ -127,19 +127,14 @@ def scattered(
 
 
 def in_type(t: PrimitiveType, value: Any) -> Any:
-    """A number brought to a type: integers by their low bits."""
+    """Convert a number to a type; integers wrap around."""
     if t.is_integral:
         value = (int(value) - t.min) % (1 << t.bits) + t.min
     return np.asarray(value).astype(t.dtype)[()]
 
 
-def evaluate(function: Callable[..., Any], *arguments: np.ndarray) -> Any:
-    b = xb.XlaBuilder("windows")
-    return run(b.build(function(*(parameter_like(b, a) for a in arguments))), *arguments)
-
-
 def ints(x: np.ndarray) -> Any:
-    """Single elements as Python's numbers, in which nothing wraps or is rounded."""
+    """Convert elements of integer types to Python integers, which do not wrap around."""
     return int(x) if xb.as_primitive_type(x.dtype).is_integral else x
 
 
@@ -192,12 +187,12 @@ def test_reduce_window_of_every_type(name: str) -> None:
             return (in_type(t, reference(ints(a[0]), ints(b[0]))),)
 
         for window in WINDOWS:
-            with np.errstate(all="ignore"):  # products that a short float can't hold
+            with np.errstate(all="ignore"):  # products out of the range of narrow types
                 (want,) = folded_windows([x], [starts[t]], fold, *window)
             assert_same_bits(next(got), want)
 
 
-def test_the_document_s_minimum_of_10000_to_1() -> None:
+def test_documented_minimum_of_10000_to_1() -> None:
     x = np.array([10000, 1000, 100, 10, 1], np.float32)
     largest = float(np.finfo(np.float32).max)
 
@@ -211,7 +206,7 @@ def test_the_document_s_minimum_of_10000_to_1() -> None:
     assert same.tolist() == [1000, 10, 1]
 
 
-def test_the_document_s_maximum_of_2_by_3() -> None:
+def test_documented_maximum_of_2_by_3() -> None:
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
 
     def program(p: xb.XlaOp) -> xb.XlaOp:
@@ -246,7 +241,7 @@ def argmax(best: Any, best_at: Any, value: Any, at: Any) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("t", [xb.f32, xb.s8, xb.bf16, xb.u4], ids=str)
 def test_several_operands(t: PrimitiveType) -> None:
-    """Where is the largest: no number is there twice in a window."""
+    """Argmax of windows of distinct numbers."""
     count = min(int(t.max), 12)
     x = np.random.default_rng(3).permutation(count).reshape(3, -1).astype(t.dtype)
     at = np.arange(x.size).reshape(x.shape).astype(np.int32)
@@ -266,11 +261,11 @@ def test_several_operands(t: PrimitiveType) -> None:
     want = folded_windows([x, at], [in_type(t, t.min), np.int32(-1)], fold, *window)
     values = want[0]
     assert_same_bits(got[0], values)
-    if t.min < 0:  # a 0 among unsigned numbers is no more than the init value
+    if t.min < 0:  # an unsigned 0 is not greater than the init value
         assert_same_bits(got[1], want[1])
 
 
-def test_a_reducer_that_gives_a_tuple_of_one() -> None:
+def test_a_reducer_that_returns_a_tuple_of_one() -> None:
     x = np.array([[1, 2, 3], [4, 5, 6]], np.int32)
 
     def program(p: xb.XlaOp) -> xb.XlaOp:
@@ -323,7 +318,7 @@ def test_large() -> None:
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
-def test_the_same_as_jax(padding: str) -> None:
+def test_agrees_with_jax(padding: str) -> None:
     x = np.random.default_rng(4).normal(size=(2, 9, 8, 3)).astype(np.float32)
     window, strides = (1, 3, 2, 1), (1, 2, 3, 1)
 
@@ -335,7 +330,7 @@ def test_the_same_as_jax(padding: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
-def test_of_bounded_size(size: int) -> None:
+def test_bounded_sizes(size: int) -> None:
     x = np.arange(1, 16, dtype=np.int32).reshape(5, 3) ** 2
 
     def program(p: xb.XlaOp, n: xb.XlaOp) -> xb.XlaOp:
@@ -353,14 +348,14 @@ def test_of_bounded_size(size: int) -> None:
     assert same.tolist() == [some[max(i, 0) : i + 3].sum(0).tolist() for i in starts]
 
 
-# Select and scatter.
+# select_and_scatter
 
 
 def gradient(x: xb.XlaOp, source: xb.XlaOp, *window: Any) -> xb.XlaOp:
     return xb.select_and_scatter(x, xb.ge, *window, source, 0, xb.add)
 
 
-def test_the_document_s_pictures() -> None:
+def test_documented_select_and_scatter() -> None:
     apart = np.array(
         [[7, 2, 5, 3, 10, 2], [3, 8, 9, 3, 4, 2], [1, 5, 7, 5, 6, 1], [0, 6, 2, 7, 2, 8]],
         np.float32,
@@ -395,7 +390,7 @@ SELECTIONS: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.usefixtures("little_optimized")
 def test_select_and_scatter_of_every_type() -> None:
-    """Many elements are equal: the first of them in row-major order is the one."""
+    """Of equal elements, the first in row-major order is selected."""
     cases = []
     for number, t in enumerate(ALL):
         x = small_numbers(t, (4, 5))
@@ -429,8 +424,8 @@ def on_real(compared: Any, real: Any) -> Callable[[Any, Any], Any]:
     return lambda a, b: compared(real(a), real(b))
 
 
-def test_a_selection_that_reduces_and_branches() -> None:
-    """Regions inside of both computations, whose values are used there."""
+def test_computations_with_nested_regions() -> None:
+    """Both computations contain regions that use their values."""
     x = np.random.default_rng(3).integers(0, 2, (4, 4)).astype(np.float32)
     source = np.arange(1, 26, dtype=np.float32).reshape(5, 5)
 
@@ -471,8 +466,8 @@ def test_select_and_scatter_is_one_operation(shape: str) -> None:
     assert " select-and-scatter(" in entry
 
 
-def test_what_is_nowhere_is_not_scattered() -> None:
-    """Windows that lie in the padding alone have no element."""
+def test_windows_in_the_padding_scatter_nothing() -> None:
+    """A window that contains only padding has no element to select."""
     x, source = np.array([5, 1, 4], np.int32), np.arange(1, 9, dtype=np.int32)
     got = evaluate(lambda p, s: gradient(p, s, [2], [1], [(3, 3)]), x, source)
     assert got.tolist() == [3 + 4, 0, 5 + 6]
@@ -501,7 +496,7 @@ def test_select_and_scatter_of_scalars_and_empty_arrays() -> None:
     assert none.shape == (3, 0)
 
 
-def test_the_smallest_and_the_product() -> None:
+def test_select_by_lt_and_scatter_by_mul() -> None:
     x = np.array([[3, 1, 2, 1], [1, 3, 0, 5]], np.int64)
     source = np.array([[2, 3, 4]], np.int64)
 
@@ -517,7 +512,7 @@ def test_the_smallest_and_the_product() -> None:
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 def test_the_gradient_of_a_large_pooling(padding: str) -> None:
     rng = np.random.default_rng(5)
-    x = rng.permutation(300 * 400).reshape(300, 400).astype(np.float32)  # no two are equal
+    x = rng.permutation(300 * 400).reshape(300, 400).astype(np.float32)  # distinct
     window, strides = (3, 3), (2, 2)
 
     def pooled(v: jax.Array) -> jax.Array:
@@ -529,7 +524,7 @@ def test_the_gradient_of_a_large_pooling(padding: str) -> None:
     assert_same_bits(got, np.asarray(backward(source)[0]))
 
 
-def test_select_and_scatter_of_bounded_size() -> None:
+def test_select_and_scatter_of_bounded_sizes() -> None:
     x, source = np.array([5, 1, 4, 2, 3], np.int32), np.array([1, 2, 3, 4], np.int32)
 
     def program(p: xb.XlaOp, s: xb.XlaOp, n: xb.XlaOp) -> xb.XlaOp:
@@ -540,12 +535,12 @@ def test_select_and_scatter_of_bounded_size() -> None:
     assert evaluate(program, x, source, np.int32(3)).tolist() == [1, 0, 2]
 
 
-# Any window.
+# Random windows
 
 
 @st.composite
 def any_window(draw: st.DrawFn) -> tuple[Any, ...]:
-    """Sizes of an array, and of a window that moves over it."""
+    """Draw sizes of an array, and a window with its attributes."""
     rank = draw(st.integers(0, 3))
 
     def numbers(low: int, high: int) -> tuple[int, ...]:
@@ -556,13 +551,13 @@ def any_window(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 def accepted(computation: xb.XlaComputation, result: xb.XlaOp) -> lowering.StablehloModule:
-    """The module, of which MLIR's verifier finds right what XLA's parser finds right too."""
+    """Return the module; MLIR's verifier and XLA's parser must accept it."""
     module = lowering.lower(computation)
     assert module.program_shape.result is result.shape
     text = str(computation)
     called, _, entry = text.rpartition("ENTRY")
     if re.search(r"ROOT %\S+ = \S+ (reduce-window|select-and-scatter)\(", entry):
-        # Without the shape of the result XLA infers it.
+        # XLA infers the result's shape if the text omits it.
         silent = re.sub(r"(ROOT %\S+ = )\S+ ", r"\1", entry)
         root = hlo_conversion.parsed_hlo_text(f"{called}ENTRY{silent}").rpartition("ROOT")[2]
         assert root.partition(" = ")[2].startswith(str(result.shape))
@@ -599,10 +594,10 @@ NO_DILATION = [1, 1]
 
 @pytest.mark.parametrize("padding", [(0, -1), (-2, 0), (-1, -1), (-1, 1)])
 @pytest.mark.parametrize("beside", [(0, 0), (-1, 0), (2, 0)])
-def test_windows_of_one_element_of_an_array_that_is_cut(
+def test_windows_of_one_element_with_negative_padding(
     padding: tuple[int, int], beside: tuple[int, int]
 ) -> None:
-    """XLA's compiler ends the process of some of them."""
+    """XLA's compiler crashes on some of them."""
     x = np.arange(20, dtype=np.int32).reshape(4, 5)
     y = x.astype(np.float32) / 2
     b = xb.XlaBuilder("cut")

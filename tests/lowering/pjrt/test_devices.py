@@ -1,4 +1,4 @@
-"""Devices, and arrays on them: exact, and never in the caller's memory."""
+"""Devices, and arrays on them: bits are preserved and the caller's memory is not shared."""
 
 import jax
 import numpy as np
@@ -8,12 +8,13 @@ import builder as xb
 import lowering
 from builder.types import primitive_type as pt
 from lowering import ArgumentError, DeviceError
+from tests.lowering.common import DlpackOnly, aligned
 
 CPU = "use one of cpu:0"
 
 
 def values(element_type, count=12):
-    """Values of a type: extremes, and for floats zeros, infinities and NaN where it has them."""
+    """Return extreme values of a type, and signed zeros, infinities and NaN if supported."""
     bits = max(8, element_type.bits)
     raw = np.random.default_rng(0).integers(0, 256, count * bits // 8, np.uint8)
     if element_type is xb.pred:
@@ -24,28 +25,6 @@ def values(element_type, count=12):
             return (numbers + element_type.min).astype(element_type.dtype)
         return numbers.astype(np.uint8).view(element_type.dtype)
     return raw.view(element_type.dtype)
-
-
-def aligned(array):
-    """A copy of `array` at an address that jax would share instead of copying."""
-    memory = np.zeros(array.nbytes + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    view = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    view[...] = array
-    return view
-
-
-class Exported:
-    """A dlpack object that is neither a NumPy array nor a jax.Array."""
-
-    def __init__(self, inner):
-        self.inner = inner
-
-    def __dlpack__(self, **kwargs):
-        return self.inner.__dlpack__(**kwargs)
-
-    def __dlpack_device__(self):
-        return self.inner.__dlpack_device__()
 
 
 def test_devices_by_name():
@@ -75,7 +54,7 @@ def test_devices_by_name():
         (3, "expected a jax.Device or a name such as 'cpu' or 'gpu:1', got 3"),
     ],
 )
-def test_devices_that_are_not_there(which, message):
+def test_missing_devices(which, message):
     with pytest.raises(DeviceError) as caught:
         lowering.device(which)
     assert str(caught.value).startswith(f"device: {message}")
@@ -96,10 +75,10 @@ def test_every_element_type_bit_for_bit(element_type):
 
 
 @pytest.mark.parametrize("flag", [False, True])
-def test_64_bits_whatever_the_flag(flag):
+def test_64_bit_types_with_and_without_jax_enable_x64(flag):
     with jax.enable_x64(flag):
         for array in (np.array([0.1]), np.array([2**62 + 1]), np.array([0.1 + 0.1j])):
-            for value in (array, array[0], Exported(array)):
+            for value in (array, array[0], DlpackOnly(array)):
                 there = lowering.device_put(value, "cpu")
                 assert there.dtype == array.dtype
                 assert np.asarray(there).tobytes() == array.tobytes()
@@ -111,7 +90,7 @@ def test_the_memory_of_the_caller_is_not_shared():
         before = array.copy()
         there = [
             lowering.device_put(array, "cpu"),
-            lowering.device_put(Exported(array), "cpu"),
+            lowering.device_put(DlpackOnly(array), "cpu"),
             lowering.device_put(array.reshape(32, 32), "cpu"),
         ]
         array[...] = 7
@@ -139,11 +118,11 @@ def test_dlpack_objects():
         np.array([True, False]),
         np.ones((2, 2), np.float16),
     ):
-        there = lowering.device_put(Exported(array), "cpu")
+        there = lowering.device_put(DlpackOnly(array), "cpu")
         assert there.dtype == array.dtype
         assert np.array_equal(np.asarray(there), array)
     half = lowering.device_put(np.arange(3).astype(xb.bf16.dtype), "cpu")
-    there = lowering.device_put(Exported(half), "cpu")
+    there = lowering.device_put(DlpackOnly(half), "cpu")
     assert there.dtype == xb.bf16.dtype
     assert np.asarray(there).tolist() == [0, 1, 2]
 
@@ -158,7 +137,7 @@ def test_dlpack_objects():
         (np.array([None]), "NumPy dtype object has no primitive type in XLA"),
     ],
 )
-def test_what_is_no_array(value, message):
+def test_values_that_are_not_arrays(value, message):
     with pytest.raises(ArgumentError) as caught:
         lowering.device_put(value)
     assert str(caught.value).startswith(f"device_put: {message}")
@@ -166,7 +145,7 @@ def test_what_is_no_array(value, message):
     assert isinstance(value, np.ma.MaskedArray) == (".filled(value)" in str(caught.value))
 
 
-def test_an_array_that_is_gone_is_not_put():
+def test_a_deleted_array_is_refused():
     gone = lowering.device_put(np.ones(3, np.float32), "cpu")
     gone.delete()
     with pytest.raises(
@@ -175,6 +154,6 @@ def test_an_array_that_is_gone_is_not_put():
         lowering.device_put(gone)
 
 
-def test_a_platform_is_a_name():
+def test_a_platform_must_be_a_string():
     with pytest.raises(DeviceError, match="devices: platform must be a name such as 'cpu', got 3"):
         lowering.devices(3)

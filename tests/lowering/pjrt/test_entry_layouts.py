@@ -1,6 +1,6 @@
-"""Layouts in programs: as lowered, as XLA compiles them, and that every number is right.
+"""Layouts of entry parameters and results: lowering, compilation, and correct values.
 
-XLA's layouts are read from the text of the compiled program, and the order of elements in memory
+The layouts that XLA chose are read from the compiled HLO text, and the order of elements in memory
 from the bytes of the buffers.
 """
 
@@ -18,13 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental.layout import Format, Layout as JaxLayout
+from support import assert_identical
 
 import builder as xb
 import lowering
 from builder.types import primitive_type as pt
 from lowering.errors import ArgumentError, CompileError, LoweringError
 from lowering.jaxlib_api import hlo_conversion
-from tests.support import assert_identical
+from tests.lowering.common import DlpackOnly
 
 RNG = np.random.default_rng(0)
 SIZES = (2, 3, 5, 4)
@@ -40,13 +41,15 @@ def orders(rank: int) -> list[tuple[int, ...]]:
 
 
 def random_array(element: xb.PrimitiveType, sizes: Sequence[int]) -> np.ndarray[Any, Any]:
-    """Whole numbers, which are exact in every type."""
+    """Return random integers, which are exact in every type."""
     least = -2 if element.is_signed else 0
     return RNG.integers(least, 2, size=tuple(sizes)).astype(element.dtype)
 
 
-def there(array: np.ndarray[Any, Any], minor_to_major: Sequence[int] | None = None) -> jax.Array:
-    """The array on the CPU in an order, put there by jax and not by `lowering`."""
+def put_by_jax(
+    array: np.ndarray[Any, Any], minor_to_major: Sequence[int] | None = None
+) -> jax.Array:
+    """Copy an array to the CPU in a layout, using jax instead of `lowering`."""
     device = lowering.device("cpu")
     order = range(array.ndim - 1, -1, -1) if minor_to_major is None else minor_to_major
     layout = JaxLayout(major_to_minor=tuple(reversed(order)))
@@ -58,13 +61,13 @@ def there(array: np.ndarray[Any, Any], minor_to_major: Sequence[int] | None = No
 
 
 def in_memory(array: jax.Array) -> bytes:
-    """The bytes of the buffer of a jax.Array."""
+    """Return the bytes of the buffer of a jax.Array."""
     size = array.size * array.dtype.itemsize
     return bytes((ctypes.c_uint8 * size).from_address(array.unsafe_buffer_pointer()))
 
 
 def entry_layout(run: lowering.Executable | lowering.ReplicatedExecutable) -> str:
-    """The layouts in which XLA has compiled the entry, as it prints them."""
+    """Return the entry layouts that XLA compiled, as it prints them."""
     head = run.hlo_text().split("\n")[0]
     found = re.search(r"entry_computation_layout=\{(\(.*?)\}(?:, [a-z_]+=|$)", head)
     assert found is not None
@@ -82,7 +85,7 @@ def negated(parameter: str, result: str, name: str = "negated") -> xb.XlaComputa
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("rank", range(5))
 def test_every_order_of_a_parameter_and_of_a_result(rank: int) -> None:
-    """One program that takes an array in every order, and returns each in every order."""
+    """One program has a parameter and a result for every order."""
     shape = xb.array_shape(xb.f32, SIZES[:rank])
     taken = orders(rank)
     given = orders(rank) if rank < 4 else [*orders(4)[::5], (0, 1, 2, 3)]
@@ -92,8 +95,8 @@ def test_every_order_of_a_parameter_and_of_a_result(rank: int) -> None:
     root = xb.tuple(*[xb.neg(parameters[number]) for number, _ in pairs])
     run = lowering.compile(b.build(root, result=[shape.with_layout(g) for _, g in pairs]), "cpu")
     arrays = [RNG.normal(size=shape.dimensions).astype(np.float32) for _ in taken]
-    ways: list[Callable[[Any], Any]] = [np.asarray, lambda a: np.asarray(a, order="F"), there]
-    ways += [lambda a, o=order: there(a, o) for order in taken[:2]]
+    ways: list[Callable[[Any], Any]] = [np.asarray, lambda a: np.asarray(a, order="F"), put_by_jax]
+    ways += [lambda a, o=order: put_by_jax(a, o) for order in taken[:2]]
     for way in ways:
         results = run(*map(way, arrays))
         for (number, order), result in zip(pairs, results, strict=True):
@@ -104,13 +107,13 @@ def test_every_order_of_a_parameter_and_of_a_result(rank: int) -> None:
 
 
 @pytest.mark.parametrize("order", orders(3))
-def test_xla_compiles_what_was_asked_for(order: tuple[int, ...]) -> None:
+def test_xla_compiles_the_requested_layouts(order: tuple[int, ...]) -> None:
     text = "{" + ",".join(map(str, order)) + "}"
     run = lowering.compile(negated(f"f32[2,3,5]{text}", f"f32[2,3,5]{text}"), "cpu")
     assert entry_layout(run) == f"(f32[2,3,5]{text})->f32[2,3,5]{text}"
 
 
-def test_xla_compiles_what_was_asked_for_in_tuples() -> None:
+def test_xla_compiles_the_requested_layouts_in_tuples() -> None:
     b = xb.XlaBuilder("nested")
     x = b.parameter("(f32[2,3]{0,1}, (s32[], f64[3,2]))", "x")
     y = b.parameter("u8[4,5]{0,1}", "y")
@@ -132,7 +135,7 @@ def test_xla_compiles_what_was_asked_for_in_tuples() -> None:
     assert_identical(np.asarray(got[1][1]), arrays[1])
 
 
-def test_column_major_is_fortran_s() -> None:
+def test_column_major_is_fortran_order() -> None:
     x = RNG.normal(size=(7, 5)).astype(np.float32)
     result = lowering.compile(negated("f32[7,5]", "f32[7,5]{0,1}"), "cpu")(x)
     assert in_memory(result) == np.asfortranarray(-x).tobytes(order="A")
@@ -140,7 +143,7 @@ def test_column_major_is_fortran_s() -> None:
     # A parameter that is returned unchanged shows its layout.
     b = xb.XlaBuilder("same")
     same = lowering.compile(b.build(b.parameter("f32[7,5]{0,1}"), result="f32[7,5]{0,1}"), "cpu")
-    for given in (x, np.asfortranarray(x), there(x), there(x, (0, 1))):
+    for given in (x, np.asfortranarray(x), put_by_jax(x), put_by_jax(x, (0, 1))):
         assert in_memory(same(given)) == np.asfortranarray(x).tobytes(order="A")
 
 
@@ -149,40 +152,27 @@ def test_empty_and_large_arrays(sizes: tuple[int, int]) -> None:
     text = f"f32[{sizes[0]},{sizes[1]}]"
     run = lowering.compile(negated(f"{text}{{0,1}}", f"{text}{{0,1}}"), "cpu")
     x = RNG.normal(size=sizes).astype(np.float32)
-    for given in (x, there(x), there(x, (0, 1)), run(x)):
+    for given in (x, put_by_jax(x), put_by_jax(x, (0, 1)), run(x)):
         assert_identical(np.asarray(run(given)), -np.asarray(given))
 
 
 @pytest.mark.usefixtures("little_optimized")
 def test_every_type() -> None:
-    """One program that takes and returns arrays of all types, column-major and row-major."""
+    """One program has parameters and results of all types, column-major and row-major."""
     b = xb.XlaBuilder("types")
     columns = [xb.array_shape(t, (3, 5), layout=[0, 1]) for t in TYPES]
     rows = [xb.array_shape(t, (3, 5), layout=[1, 0]) for t in TYPES]
     values = [b.parameter(shape) for shape in (*columns, *rows)]
     run = lowering.compile(b.build(xb.tuple(*values), result=[*rows, *columns]), "cpu")
     arrays = [random_array(t, (3, 5)) for t in TYPES]
-    once = [np.asarray, there, lambda a: there(a, (0, 1))]
+    once = [np.asarray, put_by_jax, lambda a: put_by_jax(a, (0, 1))]
     for way in once:
         results = run(*map(way, arrays), *map(way, arrays))
         for result, array in zip(results, [*arrays, *arrays], strict=True):
             assert_identical(np.asarray(result), array)
-        # Results are arguments again.
+        # Results are valid arguments.
         for result, array in zip(run(*results), [*arrays, *arrays], strict=True):
             assert_identical(np.asarray(result), array)
-
-
-class Exporter:
-    """An array that has dlpack only."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> Any:
-        return self.array.__dlpack_device__()
 
 
 def test_arguments_of_all_kinds() -> None:
@@ -195,11 +185,11 @@ def test_arguments_of_all_kinds() -> None:
     one = jax.sharding.Mesh(np.array([lowering.device("cpu")]), ("one",))
     with jax.enable_x64(True):
         on_mesh = jax.device_put(x, jax.sharding.NamedSharding(one, jax.sharding.PartitionSpec()))
-        made = jax.jit(lambda a: a + 0.0)(there(x, (0, 1)))
+        made = jax.jit(lambda a: a + 0.0)(put_by_jax(x, (0, 1)))
     given = [
         *(x, np.asfortranarray(x), x.T.copy().T, wide[::2, ::2], read_only, x.astype(">f8")),
-        *(Exporter(x), Exporter(np.asfortranarray(x)), Exporter(there(x, (0, 1)))),
-        *(there(x), there(x, (0, 1)), lowering.device_put(x, "cpu"), on_mesh, made),
+        *(DlpackOnly(x), DlpackOnly(np.asfortranarray(x)), DlpackOnly(put_by_jax(x, (0, 1)))),
+        *(put_by_jax(x), put_by_jax(x, (0, 1)), lowering.device_put(x, "cpu"), on_mesh, made),
     ]
     for one_of_them in given:
         assert_identical(np.asarray(run(one_of_them)), -x)
@@ -209,7 +199,7 @@ def test_arguments_of_all_kinds() -> None:
 def test_arguments_are_not_changed() -> None:
     run = lowering.compile(negated("f32[2,3]{0,1}", "f32[2,3]{0,1}"), "cpu")
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    on_device = there(x)
+    on_device = put_by_jax(x)
     results = [run(x), run(on_device)]
     x[0, 0] = 100
     for result in results:
@@ -225,7 +215,7 @@ def test_results_are_ordinary_arrays() -> None:
     assert_identical(np.asarray(jax.jit(lambda a: a * 2)(result)), -x * 2)
     assert_identical(np.asarray(result[1:, ::2]), -x[1:, ::2])
     assert_identical(np.asarray(jnp.transpose(result)), -x.T)
-    assert_identical(np.asarray(result + there(x)), np.zeros_like(x))
+    assert_identical(np.asarray(result + put_by_jax(x)), np.zeros_like(x))
     assert result.tolist() == (-x).tolist()
     plain = lowering.compile(negated("f32[3,4]", "f32[3,4]"), "cpu")
     assert_identical(np.asarray(plain(result)), x)
@@ -252,7 +242,7 @@ def test_tokens_beside_layouts() -> None:
         b.build(xb.tuple(x, token, y), result="(s4[2,3], token[], f32[2,3]{0,1})"), "cpu"
     )
     small, other = random_array(pt.s4, (2, 3)), random_array(pt.f32, (2, 3))
-    for way in (np.asarray, there, lambda a: there(a, (0, 1))):
+    for way in (np.asarray, put_by_jax, lambda a: put_by_jax(a, (0, 1))):
         got = run(None, way(small), way(other))
         assert_identical(np.asarray(got[0]), small)
         assert got[1] is None
@@ -265,7 +255,7 @@ def test_bounded_sizes_beside_layouts() -> None:
     run = lowering.compile(b.build(xb.neg(x), result="f32[<=4,3]{0,1}"), "cpu")
     for rows in (1, 3, 4):
         array = RNG.normal(size=(rows, 3)).astype(np.float32)
-        for way in (np.asarray, there, lambda a: there(a, (0, 1))):
+        for way in (np.asarray, put_by_jax, lambda a: put_by_jax(a, (0, 1))):
             assert_identical(np.asarray(run(way(array))), -array)
 
 
@@ -280,7 +270,7 @@ def test_a_layout_that_xla_chooses() -> None:
         )
         x = RNG.normal(size=(20, 30)).astype(np.float32)
         run = lowering.compile(module, "cpu")
-        for given in (x, there(x), there(x, (0, 1))):
+        for given in (x, put_by_jax(x), put_by_jax(x, (0, 1))):
             assert_identical(np.asarray(run(given)), x.T)
 
 
@@ -308,7 +298,7 @@ def test_several_devices(where: dict[str, int]) -> None:
             assert_identical(np.asarray(result[0]), -row)
             assert_identical(np.asarray(result[1]), low)
             assert in_memory(result[0]) == np.asfortranarray(-row).tobytes(order="A")
-        # Results are arguments again.
+        # Results are valid arguments.
         again = run([(one[0], np.int32(1)) for one in results], [one[1] for one in results])
         for result, row in zip(again, rows, strict=True):
             assert_identical(np.asarray(result[0]), row)
@@ -335,7 +325,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("place", ["parameter x", "the result"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_a_cpu_can_not_have(name: str, place: str) -> None:
+def test_layouts_that_a_cpu_does_not_support(name: str, place: str) -> None:
     text, reason = REFUSED[name]
     shape = xb.parse_shape(text)
     assert isinstance(shape, xb.ArrayShape)
@@ -351,7 +341,7 @@ def test_what_a_cpu_can_not_have(name: str, place: str) -> None:
     assert caught.value.shapes[place].with_layout(None) is shape.with_layout(None)
 
 
-def test_places_in_tuples_are_named() -> None:
+def test_messages_name_the_position_in_a_tuple() -> None:
     b = xb.XlaBuilder("f")
     x = b.parameter("(s32[], (f32[2,3]{1,0:T(2,2)}))", "x")
     with pytest.raises(CompileError, match=r"compile: parameter x\[1\]\[0\] of f can't be f32"):
@@ -363,7 +353,7 @@ def test_places_in_tuples_are_named() -> None:
         lowering.compile(root, "cpu", num_replicas=2)
 
 
-def test_sizes_of_elements_that_are_the_usual_ones() -> None:
+def test_default_element_sizes() -> None:
     for text in ("f32[2,3]{0,1:E(32)}", "s4[2,3]{0,1:E(4)}", "f64[2,3]{1,0:E(64)}"):
         run = lowering.compile(negated(text, text), "cpu")
         shape = xb.parse_shape(text)
@@ -372,8 +362,8 @@ def test_sizes_of_elements_that_are_the_usual_ones() -> None:
         assert np.asarray(run(x)).tolist() == (-x).tolist()
 
 
-def test_no_sizes_of_elements_beside_tokens() -> None:
-    """jaxlib 0.10 does not report the layouts that XLA has chosen."""
+def test_element_sizes_are_refused_beside_tokens() -> None:
+    """jaxlib 0.10 does not report the layouts that XLA chose."""
     for text in ("s4[2,3]{0,1:E(8)}", "f32[2,3]{0,1:E(64)}"):
         b = xb.XlaBuilder("token")
         token, x = b.parameter(xb.TOKEN_SHAPE), b.parameter(text)
@@ -381,7 +371,7 @@ def test_no_sizes_of_elements_beside_tokens() -> None:
             lowering.compile(b.build(xb.tuple(token, x)), "cpu")
 
 
-# Modules of other programs. Some of these texts would end the process.
+# Modules that other programs wrote. XLA would abort on some of them.
 
 
 def foreign(mode: str, where: str) -> lowering.StablehloModule:
@@ -415,8 +405,8 @@ FOREIGN = {
 
 @pytest.mark.parametrize("where", ["parameter arg0", "the result"])
 @pytest.mark.parametrize("mode", FOREIGN)
-def test_modules_of_others(mode: str, where: str) -> None:
-    module = foreign(mode, where)  # may be read
+def test_layouts_of_foreign_modules(mode: str, where: str) -> None:
+    module = foreign(mode, where)  # can be read
     with pytest.raises(CompileError) as caught:
         lowering.compile(module, "cpu")
     message = str(caught.value)
@@ -496,7 +486,7 @@ def test_the_same_computation_gives_the_same_bytes() -> None:
     assert modules[0].text == modules[1].text
 
 
-def test_no_layout_says_nothing() -> None:
+def test_default_layouts_have_no_attribute() -> None:
     b = xb.XlaBuilder("plain")
     module = lowering.lower(b.build(b.parameter("f32[2,3]", "x") + 1.0, result="f32[2,3]"))
     assert "layout" not in module.text
@@ -523,7 +513,7 @@ def test_xla_reads_the_layouts_in_the_text(text: str) -> None:
     assert f"entry_computation_layout={{({text})->{text}}}" in head
 
 
-# Layouts of ops, whose order alone StableHLO can express
+# Layouts of ops; StableHLO can express only their dimension order
 
 
 def transfer(kind: xb.ChannelType) -> xb.ChannelHandle:
@@ -581,7 +571,7 @@ def test_layouts_of_ops(place: str) -> None:
         computation = b.build()
         text = str(computation)
         assert layout in text
-        # XLA's parser derives the shape of a send from the operand.
+        # XLA's parser infers the shape of a send from the operand.
         assert opcode == "send" or layout in hlo_conversion.parsed_hlo_text(text)
         if layout == "{0,1}":
             lowering.lower(computation)
@@ -594,7 +584,7 @@ def test_layouts_of_ops(place: str) -> None:
         assert "\nfix: pass the order alone, {0,1}; HLO text has" in message
 
 
-# Operands and results of functions are row-major, whatever the program's layouts
+# Operands and results of custom calls are row-major, independently of the entry layouts
 
 
 PLACES = list(itertools.product((None, (0, 1)), repeat=2))
@@ -679,7 +669,7 @@ def test_functions_in_programs_of_layouts(name: str) -> None:
         b = xb.XlaBuilder("calls")
         root = FUNCTIONS[name](b.parameter(F32.with_layout(taken), "x"))
         run = lowering.compile(b.build(root, result=F32.with_layout(given)), "cpu")
-        for argument in (x, there(x), there(x, (0, 1))):
+        for argument in (x, put_by_jax(x), put_by_jax(x, (0, 1))):
             assert_identical(np.asarray(run(argument)), x * 2)
 
 
@@ -744,7 +734,7 @@ def test_functions_of_foreign_modules() -> None:
 
 
 @pytest.mark.parametrize("name", ["Sharding", "SPMDFullToShardShape", "annotate_device_placement"])
-def test_words_for_xla_get_no_layouts(name: str) -> None:
+def test_annotation_custom_calls_get_no_layouts(name: str) -> None:
     b = xb.XlaBuilder("words")
     root = xb.custom_call(name, b.parameter("f32[2,3]{0,1}", "x"), F32)
     computation = b.build(root, result="f32[2,3]{0,1}")
@@ -753,7 +743,7 @@ def test_words_for_xla_get_no_layouts(name: str) -> None:
     assert_identical(np.asarray(lowering.compile(computation, "cpu")(x)), x)
 
 
-# Operations that XLA has libraries for
+# Operations that XLA implements by library calls
 
 
 LIBRARY: dict[str, Callable[[xb.XlaOp], xb.XlaOp]] = {
@@ -771,7 +761,7 @@ LIBRARY: dict[str, Callable[[xb.XlaOp], xb.XlaOp]] = {
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_library_calls_in_programs_of_layouts(name: str) -> None:
-    """The layouts of the entry change no number."""
+    """The entry layouts do not change the results."""
     values = RNG.normal(size=(4, 4))
     x = (values @ values.T + 4 * np.eye(4)).astype(np.float32)
     results = []
@@ -784,10 +774,10 @@ def test_library_calls_in_programs_of_layouts(name: str) -> None:
         np.testing.assert_allclose(other, results[0], rtol=1e-5, atol=1e-5)
 
 
-# Arrays without elements: XLA crashes when it changes their layout
+# Empty arrays: XLA crashes if it changes their layout
 
 
-def test_nothing_in_two_orders() -> None:
+def test_empty_arrays_in_two_orders() -> None:
     for sizes in ((0, 3), (3, 0), (0, 2, 3), (2, 0, 3), (2, 3, 0)):
         empty = xb.array_shape(xb.f32, sizes)
         b = xb.XlaBuilder("nothing")
@@ -795,22 +785,22 @@ def test_nothing_in_two_orders() -> None:
         x = b.parameter(given[-1], "x")
         computation = b.build(xb.tuple(*[x] * len(given)), result=given)
         module = lowering.lower(computation)
-        # A saved module still has the requests.
+        # A saved module preserves the requested layouts.
         assert lowering.load_bytes(module.bytecode).program_shape == computation.program_shape
         array = np.zeros(sizes, np.float32)
         for one in (module, lowering.load_bytes(module.bytecode)):
             run = lowering.compile(one, "cpu")
-            for argument in (array, there(array), there(array, range(len(sizes)))):
+            for argument in (array, put_by_jax(array), put_by_jax(array, range(len(sizes)))):
                 assert [np.asarray(r).shape for r in run(argument)] == [sizes] * len(given)
 
 
-def test_nothing_can_not_have_what_arrays_can_not() -> None:
+def test_unsupported_layouts_of_empty_arrays() -> None:
     for text in ("f32[0,3]{1,0:T(2,2)}", "f32[0,3]{0,1:S(1)}"):
         with pytest.raises(CompileError, match="compile: parameter x of negated can't be f32"):
             lowering.compile(negated(text, "f32[0,3]"), "cpu")
 
 
-def test_functions_of_nothing_in_two_orders() -> None:
+def test_functions_of_empty_arrays_in_two_orders() -> None:
     for sizes in ((0, 3), (3, 0), (2, 0, 4)):
         b = xb.XlaBuilder("nothing")
         empty = xb.array_shape(xb.f32, sizes)
@@ -830,7 +820,7 @@ def test_functions_of_nothing_in_two_orders() -> None:
 @pytest.mark.usefixtures("little_optimized")
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs(seed: int) -> None:
-    """Parameters and results in random orders, some of them without elements."""
+    """Parameters and results in random orders, including empty arrays."""
     rng = np.random.default_rng(seed)
     sizes = tuple(int(n) for n in rng.integers(0, 4, size=rng.integers(1, 5)))
     shape = xb.array_shape(xb.f32, sizes)
@@ -849,15 +839,15 @@ def test_random_programs(seed: int) -> None:
     picked = rng.integers((len(parameters), len(ways)), size=(rng.integers(1, 6), 2))
     root = xb.tuple(*[ways[way][0](parameters[number]) for number, way in picked])
     run = lowering.compile(b.build(root, result=[shape.with_layout(order()) for _ in picked]))
-    for given in (arrays, [there(array, order()) for array in arrays]):
+    for given in (arrays, [put_by_jax(array, order()) for array in arrays]):
         for result, (number, way) in zip(run(*given), picked, strict=True):
             assert_identical(np.asarray(result), ways[way][1](arrays[number]))
 
 
-# Arrays with unknown contents
+# Arrays in tiled layouts
 
 
-def test_an_array_in_tiles_is_refused() -> None:
+def test_a_tiled_array_is_refused() -> None:
     x = RNG.normal(size=(4, 4)).astype(np.float32)
     layout = JaxLayout(major_to_minor=(0, 1), tiling=((2, 2),))
     tiled = jax.device_put(

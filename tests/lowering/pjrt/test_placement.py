@@ -1,4 +1,4 @@
-"""Arrays on devices: sharded, copied between devices, and never read on the host meanwhile."""
+"""Placement of arrays: sharding, and copies between devices without reading on the host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def spec(*names: Any) -> Any:
     ("names", "flag"),
     [(("x", "y"), False), ((None, "x"), False), ((), False), ((("y", "x"),), True)],
 )
-def test_cut_up_as_jax_does_it(names: tuple[Any, ...], flag: bool) -> None:
+def test_sharding_agrees_with_jax(names: tuple[Any, ...], flag: bool) -> None:
     with jax.enable_x64(flag):
         for array in (
             np.arange(64, dtype=np.int64).reshape(8, 8) + 2**40,
@@ -44,7 +44,7 @@ def test_cut_up_as_jax_does_it(names: tuple[Any, ...], flag: bool) -> None:
             for shard in there.addressable_shards:
                 wanted = array[indices[shard.device]]
                 assert np.asarray(shard.data).tobytes() == wanted.tobytes()
-            # From there to one device, and back.
+            # Copy to one device, and back.
             alone = lowering.device_put(there, "cpu:3")
             assert alone.devices() == {lowering.device("cpu:3")}
             again = lowering.device_put(alone, sharding)
@@ -53,15 +53,15 @@ def test_cut_up_as_jax_does_it(names: tuple[Any, ...], flag: bool) -> None:
                 assert np.asarray(one).tobytes() == array.tobytes()
 
 
-def test_a_sharding_of_one_device_is_that_device() -> None:
+def test_a_sharding_over_one_device() -> None:
     one = lowering.device("cpu:2")
     there = lowering.device_put(np.arange(3), SingleDeviceSharding(one))
     assert there.devices() == {one}
     assert there.dtype == np.int64
 
 
-def test_a_copy_in_the_usual_layout() -> None:
-    """An array in another layout too, which jax.device_put would keep."""
+def test_copies_have_the_default_layout() -> None:
+    """Also for an array in another layout, which jax.device_put would preserve."""
     first = lowering.device("cpu")
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     turned = jax.device_put(array, Format(Layout((1, 0)), SingleDeviceSharding(first)))
@@ -77,8 +77,8 @@ def test_a_copy_in_the_usual_layout() -> None:
     assert np.asarray(copied).tolist() == array.tolist()
 
 
-def test_nothing_is_read_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """jax's transfer guards ignore a CPU: every way to read a jax.Array is disabled here."""
+def test_arrays_are_not_read_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """jax's transfer guards ignore the CPU, so the test disables every way to read a jax.Array."""
     b = xb.XlaBuilder("stays")
     x, y = b.parameter(xb.f64[2]), b.parameter(xb.f64[2])
     computation = b.build(xb.tuple(x + y, x))
@@ -149,14 +149,14 @@ def test_nothing_is_read_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_what_can_not_be_put(value: Any, to: Any, message: str) -> None:
+def test_refused_values(value: Any, to: Any, message: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         lowering.device_put(value, to())
     assert str(caught.value).startswith(f"device_put: {message}")
     assert caught.value.op == "device_put"
 
 
-def test_arrays_of_jax_that_can_not_be_put() -> None:
+def test_refused_jax_arrays() -> None:
     with pytest.raises(ArgumentError, match=r"device_put: .*\nfix: give jax.random.key_data"):
         lowering.device_put(jax.random.key(0))
     with pytest.raises(ArgumentError, match="device_put: expected an array, got a tracer of jax"):

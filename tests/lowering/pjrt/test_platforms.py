@@ -1,4 +1,4 @@
-"""Platforms that are not available: the reason, and how to install them."""
+"""Errors for unavailable platforms give the reason and how to install them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def message(
         ("tpu", "TPUs", '"xlabuilder[tpu]"'),
     ],
 )
-def test_the_extra_that_brings_it(
+def test_the_extra_that_installs_the_plugin(
     monkeypatch: pytest.MonkeyPatch, platform: str, what: str, extra: str
 ) -> None:
     assert message(monkeypatch, platform) == (
@@ -51,7 +51,7 @@ def test_the_extra_that_brings_it(
     )
 
 
-def test_extras_have_jax_s_names() -> None:
+def test_extras_have_the_names_of_jax_extras() -> None:
     project = tomllib.loads(Path(ROOT, "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     (jax_range,) = (one.removeprefix("jax") for one in project["dependencies"] if "jax>" in one)
@@ -70,7 +70,7 @@ def test_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "fix: jax_platforms=tpu,cpu, or" in message(monkeypatch, "tpu", chosen="cpu")
     found = message(monkeypatch, "cuda", installed=("jax_cuda12_plugin",))
     assert "the plugin for GPUs of NVIDIA is installed, and finds none\nfix: see the" in found
-    # The plugin is requested, and is missing.
+    # The plugin is requested but not installed.
     assert "is not installed" in message(monkeypatch, "gpu", chosen="cuda,cpu")
     assert message(monkeypatch, "abacus").endswith("'abacus' here\nfix: use one of cpu:0")
     alone = message(monkeypatch, None, chosen="tpu", known="", report="No libtpu. (set JAX_PL")
@@ -81,8 +81,8 @@ def test_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", [AssertionError, RuntimeError])
-def test_where_jax_can_not_start(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    """jax raises an assertion if only cuda is enabled, and there is none."""
+def test_jax_without_any_backend(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """jax fails an assertion if only cuda is enabled and not installed."""
 
     def none(**more: Any) -> Any:
         raise kind
@@ -97,7 +97,7 @@ def test_where_jax_can_not_start(kind: type[Exception], monkeypatch: pytest.Monk
         lowering.compile(computation)
 
 
-def test_jax_s_default_device() -> None:
+def test_the_default_device_of_jax() -> None:
     third = lowering.device("cpu:2")
     with jax.default_device(third):
         assert lowering.device() is third

@@ -1,4 +1,4 @@
-"""Calls that jaxlib executes without Python: accepted arguments are accepted again, others not."""
+"""Direct calls, which jaxlib executes without Python, check their arguments."""
 
 import copy
 import gc
@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import builder as xb
 import lowering
 from lowering import ArgumentError
-from tests.lowering.pjrt.test_devices import aligned
+from tests.lowering.common import aligned
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -30,11 +30,11 @@ def sums(dtype=xb.f32, donate=None):
 
 @pytest.fixture(scope="module")
 def run():
-    """A program that was called with accepted arguments of all kinds; later calls are direct."""
+    """Return a program that was called with all kinds of arguments; later calls are direct."""
     made = sums()
     for _ in range(2):
-        for x in sorts():
-            for y in sorts():
+        for x in kinds_of_arguments():
+            for y in kinds_of_arguments():
                 assert np.array_equal(made(x, y), X + X)
     return made
 
@@ -43,8 +43,8 @@ def put(array=X):
     return lowering.device_put(array, "cpu")
 
 
-def sorts():
-    """Accepted arguments: committed and uncommitted ones, of a mesh, and NumPy arrays."""
+def kinds_of_arguments():
+    """Return valid arguments: committed, uncommitted and sharded jax arrays, and NumPy arrays."""
     mesh = Mesh(np.array([lowering.device("cpu")]), ("one",))
     yield put()
     yield jnp.asarray(X)
@@ -77,7 +77,7 @@ def deleted():
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_wrong_ones_after_right_ones(run, wrong, words):
+def test_wrong_arguments_after_accepted_ones(run, wrong, words):
     for arguments in ((put(), wrong()), (wrong(), put()), (X, wrong()), (wrong(), X)):
         for _ in range(2):
             with pytest.raises(ArgumentError) as caught:
@@ -86,7 +86,7 @@ def test_wrong_ones_after_right_ones(run, wrong, words):
     assert np.array_equal(run(put(), put()), X + X)
 
 
-def test_wrong_counts_after_right_ones(run):
+def test_wrong_counts_after_accepted_arguments(run):
     for _ in range(2):
         for arguments, words in (
             ((put(),), "takes 2 arguments (x f32[3,4], y f32[3,4]), got 1"),
@@ -112,9 +112,9 @@ def test_other_devices_and_layouts(run):
             run(put(), lowering.device_put(X, "cpu:1"))
 
 
-def test_under_the_settings_of_jax(run):
+def test_calls_in_contexts_of_jax(run):
     for _ in range(2):
-        for x in sorts():
+        for x in kinds_of_arguments():
             with jax.enable_x64(True):
                 assert np.array_equal(run(x, put()), X + X)
             with jax.disable_jit():
@@ -133,7 +133,7 @@ def test_under_the_settings_of_jax(run):
     assert np.array_equal(run(put(), put()), X + X)
 
 
-def test_numbers_that_jax_looks_for(run):
+def test_nan_and_inf_checks_of_jax(run):
     twice = lowering.jit(lambda x: x + x, name="twice")
     for value, flag, word in (
         (np.nan, jax.debug_nans, "nan"),
@@ -150,7 +150,7 @@ def test_numbers_that_jax_looks_for(run):
 
 
 @pytest.mark.parametrize("flag", [False, True])
-def test_64_bits(flag):
+def test_64_bit_types(flag):
     run = sums(xb.f64)
     exact = X.astype(np.float64) + 1e-12
     with jax.enable_x64(flag):
@@ -163,7 +163,7 @@ def test_64_bits(flag):
 
 
 def test_numpy_memory_is_not_used_afterwards(run):
-    array = aligned(X)  # aligned, so that the device could use its memory
+    array = aligned(X)  # aligned, so that the device could share its memory
     for _ in range(3):
         result = run(array, put())
         array[:] = -1
@@ -172,7 +172,7 @@ def test_numpy_memory_is_not_used_afterwards(run):
 
 
 @pytest.mark.parametrize("donated", [0, 1])
-def test_donated_ones(donated, capfd):
+def test_donated_arguments(donated, capfd):
     run = sums(donate=donated)
     for _ in range(2):
         given = [put(), put()]
@@ -184,10 +184,10 @@ def test_donated_ones(donated, capfd):
         with pytest.raises(ArgumentError, match="whose memory the program takes over"):
             run(both, both)
         assert np.array_equal(run(X, X), X + X)
-    capfd.readouterr()  # jaxlib reports its errors itself
+    capfd.readouterr()  # jaxlib raises its own errors
 
 
-def test_results_are_what_they_are_of_a_first_call():
+def test_results_equal_those_of_the_first_call():
     for make in (lambda x: xb.tuple(x + x, x * x), lambda x: xb.tuple(x + x), lambda x: x + x):
         builder = xb.XlaBuilder("several")
         root = make(builder.parameter(xb.f32[3, 4], "x"))

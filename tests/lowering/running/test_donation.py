@@ -1,4 +1,4 @@
-"""Donated arguments: how they are marked, and what happens to their arrays."""
+"""Donated arguments: recording, lowering, and deletion of the arrays."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pytest
 import builder as xb
 import lowering
 from lowering.jaxlib_api import hlo_conversion
+from tests.lowering.common import aligned
 
 SIZE = 4096
 
 
 def stepping() -> xb.XlaComputation:
-    """The second result aliases x, and the rest of y may be used for anything."""
+    """Return a computation whose second result aliases x and which donates part of y."""
     b = xb.XlaBuilder("stepping")
     x = b.parameter(xb.f32[SIZE], "x")
     y = b.parameter([xb.f32[SIZE], xb.f32[2]], "y")
@@ -27,27 +28,23 @@ def stepping() -> xb.XlaComputation:
     return b.build(xb.tuple(y[1], xb.tuple(x + y[0])))
 
 
-def aligned() -> np.ndarray[Any, Any]:
-    """An aligned array, whose memory the runtime would share if it were allowed to."""
-    raw = np.zeros(SIZE * 4 + 64, np.uint8)
-    begin = -raw.ctypes.data % 64
-    array = raw[begin : begin + SIZE * 4].view(np.float32)
-    array[:] = 1
-    return array
+def aligned_ones() -> np.ndarray[Any, Any]:
+    """Return an array whose memory the runtime would share if it were allowed to."""
+    return aligned(np.ones(SIZE, np.float32))
 
 
 TWO = np.float32([2, 3])
 
 
 class TestRecording:
-    def test_what_is_kept(self) -> None:
+    def test_aliases_and_donors(self) -> None:
         computation = stepping()
         assert computation.aliases == (((1, 0), 0, ()),)
         assert computation.donors == ((1, (0,)),)
         plain = xb.XlaBuilder()
         assert plain.build(plain.parameter(xb.f32[2])).aliases == ()
 
-    def test_numbers_of_any_kind(self) -> None:
+    def test_integer_types_of_indices(self) -> None:
         b = xb.XlaBuilder()
         x = b.parameter([xb.f32[2]], "x")
         b.setup_alias(np.array([0]), np.int32(0), range(1))
@@ -81,7 +78,7 @@ class TestRecording:
         computation = b.build(x)
         assert computation.aliases == computation.donors == ()
 
-    def test_nothing_twice(self) -> None:
+    def test_duplicates_are_refused(self) -> None:
         b = xb.XlaBuilder()
         x, y, z = (b.parameter(xb.f32[2], name) for name in "xyz")
         b.setup_alias([0], 0)
@@ -110,26 +107,26 @@ class TestRecording:
 
 
 class TestText:
-    def test_hlo_text_is_what_xla_prints(self) -> None:
+    def test_hlo_text_agrees_with_xla(self) -> None:
         text = str(stepping())
-        said = "input_output_alias={ {1,0}: (0, {}, may-alias) }, buffer_donor={ (1, {0}) }"
-        assert said in text
-        assert said in hlo_conversion.parsed_hlo_text(text)
+        attributes = "input_output_alias={ {1,0}: (0, {}, may-alias) }, buffer_donor={ (1, {0}) }"
+        assert attributes in text
+        assert attributes in hlo_conversion.parsed_hlo_text(text)
 
-    def test_stablehlo_says_it_of_the_arrays_that_tuples_hold(self) -> None:
+    def test_stablehlo_marks_the_arrays_in_tuples(self) -> None:
         module = lowering.lower(stepping())
         translated = hlo_conversion.stablehlo_to_hlo_text(module.bytecode)
         assert "input_output_alias={ {1}: (0, {}, may-alias) }" in translated
         assert "buffer_donor={ (1, {}) }" in translated
 
-    def test_it_comes_back(self) -> None:
+    def test_round_trip(self) -> None:
         module = lowering.lower(stepping())
         for read in (module, lowering.load_bytes(module.artifact("minimum"))):
             again = lowering.to_computation(read)
             assert (again.aliases, again.donors) == (stepping().aliases, stepping().donors)
             assert lowering.lower(again).text == module.text
 
-    def test_of_an_applied_computation_it_is_not_looked_at(self) -> None:
+    def test_aliases_of_called_computations_are_ignored(self) -> None:
         b = xb.XlaBuilder("outer")
         x, y = b.parameter(xb.f32[SIZE], "x"), b.parameter([xb.f32[SIZE], xb.f32[2]], "y")
         outer = b.build(xb.call(stepping(), x, y))
@@ -139,20 +136,20 @@ class TestText:
         assert "donor" not in text
 
     @pytest.mark.parametrize(
-        ("said", "words"),
+        ("attribute", "message"),
         [
             ("tf.aliasing_output = 1 : i32", "there is no such result"),
             ('tf.aliasing_output = "x"', "there is no such result"),
             ("tf.aliasing_output = 0 : i32", "must have one shape"),
         ],
     )
-    def test_wrong_ones_in_files(self, said: str, words: str) -> None:
+    def test_invalid_attributes_in_files(self, attribute: str, message: str) -> None:
         module = lowering.load_bytes(f"""
-            func.func @main(%x: tensor<2xf32> {{{said}}}) -> tensor<f32> {{
+            func.func @main(%x: tensor<2xf32> {{{attribute}}}) -> tensor<f32> {{
               %0 = stablehlo.constant dense<1.0> : tensor<f32>
               return %0 : tensor<f32>
             }}""")
-        with pytest.raises(xb.XlaError, match=words):
+        with pytest.raises(xb.XlaError, match=message):
             lowering.to_computation(module)
 
 
@@ -162,25 +159,25 @@ def run() -> lowering.Executable:
 
 
 class TestRunning:
-    def test_arrays_of_numpy_stay_as_they_are(self, run: lowering.Executable) -> None:
-        x, y = aligned(), aligned()
+    def test_numpy_arrays_are_preserved(self, run: lowering.Executable) -> None:
+        x, y = aligned_ones(), aligned_ones()
         second, (first,) = run(x, (y, TWO))
         np.testing.assert_array_equal(first, np.full(SIZE, 2))
         np.testing.assert_array_equal(second, TWO)
         assert x.tolist() == y.tolist() == [1] * SIZE
 
-    def test_so_do_those_that_jax_and_dlpack_share(self, run: lowering.Executable) -> None:
-        x, y = aligned(), aligned()
+    def test_arrays_shared_by_jax_and_dlpack_are_preserved(self, run: lowering.Executable) -> None:
+        x, y = aligned_ones(), aligned_ones()
         run(jax.device_put(x), (jax.dlpack.from_dlpack(y), TWO))
-        put = lowering.device_put(aligned())
+        put = lowering.device_put(aligned_ones())
         seen = np.asarray(put)
         run(put, (y, TWO))
         assert x.tolist() == y.tolist() == seen.tolist() == [1] * SIZE
 
-    def test_arrays_of_jax_are_used_up(self, run: lowering.Executable) -> None:
+    def test_jax_arrays_are_deleted(self, run: lowering.Executable) -> None:
         x, y, two = (
-            lowering.device_put(aligned()),
-            lowering.device_put(aligned()),
+            lowering.device_put(aligned_ones()),
+            lowering.device_put(aligned_ones()),
             lowering.device_put(TWO),
         )
         run(x, (y, two))
@@ -189,10 +186,10 @@ class TestRunning:
         with pytest.raises(RuntimeError, match="Array has been deleted"):
             np.asarray(x)
         with pytest.raises(lowering.ArgumentError, match=r"argument 0 \(x\).*has been deleted"):
-            run(x, (aligned(), two))
+            run(x, (aligned_ones(), two))
 
-    def test_one_array_is_not_given_twice(self, run: lowering.Executable) -> None:
-        x = lowering.device_put(aligned())
+    def test_an_array_passed_twice_is_not_donated(self, run: lowering.Executable) -> None:
+        x = lowering.device_put(aligned_ones())
         with pytest.raises(
             lowering.ArgumentError, match=r"argument 1 \(y\)\[0\].*array of argument 0 \(x\), whose"
         ):
@@ -202,7 +199,7 @@ class TestRunning:
     def test_on_several_devices(self) -> None:
         devices = lowering.devices("cpu")[:2]
         run = lowering.compile(stepping(), num_replicas=2, devices=devices)
-        x = aligned()
+        x = aligned_ones()
         given = [lowering.device_put(x, device) for device in devices]
         with pytest.raises(lowering.ArgumentError, match=r"\[0\] for replica 0 .* whose memory"):
             run(given, [(one, TWO) for one in given])
@@ -213,13 +210,13 @@ class TestRunning:
         with pytest.raises(lowering.ArgumentError, match=r"for replica 0 .* deleted"):
             run(given, [(x, TWO)] * 2)
 
-    def test_a_program_of_jax_is_as_in_jax(self) -> None:
+    def test_a_program_of_jax_behaves_as_in_jax(self) -> None:
         step = jax.jit(lambda state, grad: (state - grad, grad.sum()), donate_argnums=0)
         module = lowering.load_bytes(step.lower(*[np.ones(SIZE, np.float32)] * 2).as_text())
         computation = lowering.to_computation(module)
         assert computation.aliases == (((0,), 0, ()),)
-        state = lowering.device_put(aligned())
-        new, total = lowering.compile(computation, "cpu")(state, aligned())
+        state = lowering.device_put(aligned_ones())
+        new, total = lowering.compile(computation, "cpu")(state, aligned_ones())
         assert state.is_deleted()
         assert (float(total), float(new[0])) == (SIZE, 0)
 
@@ -241,7 +238,7 @@ def grown() -> lowering.StablehloModule:
 
 
 class TestByName:
-    def test_the_memory_is_used_again(
+    def test_memory_is_reused(
         self, grown: lowering.StablehloModule, tmp_path: pathlib.Path
     ) -> None:
         path = tmp_path / "counting.stablehlo"
@@ -251,8 +248,11 @@ class TestByName:
             lowering.compile(grown, "cpu", donate=["state"]),
             lowering.compile(lowering.load(path), "cpu", donate=0),
         ):
-            state: Any = (lowering.device_put(aligned()), (lowering.device_put(np.int32([3, 4])),))
-            x = lowering.device_put(aligned())
+            state: Any = (
+                lowering.device_put(aligned_ones()),
+                (lowering.device_put(np.int32([3, 4])),),
+            )
+            x = lowering.device_put(aligned_ones())
             for _ in range(2):
                 given = [state[0], state[1][0]]
                 places = [one.unsafe_buffer_pointer() for one in given]
@@ -273,33 +273,33 @@ class TestByName:
                 run((x, state[1]), x)
         assert grown.text == text
 
-    def test_arrays_of_numpy_stay_as_they_are(self, grown: lowering.StablehloModule) -> None:
+    def test_numpy_arrays_are_preserved(self, grown: lowering.StablehloModule) -> None:
         run = lowering.compile(grown, "cpu", donate=["state"])
-        y, counts = aligned(), np.int32([3, 4])
-        run((y, (counts,)), aligned())
-        run((jax.device_put(y), (counts,)), aligned())
+        y, counts = aligned_ones(), np.int32([3, 4])
+        run((y, (counts,)), aligned_ones())
+        run((jax.device_put(y), (counts,)), aligned_ones())
         assert y.tolist() == [1] * SIZE
         assert counts.tolist() == [3, 4]
 
-    def test_what_no_result_fits_stays(self) -> None:
+    def test_arguments_without_a_matching_result_are_preserved(self) -> None:
         b = xb.XlaBuilder("summing")
         total = xb.reduce(b.parameter(xb.f32[SIZE], "x"), 0.0, xb.add, dimensions=[0])
         run = lowering.compile(b.build(total), "cpu", donate="x")
-        x = lowering.device_put(aligned())
+        x = lowering.device_put(aligned_ones())
         assert [float(run(x)) for _ in range(2)] == [SIZE] * 2
 
     def test_on_several_devices(self, grown: lowering.StablehloModule) -> None:
         devices = lowering.devices("cpu")[:2]
         run = lowering.compile(grown, num_partitions=2, devices=devices, donate=["state"])
-        given = [lowering.device_put(aligned(), device) for device in devices]
+        given = [lowering.device_put(aligned_ones(), device) for device in devices]
         counts = np.int32([3, 4])
-        results = run([(one, (counts,)) for one in given], aligned())
+        results = run([(one, (counts,)) for one in given], aligned_ones())
         for (state, _), total in results:
             np.testing.assert_array_equal(state, np.full(SIZE, 2))
             assert float(total) == SIZE
         assert [one.is_deleted() for one in given] == [True, True]
         with pytest.raises(lowering.ArgumentError, match=r"for partition 0 .* deleted"):
-            run([(one, (counts,)) for one in given], aligned())
+            run([(one, (counts,)) for one in given], aligned_ones())
 
     @pytest.mark.parametrize(
         ("donate", "words"),
@@ -323,7 +323,7 @@ class TestByName:
         with pytest.raises(xb.OperandError, match=words):
             lowering.compile(counting(few="f32[<=3]", after="token[]"), "cpu", donate=donate)
 
-    def test_what_the_computation_gives_away_itself(self) -> None:
+    def test_the_computation_donates_too(self) -> None:
         for name, path in (("x", ""), ("y", r"\[0\]")):
             words = rf"\({name}\){path} of stepping is donated already, by the computation itself"
             with pytest.raises(xb.OperandError, match=words):

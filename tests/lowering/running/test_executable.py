@@ -1,4 +1,4 @@
-"""Compiled computations: their arguments and results, and every refused argument."""
+"""Compiled computations: arguments, results and refused arguments."""
 
 import gc
 import weakref
@@ -14,7 +14,8 @@ import lowering
 from builder.types import primitive_type as pt
 from lowering import ArgumentError, CompileError
 from lowering.mlir.types import element_type_text
-from tests.lowering.pjrt.test_devices import Exported, aligned, values
+from tests.lowering.common import DlpackOnly, aligned
+from tests.lowering.pjrt.test_devices import values
 
 AFFINE = """
 module @affine {
@@ -55,7 +56,7 @@ def test_positions_and_names(affine):
     assert "HloModule affine" in affine.hlo_text()
 
 
-def test_sorts_of_arrays(affine):
+def test_kinds_of_arrays(affine):
     on_device = lowering.device_put(X, "cpu")
     by_jax = jax.device_put(X, lowering.device("cpu"))
     sharded = jax.device_put(
@@ -71,8 +72,8 @@ def test_sorts_of_arrays(affine):
         sharded,
         jax.numpy.asarray(X),
         affine(X, W) - W,
-        Exported(X),
-        Exported(on_device),
+        DlpackOnly(X),
+        DlpackOnly(on_device),
         np.asfortranarray(X),
         X.astype(">f4"),
         np.broadcast_to(X, X.shape),
@@ -81,7 +82,7 @@ def test_sorts_of_arrays(affine):
         assert np.array_equal(affine(x, W), X + W)
 
 
-def test_arguments_are_not_kept_or_shared(affine):
+def test_arguments_are_neither_retained_nor_shared(affine):
     x, w = aligned(X), aligned(W)
     identity = compiled(
         "func.func @main(%a: tensor<2x3xf32>) -> tensor<2x3xf32> { return %a : tensor<2x3xf32> }"
@@ -111,7 +112,7 @@ def test_every_element_type_bit_for_bit(element_type):
 
 
 @pytest.mark.parametrize("flag", [False, True])
-def test_64_bits_whatever_the_flag(flag):
+def test_64_bit_types_with_and_without_jax_enable_x64(flag):
     run = compiled(
         "func.func @main(%a: tensor<2xf64>, %b: tensor<2xi64>) -> (tensor<2xf64>, tensor<2xi64>) {"
         " %0 = stablehlo.add %a, %a : tensor<2xf64> %1 = stablehlo.add %b, %b : tensor<2xi64>"
@@ -250,7 +251,7 @@ def test_wrong_shapes_and_types(affine):
     assert message(W.astype(np.int32)).startswith("s32[3]\nfix: convert it")
     assert message(lowering.device_put(W.astype(np.float64))).startswith("f64[3]\nfix: convert it")
     assert message(lowering.device_put(np.zeros(4, np.float32))) == f"f32[4]{sizes_fix}"
-    assert message(Exported(W.astype(np.int8))).startswith("s8[3]")
+    assert message(DlpackOnly(W.astype(np.int8))).startswith("s8[3]")
     struct = jax.ShapeDtypeStruct((3,), np.float32)
     assert message(struct).startswith("a ShapeDtypeStruct of f32[3]\nfix: give a NumPy array")
     kind_fix = (
@@ -287,7 +288,7 @@ def test_wrong_shapes_and_types(affine):
     ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_what_mends_the_sizes(given, wanted, fix, dtype):
+def test_suggested_fixes_for_sizes(given, wanted, fix, dtype):
     """A reshape is advised only if it moves no element; the program would accept its result."""
     run = compiled(
         f"func.func @main(%a: tensor<{wanted}xf32>) -> tensor<{wanted}xf32>"
@@ -304,7 +305,7 @@ def test_what_mends_the_sizes(given, wanted, fix, dtype):
         assert run(eval(fix.partition(": ")[2], names)).shape == run.program_shape.result.dimensions
 
 
-def test_the_error_carries_what_is_wrong(affine):
+def test_attributes_of_the_error(affine):
     with pytest.raises(ArgumentError) as caught:
         affine(X, W.astype(np.float64))
     error = caught.value
@@ -355,7 +356,7 @@ def test_layouts(affine):
 # Compiling
 
 
-def test_what_can_not_be_compiled(capfd):
+def test_refused_programs(capfd):
     module = lowering.load_bytes(
         "module @m { func.func @main(%a: tensor<f32>) -> tensor<f32> {"
         " %0 = stablehlo.custom_call @nobody_has_this(%a) {api_version = 4 : i32} :"
@@ -391,7 +392,7 @@ def test_unbounded_sizes_at_the_entry():
     )
 
 
-def test_the_module_is_not_kept():
+def test_the_module_is_not_retained():
     module = lowering.load_bytes(AFFINE)
     run = lowering.compile(module)
     kept = weakref.ref(module)

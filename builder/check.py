@@ -108,7 +108,9 @@ def integers(op: str, name: str, values: Iterable[Any]) -> tuple[int, ...]:
         # An iterator may have no end.
         numbers = tuple(values if is_list else islice(values, MAX_DIMENSIONS))
     except TypeError:
-        raise refusal(op, rule, values, f"write {name}=[{brief(values)}]") from None
+        is_number = isinstance(values, (int, np.integer)) and not isinstance(values, bool)
+        fix = f"write {name}=[{brief(values)}]" if is_number else ""
+        raise refusal(op, rule, values, fix) from None
     if not is_list and len(numbers) == MAX_DIMENSIONS:
         raise refusal(op, f"{rule}, one for each dimension", values)
     return tuple(integer(op, f"each of {name}", number) for number in numbers)

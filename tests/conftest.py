@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings, hooks and fixtures of all tests."""
 
 import gc
 import os
@@ -7,29 +7,29 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says more about the machine than about the code.
+# The time of an example depends on the machine more than on the code.
 settings.register_profile("xlabuilder", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("xlabuilder")
 
-# Operations across devices need several. jax asks for the number when it is first used, so that it
-# has to be said here, for all tests; those of one device run on the first as before.
+# Collectives need several CPU devices. jax reads their number once, at its first use, so it is set
+# here for all tests; tests of one device run on the first.
 _DEVICES = "--xla_force_host_platform_device_count"
 if _DEVICES not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_DEVICES}=8".strip()
 
-# Collecting 11,000 tests makes millions of objects that all stay. Python's garbage collector would
-# walk through them again and again, which takes a fifth of the time of collecting.
+# Collecting the tests creates millions of objects that stay alive. The garbage collector would
+# traverse them repeatedly, so it is off until the collection is finished.
 gc.disable()
 
-_LEFT_OUT = pytest.StashKey[str]()
+_DESELECTED = pytest.StashKey[str]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is marked `gpu` where there is none, and says why."""
+    """Deselect tests marked `gpu` on machines without a GPU, and record the reason."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
-    # A module beside these tests, whose folder pyproject.toml puts on the path.
+    # A module in tests/gpu, which pyproject.toml adds to the path.
     from on_device import missing
 
     reason = missing()
@@ -40,29 +40,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         pytest.exit(f"tests marked gpu can't run here: {reason}", returncode=code)
     items[:] = [item for item in items if not item.get_closest_marker("gpu")]
     config.hook.pytest_deselected(items=marked)
-    config.stash[_LEFT_OUT] = f"{len(marked)} tests marked gpu were left out: {reason}"
+    config.stash[_DESELECTED] = f"{len(marked)} tests marked gpu were deselected: {reason}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    # A process of pytest-xdist, whose own summary nobody sees.
+    # A worker of pytest-xdist; pytest prints only the summary of the main process.
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["left_out"] = session.config.stash.get(_LEFT_OUT, None)
+        output["deselected"] = session.config.stash.get(_DESELECTED, None)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    told = getattr(node, "workeroutput", {}).get("left_out")
-    if told is not None:
-        node.config.stash[_LEFT_OUT] = told
+    message = getattr(node, "workeroutput", {}).get("deselected")
+    if message is not None:
+        node.config.stash[_DESELECTED] = message
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    left_out = config.stash.get(_LEFT_OUT, None)
-    if left_out is not None:
-        terminalreporter.write_line(left_out)
+    message = config.stash.get(_DESELECTED, None)
+    if message is not None:
+        terminalreporter.write_line(message)
 
 
 def pytest_collection_finish() -> None:
@@ -73,24 +73,23 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def little_optimized(monkeypatch: pytest.MonkeyPatch) -> None:
-    """XLA makes machine code of its HLO without LLVM's optimizations, in two thirds of the time.
+    """Compile without LLVM's optimizations, which is faster.
 
-    For tests that take nearly all of their time for compiling, and to which it is incidental how
-    fast the machine code is: those that move elements, or compute with integers of which no
-    type rounds a sum, so that one result alone is right, to the last bit; and those that compare a
-    program with the one that jax has compiled in the same way. What is tested, the StableHLO and
-    what XLA's own passes make of it, is the same at all levels: the optimized HLO has the same
-    text. Tests that hold approximated or rounded functions against NumPy are not to use it, as
-    LLVM may contract and vectorize their arithmetic; nor are all tests of a family.
+    For tests that spend most of their time compiling and have one correct result: they move
+    elements, compute with integers that no type rounds, or compare with a program that jax compiled
+    with the same option. The StableHLO and the optimized HLO are the same at all levels.
+
+    Tests that compare approximated or rounded functions with NumPy must not use it, because LLVM
+    may contract and vectorize their arithmetic. Some tests of each family must not use it either.
     """
     from jaxlib import xla_client
 
     options = xla_client.CompileOptions
 
-    def with_less() -> xla_client.CompileOptions:
-        made = options()
-        made.executable_build_options.debug_options.xla_backend_optimization_level = 0
-        return made
+    def unoptimized() -> xla_client.CompileOptions:
+        result = options()
+        result.executable_build_options.debug_options.xla_backend_optimization_level = 0
+        return result
 
-    # jax takes it from the same place.
-    monkeypatch.setattr(xla_client, "CompileOptions", with_less)
+    # jax uses this class as well.
+    monkeypatch.setattr(xla_client, "CompileOptions", unoptimized)

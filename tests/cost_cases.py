@@ -1,7 +1,7 @@
-"""Computations whose costs XLA's HloCostAnalysis knows: at least one for each opcode.
+"""Computations for comparing costs with XLA's HloCostAnalysis, at least one for each opcode.
 
-Every entry is a function of a builder, which records the computation. Arrays are small, so that
-XLA, which counts in 32-bit floats, counts exactly.
+Every entry is a function that records the computation with a builder. Arrays are small, because
+XLA counts in 32-bit floats, which are exact only for small numbers.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def tuples(b: xb.XlaBuilder) -> xb.XlaOp:
     return xb.tuple(pair[1], pair[0], xb.optimization_barrier(pair), b.empty_tuple())
 
 
-# Places.
+# Indexing.
 
 
 @case
@@ -506,7 +506,7 @@ def switch(b: xb.XlaBuilder) -> xb.XlaOp:
 
 @case
 def while_(b: xb.XlaBuilder) -> xb.XlaOp:
-    # Nobody knows how often: until the sum is large.
+    # The trip count is unknown: the loop ends when the sum is large.
     return xb.while_(lambda v: xb.lt(v, 100.0), lambda v: v * v + 1, b.parameter(xb.f32[()]))
 
 
@@ -520,15 +520,15 @@ def while_of_many(b: xb.XlaBuilder) -> xb.XlaOp:
 
 
 def opcodes() -> set[str]:
-    """The opcodes that are used by the cases."""
-    found = set()
+    """Return the opcodes that a case has."""
+    recorded = set()
     for record in CASES.values():
         builder = xb.XlaBuilder()
         record(builder)
         computation = builder.build()
-        for one in (computation, *computation.called_computations()):
-            found |= {op.opcode for op in one.ops}
-    return found
+        for each in (computation, *computation.called_computations()):
+            recorded |= {op.opcode for op in each.ops}
+    return recorded
 
 
 def all_opcodes() -> set[str]:
@@ -540,4 +540,4 @@ OTHERWISE = {
     "send": "two instructions, with the buffer in the result of the first",
     "recv": "two instructions, with the buffer in the result of the first",
 }
-"""Cases whose costs are not XLA's, and why. Pointers of tuples are looked at apart."""
+"""Cases whose costs differ from XLA's, with the reason. Tuple pointers are compared separately."""

@@ -1,4 +1,4 @@
-"""Graphs for tests: recorded from a recipe, evaluated by NumPy, compared with each other."""
+"""Graphs recorded from a random recipe, evaluated by NumPy, and compared with each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import builder as xb
 SHAPE = xb.s32[2, 3]
 
 Step = tuple[int, int, int]
-"""What to record, and the numbers of two values to record it on."""
+"""An index into STEPS, and the indices of two operands."""
 
 STEPS: list[Callable[[xb.XlaBuilder, xb.XlaOp, xb.XlaOp], xb.XlaOp]] = [
     lambda b, x, y: x + y,
@@ -47,7 +47,7 @@ recipes = st.lists(
 
 
 def recorded(recipe: Sequence[Step]) -> xb.XlaComputation:
-    """The graph of a recipe: each step takes two of the values before, the last is the root."""
+    """Record the graph of a recipe: each step has two earlier values, and the last is the root."""
     b = xb.XlaBuilder("graph")
     values = [b.parameter(SHAPE, "x"), b.parameter(SHAPE, "y")]
     for kind, first, second in recipe:
@@ -57,28 +57,28 @@ def recorded(recipe: Sequence[Step]) -> xb.XlaComputation:
 
 
 def arguments_of(computation: xb.XlaComputation) -> list[np.ndarray[Any, Any]]:
-    """Numbers for each parameter, all of which are of `SHAPE`; those of equal names are equal."""
-    found = []
+    """Return an array of `SHAPE` for each parameter; parameters of one name have equal arrays."""
+    arrays = []
     for parameter in computation.parameters:
         rng = np.random.default_rng(list(str(parameter.name).encode()))
-        found.append(rng.integers(-5, 5, (2, 3), np.int32))
-    return found
+        arrays.append(rng.integers(-5, 5, (2, 3), np.int32))
+    return arrays
 
 
 def evaluate(computation: xb.XlaComputation, *arguments: Any) -> Any:
-    """What a computation of the opcodes above gives, by NumPy."""
+    """Return NumPy's result of a computation of the opcodes in EVALUATORS."""
     return values_of(computation, *arguments)[computation.root.id]
 
 
 def values_of(computation: xb.XlaComputation, *arguments: Any) -> list[Any]:
-    """The value of each op, by NumPy; tuples are tuples."""
+    """Return NumPy's value of each op; tuples are Python tuples."""
     values: list[Any] = []
     with np.errstate(over="ignore"):
         for op in computation.ops:
             if op.opcode == "parameter":
                 values.append(arguments[op.attributes["number"]])
             else:
-                values.append(MEANINGS[op.opcode](op, *(values[o.id] for o in op.operands)))
+                values.append(EVALUATORS[op.opcode](op, *(values[o.id] for o in op.operands)))
     return values
 
 
@@ -111,7 +111,7 @@ def _compare(op: xb.XlaOp, x: Any, y: Any) -> Any:
     return np.less(x, y)
 
 
-MEANINGS: dict[str, Callable[..., Any]] = {
+EVALUATORS: dict[str, Callable[..., Any]] = {
     "constant": lambda op: op.attributes["value"],
     "add": lambda op, x, y: np.add(x, y),
     "subtract": lambda op, x, y: np.subtract(x, y),
@@ -129,31 +129,31 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "while": _while,
     "conditional": _conditional,
     "tuple": lambda op, *values: values,
-    "get_tuple_element": lambda op, whole: whole[op.attributes["index"]],
+    "get_tuple_element": lambda op, values: values[op.attributes["index"]],
 }
 
 
 def assert_same(a: xb.XlaComputation, b: xb.XlaComputation, *, nested: bool = False) -> None:
-    """Fails unless two computations are one in all but identity.
+    """Check that two distinct computations are equal.
 
-    What they apply is the very same, or with `nested` again one in all but identity.
+    The computations that they apply must be the same objects, or equal if `nested` is set.
     """
-    pending, met = [(a, b)], set()
+    pending, visited = [(a, b)], set()
     while pending:
-        one, other = pending.pop()
-        if (one, other) in met:
+        first, second = pending.pop()
+        if (first, second) in visited:
             continue
-        met.add((one, other))
-        assert one is not other or nested
-        assert one.name == other.name
-        assert one.program_shape is other.program_shape
-        assert (one.aliases, one.donors, one.annotations) == (
-            (other.aliases, other.donors, other.annotations)
+        visited.add((first, second))
+        assert first is not second or nested
+        assert first.name == second.name
+        assert first.program_shape is second.program_shape
+        assert (first.aliases, first.donors, first.annotations) == (
+            (second.aliases, second.donors, second.annotations)
         )
-        assert one.root.id == other.root.id
-        assert [p.id for p in one.parameters] == [p.id for p in other.parameters]
-        assert [_facts(op) for op in one.ops] == [_facts(op) for op in other.ops]
-        for op, twin in zip(one.ops, other.ops, strict=True):
+        assert first.root.id == second.root.id
+        assert [p.id for p in first.parameters] == [p.id for p in second.parameters]
+        assert [_properties(op) for op in first.ops] == [_properties(op) for op in second.ops]
+        for op, twin in zip(first.ops, second.ops, strict=True):
             if op.attributes is twin.attributes:
                 continue
             assert nested
@@ -164,6 +164,6 @@ def assert_same(a: xb.XlaComputation, b: xb.XlaComputation, *, nested: bool = Fa
                     assert twin.attributes[name] is value
 
 
-def _facts(op: xb.XlaOp) -> Any:
+def _properties(op: xb.XlaOp) -> Any:
     operands = [operand.id for operand in op.operands]
     return op.id, op.opcode, op.shape, operands, op.metadata, op.source, type(op.operands)

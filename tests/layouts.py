@@ -1,4 +1,4 @@
-"""Layouts for tests: random ones, for shapes of any rank, and what they do in NumPy's words."""
+"""Random layouts for shapes of any rank, and a reference implementation in NumPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST_TILE = 4
 def tilings(
     draw: st.DrawFn, rank: int, *, least: int = 0, combining: bool = True
 ) -> list[list[int | str]]:
-    """Up to three tiles for an array of `rank` dimensions, of `least` or more dimensions."""
+    """Draw up to three tiles of at least `least` dimensions for an array of rank `rank`."""
     tiles = []
     left = max(rank, 1)
     for _ in range(draw(st.integers(0, 3))):
@@ -34,11 +34,11 @@ def tilings(
 def random_layouts(
     draw: st.DrawFn, dimensions: tuple[int, ...], *, padded: bool = True, least_tile: int = 0
 ) -> xb.Layout:
-    """A layout for an array of these sizes, of elements of at most 32 bits.
+    """Draw a layout for an array of these sizes, with elements of at most 32 bits.
 
     Args:
-        padded: it may have padded dimensions and a padding value, which XLA has not.
-        least_tile: how many dimensions a tile has at least.
+        padded: whether it may have padded dimensions and a padding value, unlike layouts of XLA.
+        least_tile: the least rank of a tile.
     """
     rank = len(dimensions)
     sizes, value = None, xb.PaddingValue.INVALID_PAD
@@ -61,12 +61,11 @@ SIZES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
 
 
 def in_memory(array: np.ndarray[Any, Any], layout: xb.Layout) -> np.ndarray[Any, Any]:
-    """The array as it lies in memory, by NumPy's pad, reshape and transpose; padding holds -1.
+    """Return the array in memory order, by NumPy's pad, reshape and transpose; padding is -1.
 
-    Its dimensions are the physical ones. What aligns the end of the buffer is not there.
+    Its dimensions are the physical ones. The padding at the end of the buffer is omitted.
     """
-    wanted = layout.padded_dimensions or array.shape
-    array = _padded(array, wanted)
+    array = _padded(array, layout.padded_dimensions or array.shape)
     array = array.transpose(layout.minor_to_major[::-1])
     for tile in layout.tiles:
         array = _tiled(array.reshape(array.shape or (1,)), tile.dimensions)
@@ -84,8 +83,8 @@ def _tiled(array: np.ndarray[Any, Any], tile: tuple[int, ...]) -> np.ndarray[Any
     leading = sizes[: len(sizes) - len(tile_sizes)]
     tiled = sizes[len(leading) :]
     counts = [-(-d // t) for d, t in zip(tiled, tile_sizes, strict=True)]
-    whole = [c * t for c, t in zip(counts, tile_sizes, strict=True)]
-    array = _padded(array.reshape(sizes), (*leading, *whole))
+    padded = [c * t for c, t in zip(counts, tile_sizes, strict=True)]
+    array = _padded(array.reshape(sizes), (*leading, *padded))
     split = [n for pair in zip(counts, tile_sizes, strict=True) for n in pair]
     first, count = len(leading), len(tile_sizes)
     return array.reshape(*leading, *split).transpose(
@@ -96,5 +95,5 @@ def _tiled(array: np.ndarray[Any, Any], tile: tuple[int, ...]) -> np.ndarray[Any
 
 
 def _padded(array: np.ndarray[Any, Any], sizes: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    widths = [(0, wanted - size) for wanted, size in zip(sizes, array.shape, strict=True)]
+    widths = [(0, padded - size) for padded, size in zip(sizes, array.shape, strict=True)]
     return np.pad(array, widths, constant_values=-1) if widths else array

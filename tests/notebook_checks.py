@@ -1,4 +1,4 @@
-"""What the tests of the notebooks share: reading one, running it, and what is asked of each."""
+"""Read and run a notebook, and check what every notebook must satisfy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ writer = load_script("tools/write_notebooks.py")
 
 
 def committed(name: str) -> Any:
-    """The notebook as it stands in the tree."""
+    """Return the committed notebook."""
     return writer.read(ROOT / "notebooks" / name)
 
 
@@ -21,7 +21,7 @@ def code_cells(notebook: Any) -> list[Any]:
 
 
 def shown(cell: Any) -> list[str]:
-    """What a cell printed, and its last line's value: as text, and as a picture if it is one."""
+    """Return the output of a cell and the value of its last line, as text and as SVG."""
     texts = []
     for output in cell.outputs:
         assert output.output_type in ("stream", "execute_result"), output
@@ -34,7 +34,7 @@ def shown(cell: Any) -> list[str]:
 
 
 def check_outputs(notebook: Any, folder: Path, count: int) -> None:
-    """Fails unless the outputs are those of a run, which writes its files to `folder` / "work"."""
+    """Check that a run has the same outputs. It writes its files to `folder` / "work"."""
     again = code_cells(writer.executed(notebook, folder))
     before = code_cells(notebook)
     assert len(again) == len(before) == count
@@ -43,17 +43,18 @@ def check_outputs(notebook: Any, folder: Path, count: int) -> None:
 
 
 def check_was_run(notebook: Any) -> None:
-    """Fails unless it was run from top to bottom."""
+    """Check that the cells were run once, from top to bottom."""
     cells = code_cells(notebook)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     assert all(cell.outputs for cell in cells)
 
 
-def check_says_nothing_of_the_machine(notebook: Any) -> None:
+def check_is_portable(notebook: Any) -> None:
+    """Check that the outputs and metadata have no absolute paths, addresses or settings."""
     for cell in code_cells(notebook):
         for text in shown(cell):
             if not text.startswith("<svg"):
-                # A path that begins at the root, or a drive's letter.
+                # An absolute path, on Linux or Windows.
                 assert not re.search(r"(?:^|[\s\"'(=])(?:/\w|[A-Za-z]:\\)", text), text
             assert not re.search(r"\bat 0x[0-9a-f]+", text), text
     assert set(notebook.metadata) == {"kernelspec", "language_info"}

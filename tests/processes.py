@@ -1,4 +1,4 @@
-"""Tests of whole processes: another Python that runs a program to its end."""
+"""Run Python programs in another process."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from scripts import ROOT
 
 
 def run_python(
-    *words: str,
+    *arguments: str,
     status: int = 0,
     cwd: Path = ROOT,
     env: Mapping[str, str | None] | None = None,
-    given: str | None = None,
+    stdin: str | None = None,
     timeout: float = 300.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs this Python once more, which finds the project, and takes warnings for errors.
+    """Run this interpreter with the project on its path and warnings as errors.
 
     Args:
-        words: its arguments: "-c" and a program, or the path of a file, and what these are given.
-        status: as it has to end; the negative number of a signal that has to end it.
-        cwd: the folder that it runs in.
-        env: what is other in its environment than here; None for what is not there.
-        given: what it reads.
-        timeout: after how many seconds it is ended, which is an error.
+        arguments: "-c" and a program, or the path of a file, followed by the program's arguments.
+        status: the required exit status, or the negative number of a signal.
+        cwd: the working directory.
+        env: changes to the environment; None removes a variable.
+        stdin: the text of standard input.
+        timeout: the time limit in seconds; exceeding it is an error.
 
     Returns:
-        what it has written.
+        The finished process, with its output.
     """
-    changed = {"PYTHONPATH": str(ROOT), **(env or {})}
-    kept = {name: value for name, value in os.environ.items() if name not in changed}
+    changes = {"PYTHONPATH": str(ROOT), **(env or {})}
+    environment = {**os.environ, **changes}
     done = subprocess.run(
-        [sys.executable, "-W", "error", *words],
+        [sys.executable, "-W", "error", *arguments],
         cwd=cwd,
-        env=kept | {name: value for name, value in changed.items() if value is not None},
-        input=given,
+        env={name: value for name, value in environment.items() if value is not None},
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -1,4 +1,4 @@
-"""Random graphs, as lists that can be changed in one place and recorded in another order."""
+"""Random graphs as lists of nodes, which can be edited and recorded in another order."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ATTRIBUTES = {
     "iota": [0, 1],
     "constant": [1.0, 2.0, 3.0],
 }
-"""Ops with an attribute, and what it may be."""
+"""Ops with an attribute, and its possible values."""
 
 
 class Node(NamedTuple):
-    """An op: the function that records it, which nodes it takes, what else it says."""
+    """An op: the function that records it, the indices of its operands, and its attribute."""
 
     kind: str
     operands: tuple[int, ...]
@@ -31,53 +31,53 @@ class Node(NamedTuple):
 
 
 def random_nodes(seed: int, size: int) -> list[Node]:
-    """A graph of parameters, constants and ops on arrays of one shape; some ops are not used."""
+    """Return a graph of ops on arrays of one shape; some ops have no user."""
     r = random.Random(seed)
     nodes = [Node("parameter", (), number) for number in range(2)]
     while len(nodes) < size:
-        # Near ones more often, so that graphs get deep.
-        place = [max(len(nodes) - 1 - int(r.expovariate(0.2)), 0) for _ in range(2)]
+        # Recent nodes are more likely operands, so that graphs become deep.
+        operands = tuple(max(len(nodes) - 1 - int(r.expovariate(0.2)), 0) for _ in range(2))
         kind = r.choice([*UNARY, *UNARY, *BINARY, *BINARY, *BINARY, *ATTRIBUTES])
         if kind in ("iota", "constant"):
             nodes.append(Node(kind, (), r.choice(ATTRIBUTES[kind])))
         elif kind in ATTRIBUTES:
-            nodes.append(Node(kind, (place[0],), r.choice(ATTRIBUTES[kind])))
+            nodes.append(Node(kind, operands[:1], r.choice(ATTRIBUTES[kind])))
         else:
-            nodes.append(Node(kind, tuple(place[: 1 if kind in UNARY else 2])))
+            nodes.append(Node(kind, operands[: 1 if kind in UNARY else 2]))
     return nodes
 
 
 def record(
     nodes: Sequence[Node], order: Sequence[int] | None = None, root: int | None = None
 ) -> tuple[xb.XlaComputation, list[int]]:
-    """Records nodes, in another order if one is given; the numbers of their ops."""
+    """Record nodes, in the given order; return the computation and the ids of the nodes' ops."""
     b = xb.XlaBuilder("graph")
-    made: dict[int, xb.XlaOp] = {}
+    ops: dict[int, xb.XlaOp] = {}
     for index in range(len(nodes)) if order is None else order:
         node = nodes[index]
-        operands = [made[i] for i in node.operands]
+        operands = [ops[i] for i in node.operands]
         if node.kind == "parameter":
             assert isinstance(node.attribute, int)
-            made[index] = b.parameter(SHAPE, number=node.attribute)
+            ops[index] = b.parameter(SHAPE, number=node.attribute)
         elif node.kind == "iota":
             assert isinstance(node.attribute, int)
-            made[index] = b.iota(SHAPE, node.attribute)
+            ops[index] = b.iota(SHAPE, node.attribute)
         elif node.kind == "constant":
             assert isinstance(node.attribute, float)
-            made[index] = b.constant(np.full((4, 4), node.attribute, np.float32))
+            ops[index] = b.constant(np.full((4, 4), node.attribute, np.float32))
         elif node.kind == "reduce_precision":
             assert isinstance(node.attribute, tuple)
-            made[index] = xb.reduce_precision(operands[0], *node.attribute)
+            ops[index] = xb.reduce_precision(operands[0], *node.attribute)
         elif node.kind == "rev":
-            made[index] = xb.rev(operands[0], node.attribute)  # type: ignore[arg-type]  # a rev's
+            ops[index] = xb.rev(operands[0], node.attribute)  # type: ignore[arg-type]
         else:
-            made[index] = getattr(xb, node.kind)(*operands)
+            ops[index] = getattr(xb, node.kind)(*operands)
     last = len(nodes) - 1 if root is None else root
-    return b.build(made[last]), [made[i].id for i in range(len(nodes))]
+    return b.build(ops[last]), [ops[i].id for i in range(len(nodes))]
 
 
 def another_order(nodes: Sequence[Node], seed: int) -> list[int]:
-    """An order of recording in which operands stand before those that take them."""
+    """Return a random order in which operands come before their users."""
     r = random.Random(seed)
     waiting = [len(set(node.operands)) for node in nodes]
     users: list[list[int]] = [[] for _ in nodes]

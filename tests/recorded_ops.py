@@ -1,4 +1,4 @@
-"""One computation for each op of the corpora and of the docstrings, for tests of every op."""
+"""One computation for each distinct op in the corpora and in the docstrings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ platforms = load_script("tools/write_platforms.py")
 FILES = ("xlabuilder_cases.jsonl.gz", "xlabuilder_bounded.jsonl.gz")
 
 FREE = ("parameter", "tuple", "get_tuple_element")
-"""Opcodes that become no operation in StableHLO, which passes flat values."""
+"""Opcodes without an operation in StableHLO, whose functions have flat arguments and results."""
 
 
 def corpus() -> Iterator[tuple[str, xb.XlaComputation]]:
-    """The computations of the valid cases, with their ids."""
+    """Yield the computations of the valid cases with their ids."""
     for file in FILES:
         for number, case in enumerate(runner.read(ROOT / "tests" / "conformance" / file)):
             adapter = runner.ADAPTERS.get(case["op"])
@@ -37,15 +37,16 @@ def corpus() -> Iterator[tuple[str, xb.XlaComputation]]:
 
 
 def examples() -> Iterator[tuple[str, xb.XlaComputation]]:
-    """The computations in the docstrings of the operations."""
+    """Yield the computations in the docstrings of the operations."""
     for name, info in xb.OPERATIONS.items():
         for computation in platforms.computations_of_example(info):
-            for one in (computation, *computation.called_computations()):
-                yield f"xb.{name}", one
+            yield f"xb.{name}", computation
+            for callee in computation.called_computations():
+                yield f"xb.{name}", callee
 
 
-def others() -> Iterator[tuple[str, xb.XlaComputation]]:
-    """Cases that are neither in the corpora nor in the docstrings."""
+def additional() -> Iterator[tuple[str, xb.XlaComputation]]:
+    """Yield computations that are neither in the corpora nor in the docstrings."""
     b = xb.XlaBuilder("all_gather of nothing")
     yield b.name, b.build(xb.all_gather(b.parameter(xb.f32[0, 2]), 0, 2, [[0, 1]]))
     b = xb.XlaBuilder("complex NaN")
@@ -54,15 +55,15 @@ def others() -> Iterator[tuple[str, xb.XlaComputation]]:
     yield b.name, b.build(xb.top_k(b.parameter(xb.f32[5]), 2, largest=False))
     b = xb.XlaBuilder("scan of no steps")
     x, total = b.parameter(xb.f32[0]), b.parameter(xb.f32[()])
-    yield b.name, b.build(xb.scan(x, total, lambda one, carry: (one + carry, one + carry), 0))
+    yield b.name, b.build(xb.scan(x, total, lambda x, carry: (x + carry, x + carry), 0))
 
 
 @cache
 def recorded_ops() -> list[tuple[str, xb.XlaOp, xb.XlaComputation]]:
-    """Each op that differs from all before, with a computation of this op alone."""
+    """Return each distinct op with the name of its case and a computation of this op alone."""
     found = []
     seen = set()
-    for name, computation in (*corpus(), *examples(), *others()):
+    for name, computation in (*corpus(), *examples(), *additional()):
         for op in computation.ops:
             shapes = tuple(operand.shape for operand in op.operands)
             key = (op.opcode, op.shape, shapes, str(dict(op.attributes)))

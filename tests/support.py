@@ -1,9 +1,8 @@
-"""What the tests share: running a computation two ways, and comparing numbers.
+"""Run a computation in two ways, and compare numbers.
 
-Every computation that a test runs goes through `run`, which has XLA run the StableHLO of our own
-lowering and, separately, the HLO text that the computation prints, read by XLA's own parser and
-converted by jaxlib; both must give the same bits, payloads of NaNs included. Where XLA makes the
-same program of both, the second run is left out: it could give nothing else.
+`run` executes the StableHLO that `lowering` emits and, separately, the HLO text of the computation,
+which XLA parses and jaxlib converts. Both results must have the same bits, including the payloads
+of NaNs. The second run is omitted if XLA has the same HLO for both programs.
 """
 
 from __future__ import annotations
@@ -26,28 +25,15 @@ from lowering.reading import module_reader
 
 
 def flat(result: Any) -> list[Any]:
-    """The arrays of a nested result, left to right."""
+    """Return the arrays of a nested result, left to right."""
     if isinstance(result, (tuple, list)):
         return [leaf for part in result for leaf in flat(part)]
     return [result]
 
 
 def run(computation: xb.XlaComputation, *arguments: Any) -> Any:
-    """The result on CPU as NumPy arrays, nested as the root is; checked against the HLO text."""
-    module = lowering.lower(computation)
-    result = lowering.compile(module)(*arguments)
-    if is_only_parsed(computation):
-        return jax.tree_util.tree_map(np.asarray, result)
-    hlo = stablehlo_of_text(computation)
-    if _same_program(module.bytecode, hlo):
-        return jax.tree_util.tree_map(np.asarray, result)
-    theirs = lowering.compile(trusted_module(hlo))(*flat(list(arguments)))
-    ours = [np.asarray(leaf) for leaf in flat(result) if leaf is not None]
-    leaves = [np.asarray(leaf) for leaf in flat(theirs) if leaf is not None]
-    assert len(leaves) == len(ours)
-    for mine, other in zip(ours, leaves, strict=True):
-        assert_identical(mine, other)
-    return jax.tree_util.tree_map(np.asarray, result)
+    """Return the result on CPU as NumPy arrays, after comparing it with that of the HLO text."""
+    return _run_twice(computation, arguments, flat(list(arguments)), lowering.compile)
 
 
 def run_replicated(
@@ -56,90 +42,100 @@ def run_replicated(
     num_replicas: int = 1,
     num_partitions: int = 1,
 ) -> list[Any]:
-    """`run` on several CPU devices: a list of their results, checked against the HLO text.
+    """Return the results of several CPU devices, after comparing them as in `run`.
 
-    Arguments are as `lowering.ReplicatedExecutable` takes them, those for tuples as lists.
+    The arguments are those of `lowering.ReplicatedExecutable`; arguments for tuples are lists.
     """
-    count = num_replicas * num_partitions
-    where = {"num_replicas": num_replicas, "num_partitions": num_partitions}
+
+    def compiled(module: lowering.StablehloModule) -> Any:
+        return lowering.compile(
+            module, "cpu", num_replicas=num_replicas, num_partitions=num_partitions
+        )
+
+    leaves = _leaf_arguments(computation, arguments)
+    results: list[Any] = _run_twice(computation, arguments, leaves, compiled)
+    assert len(results) == num_replicas * num_partitions
+    return results
+
+
+def _run_twice(
+    computation: xb.XlaComputation,
+    arguments: Sequence[Any],
+    leaf_arguments: Sequence[Any],
+    compiled: Callable[[lowering.StablehloModule], Any],
+) -> Any:
     module = lowering.lower(computation)
-    result = lowering.compile(module, "cpu", **where)(*arguments)
-    assert len(result) == count
-    if is_only_parsed(computation):
-        return [jax.tree_util.tree_map(np.asarray, one) for one in result]
-    hlo = stablehlo_of_text(computation)
-    if _same_program(module.bytecode, hlo):
-        return [jax.tree_util.tree_map(np.asarray, one) for one in result]
-    theirs = lowering.compile(trusted_module(hlo), "cpu", **where)(
-        *_leaf_arguments(computation, arguments)
-    )
-    for mine, other in zip(result, theirs, strict=True):
-        ours = [np.asarray(leaf) for leaf in flat(mine) if leaf is not None]
-        leaves = [np.asarray(leaf) for leaf in flat(other) if leaf is not None]
-        assert len(leaves) == len(ours)
-        for a, b in zip(ours, leaves, strict=True):
-            assert_identical(a, b)
-    return [jax.tree_util.tree_map(np.asarray, one) for one in result]
+    result = compiled(module)(*arguments)
+    if not is_only_parsed(computation):
+        hlo = stablehlo_of_text(computation)
+        if not same_program(module.bytecode, hlo):
+            leaves = [leaf for leaf in flat(result) if leaf is not None]
+            others = flat(compiled(trusted_module(hlo))(*leaf_arguments))
+            others = [leaf for leaf in others if leaf is not None]
+            for leaf, other in zip(leaves, others, strict=True):
+                assert_identical(np.asarray(leaf), np.asarray(other))
+    return jax.tree_util.tree_map(np.asarray, result)
 
 
 def _leaf_arguments(computation: xb.XlaComputation, arguments: Sequence[Any]) -> list[Any]:
-    """The arguments with tuples opened: HLO that is read by XLA takes the leaves."""
-    found: list[Any] = []
+    """Return the arguments with tuples flattened, because XLA's HLO parser flattens parameters."""
+    leaves: list[Any] = []
     for argument, shape in zip(arguments, computation.program_shape.parameters, strict=True):
         if isinstance(shape, xb.TupleShape):
-            found.extend(map(list, zip(*(flat(one) for one in argument), strict=True)))
+            leaves.extend(map(list, zip(*(flat(each) for each in argument), strict=True)))
         else:
-            found.append(argument)
-    return found
+            leaves.append(argument)
+    return leaves
 
 
 @contextmanager
 def compiled_once(*compiled: tuple[bytes, Any]) -> Iterator[list[tuple[bytes, Any]]]:
-    """Meanwhile, `lowering` has programs compiled once of which XLA makes the same HLO.
+    """Compile programs that become the same HLO only once.
 
-    For comparisons of one program that comes in two ways: compiling is nearly all of their time.
-    Each is still lowered, legalized, given its arguments and run by itself. They are to be for one
-    device, the same, and to call no Python functions.
+    For tests that compare two forms of a program, which spend most of their time compiling. Each
+    form is still lowered, legalized and executed separately. The programs must be for the same
+    device and must not call Python functions.
 
     Args:
-        compiled: modules that somebody else has had compiled, and jaxlib's executables of them.
+        compiled: modules that are compiled already, with jaxlib's executables.
 
     Yields:
-        all that are compiled by now, likewise.
+        All compiled modules and their executables, updated as more are compiled.
     """
-    known = list(compiled)
+    executables = list(compiled)
     original = compilation.compile_and_load
 
     def compile_and_load(devices: Sequence[Any], code: bytes, **more: Any) -> Any:
         assert len(devices) == 1
         assert not more.get("callbacks")
-        for other, executable in known:
-            if _same_program(code, other):
+        for other, executable in executables:
+            if same_program(code, other):
                 return executable
-        known.append((code, original(devices, code, **more)))
-        return known[-1][1]
+        executables.append((code, original(devices, code, **more)))
+        return executables[-1][1]
 
-    compilation.compile_and_load = compile_and_load  # type: ignore[assignment]  # its names differ
+    # The type of the original has the names of all parameters.
+    compilation.compile_and_load = compile_and_load  # type: ignore[assignment]
     try:
-        yield known
+        yield executables
     finally:
         compilation.compile_and_load = original
 
 
 def trusted_module(module_bytecode: bytes) -> lowering.StablehloModule:
-    """The module of bytecode that jaxlib has just written.
+    """Load bytecode written by jaxlib.
 
-    Sealed by ourselves: bytecode without a checksum would be tried in another process first.
+    It is sealed here, because bytecode without a checksum is first read in another process.
     """
     read = mlir.read_module(mlir.new_context(), module_bytecode)
     return lowering.load_bytes(b"".join(module_reader.sealed_bytecode(read)))
 
 
 def stablehlo_of_text(computation: xb.XlaComputation) -> bytes:
-    """MLIR bytecode of the module that XLA's parser and jaxlib make of the HLO text.
+    """Return MLIR bytecode of the HLO text, parsed by XLA and converted by jaxlib.
 
-    Composites that give a tuple, of which jaxlib makes a module that does not verify, are read as
-    the calls that they are.
+    Composites with a tuple result are read as calls, because jaxlib converts them to a module that
+    does not verify.
     """
     text = str(computation)
     if any(op.opcode == "composite" and op.shape.is_tuple for op in _all_ops(computation)):
@@ -148,23 +144,23 @@ def stablehlo_of_text(computation: xb.XlaComputation) -> bytes:
 
 
 def _all_ops(computation: xb.XlaComputation) -> Iterator[xb.XlaOp]:
-    for one in (computation, *computation.called_computations()):
-        yield from one.ops
+    for each in (computation, *computation.called_computations()):
+        yield from each.ops
 
 
 def is_only_parsed(computation: xb.XlaComputation) -> bool:
-    """Whether the HLO text can't be executed; XLA's parser must then read it.
+    """Return whether the HLO text can't be executed, after checking that XLA parses it.
 
-    Of what StableHLO can't express, its verifier must refuse what jaxlib converts the text to.
+    If StableHLO can't express an op, its verifier must refuse the module converted by jaxlib.
     """
     ops = list(_all_ops(computation))
-    is_unknown = any(map(is_unconverted, ops))
-    is_refused = any(map(is_inexpressible, ops))
-    if not (is_unknown or is_refused):
+    has_unconverted = any(map(is_unconverted, ops))
+    has_inexpressible = any(map(is_inexpressible, ops))
+    if not (has_unconverted or has_inexpressible):
         return False
     text = str(computation)
     assert hlo_conversion.parsed_hlo_text(text)
-    if is_refused and not is_unknown:
+    if not has_unconverted:
         code = hlo_conversion.hlo_text_to_stablehlo(text)
         with pytest.raises(mlir.UnreadableModuleError):
             mlir.read_module(mlir.new_context(), code)
@@ -172,12 +168,12 @@ def is_only_parsed(computation: xb.XlaComputation) -> bool:
 
 
 def is_unconverted(op: xb.XlaOp) -> bool:
-    """An op that jaxlib does not convert from HLO to StableHLO."""
+    """Whether jaxlib does not convert the op from HLO to StableHLO."""
     return op.opcode == "mulhi"
 
 
 def is_inexpressible(op: xb.XlaOp) -> bool:
-    """An op that is one operation in HLO, and that StableHLO's verifier refuses."""
+    """Whether the op is one instruction in HLO that StableHLO's verifier refuses."""
     if op.opcode in ("broadcast_in_dim", "reshape"):
         return sum(op.shape.dynamic_dimensions) > 1
     if op.opcode == "reduce_scatter" and len(op.operands) > 1:
@@ -192,15 +188,16 @@ _COMPUTATION = re.compile(r"^(?:ENTRY )?(\S+) \{\n(.*?)^\}", re.MULTILINE | re.D
 _NAME = re.compile(r"[A-Za-z_][\w.\-]*\.\d+")
 
 
-def _same_program(ours: bytes, theirs: bytes) -> bool:
-    """Whether XLA makes the same HLO of two modules, but for names; false where it can't be told.
+def same_program(first: bytes, second: bytes) -> bool:
+    """Whether two modules become the same HLO except for names; False if that is not certain.
 
-    XLA leaves out the data of large constants where it prints them, and layouts that are asked for.
+    XLA's text omits the data of large constants, and requested layouts.
     """
-    if b"layout_mode" in ours + theirs:
+    if b"layout_mode" in first + second:
         return False
-    texts = [hlo_conversion.stablehlo_to_hlo_text(_mended(module)) for module in (ours, theirs)]
-    # After the module's name: the layouts of arguments and results, and which share memory.
+    modules = (_worked_around(first), _worked_around(second))
+    texts = [hlo_conversion.stablehlo_to_hlo_text(module) for module in modules]
+    # The first line has the layouts of arguments and results, and aliases, after the name.
     signatures = [text.partition("\n")[0].partition(",")[2] for text in texts]
     return (
         signatures[0] == signatures[1]
@@ -209,10 +206,10 @@ def _same_program(ours: bytes, theirs: bytes) -> bool:
     )
 
 
-def _mended(module_bytecode: bytes) -> bytes:
-    """A module with defects worked around, some of which end the process where XLA prints it."""
+def _worked_around(module_bytecode: bytes) -> bytes:
+    """Apply the rewrites for defects of XLA, some of which crash the process in printing."""
     table = {
-        name: [one for one in rewrites if "Shown by:" in str(one.apply.__doc__)]
+        name: [rewrite for rewrite in rewrites if "Shown by:" in str(rewrite.apply.__doc__)]
         for name, rewrites in rewrites_for("cpu").items()
     }
     module = mlir.read_module(mlir.new_context(), module_bytecode)
@@ -221,45 +218,45 @@ def _mended(module_bytecode: bytes) -> bytes:
 
 
 def _without_names(text: str) -> str:
-    """HLO text with instructions numbered in order, and called computations in their places."""
-    written: dict[str, str] = {}
+    """Return HLO text with numbered instructions, and computations replaced by their text."""
+    bodies: dict[str, str] = {}
     for computation in _COMPUTATION.finditer(text):  # callees come before their callers
         numbers: dict[str, str] = {}
 
         def renamed(match: re.Match[str], numbers: dict[str, str] = numbers) -> str:
             name = match[0]
-            return written.get(name) or numbers.setdefault(name, f"%{len(numbers)}")
+            return bodies.get(name) or numbers.setdefault(name, f"%{len(numbers)}")
 
         body = _NAME.sub(renamed, computation[2])
-        # A callee stands for its text, shortly.
-        written[computation[1]] = f"<{body}>" if len(body) < 200 else f"<{hash(body)}>"
+        # Long bodies are hashed, so that nested calls do not grow exponentially.
+        bodies[computation[1]] = f"<{body}>" if len(body) < 200 else f"<{hash(body)}>"
         last = body
     return last
 
 
 def parameter_like(b: xb.XlaBuilder, array: np.ndarray) -> xb.XlaOp:
-    """A parameter of the array's type and sizes."""
+    """Record a parameter with the array's element type and sizes."""
     return b.parameter(xb.array_shape(xb.as_primitive_type(array.dtype), array.shape))
 
 
 def operation_names(computation: xb.XlaComputation | lowering.StablehloModule) -> list[str]:
-    """The operations of @main, but the return, of a module or of what a computation lowers to."""
+    """Return the names of the operations in @main without the return."""
     module = computation
     if isinstance(computation, xb.XlaComputation):
         module = lowering.lower(computation)
-    main = next(one for one in module.module.body.operations if str(one.name) == '"main"')
-    return [one.operation.name for one in main.regions[0].blocks[0].operations][:-1]
+    main = next(f for f in module.module.body.operations if str(f.name) == '"main"')
+    return [op.operation.name for op in main.regions[0].blocks[0].operations][:-1]
 
 
 def branch(
     condition: xb.XlaOp, on_true: Callable[[], xb.XlaOp], on_false: Callable[[], xb.XlaOp]
 ) -> xb.XlaOp:
-    """A conditional whose branches use values from outside of them."""
+    """Record a conditional whose branches have no operand and capture values."""
     return xb.conditional(condition, None, on_true, None, on_false)
 
 
 def small_numbers(t: xb.PrimitiveType, sizes: Sequence[int], seed: int = 7) -> np.ndarray:
-    """Values that even 4 bits hold, and whose sums few types round; the same ones every time."""
+    """Return reproducible values that 4 bits represent and whose sums few types round."""
     rng = np.random.default_rng(seed)
     if t is xb.pred:
         return rng.integers(0, 2, sizes).astype(bool)
@@ -272,9 +269,9 @@ def small_numbers(t: xb.PrimitiveType, sizes: Sequence[int], seed: int = 7) -> n
 
 
 def summable(random: np.random.Generator, t: xb.PrimitiveType, sizes: Sequence[int]) -> np.ndarray:
-    """Small integers, whose products and sums the type holds; all integers of integer types.
+    """Return small integers whose sums of products the type represents, or any of an integer type.
 
-    Sums in floating point are then exact in any order, and the result has one right value.
+    Floating-point sums are then exact in any order, so there is one correct result.
     """
     if t is xb.pred:
         return random.integers(0, 2, sizes).astype(bool)
@@ -290,25 +287,25 @@ def summable(random: np.random.Generator, t: xb.PrimitiveType, sizes: Sequence[i
 
 
 def assert_identical(a: np.ndarray, b: np.ndarray) -> None:
-    """Equal shapes and types, and every bit the same, those of NaNs too."""
+    """Check that shapes, types and all bits are equal, including NaNs."""
     assert a.shape == b.shape
     assert a.dtype == b.dtype
     if a.tobytes() != b.tobytes():
         rows = [np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b)]
         same = (rows[0] == rows[1]).reshape(a.size, -1).all(axis=1)
-        places = np.flatnonzero(~same)
-        some = [x.reshape(-1)[places[:5]] for x in (a, b)]
+        indices = np.flatnonzero(~same)
+        got, expected = (x.reshape(-1)[indices[:5]] for x in (a, b))
         raise AssertionError(
-            f"{places.size} of {a.size} differ, from element {places[0]} on: {some[0]} instead of "
-            f"{some[1]}, as bytes {some[0].tobytes().hex()} instead of {some[1].tobytes().hex()}"
+            f"{indices.size} of {a.size} elements differ, the first at {indices[0]}: {got} instead "
+            f"of {expected}, as bytes {got.tobytes().hex()} instead of {expected.tobytes().hex()}"
         )
 
 
 def assert_same_bits(a: np.ndarray, b: np.ndarray) -> None:
-    """Equal shapes and types, and the same bits but in NaNs, of which any equals any other.
+    """Check that shapes, types and bits are equal, except for the bits of NaNs.
 
-    For results that are computed: which NaN comes out is nowhere promised. What is only moved is
-    compared by `assert_identical`.
+    For computed results, because no specification defines the payload of a NaN. Use
+    `assert_identical` for elements that are only moved.
     """
     assert a.shape == b.shape
     assert a.dtype == b.dtype
@@ -322,26 +319,25 @@ def assert_same_bits(a: np.ndarray, b: np.ndarray) -> None:
 
 
 def _bits(a: np.ndarray) -> np.ndarray:
-    """The elements' bits as unsigned integers."""
+    """Return the bits of the elements as unsigned integers."""
     raw = np.ascontiguousarray(a).reshape(-1).view(f"u{a.dtype.itemsize}")
     return raw.reshape(a.shape)
 
 
 def ulp_distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """How many representable numbers lie between the elements of two arrays of one float type.
+    """Return the distance of elements of one float type, in steps between representable numbers.
 
-    0 where both are NaN and between the two zeros; infinities are one step beyond the largest
-    number.
+    It is 0 for two NaNs and for the two zeros. Infinity is one step above the largest number.
     """
     assert a.dtype == b.dtype
     assert a.shape == b.shape
     sign = np.uint64(1) << np.uint64(8 * a.dtype.itemsize - 1)
 
-    def place(x: np.ndarray) -> np.ndarray:
-        # From sign and magnitude to a number line: negative numbers count down from zero.
+    def ordinal(x: np.ndarray) -> np.ndarray:
+        # Sign and magnitude to a number that increases with the value.
         bits = _bits(x).astype(np.uint64)
         return np.where(bits & sign, sign - (bits & ~sign), sign + bits)
 
-    x, y = place(a), place(b)
+    x, y = ordinal(a), ordinal(b)
     distance = np.where(x > y, x - y, y - x)
     return np.where((a != a) & (b != b), np.uint64(0), distance)

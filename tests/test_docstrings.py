@@ -1,4 +1,4 @@
-"""Every example in a docstring is run, and every public operation has one."""
+"""Run the examples in docstrings, and check that every public operation has one."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ FLAGS = doctest.ELLIPSIS
 
 
 def module_names(package: str) -> list[str]:
-    """The package and all modules in it, nothing imported but packages."""
-    found = [package]
+    """Return the names of a package and its modules, without importing them."""
+    names = [package]
     for info in pkgutil.iter_modules([str(ROOT / package.replace(".", "/"))]):
         name = f"{package}.{info.name}"
-        found += module_names(name) if info.ispkg else [name]
-    return found
+        names += module_names(name) if info.ispkg else [name]
+    return names
 
 
 def run_examples(name: str) -> tuple[int, str]:
-    """Runs the examples of a module: how many there were, and what went wrong."""
+    """Run the examples of a module; return their number and the report of failures."""
     module = importlib.import_module(name)
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     report: list[str] = []
@@ -40,7 +40,7 @@ def run_examples(name: str) -> tuple[int, str]:
 def test_examples(
     name: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What is kept from one time to the next is not kept among the user's files.
+    # The compilation cache must not be written to the user's folder.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp()))
     _, report = run_examples(name)
     assert not report, report
@@ -61,18 +61,18 @@ print(tries)
 
 def test_the_examples_of_builder_need_no_jax() -> None:
     done = run_python("-c", PROGRAM, *module_names("builder"))
-    # Each operation has at least two lines: the import and what it shows.
+    # Each operation has at least two examples: the import and a call.
     assert int(done.stdout) > 2 * len(xb.OPERATIONS)
 
 
-def test_a_wrong_example_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_example_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xb.abs, "__doc__", ">>> 1 + 1\n3\n")
     _, report = run_examples("builder.ops.elementwise.unary")
     assert "Expected:\n    3\nGot:\n    2" in report
 
 
 def shared_sections(name: str) -> str:
-    """The docstring of the package that describes the arguments of unary and binary ops."""
+    """Return the docstring that describes the arguments of unary and binary ops."""
     if re.fullmatch(
         r".*elementwise\.(unary|binary|comparison)", xb.OPERATIONS[name].function.__module__
     ):
@@ -89,13 +89,13 @@ class TestEveryOperation:
         assert re.search(r"^ +>>> .*\b" + re.escape(name) + r"\(", document, re.MULTILINE), (
             "an example that calls it"
         )
-        takes = set(inspect.signature(xb.OPERATIONS[name].function).parameters) - {"self"}
+        parameters = set(inspect.signature(xb.OPERATIONS[name].function).parameters) - {"self"}
         shared = shared_sections(name)
-        for heading in (*(["Args:"] if takes else []), "Returns:", "Example:"):
+        for heading in (*(["Args:"] if parameters else []), "Returns:", "Example:"):
             assert f"\n{heading}\n" in document + shared, heading
         assert re.search(
             r"^(Operation Semantics: .+\.|Not in the document; .+)$", document, re.MULTILINE
-        ), "the line that says where it is described"
+        ), "the line with the section of the document"
 
     def test_example_shows_a_result(self, name: str) -> None:
         document = inspect.getdoc(xb.OPERATIONS[name].function) or ""

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md and docs/ speak of what is there: the files, and the code that they show."""
+"""The files, tests, make targets and code in README.md, CONTRIBUTING.md and docs/ exist."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def text_of(document: Path) -> str:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
-def test_every_file_that_is_named_exists(document: Path) -> None:
+def test_files_exist(document: Path) -> None:
     text = text_of(document)
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
     for link in links:
         if not link.startswith("https://"):
             assert (document.parent / link).exists(), link
-    named = re.findall(r"`((?:\w+/)+\w+\.\w+)`", text)
-    for path in named:
+    paths = re.findall(r"`((?:\w+/)+\w+\.\w+)`", text)
+    for path in paths:
         families = ("reshaping", "elementwise")
         assert any((ROOT / path.replace("FAMILY", f)).exists() for f in families), path
 
@@ -45,15 +45,16 @@ def test_the_code_shown_to_contributors_is_that_of_the_project() -> None:
             assert any(code in file for file in files), code
 
 
-def test_the_tests_named_to_contributors_are_there() -> None:
-    named = set(re.findall(r"\b(test_\w+)\b(?!\.py)", text_of(ROOT / "CONTRIBUTING.md")))
-    assert len(named) > 2
-    sources = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("test_*.py"))
-    for name in named - {path.stem for path in (ROOT / "tests").rglob("test_*.py")}:
+def test_the_tests_of_contributing_exist() -> None:
+    names = set(re.findall(r"\b(test_\w+)\b(?!\.py)", text_of(ROOT / "CONTRIBUTING.md")))
+    assert len(names) > 2
+    paths = list((ROOT / "tests").rglob("test_*.py"))
+    sources = "".join(path.read_text(encoding="utf-8") for path in paths)
+    for name in names - {path.stem for path in paths}:
         assert f"def {name}(" in sources, name
 
 
-def test_the_targets_of_make_are_described() -> None:
+def test_make_targets_exist() -> None:
     makefile = text_of(ROOT / "Makefile")
     targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
     for document in DOCUMENTS:

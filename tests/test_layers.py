@@ -1,7 +1,7 @@
-"""Packages import only packages below them, and no circle of modules is large.
+"""Packages import only packages below them, and import cycles of modules are small.
 
-Imports inside functions count as well; those under TYPE_CHECKING do not, nor do calls of
-`extension`, which are listed here.
+Imports inside functions count. Imports under TYPE_CHECKING and calls of `extension`, which are
+listed here, do not.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ EXTENSIONS = {
     "builder.types.shape": {"_repr_svg_": "builder.layout.drawing"},
     "lowering.stablehlo.module": {"_prepare_artifact": "lowering.legalize"},
 }
-"""The methods whose code is in a package above, by module."""
+"""The methods that are implemented in a package above, by module."""
 
-MOST_IN_A_CIRCLE = 8
+MAX_CYCLE_SIZE = 8
 
 
 def module_name(path: Path) -> str:
@@ -91,7 +91,7 @@ def package_of(module: str) -> str:
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those under `if TYPE_CHECKING:`."""
+    """Yield all nodes except those under `if TYPE_CHECKING:`."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -103,42 +103,42 @@ def statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def imported_by(path: Path) -> set[str]:
-    """The modules of this project that a module imports anywhere."""
-    found = set()
+    """Return the modules of this project that a module imports anywhere."""
+    modules = set()
     for node in statements(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
             assert node.module is not None
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                found.add(full if full in MODULES else node.module)
-    return found & MODULES.keys()
+                modules.add(full if full in MODULES else node.module)
+    return modules & MODULES.keys()
 
 
 EDGES = {module: imported_by(path) - {module} for module, path in MODULES.items()}
 
 
-def circles(edges: Mapping[str, Iterable[str]]) -> list[set[str]]:
-    """The sets of nodes of which each reaches each other."""
+def cycles(edges: Mapping[str, Iterable[str]]) -> list[set[str]]:
+    """Return the strongly connected components that have a cycle."""
 
-    def reached_from(start: str) -> set[str]:
-        found: set[str] = set()
+    def reachable_from(start: str) -> set[str]:
+        visited: set[str] = set()
         pending = [start]
         while pending:
             for target in edges[pending.pop()]:
-                if target not in found:
-                    found.add(target)
+                if target not in visited:
+                    visited.add(target)
                     pending.append(target)
-        return found
+        return visited
 
-    reached = {node: reached_from(node) for node in edges}
-    found: list[set[str]] = []
-    for node, targets in reached.items():
-        if node in targets and not any(node in circle for circle in found):
-            found.append({other for other in targets if node in reached[other]})
-    return found
+    reachable = {node: reachable_from(node) for node in edges}
+    components: list[set[str]] = []
+    for node, targets in reachable.items():
+        if node in targets and not any(node in component for component in components):
+            components.append({other for other in targets if node in reachable[other]})
+    return components
 
 
 def test_every_package_has_a_layer() -> None:
@@ -158,12 +158,12 @@ def test_imports_point_down(package: str) -> None:
     assert not upward
 
 
-def test_circles_of_modules_are_small() -> None:
-    assert all(len(circle) <= MOST_IN_A_CIRCLE for circle in circles(EDGES)), circles(EDGES)
+def test_cycles_of_modules_are_small() -> None:
+    assert all(len(cycle) <= MAX_CYCLE_SIZE for cycle in cycles(EDGES)), cycles(EDGES)
 
 
-def test_a_circle_is_found() -> None:
-    assert circles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) == [{"b", "c"}]
+def test_cycles() -> None:
+    assert cycles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) == [{"b", "c"}]
 
 
 def test_extensions_are_those_listed() -> None:
@@ -184,15 +184,15 @@ def test_extensions_are_those_listed() -> None:
     assert found == EXTENSIONS
     layers = {package: index for index, package in enumerate(LAYERS)}
     for module, methods in EXTENSIONS.items():
-        for target in methods.values():  # else an import would do
+        for target in methods.values():  # otherwise a plain import suffices
             assert layers[package_of(target)] > layers[package_of(module)]
 
 
 @pytest.mark.parametrize("package", ["builder", "lowering"])
-def test_few_modules_stand_outside_packages(package: str) -> None:
-    """A module directly in `builder` or `lowering` is for users, or every package needs it."""
-    found = {m for m, path in MODULES.items() if path.parent == ROOT / package} - {package}
-    assert found <= {"builder.errors", "builder.check", "builder.unknown_names"} | {
+def test_few_modules_are_outside_packages(package: str) -> None:
+    """A module directly in `builder` or `lowering` is public, or every package needs it."""
+    modules = {m for m, path in MODULES.items() if path.parent == ROOT / package} - {package}
+    assert modules <= {"builder.errors", "builder.check", "builder.unknown_names"} | {
         "lowering.errors",
         "lowering.ffi",
     }

@@ -1,4 +1,4 @@
-"""Names that packages import when they are first used."""
+"""Names that packages import at first use."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from builder import layout
 PACKAGES = (xb, layout, lowering)
 
 
-def for_type_checkers(package: ModuleType) -> dict[str, str]:
-    """The module of each name that the package imports under `if TYPE_CHECKING:`."""
+def type_checking_imports(package: ModuleType) -> dict[str, str]:
+    """Return the module of each name that the package imports under `if TYPE_CHECKING:`."""
     assert package.__file__ is not None
-    found = {}
+    modules = {}
     for node in ast.parse(Path(package.__file__).read_text()).body:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             for imported in node.body:
@@ -29,25 +29,23 @@ def for_type_checkers(package: ModuleType) -> dict[str, str]:
                 assert imported.module is not None
                 for alias in imported.names:
                     assert alias.asname == alias.name  # a re-export, for type checkers
-                    found[alias.name] = imported.module
-    return found
+                    modules[alias.name] = imported.module
+    return modules
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 def test_type_checkers_see_the_same_names(package: ModuleType) -> None:
     lazy = package._LAZY
-    assert lazy == {
-        name: module
-        for name, module in for_type_checkers(package).items()
-        if module != package.__name__  # a submodule
-    }
+    imports = type_checking_imports(package)
+    # Imports from the package itself are submodules.
+    assert lazy == {n: module for n, module in imports.items() if module != package.__name__}
     assert list(lazy) == sorted(lazy)
-    for name, module in for_type_checkers(package).items():
+    for name, module in imports.items():
         assert getattr(package, name) is getattr(importlib.import_module(module), name)
     assert set(lazy) <= set(dir(package))
     # Importing a submodule of that name would replace the name.
     folder = Path(str(package.__file__)).parent
-    assert not {one.stem for one in folder.iterdir()} & set(lazy)
+    assert not {path.stem for path in folder.iterdir()} & set(lazy)
 
 
 @pytest.mark.parametrize("package", [layout, lowering], ids=lambda package: package.__name__)
@@ -84,7 +82,7 @@ def test_a_star_import_has_all_names() -> None:
 
 
 @pytest.mark.parametrize("module", sorted(set(lowering._LAZY.values())))
-def test_each_module_can_be_the_first(module: str) -> None:
+def test_each_module_can_be_imported_first(module: str) -> None:
     run_python("-c", f"import {module}")
 
 

@@ -1,4 +1,4 @@
-"""docs/operations.md is what tools/write_operations.py generates from the tables."""
+"""docs/operations.md is the output of tools/write_operations.py."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from scripts import ROOT, load_script
 import builder as xb
 from builder.schema import SCHEMAS
 
-for imported in ("write_platforms", "xla_builder_h"):  # by the next script
+for imported in ("write_platforms", "xla_builder_h"):  # imported by the next script
     load_script(f"tools/{imported}.py")
 writer = load_script("tools/write_operations.py")
 
 
-def test_the_committed_file_is_what_the_script_writes() -> None:
+def test_the_committed_file_is_current() -> None:
     committed = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     assert committed == writer.document(), "run `make docs`"
 

@@ -1,4 +1,4 @@
-"""docs/platforms.json says where each operation ran; the CPU is asked again here."""
+"""Check docs/platforms.json, which records where each operation ran. The CPU is measured again."""
 
 from __future__ import annotations
 
@@ -20,36 +20,37 @@ def test_every_operation_is_measured() -> None:
             assert set(answers) == set(xb.OPERATIONS), f"{platform}, {version}: make platforms"
 
 
-def test_what_was_not_compiled_was_refused_in_words() -> None:
-    """For devices that were not there; XLA's own reports, and dead processes, are not noted."""
-    found = [platform for platform in tool.record() if platform.startswith(tool.COMPILED)]
-    assert found == ["compiled gpu", "compiled tpu"]
-    for platform in found:
-        where = platform.removeprefix(tool.COMPILED).strip()
-        words = (f"can't run on {where}: ", f"is registered for {where}")
+def test_operations_that_were_not_compiled_have_an_error_of_the_library() -> None:
+    """For absent devices, no error of XLA and no crash is recorded."""
+    platforms = [platform for platform in tool.record() if platform.startswith(tool.COMPILED)]
+    assert platforms == ["compiled gpu", "compiled tpu"]
+    for platform in platforms:
+        device = platform.removeprefix(tool.COMPILED).strip()
+        messages = (f"can't run on {device}: ", f"is registered for {device}")
         for answers in tool.record()[platform].values():
             refused = [answer for answer in answers.values() if answer != tool.COMPILED]
             assert 0 < len(refused) < 15
-            assert all(any(one in answer for one in words) for answer in refused)
+            assert all(any(message in answer for message in messages) for answer in refused)
 
 
-def test_what_is_noted_of_the_cpu_is_so() -> None:
-    """Every example is compiled and executed, in a process that has eight devices."""
-    # How fast the machine code is makes no difference to whether there is any: see the fixture
+def test_the_results_of_the_cpu() -> None:
+    """Compile and execute every example in a process with eight devices."""
+    # The optimization level does not change which operations run; see the fixture
     # little_optimized.
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
     done = run_python("tools/write_platforms.py", "--measure", "cpu", env={"XLA_FLAGS": flags})
     (answers,) = json.loads(done.stdout)["cpu"].values()
-    noted = tool.record()["cpu"]
-    # Of a version that was not measured, what the newest one does.
-    assert answers == noted.get(jaxlib.__version__, noted[max(noted)])
+    recorded = tool.record()["cpu"]
+    # Versions that were not measured must agree with the newest one.
+    assert answers == recorded.get(jaxlib.__version__, recorded[max(recorded)])
 
 
-def test_a_process_that_dies_or_answers_nothing_is_noticed() -> None:
+def test_most_operations_ran_on_the_cpu() -> None:
+    """The record would be almost empty if the measuring process had crashed."""
     assert sum(answer == tool.RAN for answer in tool.record()["cpu"]["0.10.2"].values()) > 140
 
 
-def test_arguments_are_ones_as_nested_as_the_parameters() -> None:
+def test_arguments_are_ones_nested_like_the_parameters() -> None:
     shape = xb.parse_shape("(f32[2], (s4[], token[]))")
     array, (number, token) = tool.argument_of(shape)
     assert array.tolist() == [1, 1]

@@ -1,4 +1,4 @@
-"""README.md shows what its Python blocks and its commands really give."""
+"""README.md shows the output of its Python blocks and commands."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from scripts import ROOT, load_script
 writer = load_script("tools/write_readme.py")
 
 
-def test_the_outputs_shown_are_those_that_come_out() -> None:
+def test_the_outputs_are_current() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    # Asked first, so that a README without blocks could not pass.
+    # A README without blocks must not pass.
     assert text.count("```python\n") > 10
     assert writer.with_outputs(text) == text, "run `make docs` and read what changed"
 
 
-def test_a_wrong_output_is_put_right() -> None:
+def test_a_wrong_output_is_corrected() -> None:
     text = "```python\nx = 2\nprint(1)\nx + 1\n```\n```text\n5\n```\nthe end\n"
     assert writer.with_outputs(text) == text.replace("5", "1\n3")
 
@@ -37,12 +37,12 @@ def test_an_error_of_the_library_is_an_output() -> None:
     assert writer.with_outputs(text) == text
 
 
-def test_any_other_error_stops() -> None:
+def test_other_errors_are_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         writer.with_outputs("```python\n1 / 0\n```\n```text\n```\n")
 
 
 @pytest.mark.parametrize("text", ["```python\n1\n```\n", "```text\n1\n```\n"])
-def test_an_output_and_its_block_belong_together(text: str) -> None:
+def test_a_block_without_output_and_an_output_without_block_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="an output"):
         writer.with_outputs(text)

@@ -1,8 +1,8 @@
-"""Each operation of the table is printed, lowered, measured and documented.
+"""Each operation in the table is printed, lowered, measured and documented.
 
-Other tests have one case for each operation as well: test_docstrings.py runs the examples,
+Other tests also have a case for each operation: test_docstrings.py runs the examples,
 test_platforms.py compiles and executes them on CPU or expects the refusal that docs/platforms.json
-records, lowering/importer/test_schema_import.py imports them.
+records, and lowering/importer/test_schema_import.py imports them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ platforms = load_script("tools/write_platforms.py")
 
 @cache
 def computations(name: str) -> list[xb.XlaComputation]:
-    """The computations that the example of an operation's docstring records."""
+    """Return the computations that the example in an operation's docstring records."""
     return platforms.computations_of_example(xb.OPERATIONS[name])
 
 
 @pytest.mark.parametrize("name", xb.OPERATIONS)
 class TestEveryOperation:
     def test_example_records_the_opcode(self, name: str) -> None:
-        recorded = {op.opcode for one in computations(name) for op in one.ops}
+        recorded = {op.opcode for computation in computations(name) for op in computation.ops}
         assert xb.OPERATIONS[name].opcode in recorded
 
     def test_xla_parses_the_hlo_text(self, name: str) -> None:

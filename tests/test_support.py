@@ -1,4 +1,4 @@
-"""What the comparisons of other tests rest on: which programs are taken for one."""
+"""The comparison of programs in tests/support.py."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def program(
     return b.build(combine(x, b.constant(np.float32(number))), result="f32[2,3]")
 
 
-def test_a_program_is_compiled_once_under_any_names() -> None:
+def test_programs_that_differ_in_names_are_compiled_once() -> None:
     lowered = jax.jit(lambda x: x - np.float32(0.5)).lower(X)
-    theirs = mlir.bytecode(lowered.compiler_ir())
-    loaded = lowered.compile().runtime_executable()
-    with compiled_once((theirs, loaded)) as compiled:
+    module = mlir.bytecode(lowered.compiler_ir())
+    executable = lowered.compile().runtime_executable()
+    with compiled_once((module, executable)) as compiled:
         for name in ("program", "other"):
             assert (np.asarray(lowering.compile(program(name=name), "cpu")(X)) == X - 0.5).all()
         assert len(compiled) == 1
@@ -40,7 +40,7 @@ def test_a_program_is_compiled_once_under_any_names() -> None:
         assert len(compiled) == 1
 
 
-OTHERS: dict[str, Callable[[], xb.XlaComputation]] = {
+VARIANTS: dict[str, Callable[[], xb.XlaComputation]] = {
     "one bit of a constant": lambda: program(float(np.nextafter(np.float32(0.5), 1))),
     "the sign of a constant": lambda: program(-0.5),
     "an operation": lambda: program(combine=xb.add),
@@ -49,15 +49,15 @@ OTHERS: dict[str, Callable[[], xb.XlaComputation]] = {
 }
 
 
-@pytest.mark.parametrize("what", OTHERS)
-def test_another_program_is_compiled_for_itself(what: str) -> None:
+@pytest.mark.parametrize("difference", VARIANTS)
+def test_different_programs_are_compiled_separately(difference: str) -> None:
     with compiled_once() as compiled:
         lowering.compile(program(), "cpu")
-        lowering.compile(OTHERS[what](), "cpu")
+        lowering.compile(VARIANTS[difference](), "cpu")
     assert len(compiled) == 2
 
 
-def test_afterwards_programs_are_compiled_as_before() -> None:
+def test_the_original_function_is_restored() -> None:
     before = compilation.compile_and_load
     with pytest.raises(ZeroDivisionError), compiled_once():
         raise ZeroDivisionError

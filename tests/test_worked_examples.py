@@ -1,8 +1,7 @@
-"""The worked examples of the documents, each number in them, executed.
+"""Execute the worked examples of XLA's documents, with the numbers that they show.
 
-One test for each example, in the order of the documents: Operation Semantics, Broadcasting, Shapes.
-(Examples of layouts and tiles are in `tests/builder/layout`.) The tests of the families go
-further; here stands what the documents say, and nothing else.
+There is one test for each example, in the order of the documents: Operation Semantics,
+Broadcasting, Shapes. Examples of layouts and tiles are tested in `tests/builder/layout`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import run, run_replicated
+from support import parameter_like, run, run_replicated
 
 import builder as xb
 import lowering
@@ -23,17 +22,13 @@ INFINITY = float("inf")
 
 
 def value(build: Callable[..., xb.XlaOp], *arrays: Any) -> Any:
-    """What a computation of these arrays gives, as nested lists."""
+    """Return the result of a computation for these arrays as nested lists."""
     b = xb.XlaBuilder("example")
-    given = [np.asarray(a) for a in arrays]
-    given = [a.astype(F32) if a.dtype == np.float64 else a for a in given]
-    given = [a.astype(np.int32) if a.dtype == np.int64 else a for a in given]
-    ops = [b.parameter(xb.array_shape(_type_of(a), a.shape)) for a in given]
-    return _lists(run(b.build(build(*ops)), *given))
-
-
-def _type_of(array: np.ndarray[Any, Any]) -> xb.PrimitiveType:
-    return {np.dtype(F32): xb.f32, np.dtype(np.int32): xb.s32, np.dtype(bool): xb.pred}[array.dtype]
+    arguments = [np.asarray(a) for a in arrays]
+    arguments = [a.astype(F32) if a.dtype == np.float64 else a for a in arguments]
+    arguments = [a.astype(np.int32) if a.dtype == np.int64 else a for a in arguments]
+    ops = [parameter_like(b, a) for a in arguments]
+    return _lists(run(b.build(build(*ops)), *arguments))
 
 
 def _lists(result: Any) -> Any:
@@ -61,7 +56,7 @@ FLAT += [30, 31, 32, 35, 36, 37, 40, 41, 42, 45, 46, 47]
 
 
 def replicated(build: Callable[[xb.XlaOp], xb.XlaOp], *rows: list[float]) -> list[list[float]]:
-    """What each replica gets, of one array for each."""
+    """Return the result of each replica for one array per replica."""
     b = xb.XlaBuilder("example")
     x = b.parameter(xb.f32[len(rows[0])])
     arrays = [np.array(row, F32) for row in rows]
@@ -80,7 +75,7 @@ def test_all_reduce() -> None:
 
 
 def test_all_to_all() -> None:
-    """Four cores cut f32[4,16] into four pieces f32[4,4], and put together f32[16,4]."""
+    """Each of four cores splits f32[4,16] into f32[4,4] and concatenates f32[16,4]."""
     b = xb.XlaBuilder("alltoall")
     x = b.parameter(xb.f32[4, 16], "x")
     y = xb.all_to_all(x, split_dimension=1, concat_dimension=0, split_count=4)
@@ -111,7 +106,7 @@ def test_clamp() -> None:
 
 
 def test_collapse() -> None:
-    """The document shows the last two the other way round; its text says it as it is here."""
+    """The document exchanges the last two results; its definition agrees with this test."""
     got = value(
         lambda v: xb.tuple(*(xb.collapse(v, places) for places in ([0, 1, 2], [1, 2], [0, 1]))),
         CUBE,
@@ -124,17 +119,17 @@ def test_collapse() -> None:
 
 
 def test_concatenate() -> None:
-    one = value(lambda *xs: xb.concatenate(xs, 0), [2, 3], [4, 5], [6, 7])
-    assert one == [2, 3, 4, 5, 6, 7]
-    two = value(lambda *xs: xb.concatenate(xs, 0), [[1, 2], [3, 4], [5, 6]], [[7, 8]])
-    assert two == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    vector = value(lambda *xs: xb.concatenate(xs, 0), [2, 3], [4, 5], [6, 7])
+    assert vector == [2, 3, 4, 5, 6, 7]
+    matrix = value(lambda *xs: xb.concatenate(xs, 0), [[1, 2], [3, 4], [5, 6]], [[7, 8]])
+    assert matrix == [[1, 2], [3, 4], [5, 6], [7, 8]]
 
 
 @pytest.mark.parametrize(
     ("index", "branch"), [(0, 0), (1, 1), (2, 2), (3, 2), (-1, 2), (2**31 - 1, 2)]
 )
 def test_conditional_with_an_index_out_of_range(index: int, branch: int) -> None:
-    """Less than 0, or N and more: the last branch."""
+    """An index below 0 or at least N selects the last branch."""
 
     def build(which: xb.XlaOp, x: xb.XlaOp) -> xb.XlaOp:
         return xb.conditional(
@@ -149,7 +144,7 @@ def test_convert_element_type() -> None:
 
 
 def test_custom_call() -> None:
-    """The document's myfunc, which looks at what it gets and writes one element."""
+    """The document's myfunc reads its operands and writes one element."""
     pointer = ctypes.POINTER(ctypes.c_float)
     seen: list[float] = []
 
@@ -214,7 +209,7 @@ PLACES = [[0, 0], [8, 5], [3, 2], [1, 4], [7, 0]]
 
 
 def test_gather_of_slices() -> None:
-    """Five slices [8,6] of an array [16,11], at places s32[5,2]."""
+    """Gather five slices [8,6] of an array [16,11] at start indices s32[5,2]."""
     array = np.arange(176, dtype=F32).reshape(16, 11)
     numbers = xb.GatherDimensionNumbers([1, 2], [], [0, 1], 1)
     got = value(lambda x, i: xb.gather(x, i, numbers, [8, 6]), array, PLACES)
@@ -222,7 +217,7 @@ def test_gather_of_slices() -> None:
 
 
 def test_gather_of_a_matrix_of_slices() -> None:
-    """The same with places s32[4,5,2]: two batch dimensions."""
+    """Start indices s32[4,5,2] result in two batch dimensions."""
     array = np.arange(176, dtype=F32).reshape(16, 11)
     places = [PLACES[i:] + PLACES[:i] for i in range(4)]
     numbers = xb.GatherDimensionNumbers([2, 3], [], [0, 1], 2)
@@ -231,7 +226,7 @@ def test_gather_of_a_matrix_of_slices() -> None:
 
 
 def test_gather_of_rows() -> None:
-    """tf.gather_nd: slices [1,11], of which the first dimension is left out."""
+    """tf.gather_nd: the first dimension of the slices [1,11] is collapsed."""
     array = np.arange(176, dtype=F32).reshape(16, 11)
     rows = [[3, 15, 0, 7, 7], [1, 2, 3, 4, 5]]
     numbers = xb.GatherDimensionNumbers([2], [0], [0], 2)
@@ -240,7 +235,7 @@ def test_gather_of_rows() -> None:
 
 
 def test_set_dimension_size() -> None:
-    """1 + ... + 5, 1 * ... * 5, 1 + ... + 6: what is beyond the size is not there."""
+    """Elements beyond the size are ignored: 1 + ... + 5, 1 * ... * 5, 1 + ... + 6."""
 
     def build(v: xb.XlaOp) -> xb.XlaOp:
         five = xb.set_dimension_size(v, constant(v, 5), 0)
@@ -282,7 +277,7 @@ def test_map() -> None:
 
 
 def test_pad() -> None:
-    """Edges and interiors of two dimensions, negative ones too; and nothing, which does nothing."""
+    """Edge and interior padding of two dimensions, negative padding, and no padding."""
     x = [[1, 2, 3], [4, 5, 6]]
 
     def build(x: xb.XlaOp, zero: xb.XlaOp) -> xb.XlaOp:
@@ -296,7 +291,7 @@ def test_pad() -> None:
     edges, interior, both, same = value(build, x, 0)
     assert edges == [[0] * 4, [1, 2, 3, 0], [4, 5, 6, 0], [0] * 4, [0] * 4]
     assert interior == [[1, 0, 0, 2, 0, 0, 3], [0] * 7, [4, 0, 0, 5, 0, 0, 6]]
-    # The interior comes first: what is taken away may be padding.
+    # Interior padding is inserted before negative edge padding removes elements.
     assert both == [[0, 4, 0, 5]]
     assert same == x
 
@@ -315,7 +310,7 @@ def test_reduce_of_a_matrix() -> None:
 
 
 def test_reduce_of_a_cube() -> None:
-    """1 to 6, four times."""
+    """The operand has the numbers 1 to 6 four times."""
 
     def build(x: xb.XlaOp) -> xb.XlaOp:
         return xb.tuple(*(xb.reduce(x, 0, xb.add, d) for d in ([0], [2], [0, 1], [0, 1, 2])))
@@ -324,10 +319,10 @@ def test_reduce_of_a_cube() -> None:
     assert got == ([[4, 8, 12], [16, 20, 24]], [[6, 15]] * 4, [20, 28, 36], 84)
 
 
-def test_variadic_reduce_of_maximum_and_its_place() -> None:
-    def f(most: xb.XlaOp, where: xb.XlaOp, value: xb.XlaOp, index: xb.XlaOp) -> Any:
-        better = value >= most
-        return xb.select(better, value, most), xb.select(better, index, where)
+def test_variadic_reduce_of_the_maximum_and_its_index() -> None:
+    def f(largest: xb.XlaOp, place: xb.XlaOp, value: xb.XlaOp, index: xb.XlaOp) -> Any:
+        is_larger = value >= largest
+        return xb.select(is_larger, value, largest), xb.select(is_larger, index, place)
 
     def build(v: xb.XlaOp, k: xb.XlaOp) -> xb.XlaOp:
         return xb.reduce([v, k], [-INFINITY, -1], f, [0])
@@ -341,7 +336,7 @@ def test_reduce_scatter() -> None:
 
 
 def test_reduce_window() -> None:
-    """Maxima of windows [2,3] of a matrix [4,6], that do not overlap."""
+    """Return the maxima of windows [2,3] of a matrix [4,6] that do not overlap."""
     matrix = np.array(
         [[7, 2, 5, 3, 10, 2], [3, 8, 9, 3, 4, 2], [1, 5, 7, 5, 6, 1], [0, 6, 2, 7, 2, 8]]
     )
@@ -353,7 +348,7 @@ def test_reduce_window() -> None:
 
 
 def test_reduce_window_with_padding() -> None:
-    """Minima of windows of 3, 2 apart, begun with the largest number."""
+    """The minima of windows of size 3 and stride 2, with the largest number as initial value."""
     largest = float(np.finfo(F32).max)
 
     def build(x: xb.XlaOp) -> xb.XlaOp:
@@ -425,7 +420,7 @@ def test_select_and_scatter() -> None:
 
 
 def test_select_and_scatter_of_windows_that_overlap() -> None:
-    """The 9 is selected twice, and gets 2 and 6."""
+    """The 9 is selected twice, so its result is 2 + 6."""
     matrix = [[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 10, 2]]
     assert scattered(matrix, [2, 2]) == [
         *([0, 0, 0, 0, 0], [0, 0, 8, 0, 0], [0, 0, 3, 0, 0], [0, 0, 0, 1, 0])
@@ -511,7 +506,7 @@ def test_a_matrix_is_matched_to_any_two_dimensions(places: tuple[int, int]) -> N
 
 
 def test_dimensions_must_be_in_increasing_order() -> None:
-    """V to N and T to P is not allowed."""
+    """Mapping V to N and T to P is not allowed."""
     m_n_p_q, t_v = np.zeros((2, 3, 4, 5), np.int32), np.zeros((4, 3), np.int32)
     with pytest.raises(xb.ShapeInferenceError, match="increasing"):
         added(m_n_p_q, t_v, [2, 1])
@@ -524,11 +519,11 @@ def test_dimensions_must_be_in_increasing_order() -> None:
         ((1, 2, 5), (7, 2, 5), (7, 2, 5)),
         ((7, 2, 5), (7, 1, 5), (7, 2, 5)),
         ((7, 2, 5), (7, 2, 6), None),
-        # An outer operation.
+        # An outer product.
         ((2, 1), (1, 3), (2, 3)),
     ],
 )
-def test_sizes_of_one_are_stretched(lhs: Any, rhs: Any, result: Any) -> None:
+def test_sizes_of_one_are_broadcast(lhs: Any, rhs: Any, result: Any) -> None:
     x, y = np.arange(np.prod(lhs)).reshape(lhs), 100 * np.arange(np.prod(rhs)).reshape(rhs)
     if result is None:
         with pytest.raises(xb.ShapeInferenceError, match="5"):
@@ -540,12 +535,12 @@ def test_sizes_of_one_are_stretched(lhs: Any, rhs: Any, result: Any) -> None:
 
 
 def test_a_row_is_added_to_a_vector_of_four() -> None:
-    """[5 6], a matrix 1x2, over (0): first the vector becomes 4x2, then the row is stretched."""
+    """The row is 1x2. The vector is broadcast to 4x2 along dimension 0, and then the row."""
     assert added([1, 2, 3, 4], [[5, 6]], [0]) == [[6, 7], [7, 8], [8, 9], [9, 10]]
 
 
 def test_a_row_is_added_to_a_cuboid_of_4x3x1() -> None:
-    """A matrix 1x2 over (1, 2): 4x1x2 between, 4x3x2 in the end."""
+    """A matrix 1x2 along dimensions (1, 2) is broadcast to 4x1x2, and both to 4x3x2."""
     cuboid, row = np.arange(12).reshape(4, 3, 1), np.array([[50, 60]])
     got = added(cuboid, row, [1, 2])
     assert np.shape(got) == (4, 3, 2)

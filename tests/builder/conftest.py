@@ -1,4 +1,4 @@
-"""Whatever the tests of the language build, XLA's own parser reads its HLO text."""
+"""XLA's parser reads the HLO text of every computation that the tests of `builder` build."""
 
 from __future__ import annotations
 
@@ -10,38 +10,37 @@ import pytest
 import builder as xb
 from lowering.jaxlib_api import hlo_conversion
 
-# Texts are written and read for the sake of their form: what is there for its size (chains of
-# 100,000 ops, constants of a gigabyte) says nothing more about that.
-MOST_OPS = 2_000
-MOST_COMPUTATIONS = 20
-MOST_BUILT = 500
-MOST_ELEMENTS = 10_000
+# Larger computations are not parsed: tests of scale (chains of 100,000 ops, constants of a
+# gigabyte) have no other syntax.
+MAX_OPS = 2_000
+MAX_COMPUTATIONS = 20
+MAX_BUILT = 500
+MAX_ELEMENTS = 10_000
 
 
-def is_of_size_alone(computation: xb.XlaComputation) -> bool:
-    every = (computation, *computation.called_computations())
-    if len(every) > MOST_COMPUTATIONS:
+def is_large(computation: xb.XlaComputation) -> bool:
+    computations = (computation, *computation.called_computations())
+    if len(computations) > MAX_COMPUTATIONS:
         return True
-    return sum(len(one.ops) for one in every) > MOST_OPS or any(
-        op.opcode == "constant" and op.attributes["value"].size > MOST_ELEMENTS
-        for one in every
-        for op in one.ops
+    ops = [op for each in computations for op in each.ops]
+    return len(ops) > MAX_OPS or any(
+        op.opcode == "constant" and op.attributes["value"].size > MAX_ELEMENTS for op in ops
     )
 
 
 @pytest.fixture(autouse=True)
-def every_text_is_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def parse_every_text(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     built: list[xb.XlaComputation] = []
     build = xb.XlaBuilder.build
 
-    def remember(self: xb.XlaBuilder, *arguments: Any, **named: Any) -> xb.XlaComputation:
+    def build_and_append(self: xb.XlaBuilder, *arguments: Any, **named: Any) -> xb.XlaComputation:
         computation = build(self, *arguments, **named)
         if self.parent is None and not self.purpose:
             built.append(computation)
         return computation
 
-    monkeypatch.setattr(xb.XlaBuilder, "build", remember)
+    monkeypatch.setattr(xb.XlaBuilder, "build", build_and_append)
     yield
-    for computation in built[:MOST_BUILT]:
-        if not is_of_size_alone(computation):
+    for computation in built[:MAX_BUILT]:
+        if not is_large(computation):
             hlo_conversion.parsed_hlo_text(str(computation))

@@ -61,13 +61,12 @@ DECIDED = {
     ),
     **dict.fromkeys(
         ("DynamicReshape.3e2be028fc", "DynamicReshape.745f39d730", "DynamicReshape.80bc7c7cd6"),
-        "not in the document; one size for each dimension: what the builder records here ends "
-        "the process where XLA makes HLO of it",
+        "not in the document; one size for each dimension: the process crashes when XLA converts "
+        "the computation of the C++ builder to HLO",
     ),
     **dict.fromkeys(
         ("DynamicReshape.12afcafdb8", "DynamicReshape.8aab7a0ffe"),
-        "not in the document; each size is a scalar of type s32, as XLA says too in the error that "
-        "it has for other types",
+        "not in the document; each size is a scalar of type s32, as in XLA's error for other types",
     ),
     **dict.fromkeys(
         (

@@ -114,7 +114,7 @@ def _expected(module: object) -> object:
         if re.match(r"func\.func (\w+ )?@expected\(", text):
             again = re.sub(r"^func\.func (\w+ )?@expected", "func.func @main", text)
             return lowering.load_bytes(again)
-    raise ValueError("there is no function @expected")
+    raise ValueError("the file has no function @expected")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

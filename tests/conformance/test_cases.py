@@ -36,7 +36,7 @@ OFFERED = [
 ]
 
 
-def test_no_op_drops_out() -> None:
+def test_every_op_is_compared() -> None:
     """The comparison must fail if `builder` no longer offers an op."""
     assert len({op for _, op in OFFERED}) >= 117
 
@@ -119,7 +119,7 @@ def test_every_op_of_the_document_is_offered() -> None:
     assert core <= {op for _, op in OFFERED}
 
 
-def test_the_whole_table_is_there() -> None:
+def test_the_numbers_of_cases() -> None:
     totals = [sum(len(c) for (f, _), c in BY_OP.items() if f == file) for file in FILES]
     assert totals == [7556, 939, 2685]
     assert len({op for file, op in BY_OP if file == FILES[0]}) == 139
@@ -129,17 +129,17 @@ def test_every_op_has_an_adapter() -> None:
     assert {op for _, op in BY_OP} <= set(runner.ADAPTERS)
 
 
-def test_every_decision_stands_in_the_readme_with_its_reason() -> None:
+def test_the_readme_lists_every_decision() -> None:
     rows = [line for line in (HERE / "README.md").read_text().splitlines() if "| `" in line]
-    told = set()
+    ids = set()
     for row in rows:
         op = ""
         for name in re.findall(r"`([A-Za-z]*\.[0-9a-f]{10})`", row.split("|")[1]):
             op = name.partition(".")[0] or op
-            told.add(f"{op}.{name.partition('.')[2]}")
-    assert told == set(runner.DECIDED)
+            ids.add(f"{op}.{name.partition('.')[2]}")
+    assert ids == set(runner.DECIDED)
     known = {case["id"] for cases in BY_OP.values() for case in cases if "id" in case}
-    assert told <= known
+    assert ids <= known
 
 
 GOOD = {
@@ -157,9 +157,7 @@ def status(tmp_path: Path, case: dict[str, Any]) -> int:
     return runner.main([str(file)])
 
 
-def test_a_right_answer_is_no_disagreement(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_correct_answer_agrees(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(tmp_path, GOOD) == 0
     expected = "agree 1 of 1 counted, 0 not counted, 0 for ops not offered yet\n"
     assert capsys.readouterr().out == expected
@@ -174,7 +172,7 @@ def test_a_right_answer_is_no_disagreement(
         {"attrs": {}},
     ],
 )
-def test_a_wrong_answer_is_noticed(
+def test_a_wrong_answer_disagrees(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: dict[str, Any]
 ) -> None:
     assert status(tmp_path, GOOD | wrong) == 1
@@ -183,13 +181,13 @@ def test_a_wrong_answer_is_noticed(
     assert "agree 0 of 1 counted" in out
 
 
-def test_an_error_that_is_not_raised_is_noticed(tmp_path: Path) -> None:
+def test_a_missing_error_disagrees(tmp_path: Path) -> None:
     case = {k: v for k, v in GOOD.items() if k != "result"} | {"error": "INVALID_ARGUMENT: no"}
     assert status(tmp_path, case) == 1
 
 
 @pytest.mark.parametrize("tag", ["unbounded", "opaque", "changed", "lenient", "loose"])
-def test_what_does_not_count_is_reported_by_its_reason(
+def test_cases_that_do_not_count_are_reported_by_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], tag: str
 ) -> None:
     assert status(tmp_path, GOOD | {"result": "f32[9]", "tags": ["bounded", tag]}) == 0
@@ -200,7 +198,7 @@ def test_what_does_not_count_is_reported_by_its_reason(
 
 
 @pytest.mark.parametrize("tag", ["lenient", "loose"])
-def test_an_error_counts_whatever_is_not_looked_at_elsewhere(tmp_path: Path, tag: str) -> None:
+def test_errors_count_in_cases_whose_results_do_not_count(tmp_path: Path, tag: str) -> None:
     case = {k: v for k, v in GOOD.items() if k != "result"} | {"error": "no", "tags": [tag]}
     assert status(tmp_path, case) == 1
 
@@ -224,7 +222,9 @@ MAPPED = {
         {"params": ["f32[]"]},
     ],
 )
-def test_a_body_that_cannot_be_recorded_is_no_answer(tmp_path: Path, body: dict[str, Any]) -> None:
+def test_a_body_that_cannot_be_recorded_is_not_an_answer(
+    tmp_path: Path, body: dict[str, Any]
+) -> None:
     attrs = {"computation": BODY | body, "dimensions": [0]}
     assert status(tmp_path, MAPPED) == 0
     for outcome in ({"result": "f32[2]"}, {"error": "no"}, {"abort": "signal 11"}):
@@ -232,9 +232,7 @@ def test_a_body_that_cannot_be_recorded_is_no_answer(tmp_path: Path, body: dict[
         assert status(tmp_path, case) == 1
 
 
-def test_a_crash_is_a_disagreement_whatever_was_expected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_always_disagrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: Any) -> Any:
         raise KeyError("a bug")
 
@@ -245,7 +243,7 @@ def test_a_crash_is_a_disagreement_whatever_was_expected(
     assert status(tmp_path, GOOD | {"tags": ["unbounded"]}) == 1
 
 
-def test_ops_that_are_not_offered_are_told_apart(
+def test_ops_that_are_not_offered_are_counted_separately(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status(tmp_path, GOOD | {"op": "NoSuchOp"}) == 0

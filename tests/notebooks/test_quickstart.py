@@ -24,7 +24,7 @@ def test_cells_were_run_in_order(committed: Any) -> None:
 
 
 def test_outputs_do_not_depend_on_the_machine(committed: Any) -> None:
-    notebook_checks.check_says_nothing_of_the_machine(committed)
+    notebook_checks.check_is_portable(committed)
 
 
 def test_output_in_several_messages_is_joined(tmp_path: Path) -> None:

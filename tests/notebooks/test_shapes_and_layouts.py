@@ -38,7 +38,7 @@ def test_cells_were_run_in_order(committed: Any) -> None:
 
 
 def test_outputs_do_not_depend_on_the_machine(committed: Any) -> None:
-    notebook_checks.check_says_nothing_of_the_machine(committed)
+    notebook_checks.check_is_portable(committed)
 
 
 def test_it_shows_the_numbers_of_the_documents(committed: Any) -> None:

@@ -95,7 +95,7 @@ def test_an_inserted_op_is_one_added_op(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_operands_in_another_order_are_not_the_same(seed: int) -> None:
+def test_the_order_of_operands_counts(seed: int) -> None:
     nodes = random_nodes(seed, 30)
     places = [i for i, n in enumerate(nodes) if n.kind == "sub" and len(set(n.operands)) == 2]
     for place in places[:3]:
@@ -107,7 +107,7 @@ def test_operands_in_another_order_are_not_the_same(seed: int) -> None:
 # Relevant differences.
 
 
-def test_names_and_lines_count_when_they_are_asked_for() -> None:
+def test_names_and_lines_count_on_request() -> None:
     def one(b: xb.XlaBuilder) -> None:
         xb.neg(b.parameter(xb.f32[2], "x"))
 
@@ -117,8 +117,8 @@ def test_names_and_lines_count_when_they_are_asked_for() -> None:
     before, after = built(one, "one"), built(two, "two")
     assert before.diff(after).equal
     diff = before.diff(after, metadata=True)
-    said = {d.what for change in diff.changed for d in change.differences}
-    assert said == {"name", "source"}
+    differences = {d.what for change in diff.changed for d in change.differences}
+    assert differences == {"name", "source"}
 
 
 def test_shardings_and_frontend_attributes_count() -> None:
@@ -183,7 +183,7 @@ def test_another_root_is_a_difference() -> None:
     ]
 
 
-def test_the_same_value_worked_out_twice_is_not_the_same_graph() -> None:
+def test_a_value_computed_twice_is_another_graph() -> None:
     def once(b: xb.XlaBuilder) -> None:
         y = xb.exp(b.parameter(xb.f32[2]))
         xb.add(y, y)
@@ -228,8 +228,8 @@ def test_differences_in_applied_computations_are_nested() -> None:
     assert [str(d) for d in reducer.changed[0].differences] == ["opcode: add -> maximum"]
     (inner,) = body.nested
     assert [str(d) for d in inner.changed[0].differences] == ["value: 1 -> 2"]
-    said = json.loads(json.dumps(diff.as_dict()))
-    assert sorted(len(one["nested"]) for one in said["nested"]) == [0, 1]
+    data = json.loads(json.dumps(diff.as_dict()))
+    assert sorted(len(nested["nested"]) for nested in data["nested"]) == [0, 1]
     assert "value: 1 -> 2" in str(diff)
 
 

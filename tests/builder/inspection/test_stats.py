@@ -271,9 +271,9 @@ def test_fields_and_printing() -> None:
     assert "2.15 GFLOP" in text
     assert "14 MiB" in text
     assert "parameters: 2 (2,621,440 elements, 10 MiB)" in text
-    said = json.loads(json.dumps(stats.as_dict()))
-    assert said["flops"] == stats.flops
-    assert said["by_opcode"]["dot_general"]["bytes_accessed"] == 14 * 2**20
+    data = json.loads(json.dumps(stats.as_dict()))
+    assert data["flops"] == stats.flops
+    assert data["by_opcode"]["dot_general"]["bytes_accessed"] == 14 * 2**20
     assert "<td" in stats._repr_html_()
 
 

@@ -109,17 +109,17 @@ def test_ops_without_one_hlo_instruction_show_recorded_attributes() -> None:
 def test_constants_are_short(value: Any, text: str) -> None:
     b = xb.XlaBuilder()
     b.constant(value)
-    said = b.build().table()[0].attributes
-    assert said.startswith(text)
-    assert len(said) < 60
+    attributes = b.build().table()[0].attributes
+    assert attributes.startswith(text)
+    assert len(attributes) < 60
 
 
 def test_long_attributes_end_in_dots() -> None:
     b = xb.XlaBuilder()
     xb.custom_call("f", b.parameter(xb.f32[2]), xb.f32[2], opaque="x" * 10_000)
-    said = b.build().table()[1].attributes
-    assert said.endswith("...")
-    assert len(said) == 240
+    attributes = b.build().table()[1].attributes
+    assert attributes.endswith("...")
+    assert len(attributes) == 240
 
 
 def test_it_is_a_sequence(summed: xb.XlaComputation) -> None:
@@ -222,9 +222,9 @@ def test_html_is_escaped() -> None:
 
 
 def test_json(summed: xb.XlaComputation) -> None:
-    said = json.loads(json.dumps(summed.table(nested=True).as_dict()))["ops"]
-    assert len(said) == 7
-    assert said[3] == {
+    ops = json.loads(json.dumps(summed.table(nested=True).as_dict()))["ops"]
+    assert len(ops) == 7
+    assert ops[3] == {
         "number": 3,
         "opcode": "reduce",
         "shape": "f32[2]",

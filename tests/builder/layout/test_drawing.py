@@ -295,8 +295,8 @@ def test_every_cell_is_where_numpy_puts_it(seed: int) -> None:
     assert drawn.padding <= set(np.flatnonzero(buffer < 0).tolist())
     # The caption reports exactly the padding without a cell.
     without = len(buffer) - len(drawn.cells)
-    told = re.findall(r"([\d,]+) (?:that a further|at the end)", " ".join(drawn.words))
-    assert sum(int(number.replace(",", "")) for number in told) == without
+    counts = re.findall(r"([\d,]+) (?:that a further|at the end)", " ".join(drawn.words))
+    assert sum(int(number.replace(",", "")) for number in counts) == without
     drawn_layout = layout.layout_of(shape)
     if len(drawn_layout.tiles) <= 1 and drawn_layout.tail_padding_alignment_in_elements == 1:
         assert without == 0

@@ -336,8 +336,8 @@ def test_lowest_and_highest(element: str, value: str, wanted: float) -> None:
 def test_zero_and_one(element: xb.PrimitiveType) -> None:
     array = np.ones(1, element.dtype)
     assert complex(layout.pack(array, f"{element}[1]{{0:pad(2)=one}}")[1]) == 1
-    for said in ("", "=unknown"):
-        padding = layout.pack(array, f"{element}[1]{{0:pad(2){said}}}")[1]
+    for value in ("", "=unknown"):
+        padding = layout.pack(array, f"{element}[1]{{0:pad(2){value}}}")[1]
         assert not any(padding.tobytes())
     if element is not xb.f8e8m0fnu:
         assert complex(layout.pack(array, f"{element}[1]{{0:pad(2)=zero}}")[1]) == 0

@@ -81,10 +81,10 @@ def test_decorated_functions() -> None:
 )
 def test_the_text_has_the_layouts_of_the_entry(b: xb.XlaBuilder, text: str) -> None:
     x = b.parameter(text, "x")
-    said = "f32[]" if text == "f32[]{}" else text
+    printed = "f32[]" if text == "f32[]{}" else text
     built = b.build(xb.neg(x), result=text)
     head, *rest = str(built).splitlines()
-    assert head == f"HloModule layouts, entry_computation_layout={{({said})->{said}}}"
+    assert head == f"HloModule layouts, entry_computation_layout={{({printed})->{printed}}}"
     plain = xb.parse_shape(text).with_layout(None)
     assert f"ENTRY %layouts (x: {plain}) -> {plain} {{" in rest
 

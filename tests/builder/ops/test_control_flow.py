@@ -158,7 +158,7 @@ class TestCompositeCall:
             ({"x": np.int8(-3), "y": np.uint16(3)}, "{x = -3 : i8, y = 3 : ui16}"),
             ({"x": [1, "a"], "y": ()}, '{x = [1 : i64, "a"], y = []}'),
             ({"x": {"y": {}}}, "{x = {y = {}}}"),
-            ({"a name": 'say "é\n\\"'}, '{"a name" = "say \\22\\C3\\A9\\0A\\5C\\22"}'),
+            ({"a name": 'see "é\n\\"'}, '{"a name" = "see \\22\\C3\\A9\\0A\\5C\\22"}'),
         ],
     )
     def test_attributes(self, b: xb.XlaBuilder, attributes: Any, text: str) -> None:

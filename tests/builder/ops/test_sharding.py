@@ -92,7 +92,7 @@ def test_shardings_of_a_mesh_are_those_of_jax(
     assert tried == 29  # 17 with an unsharded dimension, 12 with two sharded ones
 
 
-def test_uneven_parts_are_filled_up() -> None:
+def test_uneven_shards_are_padded() -> None:
     assert str(MESH.sharding("model").shard_shape("f32[9,5]{0,1}")) == "f32[3,5]"
     assert str(xb.parse_tiling("{devices=[4,2]<=[8]}").shard_shape("s8[9,<=5]")) == "s8[3,<=3]"
     assert str(xb.parse_tiling("{manual}").shard_shape("s8[9]")) == "s8[9]"
@@ -100,53 +100,53 @@ def test_uneven_parts_are_filled_up() -> None:
 
 
 def test_invalid_meshes() -> None:
-    say = refused
-    say(
+    check = refused
+    check(
         xb.OperandError, "Mesh: axes must be a mapping of names to sizes, got 3", lambda: xb.Mesh(3)
     )
-    say(xb.OperandError, "Mesh: axes must be", lambda: xb.Mesh("ab"))
-    jaxs = jax.sharding.AbstractMesh((2, 4), ("data", "model"))
-    say(xb.OperandError, "fix: write xb.Mesh(mesh.shape)", lambda: xb.Mesh(jaxs))
-    assert xb.Mesh(jaxs.shape) == MESH
-    named = NamedSharding(jaxs, PartitionSpec("data", None))
-    said = "fix: write xb.Mesh(sharding.mesh.shape).sharding(*sharding.spec)"
+    check(xb.OperandError, "Mesh: axes must be", lambda: xb.Mesh("ab"))
+    jax_mesh = jax.sharding.AbstractMesh((2, 4), ("data", "model"))
+    check(xb.OperandError, "fix: write xb.Mesh(mesh.shape)", lambda: xb.Mesh(jax_mesh))
+    assert xb.Mesh(jax_mesh.shape) == MESH
+    named = NamedSharding(jax_mesh, PartitionSpec("data", None))
+    message = "fix: write xb.Mesh(sharding.mesh.shape).sharding(*sharding.spec)"
     x = xb.XlaBuilder().parameter("f32[8,4]")
-    say(xb.OperandError, said, lambda: xb.with_sharding(x, named))
+    check(xb.OperandError, message, lambda: xb.with_sharding(x, named))
     assert xb.Mesh(named.mesh.shape).sharding(*named.spec) == MESH.sharding("data", None)
-    say(xb.OperandError, "Mesh: the name of an axis must be a string", lambda: xb.Mesh({1: 2}))
-    say(xb.ShapeInferenceError, "got 'a b'", lambda: xb.Mesh({"a b": 2}))
-    say(xb.ShapeInferenceError, "got '@'", lambda: xb.Mesh({"a": 2}, name="@"))
-    say(
+    check(xb.OperandError, "Mesh: the name of an axis must be a string", lambda: xb.Mesh({1: 2}))
+    check(xb.ShapeInferenceError, "got 'a b'", lambda: xb.Mesh({"a b": 2}))
+    check(xb.ShapeInferenceError, "got '@'", lambda: xb.Mesh({"a": 2}, name="@"))
+    check(
         xb.ShapeInferenceError,
         "names of axes must be unique",
         lambda: xb.Mesh([("a", 2), ("a", 2)]),
     )
-    say(xb.ShapeInferenceError, "must be 1 or more, got 0 for 'a'", lambda: xb.Mesh({"a": 0}))
-    say(xb.ShapeInferenceError, "must be an integer", lambda: xb.Mesh({"a": 2.0}))
-    say(xb.ShapeInferenceError, "devices at most", lambda: xb.Mesh({"a": 2**40}))
+    check(xb.ShapeInferenceError, "must be 1 or more, got 0 for 'a'", lambda: xb.Mesh({"a": 0}))
+    check(xb.ShapeInferenceError, "must be an integer", lambda: xb.Mesh({"a": 2.0}))
+    check(xb.ShapeInferenceError, "devices at most", lambda: xb.Mesh({"a": 2**40}))
     for devices in ([0, 0], [0], [1, 2], [0, 1, 2]):
-        say(
+        check(
             xb.ShapeInferenceError,
             "the numbers from 0 to 1",
             lambda d=devices: xb.Mesh({"a": 2}, d),
         )
-    say(xb.ShapeInferenceError, "axes must be those of mesh 'mesh'", lambda: MESH.sharding("x"))
-    say(
+    check(xb.ShapeInferenceError, "axes must be those of mesh 'mesh'", lambda: MESH.sharding("x"))
+    check(
         xb.ShapeInferenceError, "got 'data' twice", lambda: MESH.sharding("data", ("model", "data"))
     )
-    say(xb.OperandError, "Mesh.sharding: dimensions must be names", lambda: MESH.sharding(0))
-    say(xb.OperandError, "MeshSharding: mesh must be an xb.Mesh", lambda: xb.MeshSharding("mesh"))
-    say(
+    check(xb.OperandError, "Mesh.sharding: dimensions must be names", lambda: MESH.sharding(0))
+    check(xb.OperandError, "MeshSharding: mesh must be an xb.Mesh", lambda: xb.MeshSharding("mesh"))
+    check(
         xb.ShapeInferenceError,
         "shard_shape: a sharding can't have more entries than the array has dimensions, got 2",
         lambda: MESH.sharding("data", None).shard_shape("f32[8]"),
     )
-    say(
+    check(
         xb.ShapeInferenceError,
         "for an array of rank 0",
         lambda: MESH.sharding("data").at_rank(0),
     )
-    say(
+    check(
         xb.ShapeInferenceError,
         "must be the shape of an array",
         lambda: MESH.sharding().shard_shape("()"),
@@ -218,12 +218,14 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_malformed_tilings(text: str) -> None:
-    said = refused(xb.ShapeTextError, REFUSED[text], lambda: xb.parse_tiling(text))
-    assert said.startswith("tiling text: ")
+    message = refused(xb.ShapeTextError, REFUSED[text], lambda: xb.parse_tiling(text))
+    assert message.startswith("tiling text: ")
     b = xb.XlaBuilder()
-    said = refused(xb.ShapeTextError, REFUSED[text], lambda: b.parameter("f32[8,4]", sharding=text))
-    assert said.startswith("parameter: tiling text: ")
-    assert "\nfix: write for instance '{replicated}'" in said
+    message = refused(
+        xb.ShapeTextError, REFUSED[text], lambda: b.parameter("f32[8,4]", sharding=text)
+    )
+    assert message.startswith("parameter: tiling text: ")
+    assert "\nfix: write for instance '{replicated}'" in message
     assert b.ops == []
 
 
@@ -326,13 +328,13 @@ def test_an_op_that_does_not_fit_its_block() -> None:
     b = xb.XlaBuilder()
     x = b.parameter("f32[8,4]", "x")
     with b.sharding(ROWS):
-        said = refused(
+        message = refused(
             xb.ShapeInferenceError,
             "reshape: a tiling must have a number of tiles for each dimension of the array, got "
             f"{ROWS}, of rank 2, for f32[32]",
             lambda: xb.reshape(x, [32]),
         )
-        assert "builder.sharding(None)" in said
+        assert "builder.sharding(None)" in message
         pair = xb.custom_call("f", x, "(f32[8,4], s32[])")
         assert pair[1].sharding is None
 
@@ -470,13 +472,15 @@ def test_tilings_beside_meshes_are_refused() -> None:
         "spmd_full_to_shard_shape": lambda: xb.spmd_full_to_shard_shape(x, MESH.sharding("data")),
         "call": lambda: xb.call(lambda v: xb.with_sharding(v, ROWS), x),
     }.items():
-        said = refused(xb.BuilderError, words, call)
-        assert said.startswith("with_sharding: " if name == "call" else f"{name}: ")
+        message = refused(xb.BuilderError, words, call)
+        assert message.startswith("with_sharding: " if name == "call" else f"{name}: ")
     assert len(b.ops) == 1
     tiled = xb.XlaBuilder("tiled")
     y = tiled.parameter("f32[8,4]", "y", sharding=ROWS)
-    said = refused(xb.BuilderError, words, lambda: xb.with_sharding(y, MESH.sharding("data", None)))
-    assert "fix: write mesh.sharding('data', None).tiling here" in said
+    message = refused(
+        xb.BuilderError, words, lambda: xb.with_sharding(y, MESH.sharding("data", None))
+    )
+    assert "fix: write mesh.sharding('data', None).tiling here" in message
     inner = tiled.build(xb.neg(y))
     refused(xb.BuilderError, "inline: " + words, lambda: xb.inline(inner, x))
 
@@ -485,13 +489,13 @@ def test_two_meshes_need_two_names() -> None:
     b = xb.XlaBuilder("both")
     x = b.parameter("f32[8,4]", "x", sharding=MESH.sharding("data"))
     other = {"data": 8}
-    said = refused(
+    message = refused(
         xb.BuilderError,
         "with_sharding: mesh 'mesh' must equal that of builder 'both'",
         lambda: xb.with_sharding(x, xb.Mesh(other).sharding("data")),
     )
-    assert str(MESH) in said
-    assert '["data"=8]' in said
+    assert str(MESH) in message
+    assert '["data"=8]' in message
     y = xb.with_sharding(x, xb.Mesh(other, name="line").sharding("data"))
     assert sorted(b.build(y).annotations.meshes) == ["line", "mesh"]
 
@@ -532,13 +536,13 @@ def test_shardings_require_a_program() -> None:
     b = xb.XlaBuilder("plain")
     plain = b.build(xb.exp(b.parameter("f32[8,4]", "x")))
     rows = MESH.sharding("data")
-    said = plain.replace(
+    sharded = plain.replace(
         lambda op, operands: (
             xb.with_sharding(operands.keep(), rows) if op.opcode == "exponential" else None
         )
     )
-    assert said.root.sharding == '#sdy.sharding<@mesh, [{"data"}, {}]>'
-    assert dict(said.annotations.meshes) == {"mesh": {"mesh": str(MESH)}}
+    assert sharded.root.sharding == '#sdy.sharding<@mesh, [{"data"}, {}]>'
+    assert dict(sharded.annotations.meshes) == {"mesh": {"mesh": str(MESH)}}
     assert plain.annotations is None
 
 

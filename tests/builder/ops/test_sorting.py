@@ -133,7 +133,7 @@ REFUSED: dict[str, Case] = {
         xb.ShapeInferenceError,
         "sort: dimension must be one of operand 0, 0 to 1, or counted from the last, -1 to -2",
     ),
-    "dimension that is no number": (
+    "dimension that is not a number": (
         lambda x: xb.sort(x, dimension="0"),
         xb.ShapeInferenceError,
         "sort: dimension must be an integer, got '0'",

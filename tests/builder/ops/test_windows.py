@@ -479,7 +479,7 @@ REFUSED_SELECTIONS: dict[str, Case] = {
             "f32[], got s32[]"
         ),
     ),
-    "init value that is no scalar": (
+    "init value that is not a scalar": (
         lambda x: scattered(x, "f32[2,2]", *WINDOW, init_value=x),
         xb.ShapeInferenceError,
         (
@@ -487,7 +487,7 @@ REFUSED_SELECTIONS: dict[str, Case] = {
             "f32[], got f32[4,6]"
         ),
     ),
-    "init value that is no number": (
+    "init value that is not a number": (
         lambda x: scattered(x, "f32[2,2]", *WINDOW, init_value=None),
         xb.OperandError,
         "select_and_scatter: init_value must be an XlaOp, got NoneType",

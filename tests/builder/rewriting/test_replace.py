@@ -184,23 +184,23 @@ class TestReplaced:
             return xb.while_(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] + x), init)[1]
 
         given = np.array([-3, 4], np.int32)
-        graphs.MEANINGS.setdefault("abs", lambda op, x: np.abs(x))
+        graphs.EVALUATORS.setdefault("abs", lambda op, x: np.abs(x))
         np.testing.assert_array_equal(graphs.evaluate(c.replace(loop), given), [-6, 16])
 
 
 def swapped_evaluation(computation: xb.XlaComputation, *arguments: Any) -> Any:
     """Return NumPy's result with the additions of the entry replaced by subtractions."""
-    plain = graphs.MEANINGS["add"]
+    plain = graphs.EVALUATORS["add"]
     entry = set(computation.ops)
 
     def add(op: xb.XlaOp, x: Any, y: Any) -> Any:
         return np.subtract(x, y) if op in entry else plain(op, x, y)
 
-    graphs.MEANINGS["add"] = add
+    graphs.EVALUATORS["add"] = add
     try:
         return graphs.evaluate(computation, *arguments)
     finally:
-        graphs.MEANINGS["add"] = plain
+        graphs.EVALUATORS["add"] = plain
 
 
 class TestParameters:

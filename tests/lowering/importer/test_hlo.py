@@ -8,7 +8,7 @@ import re
 import jax
 import numpy as np
 import pytest
-from support import _same_program, assert_identical, flat, small_numbers
+from support import assert_identical, flat, same_program, small_numbers
 
 import builder as xb
 import lowering
@@ -41,7 +41,7 @@ def test_what_an_example_records_comes_back(name):
         assert again.name == computation.name
         assert again.program_shape == computation.program_shape
         codes = [lowering.lower(one).bytecode for one in (computation, again)]
-        assert _same_program(*codes) or name in WRITTEN_OTHERWISE
+        assert same_program(*codes) or name in WRITTEN_OTHERWISE
 
 
 def test_text_that_jaxlib_does_not_convert():

@@ -896,7 +896,7 @@ for text in json.load(sys.stdin):
 
 def are_accepted(texts: list[str]) -> list[bool]:
     """Whether XLA's parser accepts each text. It runs in another process, as it may crash."""
-    done = run_python("-c", PARSED, given=json.dumps(texts))
+    done = run_python("-c", PARSED, stdin=json.dumps(texts))
     answers = done.stdout.split()
     assert len(answers) == len(texts)
     return [a == "accepted" for a in answers]

@@ -1,4 +1,4 @@
-"""Calls of the other families, drawn as in `strategies`: windows, places, matrices, devices."""
+"""Strategies for calls of further families: windows, indexing, linear algebra, collectives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from builder.types.shape import intern_array
 
 __all__ = ["FAMILIES"]
 
-SOME: Final = st.sampled_from([xb.s32, xb.f32, xb.f64])
+NUMERIC: Final = st.sampled_from([xb.s32, xb.f32, xb.f64])
 FLOATING: Final = st.sampled_from([xb.f32, xb.f64, xb.bf16])
 
 
@@ -40,7 +40,7 @@ def times(values: Sequence[Any]) -> str:
 
 @st.composite
 def windows(draw: Draw, rank: int) -> dict[str, list[Any]]:
-    """A window's numbers, by their names in HLO; one list may be of another length."""
+    """Draw a window by its attributes in HLO; one list may have a wrong value or length."""
     small = st.integers(1, 3)
     pads = st.integers(0, 2) if draw(st.integers(0, 2)) else st.integers(-1, 2)
     window: dict[str, list[Any]] = {
@@ -59,13 +59,13 @@ def windows(draw: Draw, rank: int) -> dict[str, list[Any]]:
 def window_text(window: dict[str, list[Any]]) -> str:
     pads = [f"{low}_{high}" for low, high in window["pad"]]
     parts = {**window, "pad": pads}
-    said = " ".join(f"{name}={times(values)}" for name, values in parts.items() if values)
-    return f"window={{{said}}}"
+    text = " ".join(f"{name}={times(values)}" for name, values in parts.items() if values)
+    return f"window={{{text}}}"
 
 
 @st.composite
 def reduce_window(draw: Draw) -> Call:
-    t = draw(SOME)
+    t = draw(NUMERIC)
     shape = draw(arrays(st.just(t), min_rank=1))
     window = draw(windows(shape.rank))
     shapes = draw(almost([shape, scalar(t)]))
@@ -90,7 +90,7 @@ def reduce_window(draw: Draw) -> Call:
 
 @st.composite
 def select_and_scatter(draw: Draw) -> Call:
-    t = draw(SOME)
+    t = draw(NUMERIC)
     shape = draw(arrays(st.just(t), min_rank=1))
     window = draw(windows(shape.rank))
     window["lhs_dilate"] = window["rhs_dilate"] = [1] * shape.rank
@@ -104,8 +104,8 @@ def select_and_scatter(draw: Draw) -> Call:
     b = xb.XlaBuilder("select")
     select = b.build(xb.ge(b.parameter(scalar(t)), b.parameter(scalar(t))))
     add = computation_of(xb.add, t)
-    said = {name: window[name] for name in ("size", "stride", "pad")}
-    line = f"select-and-scatter(%p0, %p1, %p2), {window_text(said)}, "
+    undilated = {name: window[name] for name in ("size", "stride", "pad")}
+    line = f"select-and-scatter(%p0, %p1, %p2), {window_text(undilated)}, "
     line += "select=%select, scatter=%add_computation"
     text = "%select {\n" + "".join(f"  %x{i} = {t}[] parameter({i})\n" for i in (0, 1))
     text += "  ROOT %r = pred[] compare(%x0, %x1), direction=GE\n}"
@@ -121,8 +121,8 @@ def select_and_scatter(draw: Draw) -> Call:
 
 @st.composite
 def sort(draw: Draw) -> Call:
-    first = draw(arrays(SOME))
-    shapes = [first, with_type(first, draw(SOME))][: draw(st.integers(1, 2))]
+    first = draw(arrays(NUMERIC))
+    shapes = [first, with_type(first, draw(NUMERIC))][: draw(st.integers(1, 2))]
     place = draw(st.integers(-1, first.rank))
     number = place if place >= 0 else first.rank - 1
     types = [s.element_type for s in shapes]
@@ -183,19 +183,19 @@ def convolution(draw: Draw) -> Call:
             batch_groups,
         )
 
-    # The kernel's sizes are the window's here: in HLO they are said twice.
+    # HLO has the kernel's sizes in the window as well; there is no line if they differ.
     kernel = shapes[1]
     agrees = isinstance(kernel, xb.ArrayShape) and kernel.dimensions == operands[1].dimensions
-    said = line if agrees and all(len(v) == spatial for v in window.values()) else None
-    return Call("conv_general_dilated", shapes, apply, said)
+    has_line = agrees and all(len(v) == spatial for v in window.values())
+    return Call("conv_general_dilated", shapes, apply, line if has_line else None)
 
 
-# Places.
+# Indexing.
 
 
 @st.composite
 def dynamic_slice(draw: Draw) -> Call:
-    shape = draw(arrays(SOME))
+    shape = draw(arrays(NUMERIC))
     cut = draw(nudged([draw(st.integers(0, size)) for size in shape.dimensions]))
     index = scalar(draw(st.sampled_from([xb.s32, xb.u8])))
     indices = [index] * draw(st.sampled_from([shape.rank] * 4 + [shape.rank + 1]))
@@ -213,8 +213,8 @@ def dynamic_slice(draw: Draw) -> Call:
 
 @st.composite
 def gather(draw: Draw) -> Call:
-    """Also its mirror image, scatter, of the same numbers."""
-    t = draw(SOME)
+    """Draw a gather, or a scatter with the corresponding dimension numbers."""
+    t = draw(NUMERIC)
     operand = [draw(st.integers(1, 4)) for _ in range(draw(st.integers(1, 3)))]
     rank = len(operand)
     order = draw(st.permutations(range(rank)))
@@ -247,8 +247,8 @@ def gather(draw: Draw) -> Call:
     ]
     if draw(st.booleans()):
         slices = draw(nudged(cut))
-        said = ", ".join(f"{name}={braces(values)}" for name, values in names)
-        line = f"gather(%p0, %p1), {said}, index_vector_dim={place}, slice_sizes={braces(slices)}"
+        text = ", ".join(f"{name}={braces(values)}" for name, values in names)
+        line = f"gather(%p0, %p1), {text}, index_vector_dim={place}, slice_sizes={braces(slices)}"
         gathering = xb.GatherDimensionNumbers(
             offset_dims, collapsed_dims, index_map, place, operand_batching, indices_batching
         )
@@ -261,8 +261,8 @@ def gather(draw: Draw) -> Call:
         *("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims"),
         *("input_batching_dims", "scatter_indices_batching_dims"),
     ]
-    said = ", ".join(f"{n}={braces(v)}" for n, (_, v) in zip(hlo, names, strict=True))
-    line = f"scatter(%p0, %p1, %p2), {said}, index_vector_dim={place}, to_apply=%add_computation"
+    text = ", ".join(f"{n}={braces(v)}" for n, (_, v) in zip(hlo, names, strict=True))
+    line = f"scatter(%p0, %p1, %p2), {text}, index_vector_dim={place}, to_apply=%add_computation"
     scattering = xb.ScatterDimensionNumbers(
         offset_dims, collapsed_dims, index_map, place, operand_batching, indices_batching
     )
@@ -277,7 +277,7 @@ def gather(draw: Draw) -> Call:
     return Call("scatter", shapes, apply, line, [scalar_computation("add", t)])
 
 
-# Matrices.
+# Linear algebra and normalization.
 
 
 @st.composite
@@ -302,8 +302,8 @@ def linalg(draw: Draw) -> Call:
 
         return Call(name, draw(almost([square, b])), apply, line)
     kind = draw(st.sampled_from(["FFT", "IFFT", "RFFT", "IRFFT"]))
-    wanted = xb.f32 if kind == "RFFT" else xb.c64
-    shape = draw(arrays(st.just(wanted), min_rank=1))
+    element_type = xb.f32 if kind == "RFFT" else xb.c64
+    shape = draw(arrays(st.just(element_type), min_rank=1))
     count = draw(st.integers(1, min(3, shape.rank)))
     length = list(shape.dimensions[-count:])
     if kind == "IRFFT":
@@ -317,7 +317,7 @@ def linalg(draw: Draw) -> Call:
 def normalization(draw: Draw) -> Call:
     shape = draw(arrays(FLOATING, min_rank=1))
     feature = draw(st.integers(0, shape.rank - 1))
-    # Bounded features are where the scale is bounded too.
+    # The vectors are bounded if the feature dimension is bounded.
     bounded = (shape.dynamic_dimensions[feature],)
     vector = intern_array(shape.element_type, (shape.dimensions[feature],), bounded)
     name = draw(st.sampled_from(["training", "inference", "grad"]))
@@ -333,7 +333,7 @@ def normalization(draw: Draw) -> Call:
 
 @st.composite
 def random(draw: Draw) -> Call:
-    """XLA's parser takes the shapes of random numbers as they are written."""
+    """Draw a generator of random numbers. XLA's parser does not infer their shapes."""
     if draw(st.booleans()):
         key = intern_array(xb.u64, (draw(st.sampled_from([2, 2, 3])),))
         shape = resized(draw(arrays()), draw(st.lists(sizes, max_size=2)))
@@ -349,12 +349,12 @@ def random(draw: Draw) -> Call:
     return Call(name, shapes, lambda a, b: function(a, b, shape))
 
 
-# Devices, sizes, the host.
+# Collectives, dynamic sizes, and the host.
 
 
 @st.composite
 def collectives(draw: Draw) -> Call:
-    """XLA's parser takes the shapes of what goes between devices as they are written."""
+    """Draw a collective. XLA's parser does not infer their shapes."""
     shape = draw(arrays(st.sampled_from([xb.f32, xb.s32])))
     static = resized(shape, shape.dimensions)
     count = draw(st.sampled_from([1, 2, 2, 4]))
@@ -378,7 +378,7 @@ def collectives(draw: Draw) -> Call:
 
 @st.composite
 def dynamic(draw: Draw) -> Call:
-    shape = draw(arrays(SOME))
+    shape = draw(arrays(NUMERIC))
     place = draw(st.integers(-1, shape.rank))
     if draw(st.booleans()):
         line = f"get-dimension-size(%p0), dimensions={{{place}}}"
@@ -416,4 +416,4 @@ FAMILIES: Final[dict[str, st.SearchStrategy[Call]]] = {
     "dynamic": dynamic(),
     "host": host(),
 }
-"""By family of the house, calls of its operations."""
+"""Strategies for the calls of each family of operations."""

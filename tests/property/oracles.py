@@ -1,8 +1,8 @@
-"""What XLA and StableHLO say to a program, as far as jaxlib lets one ask.
+"""Check programs with XLA's shape inference and with StableHLO's verifier.
 
-XLA's HLO parser takes the shape of an instruction as it is written, and checks nothing. But where
-it is left out, the parser works it out by XLA's own shape inference: that is asked here. Of a few
-opcodes it works out none; those are left to StableHLO's verifier, which is asked of all.
+XLA's HLO parser does not check the shape of an instruction. If the shape is omitted, the parser
+infers it with XLA's shape inference, except for a few opcodes. StableHLO's verifier checks the
+instructions of all opcodes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOT_INFERRED: Final = frozenset(
         *("send-done", "recv", "recv-done", "ragged-dot", "scan", "dynamic-reshape"),
     )
 )
-"""Opcodes whose shape XLA's parser does not work out, or takes from a guess (broadcast)."""
+"""Opcodes whose shape XLA's parser does not infer, or guesses (broadcast)."""
 
 _INSTRUCTION: Final = re.compile(r"^(  (?:ROOT )?%\S+ = )(.+?) ([a-z][a-z0-9\-]*)\((.*)$")
 _LAYOUT: Final = re.compile(r"\{[^}]*\}")
@@ -45,12 +45,12 @@ def without_layouts(text: str) -> str:
 
 
 def root_of(text: str) -> tuple[str, str]:
-    """The shape and the opcode of a module's root."""
+    """Return the shape and the opcode of a module's root."""
     entry = text[text.index("\nENTRY ") :]
     (line,) = (line for line in entry.splitlines() if line.startswith("  ROOT "))
-    found = _INSTRUCTION.match(line)
-    assert found is not None, line
-    return without_layouts(found[2]), found[3]
+    instruction = _INSTRUCTION.match(line)
+    assert instruction is not None, line
+    return without_layouts(instruction[2]), instruction[3]
 
 
 _WORKER: Final = """
@@ -59,9 +59,9 @@ from lowering.jaxlib_api import hlo_conversion, mlir
 for number, line in enumerate(sys.stdin):
     if number % 100 == 0:
         context = mlir.new_context()
-    what, text = json.loads(line)
+    request, text = json.loads(line)
     try:
-        if what == "parse":
+        if request == "parse":
             answer = [True, hlo_conversion.parsed_hlo_text(text)]
         else:
             mlir.read_module(context, hlo_conversion.hlo_text_to_stablehlo(text))
@@ -73,17 +73,19 @@ for number, line in enumerate(sys.stdin):
 
 
 class Xla:
-    """XLA's parser and its translation to StableHLO, in a process of their own: of some wrong
-    programs they die."""
+    """A process that parses HLO and translates it to StableHLO; invalid programs may crash it."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[str] | None = None
 
-    def ask(self, what: str, text: str) -> str:
-        """The answer to "parse", the text as XLA prints it, or to "translate".
+    def ask(self, request: str, text: str) -> str:
+        """Parse HLO text ("parse") or translate it to StableHLO and verify that ("translate").
+
+        Returns:
+            For "parse", the text that XLA prints.
 
         Raises:
-            RefusedError: XLA or StableHLO's verifier refuses the text, or dies of it.
+            RefusedError: XLA or StableHLO's verifier refuses the text or crashes.
         """
         if self.process is None:
             self.process = subprocess.Popen(
@@ -96,12 +98,12 @@ class Xla:
         process = self.process
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps([what, text]) + "\n")
+        process.stdin.write(json.dumps([request, text]) + "\n")
         process.stdin.flush()
         line = process.stdout.readline()
         if not line:
             self.close()
-            raise RefusedError("XLA dies of it")
+            raise RefusedError("XLA crashes")
         accepted, answer = json.loads(line)
         if not accepted:
             raise RefusedError(answer)
@@ -114,56 +116,57 @@ class Xla:
 
 
 def inferred_by_xla(text: str, xla: Xla) -> str:
-    """The shape that XLA infers for the root of a module whose instructions are written with or
-    without shapes.
+    """Return the shape that XLA infers for the root of a module, whose shapes may be omitted.
 
     Raises:
-        RefusedError: XLA's inference does.
+        RefusedError: XLA refuses the module.
     """
     return root_of(xla.ask("parse", text))[0]
 
 
-def with_shapes_left_out(text: str) -> str:
-    """HLO text without the shapes that XLA's parser can work out."""
+def without_inferred_shapes(text: str) -> str:
+    """Return HLO text without the shapes that XLA's parser can infer."""
     lines = []
     for line in text.splitlines():
-        found = _INSTRUCTION.match(line)
-        # Of a reduce-window of several arrays the parser infers none either.
-        several = found is not None and found[3] == "reduce-window" and found[2].startswith("(")
-        if found is not None and found[3] not in NOT_INFERRED and not several:
-            line = f"{found[1]}{found[3]}({found[4]}"
+        if match := _INSTRUCTION.match(line):
+            name, shape, opcode, rest = match.groups()
+            # The parser does not infer the shape of a variadic reduce-window either.
+            is_variadic_window = opcode == "reduce-window" and shape.startswith("(")
+            if opcode not in NOT_INFERRED and not is_variadic_window:
+                line = f"{name}{opcode}({rest}"
         lines.append(line)
     return "\n".join(lines) + "\n"
 
 
 def with_another_shape(text: str) -> str:
-    """The text with another shape for the root: a size more, or a dimension where there is none."""
+    """Return the text with another shape of the root."""
     head, _, entry = text.rpartition("\nENTRY ")
     lines = entry.splitlines()
-    place = next(i for i, line in enumerate(lines) if line.startswith("  ROOT "))
-    found = _INSTRUCTION.match(lines[place])
-    assert found is not None
-    lines[place] = f"{found[1]}{changed(without_layouts(found[2]))} {found[3]}({found[4]}"
-    # The lines that repeat the result's shape would be at odds with it.
+    index = next(i for i, line in enumerate(lines) if line.startswith("  ROOT "))
+    match = _INSTRUCTION.match(lines[index])
+    assert match is not None
+    lines[index] = f"{match[1]}{changed(without_layouts(match[2]))} {match[3]}({match[4]}"
+    # These lines repeat the result's shape.
     lines[0] = "%main {"
     head = re.sub(r", entry_computation_layout=\{.*", "", head)
     return f"{head}\nENTRY " + "\n".join(lines) + "\n"
 
 
 def changed(shape: str) -> str:
-    """A shape text with another first size, or one where there is none."""
+    """Return a shape's text with the first size increased; a scalar becomes a vector."""
     if "[]" in shape:
         return shape.replace("[]", "[3]", 1)
     return re.sub(r"\[(<=)?(\d+)", lambda m: f"[{m[1] or ''}{int(m[2]) + 1}", shape, count=1)
 
 
 def check_accepted(computation: xb.XlaComputation, xla: Xla) -> None:
-    """XLA infers the shapes that we infer, and StableHLO's verifier accepts the computation.
+    """Check that XLA infers the same shapes and that StableHLO's verifier accepts the computation.
 
-    The verifier refuses what jaxlib converts some HLO to; `lower` emits other operations for it.
+    For inexpressible ops the verifier must refuse the module converted by jaxlib; `lower` emits
+    other operations for these.
     """
     text = str(computation)
-    inferred = inferred_by_xla(with_shapes_left_out(text), xla)
+    inferred = inferred_by_xla(without_inferred_shapes(text), xla)
     assert inferred == without_layouts(str(computation.root.shape))
     if any(is_inexpressible(op) or is_unconverted(op) for op in computation.ops):
         with pytest.raises(RefusedError):

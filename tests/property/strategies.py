@@ -1,8 +1,7 @@
-"""Calls of operations, drawn: right ones, and such as are almost right.
+"""Strategies for valid and almost valid calls of operations.
 
-A `Call` says the same twice: as a call here, and as a line of HLO without the result's shape, from
-which XLA infers it. Each strategy begins with a call that is right and then, for a part of the
-calls, changes one size, one type or one number.
+A `Call` has two forms: a call of `builder`, and a line of HLO without the result's shape, which XLA
+infers. Each strategy draws a valid call and changes one size, type or number in some of them.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ class Call:
     """One call of an operation.
 
     Attributes:
-        op: its name here.
+        op: the name of the function in `builder`.
         operands: the operands' shapes.
-        call: the call, given the operands.
-        line: the same in HLO: opcode, operands as %p0, %p1, ..., and the rest of the line; None
-            where XLA's parser infers no shape, or where HLO says it in several lines.
-        computations: the texts of computations that the line names.
+        call: records the call on these operands.
+        line: the instruction in HLO without its result: the opcode, the operands %p0, %p1, ..., and
+            the attributes; None if XLA's parser infers no shape or HLO needs several instructions.
+        computations: the texts of computations that the line refers to.
     """
 
     op: str
@@ -44,28 +43,27 @@ class Call:
         return f"{self.op}({', '.join(map(str, self.operands))}): {self.line}"
 
     def record(self) -> xb.XlaComputation:
-        """The computation that is this call.
+        """Return a computation of this call.
 
         Raises:
-            XlaError: it is refused.
+            XlaError: `builder` refuses the call.
         """
         b = xb.XlaBuilder("call")
         return b.build(self.call(*[b.parameter(s, f"p{i}") for i, s in enumerate(self.operands)]))
 
     def text(self) -> str:
-        """The module for XLA, the result's shape left out."""
+        """Return the HLO module, with the result's shape omitted."""
         assert self.line is not None
         lines = [f"  %p{i} = {shape} parameter({i})" for i, shape in enumerate(self.operands)]
         entry = "\n".join(["ENTRY %main {", *lines, f"  ROOT %root = {self.line}", "}"])
         return "\n\n".join(["HloModule call", *self.computations, entry]) + "\n"
 
 
-def scalar_computation(opcode: str, t: PrimitiveType, *, count: int = 2, gives: str = "") -> str:
-    """The text of a computation of scalars, called %opcode."""
-    lines = [f"  %x{i} = {t}[] parameter({i})" for i in range(count)]
-    names = ", ".join(f"%x{i}" for i in range(count))
+def scalar_computation(opcode: str, t: PrimitiveType) -> str:
+    """Return the text of a computation of two scalars, named %<opcode>_computation."""
+    lines = [f"  %x{i} = {t}[] parameter({i})" for i in (0, 1)]
     return "\n".join(
-        [f"%{opcode}_computation {{", *lines, f"  ROOT %r = {gives or t}[] {opcode}({names})", "}"]
+        [f"%{opcode}_computation {{", *lines, f"  ROOT %r = {t}[] {opcode}(%x0, %x1)", "}"]
     )
 
 
@@ -75,8 +73,8 @@ def braces(values: Sequence[int]) -> str:
 
 # Parts of calls.
 
-FEW: Final = [xb.pred, xb.s8, xb.u32, xb.s4, xb.f32, xb.bf16, xb.f8e5m2, xb.f64, xb.c64]
-types = st.one_of(st.sampled_from(FEW), st.sampled_from(ALL))
+COMMON: Final = [xb.pred, xb.s8, xb.u32, xb.s4, xb.f32, xb.bf16, xb.f8e5m2, xb.f64, xb.c64]
+types = st.one_of(st.sampled_from(COMMON), st.sampled_from(ALL))
 sizes = st.integers(0, 4)
 INTEGERS: Final = [t for t in ALL if t.is_integral]
 FLOATS: Final = [t for t in ALL if t.is_floating]
@@ -87,11 +85,11 @@ COMPLEXES: Final = [t for t in ALL if t.is_complex]
 def arrays(
     draw: Draw, element_types: Any = types, min_rank: int = 0, max_rank: int = 3
 ) -> xb.ArrayShape:
-    """A small array shape; one in four has bounded sizes."""
+    """Draw a small array shape; one in four has bounded sizes."""
     dimensions = draw(st.lists(sizes, min_size=min_rank, max_size=max_rank))
     dynamic = [False] * len(dimensions)
     if draw(st.integers(0, 3)) == 0:
-        # XLA takes a bound of 0 for none in a few places.
+        # XLA treats a bound of 0 as absent in a few places.
         dynamic = [draw(st.booleans()) and size > 0 for size in dimensions]
     return intern_array(draw(element_types), tuple(dimensions), tuple(dynamic))
 
@@ -110,7 +108,7 @@ def resized(shape: xb.ArrayShape, dimensions: Sequence[int]) -> xb.ArrayShape:
 
 @st.composite
 def near(draw: Draw, shape: xb.ArrayShape) -> xb.ArrayShape:
-    """Another shape, with one size, the rank or the type changed."""
+    """Draw a shape that differs in one size, the rank or the element type."""
     how = draw(st.sampled_from(["size", "type", "more", "fewer"]))
     dimensions = list(shape.dimensions)
     if how == "type":
@@ -127,33 +125,33 @@ def near(draw: Draw, shape: xb.ArrayShape) -> xb.ArrayShape:
 
 @st.composite
 def almost(draw: Draw, shapes: list[xb.ArrayShape]) -> list[xb.Shape]:
-    """The shapes, one of them changed in one of three draws."""
-    found: list[xb.Shape] = list(shapes)
+    """Return the shapes; one of three draws changes one of them."""
+    result: list[xb.Shape] = list(shapes)
     if shapes and draw(st.integers(0, 2)) == 0:
-        place = draw(st.integers(0, len(shapes) - 1))
-        found[place] = draw(near(shapes[place]))
-    return found
+        index = draw(st.integers(0, len(shapes) - 1))
+        result[index] = draw(near(shapes[index]))
+    return result
 
 
 @st.composite
 def nudged(draw: Draw, numbers: Sequence[int]) -> list[int]:
-    """The numbers, one of them changed, left out or said twice in one of four draws."""
-    found = list(numbers)
-    if found and draw(st.integers(0, 3)) == 0:
-        place = draw(st.integers(0, len(found) - 1))
-        how = draw(st.sampled_from(["up", "down", "gone", "twice"]))
-        if how == "gone":
-            del found[place]
-        elif how == "twice":
-            found.insert(place, found[place])
+    """Return the numbers; one of four draws changes, removes or repeats one of them."""
+    result = list(numbers)
+    if result and draw(st.integers(0, 3)) == 0:
+        index = draw(st.integers(0, len(result) - 1))
+        how = draw(st.sampled_from(["up", "down", "remove", "repeat"]))
+        if how == "remove":
+            del result[index]
+        elif how == "repeat":
+            result.insert(index, result[index])
         else:
-            found[place] += 1 if how == "up" else -1
-    return found
+            result[index] += 1 if how == "up" else -1
+    return result
 
 
 @st.composite
 def some_dimensions(draw: Draw, rank: int) -> list[int]:
-    """Dimensions of an array, each once, in any order."""
+    """Draw distinct dimensions of an array in any order."""
     if not rank:
         return []
     chosen = draw(st.lists(st.integers(0, rank - 1), unique=True, max_size=rank))
@@ -188,7 +186,7 @@ def unary(draw: Draw) -> Call:
 
 @st.composite
 def binary(draw: Draw) -> Call:
-    """Of equal sizes, of sizes of 1, or with a scalar."""
+    """Draw a binary op on equal shapes, on sizes of 1, or on a scalar."""
     name = draw(st.sampled_from(BINARY))
     lhs = draw(arrays())
     rhs = lhs
@@ -207,7 +205,7 @@ def binary(draw: Draw) -> Call:
 
 @st.composite
 def binary_broadcast(draw: Draw) -> Call:
-    """With broadcast_dimensions, which HLO writes as a broadcast of its own."""
+    """Draw a binary op with broadcast_dimensions, which HLO expresses as a separate broadcast."""
     large = draw(arrays(min_rank=1))
     places = sorted(draw(some_dimensions(large.rank)))
     small = resized(large, [large.dimensions[p] for p in places])
@@ -246,7 +244,7 @@ def select(draw: Draw) -> Call:
 
 @st.composite
 def conversion(draw: Draw) -> Call:
-    """Into another type; XLA's parser infers none of these."""
+    """Draw a conversion to another type. XLA's parser does not infer their shapes."""
     shape, to = draw(arrays()), draw(types)
     how = draw(st.sampled_from(["convert_element_type", "reduce_precision", "bitcast", "random"]))
     if how == "reduce_precision":
@@ -280,10 +278,9 @@ def mapping(draw: Draw) -> Call:
     )
 
 
-def computation_of(function: Callable[..., xb.XlaOp], *types: PrimitiveType) -> xb.XlaComputation:
-    """A binary function of scalars as a computation of a fixed signature."""
+def computation_of(function: Callable[..., xb.XlaOp], t: PrimitiveType) -> xb.XlaComputation:
+    """Return a computation of a binary function of scalars."""
     b = xb.XlaBuilder("reducer")
-    (t,) = types
     return b.build(function(b.parameter(scalar(t)), b.parameter(scalar(t))))
 
 
@@ -338,7 +335,7 @@ def pad(draw: Draw) -> Call:
 
 @st.composite
 def moved(draw: Draw) -> Call:
-    """Ops of this family whose shape XLA's parser takes as it is written."""
+    """Draw an op of this family whose shape XLA's parser does not infer."""
     shape = draw(arrays())
     name = draw(st.sampled_from(["reshape", "collapse", "slice", "broadcast", "broadcast_in_dim"]))
     if name == "reshape":
@@ -458,7 +455,7 @@ def conditional(draw: Draw) -> Call:
 @st.composite
 def element(draw: Draw) -> Call:
     parts = draw(st.lists(arrays(), min_size=3, max_size=3))
-    # XLA dies of a number that is out of range; beginning it again takes a while.
+    # XLA crashes on an index that is out of range, and restarting the process is slow.
     number = len(parts) if draw(st.integers(0, 19)) == 0 else draw(st.integers(0, 2))
     line = f"get-tuple-element(%p0), index={number}"
     shape = xb.TupleShape(parts)
@@ -467,10 +464,10 @@ def element(draw: Draw) -> Call:
 
 @st.composite
 def scan(draw: Draw) -> Call:
-    """XLA's parser infers no scan; StableHLO's verifier sees the loop that it becomes."""
+    """Draw a scan. XLA's parser does not infer its shape; StableHLO's verifier checks the loop."""
     shape = draw(arrays(st.just(xb.f32), min_rank=1))
     place = draw(st.integers(0, shape.rank - 1))
-    shape = resized(shape, shape.dimensions)  # of bounded sizes it is not lowered
+    shape = resized(shape, shape.dimensions)  # a scan of bounded sizes is not lowered
     start = resized(shape, shape.dimensions[:place] + shape.dimensions[place + 1 :])
     shapes = draw(almost([shape, start]))
     reverse = draw(st.booleans())

@@ -1,9 +1,9 @@
-"""Shape inference against XLA's and StableHLO's, on calls that are drawn.
+"""Compare shape inference with XLA and StableHLO on random calls.
 
-What is accepted here, XLA accepts and infers the same shape of, and StableHLO's verifier takes.
-What is refused here, XLA refuses; where it does not, the document does, and `STRICTER` says so.
+If `builder` accepts a call, XLA infers the same shape and StableHLO's verifier accepts the op. If
+it refuses a call, XLA refuses it as well, unless `STRICTER` lists a rule of the document.
 
-HYPOTHESIS_EXAMPLES=5000 in the environment draws that many calls of each family.
+The environment variable HYPOTHESIS_EXAMPLES is the number of calls of each family.
 """
 
 from __future__ import annotations
@@ -31,42 +31,42 @@ import builder as xb
 
 EXAMPLES: Final = int(os.environ.get("HYPOTHESIS_EXAMPLES", "100"))
 
-# Where XLA's inference takes more than is taken here: the ops, and words of the refusal. See
-# docs/architecture.md, "Strictness".
+# Calls that XLA's inference accepts and `builder` refuses: patterns of the op and of the message.
+# See docs/architecture.md, "Strictness".
 STRICTER: Final = [
-    # Floating-point types do not mix; the operands of a product have one type.
+    # Floating-point types do not mix; the operands of a product have one element type.
     (r"\w+", r"must have one element type|have different element types|must be of one type"),
-    # Complex numbers have no order and no cube root; shifts and mulhi are of integers.
+    # Complex numbers have no order and no cube root; shifts and mulhi require integers.
     (r"max|min|clamp|compare|cbrt|rem", r"must be of .* type, got c|no order"),
     (r"shift_\w+|mulhi", r"must be of integer type"),
-    # A sort is along a dimension, by a comparator of its elements; only tokens are joined.
+    # A sort needs a dimension and a comparator of its element types; after_all needs tokens.
     (r"sort", r"dimension must be one of|scalar has no dimension|comparator must"),
     (r"after_all", r"must be a token"),
-    # Values that are folded are of the type of what they are folded into.
+    # Initial values and updates have the element type of the operand.
     (
         r"reduce\w*|select_and_scatter\w*|scatter",
         r"of the type of|operand's (element )?type|signature",
     ),
-    # Batching dimensions have equal sizes in operand and indices, and are looked up one by one.
+    # Batching dimensions have equal sizes in operand and indices, and slices of size 1.
     (r"gather|scatter", r"batching"),
     (r"gather", r"slice size of a collapsed dimension must be 1, got 0"),
-    # Each vector of a normalization has one number for each feature, also mean and variance.
+    # Mean and variance have one number for each feature, like the other vectors.
     (r"batch_norm_inference", r"(mean|variance) must be a vector of one number for each feature"),
     (r"batch_norm_\w+", r"feature_index must be a dimension"),
-    # Nothing is left over of a transform of no length.
+    # The result of a transform of length 0 is empty.
     (r"fft", r"must be of size 0 for IRFFT|which are not negative"),
 ]
 
 
 BROADCASTING: Final = ("select", "clamp", "map")
-"""Ops of XlaBuilder that broadcast scalars before HLO sees them."""
+"""Ops of XlaBuilder that record broadcasts of scalar operands."""
 
 
 def is_stricter(call: Call, error: xb.XlaError) -> bool:
-    return any(re.fullmatch(op, call.op) and re.search(words, str(error)) for op, words in STRICTER)
+    return any(re.fullmatch(op, call.op) and re.search(text, str(error)) for op, text in STRICTER)
 
 
-def ours(call: Call) -> xb.XlaComputation | xb.XlaError:
+def recorded(call: Call) -> xb.XlaComputation | xb.XlaError:
     try:
         return call.record()
     except (xb.ShapeInferenceError, xb.SignatureError) as error:
@@ -75,9 +75,9 @@ def ours(call: Call) -> xb.XlaComputation | xb.XlaError:
 
 @pytest.fixture(scope="module")
 def xla() -> Iterator[Xla]:
-    one = Xla()
-    yield one
-    one.close()
+    process = Xla()
+    yield process
+    process.close()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -88,56 +88,56 @@ def test_against_xla_and_stablehlo(family: str, xla: Xla) -> None:
     @given(FAMILIES[family])
     def check(call: Call) -> None:
         nonlocal accepted, refused
-        got = ours(call)
-        if not isinstance(got, xb.XlaError):
+        result = recorded(call)
+        if not isinstance(result, xb.XlaError):
             accepted += 1
-            check_accepted(got, xla)
+            check_accepted(result, xla)
             if call.line is not None and call.op not in BROADCASTING:
-                # In XLA's own words, where the text here may be in others.
-                shape = without_layouts(str(got.root.shape))
+                # The HLO text that `builder` prints may differ from the line of the call.
+                shape = without_layouts(str(result.root.shape))
                 assert inferred_by_xla(call.text(), xla) == shape
-        elif call.line is not None and not is_stricter(call, got):
+        elif call.line is not None and not is_stricter(call, result):
             refused += 1
             try:
-                theirs = inferred_by_xla(call.text(), xla)
+                shape = inferred_by_xla(call.text(), xla)
             except RefusedError:
                 return
-            pytest.fail(f"XLA infers {theirs}, and here it is\n{got}")
+            pytest.fail(f"XLA infers {shape}, but builder raises\n{result}")
 
     check()
-    # Calls of both kinds are drawn; of three families XLA's parser refuses next to nothing.
+    # Both kinds of calls are drawn. XLA's parser refuses almost nothing in three families.
     assert accepted > EXAMPLES // 5
     assert refused or family in ("random", "collectives", "host")
 
 
-UNSAID: Final = frozenset(
+ANY_SIZE: Final = frozenset(
     ("broadcast", "iota", "rng", "custom-call", "rng-bit-generator", "after-all", "outfeed")
 )
-"""Opcodes of which another size of the result is as right, or that have none."""
+"""Opcodes whose result may have any size, or has none."""
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_wrong_shape_is_noticed(family: str, xla: Xla) -> None:
-    """That the check can fail: with another shape than ours a program is refused."""
-    seen: set[str] = set()
+def test_a_wrong_shape_is_refused(family: str, xla: Xla) -> None:
+    """The comparison above can fail: a program with another result shape is refused."""
+    tested: set[str] = set()
 
     @settings(max_examples=30, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(FAMILIES[family])
     def check(call: Call) -> None:
-        got = ours(call)
-        if isinstance(got, xb.XlaError) or not all(op.shape.is_static for op in got.ops):
+        result = recorded(call)
+        if isinstance(result, xb.XlaError) or not all(op.shape.is_static for op in result.ops):
             return
-        text = str(got)
+        text = str(result)
         shape, opcode = root_of(text)
-        if opcode in UNSAID or re.search(r"[\[,]0[\],]", shape):
-            return  # of no elements there are as many in many shapes
-        seen.add(call.op)
+        if opcode in ANY_SIZE or re.search(r"[\[,]0[\],]", shape):
+            return  # many shapes have zero elements
+        tested.add(call.op)
         other = with_another_shape(text)
         try:
             xla.ask("translate", other)
         except RefusedError:
             return
-        pytest.fail(f"another shape goes through\n{other}")
+        pytest.fail(f"XLA accepts another shape\n{other}")
 
     check()
-    assert seen or family in ("random", "host")
+    assert tested or family in ("random", "host")

@@ -25,7 +25,7 @@ def is_type_checking(node: ast.stmt) -> bool:
 
 
 def imported_at_load(path: Path) -> Iterator[str]:
-    """The modules that a module imports when it loads."""
+    """Return the modules that a module imports when it loads."""
     pending = list(ast.parse(path.read_text()).body)
     while pending:
         node = pending.pop()
@@ -35,7 +35,7 @@ def imported_at_load(path: Path) -> Iterator[str]:
             assert node.level == 0, f"{path}: imports are absolute"
             assert node.module is not None
             yield node.module
-            # `from builder import shape` names a module too.
+            # `from builder import shape` imports a module as well.
             yield from (
                 f"{node.module}.{alias.name}"
                 for alias in node.names
@@ -88,17 +88,17 @@ def test_ml_dtypes_is_loaded_at_first_use(use: str) -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=map(module_name, MODULES))
-def test_needs_nothing_but_numpy_and_ml_dtypes(path: Path) -> None:
-    # Anywhere in the file, including inside functions.
-    found = set()
+def test_dependencies_are_numpy_and_ml_dtypes(path: Path) -> None:
+    # Imports inside functions count.
+    packages = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            packages |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add((node.module or "").split(".")[0])
+            packages.add((node.module or "").split(".")[0])
     allowed = {"builder", "numpy", "ml_dtypes"}
     if module_name(path).startswith("builder.inspection."):
         # Tables are printed with rich, which is imported when they are printed.
         allowed.add("rich")
         assert "rich" not in {name.split(".")[0] for name in imported_at_load(path)}
-    assert found <= sys.stdlib_module_names | allowed
+    assert packages <= sys.stdlib_module_names | allowed

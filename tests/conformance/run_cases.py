@@ -112,9 +112,9 @@ def public(name: str) -> Any:
     if name.startswith("b."):
         return getattr(xb.XlaBuilder, name[2:], None)
     for module in public_modules():
-        found = getattr(module, name, None)
-        if found is not None:
-            return found
+        value = getattr(module, name, None)
+        if value is not None:
+            return value
     return None
 
 
@@ -198,15 +198,15 @@ def keywords(attrs: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def groups(operands: Ops, lengths: Sequence[int]) -> list[list[xb.XlaOp]]:
     """Divide the flat operands into consecutive groups."""
-    found, start = [], 0
+    parts, start = [], 0
     for length in lengths:
-        found.append(list(operands[start : start + length]))
+        parts.append(list(operands[start : start + length]))
         start += length
-    return found
+    return parts
 
 
 def type_named(name: str) -> xb.PrimitiveType:
-    """Return an element type; the error for "tuple" or "token" is a result as well."""
+    """Return an element type. The error for "tuple" or "token" is the result of the case."""
     return xb.as_primitive_type(name)
 
 
@@ -273,15 +273,15 @@ class BodyError(Exception):
 def _computation(text: str) -> xb.XlaComputation:
     spec = json.loads(text)
     body, result = spec["body"], spec.get("result")
-    wanted = None if result is None else xb.parse_shape(result)
+    expected = None if result is None else xb.parse_shape(result)
     b = xb.XlaBuilder(body)
     try:
-        root = body_root(b, body, [b.parameter(shape) for shape in spec["params"]], wanted)
+        root = body_root(b, body, [b.parameter(shape) for shape in spec["params"]], expected)
         built = b.build(root)
     except xb.XlaError as error:
         # Not a result of the case: its computations are valid in the C++ builder.
         raise BodyError(f"body {body} of {text}: {error}") from error
-    if wanted is not None and root.shape is not wanted:
+    if expected is not None and root.shape is not expected:
         raise BodyError(f"body {body} of {text}: its result is {root.shape}")
     return built
 
@@ -744,7 +744,7 @@ def answer(case: Case) -> Any:
         return str(without_layout(result.shape))
     except xb.XlaError as error:
         return Rejection(error)
-    except Exception as error:  # the corpus is meant to find any error
+    except Exception as error:  # the corpus must find errors of any type
         return Crash(error)
 
 
@@ -807,13 +807,13 @@ class Report:
         return "\n".join([totals, *map(self._uncounted_text, reasons)])
 
     def _uncounted_text(self, reason: str) -> str:
-        found = self.by_outcome(reason)
-        agree = found.pop(AGREES, 0)
+        counts = self.by_outcome(reason)
+        agree = counts.pop(AGREES, 0)
         if reason == NO_ANSWER:
             return f"  not counted, {reason}: {agree} answered here"
-        kinds = ", ".join(f"{count} {what}" for what, count in sorted(found.items()))
+        kinds = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
         return (
-            f"  not counted, {reason}: {agree} agree, {found.total()} disagree"
+            f"  not counted, {reason}: {agree} agree, {counts.total()} disagree"
             f"{kinds and f' ({kinds})'}"
         )
 
@@ -831,9 +831,9 @@ def run(cases: Iterable[Case]) -> Report:
             report.not_offered += 1
             continue
         got = answer(case)
-        reason, found = why_uncounted(case), outcome(case, got)
-        report.outcomes[reason, found] += 1
-        if found == CRASHED or (reason is None and found != AGREES):
+        reason, result = why_uncounted(case), outcome(case, got)
+        report.outcomes[reason, result] += 1
+        if result == CRASHED or (reason is None and result != AGREES):
             report.failures.append((case, got))
     return report
 

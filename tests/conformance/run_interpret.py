@@ -132,7 +132,7 @@ def _compiled(text: str) -> list[Any]:
 
 
 def _run_parallel(text: str, parallel: re.Match[str]) -> dict[str, Any]:
-    """Run programs in parallel; the rows are replicas, the columns partitions."""
+    """Run programs in parallel; rows are replicas and columns are partitions."""
     import lowering
 
     name, operands, programs, kinds, _ = parallel.groups()
@@ -140,21 +140,21 @@ def _run_parallel(text: str, parallel: re.Match[str]) -> dict[str, Any]:
     (program,) = {program for row in rows for program in row}
     inputs = [operand.strip() for operand in operands.split(",") if operand.strip()]
     types = re.findall(r"tensor<(?:[^<>]|<[^<>]*>)*>", kinds)
-    begin = text.index("func.func @main")
-    constants = text[begin : parallel.start()]
+    start = text.index("func.func @main")
+    constants = text[start : parallel.start()]
     returned = dict(zip(inputs, types, strict=True))
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if inputs:
-        whole = f"{constants}\nreturn\n}}"
-        given = dict(zip(inputs, _compiled(_returning(whole, returned)), strict=True))
-    function = text[text.index(f"func.func @{program}") : begin]
+        prefix = f"{constants}\nreturn\n}}"
+        values = dict(zip(inputs, _compiled(_returning(prefix, returned)), strict=True))
+    function = text[text.index(f"func.func @{program}") : start]
     module = lowering.load_bytes(function.replace(f"@{program}", "@main", 1))
     count = len(rows) * len(rows[0])
     executable = lowering.compile(
         lowering.to_computation(module), num_replicas=len(rows), num_partitions=len(rows[0])
     )
     each = len(inputs) // count
-    columns = [[given[inputs[n * each + i]] for n in range(count)] for i in range(each)]
+    columns = [[values[inputs[n * each + i]] for n in range(count)] for i in range(each)]
     arguments = [[_array(value) for value in column] for column in columns]
     results = [one for device in executable(*arguments) for one in _flat(device)]
     return {f"{name}#{number}": one for number, one in enumerate(results)}

@@ -74,7 +74,7 @@ def command_line(
 def _answer(check: Callable[[Path], Answer], path: Path) -> Answer:
     try:
         return check(path)
-    except Exception as error:  # the samples are meant to find any error
+    except Exception as error:  # the samples must find errors of any type
         text = " / ".join(str(error).splitlines())
         return FAILED, f"{type(error).__name__}: {text}"
 
@@ -150,7 +150,7 @@ class _Child:
 
 
 def is_close(got: Any, expected: Any, *, ulps: int = 0, tolerance: float = 0.0) -> bool:
-    """Whether two NumPy arrays agree: type, shape, and each element.
+    """Return whether two NumPy arrays agree in type, shape, and each element.
 
     Args:
         ulps: the allowed difference in steps of the floating-point type, for each part of a complex
@@ -165,11 +165,11 @@ def is_close(got: Any, expected: Any, *, ulps: int = 0, tolerance: float = 0.0) 
     if np.iscomplexobj(got):
         with np.errstate(all="ignore"):
             # The tolerance is relative to the absolute value, not to each part.
-            whole = np.abs(got - expected) <= tolerance * np.abs(expected)
-            whole &= np.isfinite(got) & np.isfinite(expected)
+            is_near = np.abs(got - expected) <= tolerance * np.abs(expected)
+            is_near &= np.isfinite(got) & np.isfinite(expected)
         pairs = ((got.real, expected.real), (got.imag, expected.imag))
         return all(
-            is_close(np.where(whole, e, g), e, ulps=ulps, tolerance=tolerance) for g, e in pairs
+            is_close(np.where(is_near, e, g), e, ulps=ulps, tolerance=tolerance) for g, e in pairs
         )
     try:
         step = float(ml_dtypes.finfo(got.dtype).smallest_subnormal)

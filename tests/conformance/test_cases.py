@@ -23,11 +23,11 @@ runner = load_script("tests/conformance/run_cases.py")
 
 
 def cases_by_op() -> dict[tuple[str, str], list[dict[str, Any]]]:
-    found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    cases: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for file in FILES:
         for case in runner.read(HERE / file):
-            found[file, case["op"]].append(case)
-    return found
+            cases[file, case["op"]].append(case)
+    return cases
 
 
 BY_OP = cases_by_op()
@@ -85,12 +85,12 @@ def test_the_documents_have_these_numbers() -> None:
         f"| compared | {COUNTED:,} | {COUNTED:,} | 0 |",
         f"| not offered | {NOT_OFFERED} | - | - |",
     ]
-    for reason, found in NOT_COUNTED.items():
-        total, agree = sum(found.values()), found.get("agree", 0)
+    for reason, counts in NOT_COUNTED.items():
+        total, agree = sum(counts.values()), counts.get("agree", 0)
         rows.append(f"| {reason} | {total} | {agree} | {total - agree} |")
     text = (ROOT / "docs" / "architecture.md").read_text()
     assert [row for row in rows if row not in text] == []
-    uncounted = sum(sum(found.values()) for found in NOT_COUNTED.values())
+    uncounted = sum(sum(counts.values()) for counts in NOT_COUNTED.values())
     assert COUNTED + NOT_OFFERED + uncounted == 7556
     for document in (ROOT / "README.md", HERE / "README.md"):
         text = document.read_text()

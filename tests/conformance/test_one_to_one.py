@@ -108,22 +108,22 @@ def expected_count(computation: xb.XlaComputation, functions: set[xb.XlaComputat
 
 def emitted(module: lowering.StablehloModule) -> Counter[str]:
     """Count the operations of a module, without modules, functions and returns."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
         if operation.name not in STRUCTURE:
-            found[operation.name] += 1
+            counts[operation.name] += 1
         return ir.WalkResult.ADVANCE
 
     module.module.operation.walk(visit)
-    return found
+    return counts
 
 
 def nested_ops(op: xb.XlaOp) -> Iterator[xb.XlaOp]:
     yield op
     for called in op.called_computations:
-        for one in (called, *called.called_computations()):
-            yield from one.ops
+        for each in (called, *called.called_computations()):
+            yield from each.ops
 
 
 def test_stablehlo_has_one_operation_for_each_op() -> None:
@@ -137,13 +137,13 @@ def test_stablehlo_has_one_operation_for_each_op() -> None:
         except lowering.LoweringError:
             continue  # refused: nothing is exported
         checked += 1
-        found = emitted(module)
-        if found.total() == expected_count(computation, set()):
+        counts = emitted(module)
+        if counts.total() == expected_count(computation, set()):
             continue
         opcodes = excused(op, "What StableHLO can't express")
         deviating |= opcodes
         if not opcodes:
-            faults.append(f"{name}: {op!r} becomes {dict(found)}")
+            faults.append(f"{name}: {op!r} becomes {dict(counts)}")
     assert not faults, "\n".join(faults[:20])
     assert checked > 4500
     assert deviating == allowed, "a row of the table is not needed"

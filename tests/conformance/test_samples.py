@@ -225,13 +225,13 @@ CLOSE = {
 
 @pytest.mark.parametrize("case", CLOSE)
 def test_closeness(case: str) -> None:
-    one, other, allowed, wanted = CLOSE[case]
+    one, other, allowed, expected = CLOSE[case]
     for pair in ((one, other), (other, one)):
         arrays = [np.array([value], np.float32) for value in pair]
-        assert runner.is_close(*arrays, **allowed) is wanted
+        assert runner.is_close(*arrays, **allowed) is expected
     both = [np.array([complex(2, value)], np.complex64) for value in (one, other)]
     if "tolerance" not in allowed:
-        assert runner.is_close(*both, **allowed) is wanted
+        assert runner.is_close(*both, **allowed) is expected
 
 
 def test_other_types_and_sizes_are_not_close() -> None:

@@ -33,20 +33,20 @@ def main() -> int:
         "--keep", type=Path, default=Path("fuzz-findings"), help="the folder for the files"
     )
     parser.add_argument("--again", type=Path, nargs="+", help="try these files unchanged")
-    given = parser.parse_args()
+    options = parser.parse_args()
     console = Console()
-    if given.again:
-        return _again(given.again, console)
-    seed = given.seed if given.seed is not None else int(time.time())
+    if options.again:
+        return _again(options.again, console)
+    seed = options.seed if options.seed is not None else int(time.time())
     files = [*seeds.handful(), *seeds.examples()]
-    if given.samples is not None:
-        files += seeds.samples(given.samples)
+    if options.samples is not None:
+        files += seeds.samples(options.samples)
     console.print(f"seed {seed}, {len(files)} files to damage")
     counted: Counter[str] = Counter()
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    end = time.monotonic() + given.seconds
+    end = time.monotonic() + options.seconds
     with Worker() as worker, bar:
-        task = bar.add_task("", total=given.seconds)
+        task = bar.add_task("", total=options.seconds)
         for number in itertools.count():
             left = end - time.monotonic()
             if left <= 0:
@@ -55,11 +55,11 @@ def main() -> int:
             outcome = worker.outcome(data)
             counted[outcome.kind] += 1
             if outcome.is_defect and counted[outcome.kind] <= 5:
-                path = keep(given.keep, data, outcome)
+                path = keep(options.keep, data, outcome)
                 bar.console.print(f"{outcome.kind}: {path}", soft_wrap=True, highlight=False)
             if number % 20 == 0:
                 what = f"{number + 1} inputs, {len(_defects(counted))} kinds of defects"
-                bar.update(task, completed=given.seconds - left, description=what)
+                bar.update(task, completed=options.seconds - left, description=what)
     for kind, count in counted.most_common():
         console.print(f"{count:8} {kind}", highlight=False)
     return 1 if _defects(counted) else 0
@@ -70,13 +70,13 @@ def _defects(counted: Counter[str]) -> list[str]:
 
 
 def _again(paths: list[Path], console: Console) -> int:
-    found = False
+    has_defect = False
     with Worker() as worker:
         for path in paths:
             outcome = worker.outcome(path.read_bytes())
-            found |= outcome.is_defect
+            has_defect |= outcome.is_defect
             console.print(f"{path}: {outcome.kind}\n{outcome.message}", highlight=False)
-    return 1 if found else 0
+    return 1 if has_defect else 0
 
 
 if __name__ == "__main__":

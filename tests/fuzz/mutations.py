@@ -181,13 +181,13 @@ def _replaced(
 ) -> bytes:
     """Replace one match, or all equal ones, which may result in a valid program."""
     text = _decoded(data)
-    found = list(pattern.finditer(text))
-    if not found:
+    matches = list(pattern.finditer(text))
+    if not matches:
         return data
-    one = draw.choice(found)
+    match = draw.choice(matches)
     if draw.random() < 0.6:
-        return text.replace(one[0], replacement).encode()
-    return (text[: one.start()] + replacement + text[one.end() :]).encode()
+        return text.replace(match[0], replacement).encode()
+    return (text[: match.start()] + replacement + text[match.end() :]).encode()
 
 
 def _type(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:

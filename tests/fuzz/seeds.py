@@ -74,8 +74,8 @@ def _network() -> xb.XlaComputation:
     image = b.parameter(xb.f32[1, 6, 6, 2], "image")
     kernel = b.constant(np.ones((3, 3, 2, 4), np.float32))
     numbers = xb.ConvolutionDimensionNumbers(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
-    found = xb.conv_with_general_dimensions(image, kernel, (1, 1), "VALID", numbers)
-    pooled = xb.reduce_window(found, 0.0, xb.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    convolved = xb.conv_with_general_dimensions(image, kernel, (1, 1), "VALID", numbers)
+    pooled = xb.reduce_window(convolved, 0.0, xb.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
     weights = b.constant(np.linspace(0, 1, 64, dtype=np.float32).reshape(16, 4))
     return b.build(xb.dot(xb.reshape(pooled, (1, 16)), weights))
 
@@ -96,13 +96,13 @@ def _indexing() -> xb.XlaComputation:
 
 def handful() -> list[bytes]:
     """Return a few small files in all formats, which reveal most defects."""
-    found = [text.encode() for text in _FOREIGN]
+    files = [text.encode() for text in _FOREIGN]
     for computation in (_network(), _indexing()):
-        found += in_three_forms(lowering.lower(computation))
-        found += in_hlo(computation)
+        files += in_three_forms(lowering.lower(computation))
+        files += in_hlo(computation)
     for text in _FOREIGN:
-        found += in_three_forms(lowering.load_bytes(text))[1:]
-    return found
+        files += in_three_forms(lowering.load_bytes(text))[1:]
+    return files
 
 
 def in_hlo(computation: xb.XlaComputation) -> list[bytes]:

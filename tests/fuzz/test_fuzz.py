@@ -14,8 +14,8 @@ INPUTS = 250
 
 @pytest.fixture(scope="module")
 def worker():
-    with Worker() as found:
-        yield found
+    with Worker() as process:
+        yield process
 
 
 @pytest.fixture(scope="module")

@@ -183,7 +183,7 @@ def convolution(draw: Draw) -> Call:
             batch_groups,
         )
 
-    # HLO has the kernel's sizes in the window as well; there is no line if they differ.
+    # HLO has the kernel's sizes in the window as well; calls in which they differ have no line.
     kernel = shapes[1]
     agrees = isinstance(kernel, xb.ArrayShape) and kernel.dimensions == operands[1].dimensions
     has_line = agrees and all(len(v) == spatial for v in window.values())

@@ -53,7 +53,7 @@ STRICTER: Final = [
     # Mean and variance have one number for each feature, like the other vectors.
     (r"batch_norm_inference", r"(mean|variance) must be a vector of one number for each feature"),
     (r"batch_norm_\w+", r"feature_index must be a dimension"),
-    # The result of a transform of length 0 is empty.
+    # A transform of length 0 requires an empty operand.
     (r"fft", r"must be of size 0 for IRFFT|which are not negative"),
 ]
 

@@ -22,7 +22,7 @@ import lowering
 
 
 def affine(number: int) -> xb.XlaComputation:
-    """x * number + y, a program of its own for each number."""
+    """Return the program x * number + y; each number results in another program."""
     builder = xb.XlaBuilder(f"affine_{number}")
     x, y = (builder.parameter(xb.f32[8, 4], name) for name in "xy")
     return builder.build(x * builder.constant(np.float32(number)) + y)
@@ -34,40 +34,40 @@ def call_and_compile(threads: int, seconds: float) -> Counter[str]:
     Each thread compiles programs of its own. It calls them, and one that all threads share, with
     NumPy arrays, arrays of the device, and wrong arguments.
     """
-    together = lowering.compile(affine(3))
+    shared = lowering.compile(affine(3))
     counted: Counter[str] = Counter()
     failures: list[BaseException] = []
     lock = threading.Lock()
     end = time.monotonic() + seconds
 
-    def work(own: int) -> None:
+    def work(thread: int) -> None:
         done: Counter[str] = Counter()
-        generator = np.random.default_rng(own)
+        generator = np.random.default_rng(thread)
         try:
             while time.monotonic() < end and not failures:
-                number = own + threads * (1 + done["compiled"] % 100)
+                number = thread + threads * (1 + done["compiled"] % 100)
                 run = lowering.compile(affine(number))
                 done["compiled"] += 1
                 for _ in range(10):
                     x, y = generator.integers(0, 100, (2, 8, 4)).astype(np.float32)
-                    there = lowering.device_put(x)
-                    for called, factor in ((run, number), (together, 3)):
-                        for given in (x, there):
-                            result = called(given, y)
+                    on_device = lowering.device_put(x)
+                    for called, factor in ((run, number), (shared, 3)):
+                        for argument in (x, on_device):
+                            result = called(argument, y)
                             # The caller may write to an argument after the call.
                             before, y = y, y.copy()
                             before[:] = -1
                             assert np.array_equal(result, x * factor + y)
                             done["called"] += 1
                     with pytest.raises(lowering.ArgumentError, match=r"f32\[8,4\], got f32\[3\]"):
-                        together(there, np.zeros(3, np.float32))
+                        shared(on_device, np.zeros(3, np.float32))
                     done["refused"] += 1
         except BaseException as error:
             failures.append(error)
         with lock:
             counted.update(done)
 
-    workers = [threading.Thread(target=work, args=(own,)) for own in range(threads)]
+    workers = [threading.Thread(target=work, args=(thread,)) for thread in range(threads)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -78,7 +78,7 @@ def call_and_compile(threads: int, seconds: float) -> Counter[str]:
 
 
 def growth_of_calls(count: int) -> int:
-    """Return by how many bytes the process grows in so many calls, of all kinds."""
+    """Return by how many bytes the process grows in this number of calls of all kinds."""
     run = lowering.compile(affine(3))
     both = lowering.compile(affine(5))
     x, y = (np.full((8, 4), number, np.float32) for number in (2, 7))
@@ -122,14 +122,14 @@ def growth_of_executables(count: int) -> int:
 
 
 def _resident() -> int:
-    """The memory of the process in bytes."""
+    """Return the resident memory of the process in bytes."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def interrupted(work: Callable[[], Any], after: float) -> float:
-    """Repeat `work` until it is interrupted, as by Ctrl-C; return the seconds that it took.
+    """Repeat `work` until Ctrl-C interrupts it; return the duration in seconds.
 
     Args:
         work: may be interrupted anywhere.
@@ -158,7 +158,7 @@ def interrupted(work: Callable[[], Any], after: float) -> float:
 
 
 def products(count: int) -> xb.XlaComputation:
-    """A slow program: as many products of matrices of 300x300."""
+    """Return a slow program of this number of products of 300x300 matrices."""
     builder = xb.XlaBuilder("products")
     x = builder.parameter(xb.f32[300, 300], "x")
     power = x
@@ -168,7 +168,7 @@ def products(count: int) -> xb.XlaComputation:
 
 
 def waves(count: int) -> xb.XlaComputation:
-    """A program that XLA compiles slowly."""
+    """Return a program that XLA compiles slowly."""
     builder = xb.XlaBuilder("waves")
     wave = builder.parameter(xb.f32[64], "x")
     for _ in range(count):

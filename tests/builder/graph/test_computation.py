@@ -38,7 +38,7 @@ class TestUsers:
 
 
 class TestPostOrder:
-    def test_only_what_the_root_needs(self) -> None:
+    def test_only_ops_that_the_root_needs(self) -> None:
         assert [o.opcode for o in diamond().post_order()] == [
             "parameter",
             "negate",
@@ -147,7 +147,7 @@ class TestProgramShape:
     def test_repr(self) -> None:
         assert repr(diamond()) == "<XlaComputation 'diamond' (x: f32[2]) -> f32[2], 5 ops>"
 
-    def test_parameters_that_nothing_uses(self) -> None:
+    def test_parameters_without_users(self) -> None:
         b = xb.XlaBuilder()
         x, _ = b.parameter(xb.f32[2]), b.parameter(xb.s32[()])
         assert str(b.build(x).program_shape) == "(p0: f32[2], p1: s32[]) -> f32[2]"

@@ -99,7 +99,7 @@ class TestPlainCallables:
         assert len({reduced(x, function) for _ in range(3)}) == 3
         assert len({applied(xb.call(function, x, x)) for _ in range(3)}) == 3
 
-    def test_see_what_changed(self, x: xb.XlaOp) -> None:
+    def test_see_changed_variables(self, x: xb.XlaOp) -> None:
         factor = 2.0
 
         def scaled(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
@@ -124,7 +124,7 @@ class TestPlainCallables:
         xb.while_(below_ten, counted, state)
         assert len(calls) == 3
 
-    def test_take_the_marks_of_the_enclosing_builder_over(self, x: xb.XlaOp) -> None:
+    def test_inherit_the_annotations_of_the_enclosing_builder(self, x: xb.XlaOp) -> None:
         def function(value: xb.XlaOp) -> xb.XlaOp:
             return value + value
 
@@ -157,13 +157,13 @@ class TestPlainCallables:
         assert len(calls) == 4
         assert len(x.builder.ops) == 1
 
-    def test_a_signature_that_does_not_fit_is_refused_each_time(self, x: xb.XlaOp) -> None:
+    def test_a_wrong_signature_is_refused_each_time(self, x: xb.XlaOp) -> None:
         for _ in range(2):
             with pytest.raises(xb.SignatureError, match="computation must be"):
                 xb.reduce(x, 0.0, lambda a, b: a > b, [0])
         assert len(x.builder.ops) == 1
 
-    def test_what_captures_is_recorded_each_time(self, x: xb.XlaOp) -> None:
+    def test_captures_are_recorded_each_time(self, x: xb.XlaOp) -> None:
         y = x.builder.parameter(xb.f32[4, 3], "y")
         first, second = (xb.call(lambda value: value + y, x) for _ in range(2))
         assert applied(first) is not applied(second)
@@ -179,8 +179,8 @@ class TestLibraryFunctions:
         assert {op.source for op in first.ops} == {None}
 
     def test_are_recognized_wherever_they_are_defined(self) -> None:
-        own = [info.function for info in xb.OPERATIONS.values() if not info.is_method]
-        assert all(map(nested.is_library_function, own))
+        functions = [info.function for info in xb.OPERATIONS.values() if not info.is_method]
+        assert all(map(nested.is_library_function, functions))
         code, names = xb.add.__code__, dict(xb.add.__globals__)
         assert not nested.is_library_function(FunctionType(code, names, "add"))
         assert not any(
@@ -193,13 +193,13 @@ class TestLibraryFunctions:
         assert first.attributes is second.attributes
         assert xb.call(xb.neg, x).attributes is xb.call(xb.neg, x).attributes
 
-    def test_take_the_marks_of_the_enclosing_builder_over(self, x: xb.XlaOp) -> None:
+    def test_inherit_the_annotations_of_the_enclosing_builder(self, x: xb.XlaOp) -> None:
         with x.builder.frontend_attributes({"a": "b"}):
             marked = applied(xb.call(xb.neg, x))
         assert marked.root.frontend_attributes == {"a": "b"}
         assert applied(xb.call(xb.neg, x)).root.metadata is None
 
-    def test_beside_a_branch_that_captures(self, x: xb.XlaOp) -> None:
+    def test_with_a_branch_that_captures(self, x: xb.XlaOp) -> None:
         """The library function takes the captured value itself; it is not wrapped in a call."""
         y = x.builder.parameter(xb.f32[4, 3], "y")
         pred = x.builder.parameter(xb.pred[()])
@@ -260,7 +260,7 @@ class TestDecorator:
         assert first.name == "add"
         assert {op.source for op in first.ops} == {None}
 
-    def test_twice_is_once(self) -> None:
+    def test_applying_it_twice_has_no_effect(self) -> None:
         assert xb.computation(larger) is larger
 
     def test_errors(self) -> None:
@@ -296,8 +296,8 @@ class TestSignatures:
         assert xb.reduce(x, 0.0, larger, [0]).attributes["dimensions"] == (0,)
 
     def test_other_shapes_make_another(self, x: xb.XlaOp) -> None:
-        whole = xb.XlaBuilder().parameter(xb.s32[4, 3])
-        first, second = reduced(x, larger), applied(xb.reduce(whole, 0, larger, [0]))
+        matrix = xb.XlaBuilder().parameter(xb.s32[4, 3])
+        first, second = reduced(x, larger), applied(xb.reduce(matrix, 0, larger, [0]))
         assert [p.shape for p in first.parameters] == [xb.f32[()]] * 2
         assert [p.shape for p in second.parameters] == [xb.s32[()]] * 2
 
@@ -306,20 +306,22 @@ class TestSignatures:
         def function(*values: xb.XlaOp) -> xb.XlaOp:
             return values[-1]
 
-        found = [applied(op) for op in (function(x, x), function((x, x)), function(((x,), x)))]
-        assert [str(c.program_shape).split(" -> ")[0] for c in found] == [
+        computations = [
+            applied(op) for op in (function(x, x), function((x, x)), function(((x,), x)))
+        ]
+        assert [str(c.program_shape).split(" -> ")[0] for c in computations] == [
             "(p0: f32[4,3], p1: f32[4,3])",
             "(p0: (f32[4,3], f32[4,3]))",
             "(p0: ((f32[4,3]), f32[4,3]))",
         ]
-        assert applied(function(xb.tuple(x, x))) is found[1]
+        assert applied(function(xb.tuple(x, x))) is computations[1]
 
     def test_the_op_that_applies_it_makes_no_difference(self, x: xb.XlaOp) -> None:
         pool = xb.reduce_window(x, 0.0, larger, [2, 1], [1, 1], "VALID")
         mapped = xb.map([x, x], larger)
         assert applied(pool) is applied(mapped) is reduced(x, larger)
 
-    def test_values_besides_the_arguments_are_those_of_the_first_time(self, x: xb.XlaOp) -> None:
+    def test_captured_variables_have_the_values_of_the_first_call(self, x: xb.XlaOp) -> None:
         factor = 2.0
 
         @xb.computation
@@ -331,7 +333,7 @@ class TestSignatures:
         assert constants(reduced(x, scaled)) == [2.0]
         assert constants(reduced(x, scaled.__wrapped__)) == [3.0]
 
-    def test_a_default_value_is_no_parameter(self, x: xb.XlaOp) -> None:
+    def test_a_default_value_is_not_a_parameter(self, x: xb.XlaOp) -> None:
         @xb.computation
         def scaled(value: xb.XlaOp, factor: Any = 2.0) -> xb.XlaOp:
             return value * factor
@@ -357,18 +359,18 @@ class TestSignatures:
         monkeypatch.setattr(nested, "_MOST_SIGNATURES", 3)
         function = xb.computation(lambda value: value + value)
         for size in range(10):
-            found = function.computation(xb.f32[size])
-            assert function.computation(xb.f32[size]) is found
+            computation = function.computation(xb.f32[size])
+            assert function.computation(xb.f32[size]) is computation
             assert int(repr(function).split(", ")[1].split()[0]) <= 3
 
-    def test_nothing_is_stored_once_the_function_is_gone(self, x: xb.XlaOp) -> None:
+    def test_computations_are_freed_with_the_function(self, x: xb.XlaOp) -> None:
         function = xb.computation(lambda a, b: a + b)
-        gone = weakref.ref(reduced(xb.XlaBuilder().parameter(xb.f32[2]), function))
+        reference = weakref.ref(reduced(xb.XlaBuilder().parameter(xb.f32[2]), function))
         gc.collect()
-        assert gone() is not None
+        assert reference() is not None
         del function
         gc.collect()
-        assert gone() is None
+        assert reference() is None
 
     def test_threads_may_record_at_once(self) -> None:
         barrier = threading.Barrier(4)
@@ -398,10 +400,10 @@ class TestUses:
         assert first.attributes is second.attributes
         assert first.shape == xb.tuple_shape([xb.s32[()], xb.f32[4, 3]])
         assert [o.opcode for o in second.operands] == ["tuple"]
-        whole = xb.tuple(*state)
-        third = xb.while_(below_ten, doubled, whole)
+        tuple_state = xb.tuple(*state)
+        third = xb.while_(below_ten, doubled, tuple_state)
         assert third.attributes is first.attributes
-        assert third.operands == (whole,)
+        assert third.operands == (tuple_state,)
 
     def test_branches(self, x: xb.XlaOp) -> None:
         pred = x.builder.parameter(xb.pred[()])
@@ -460,7 +462,7 @@ class TestUses:
         assert [one.opcode for one in x.builder.ops[count:]] == ["maximum", "add"]
         assert op.source == larger.computation(x.shape, x.shape).root.source
 
-    def test_beside_a_body_that_captures(self, state: list[xb.XlaOp], x: xb.XlaOp) -> None:
+    def test_with_a_body_that_captures(self, state: list[xb.XlaOp], x: xb.XlaOp) -> None:
         """The shared computation is unchanged; it is called by one that takes the captures."""
         plain_loop = xb.while_(below_ten, doubled, state)
         y = x.builder.parameter(xb.f32[4, 3], "y")
@@ -470,7 +472,7 @@ class TestUses:
         condition = loop.attributes["condition"]
         assert applied(condition.root) is plain_loop.attributes["condition"]
 
-    def test_leave_no_trace_in_a_loop_that_is_refused(self, x: xb.XlaOp) -> None:
+    def test_a_refused_loop_records_nothing(self, x: xb.XlaOp) -> None:
         pair = [x.builder.constant(0, xb.s32), x]
         count = len(x.builder.ops)
         for _ in range(2):
@@ -478,7 +480,7 @@ class TestUses:
                 xb.while_(below_ten, below_ten, pair)
             assert len(x.builder.ops) == count
 
-    def test_inside_of_a_callable(self, x: xb.XlaOp) -> None:
+    def test_inside_a_callable(self, x: xb.XlaOp) -> None:
         outside = reduced(x, larger)
         inside = []
 
@@ -489,7 +491,7 @@ class TestUses:
         xb.call(body, x)
         assert inside == [outside]
 
-    def test_marks_are_those_of_the_op_that_applies_it(self, x: xb.XlaOp) -> None:
+    def test_annotations_are_those_of_the_op_that_applies_it(self, x: xb.XlaOp) -> None:
         function = xb.computation(lambda value: value + value)
         with x.builder.frontend_attributes({"a": "b"}), x.builder.sharding("{replicated}"):
             op = function(x)
@@ -498,7 +500,7 @@ class TestUses:
         assert {one.sharding for one in applied(op).ops} == {None}
         assert applied(function(x)) is applied(op)
 
-    def test_marks_inside_stay_inside(self, x: xb.XlaOp) -> None:
+    def test_annotations_set_inside_do_not_leak(self, x: xb.XlaOp) -> None:
         @xb.computation
         def function(value: xb.XlaOp) -> xb.XlaOp:
             with value.builder.frontend_attributes({"a": "b"}):
@@ -562,14 +564,14 @@ class TestCall:
             larger(*arguments(x))
         assert len(x.builder.ops) == 1
 
-    def test_no_arguments_by_name(self, x: xb.XlaOp) -> None:
+    def test_keyword_arguments_are_refused(self, x: xb.XlaOp) -> None:
         with pytest.raises(xb.OperandError, match="operands must be positional, got b by name"):
             larger(x, b=x)
 
-    def test_a_computation_of_given_shapes(self) -> None:
-        found = larger.computation("f32[2]", xb.f32[2])
-        assert str(found.program_shape) == "(a: f32[2], b: f32[2]) -> f32[2]"
-        assert larger.computation(xb.f32[2], xb.f32[2]) is found
+    def test_a_computation_for_shapes(self) -> None:
+        computation = larger.computation("f32[2]", xb.f32[2])
+        assert str(computation.program_shape) == "(a: f32[2], b: f32[2]) -> f32[2]"
+        assert larger.computation(xb.f32[2], xb.f32[2]) is computation
         with pytest.raises(xb.SignatureError, match="larger: function is called with 1 arguments"):
             larger.computation(xb.f32[2])
         with pytest.raises(xb.ShapeTextError, match="larger: shape 1"):
@@ -609,14 +611,14 @@ class TestCaptures:
             assert len(x.builder.ops) == count
         assert repr(function) == "<ReusableFunction 'function', 0 signatures>"
 
-    def test_a_value_made_of_enclosing_ones_is_no_result(self, x: xb.XlaOp) -> None:
+    def test_a_value_computed_from_enclosing_values_is_not_a_result(self, x: xb.XlaOp) -> None:
         function = xb.computation(lambda value: x + x)
         for use in (function, lambda value: xb.call(function, value)):
             with pytest.raises(xb.BuilderError, match="belongs to builder"):
                 use(x)
             assert len(x.builder.ops) == 1
 
-    def test_callables_inside_may_capture_its_values(self, x: xb.XlaOp) -> None:
+    def test_inner_callables_may_capture_its_values(self, x: xb.XlaOp) -> None:
         @xb.computation
         def function(value: xb.XlaOp, other: xb.XlaOp) -> xb.XlaOp:
             return xb.call(lambda one: one + other, value)

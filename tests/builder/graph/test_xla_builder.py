@@ -37,7 +37,7 @@ class TestParameters:
         assert c.parameters == (first, second, third)
         assert str(c.program_shape) == "(a: f32[1], b: f32[2], c: f32[3]) -> f32[2]"
 
-    def test_the_next_number_passes_by_those_that_were_chosen(self) -> None:
+    def test_automatic_numbers_skip_chosen_ones(self) -> None:
         b = xb.XlaBuilder()
         for number in (1, 2):
             b.parameter(xb.f32[2], number=number)
@@ -88,7 +88,7 @@ class TestParameters:
             "numbered in order"
         )
         assert caught.value.shapes == {"x": xb.f32[2], "z": xb.f32[2]}
-        # The gap can still be closed.
+        # The missing parameter can be added later.
         b.parameter(xb.f32[2], "y", number=1)
         assert len(b.build().parameters) == 3
 
@@ -124,13 +124,13 @@ class TestBuild:
         y = -x
         assert b.build().root is y
 
-    def test_root_given(self) -> None:
+    def test_root_as_an_argument(self) -> None:
         b = xb.XlaBuilder()
         x = b.parameter(xb.f32[2])
         _ = -x
         assert b.build(x).root is x
 
-    def test_root_has_no_truth_value_to_stumble_over(self) -> None:
+    def test_the_root_is_not_converted_to_bool(self) -> None:
         b = xb.XlaBuilder()
         p = b.parameter(xb.pred[()])
         assert b.build(p).root is p
@@ -151,7 +151,7 @@ class TestBuild:
             xb.XlaBuilder("empty").build()
 
     @pytest.mark.parametrize("root", [3, "x", []])
-    def test_root_that_is_no_op(self, root: Any) -> None:
+    def test_root_that_is_not_an_op(self, root: Any) -> None:
         b = xb.XlaBuilder()
         b.parameter(xb.f32[2])
         with pytest.raises(
@@ -215,7 +215,7 @@ class TestOwnership:
         )
         assert b.ops == [x]
 
-    def test_op_of_a_built_builder_beside_an_open_one(self) -> None:
+    def test_op_of_a_built_builder_with_one_of_an_open_builder(self) -> None:
         b, done = xb.XlaBuilder(), xb.XlaBuilder("done")
         x, y = b.parameter(xb.f32[2]), done.parameter(xb.f32[2])
         done.build()
@@ -224,7 +224,7 @@ class TestOwnership:
         with pytest.raises(xb.BuilderError, match="operand 0 belongs to builder 'done', which was"):
             y + x
 
-    def test_number_beside_an_op_of_a_built_builder(self) -> None:
+    def test_number_with_an_op_of_a_built_builder(self) -> None:
         b = xb.XlaBuilder("done")
         x = b.parameter(xb.f32[2])
         b.build()
@@ -232,22 +232,22 @@ class TestOwnership:
             x + 1
         assert len(b.ops) == 1
 
-    def test_builders_in_threads_do_not_mix(self) -> None:
-        found: list[list[str]] = []
+    def test_builders_in_several_threads(self) -> None:
+        opcodes: list[list[str]] = []
 
         def record(count: int) -> None:
             b = xb.XlaBuilder()
             x = b.parameter(xb.f32[2])
             for _ in range(count):
                 x = -x
-            found.append([o.opcode for o in b.build().ops])
+            opcodes.append([o.opcode for o in b.build().ops])
 
         threads = [threading.Thread(target=record, args=(200 + i,)) for i in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert sorted(map(len, found)) == [201, 202, 203, 204]
+        assert sorted(map(len, opcodes)) == [201, 202, 203, 204]
 
 
 class TestOps:
@@ -272,7 +272,7 @@ class TestOps:
         with pytest.raises(xb.OperandError, match="name must be a non-empty string, got 3"):
             xb.XlaBuilder(3)  # type: ignore[arg-type]
 
-    def test_attributes_can_not_be_added(self) -> None:
+    def test_attributes_cannot_be_added(self) -> None:
         x = xb.XlaBuilder().parameter(xb.f32[2])
         with pytest.raises(AttributeError):
             x.nmae = "x"  # type: ignore[attr-defined]
@@ -304,13 +304,13 @@ class TestFrontendAttributesAndSharding:
         y = -x
         assert (y.frontend_attributes, y.sharding) == (None, None)
 
-    def test_later_changes_of_the_mapping_do_not_reach_it(self) -> None:
+    def test_later_changes_of_the_mapping_have_no_effect(self) -> None:
         b = xb.XlaBuilder()
         x = b.parameter(xb.f32[2])
-        given = {"a": "b"}
-        with b.frontend_attributes(given):
+        attributes = {"a": "b"}
+        with b.frontend_attributes(attributes):
             y = -x
-        given["a"] = "c"
+        attributes["a"] = "c"
         assert y.frontend_attributes == {"a": "b"}
 
     @pytest.mark.parametrize("attributes", [{"a": 1}, {1: "a"}])
@@ -332,7 +332,7 @@ class TestFrontendAttributesAndSharding:
 
 
 class TestSourceLocations:
-    """Every op has the line of the user's program, however it was recorded."""
+    """Every op has the source line of the user's program."""
 
     @pytest.fixture
     def b(self) -> xb.XlaBuilder:
@@ -447,7 +447,7 @@ class TestDecorator:
             xb.computation(xb.f32[2], "s32[]")(lambda x: x)
 
     @pytest.mark.parametrize("result", [None, 3, True, "x", object()])
-    def test_result_that_is_no_op(self, result: Any) -> None:
+    def test_result_that_is_not_an_op(self, result: Any) -> None:
         with pytest.raises(
             xb.OperandError, match="must return an XlaOp, or several in a tuple, got"
         ):

@@ -16,7 +16,7 @@ from builder.types.literal_text import literal_text
 
 
 def lines_of(root: xb.XlaOp) -> list[str]:
-    """The instructions of the entry computation that ends in `root`."""
+    """Return the instructions of the entry computation with the root `root`."""
     text = str(root.builder.build(root))
     return [line.strip() for line in text[text.index("\nENTRY ") :].splitlines()[2:-1]]
 
@@ -45,7 +45,7 @@ def names_in(text: str) -> list[str]:
         ("\ud800", "_"),
     ],
 )
-def test_names_as_the_lexer_takes_them(name: str, written: str) -> None:
+def test_names_are_valid_for_the_lexer(name: str, written: str) -> None:
     b = xb.XlaBuilder(name)
     b.parameter(xb.f32[()], name)
     text = str(b.build())
@@ -54,7 +54,7 @@ def test_names_as_the_lexer_takes_them(name: str, written: str) -> None:
     assert names_in(text) == [written]
 
 
-def test_a_parameter_may_be_called_as_an_instruction_is() -> None:
+def test_a_parameter_may_have_the_name_of_an_instruction() -> None:
     b = xb.XlaBuilder("names")
     for name in ("constant.4", "constant.4.value", "broadcast.6.squeezed", "add.5"):
         b.parameter(xb.f32[2, 1], name)
@@ -88,7 +88,7 @@ def test_unique_names() -> None:
 
 
 def test_the_cost_of_a_name_does_not_grow() -> None:
-    """100,000 claims of one name; a search from 1 on for each would take an hour."""
+    """Claim one name 100,000 times; searching from 1 for each claim would be quadratic."""
     names = UniqueNames()
     start = time.perf_counter()
     assert len({names.claim("f") for _ in range(100_000)}) == 100_000
@@ -118,7 +118,7 @@ def test_keys_of_frontend_attributes() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a=b", "é", "1a", ".a", "-a", 'a"', "a\n", "a,b"])
-def test_keys_that_hlo_can_not_express(key: str) -> None:
+def test_keys_that_hlo_cannot_express(key: str) -> None:
     b = xb.XlaBuilder("keys")
     x = b.parameter(xb.f32[()], "x")
     with (
@@ -172,11 +172,11 @@ def test_shardings(sharding: str) -> None:
 )
 def test_not_a_sharding(sharding: Any) -> None:
     b = xb.XlaBuilder("sharding")
-    wanted, error = "sharding: tiling text: expected ", xb.ShapeTextError
+    message, error = "sharding: tiling text: expected ", xb.ShapeTextError
     if not isinstance(sharding, str):
-        wanted = "sharding: sharding must be the text of a tiling or an xb.MeshSharding, got "
-        wanted, error = wanted + repr(sharding), xb.OperandError
-    with pytest.raises(error, match=re.escape(wanted)) as caught, b.sharding(sharding):
+        message = "sharding: sharding must be the text of a tiling or an xb.MeshSharding, got "
+        message, error = message + repr(sharding), xb.OperandError
+    with pytest.raises(error, match=re.escape(message)) as caught, b.sharding(sharding):
         pass
     assert "fix: write for instance '{replicated}', '{devices=[2,1]<=[2]}'" in str(caught.value)
 
@@ -245,7 +245,7 @@ def opcodes(root: xb.XlaOp) -> list[str]:
 
 
 def only(function: Any, *shapes: str) -> list[str]:
-    """The opcodes that a function records, without parameters."""
+    """Return the opcodes that a function records, without parameters."""
     b = xb.XlaBuilder("words")
     words = opcodes(function(*(b.parameter(s) for s in shapes)))
     assert words[: len(shapes)] == ["parameter"] * len(shapes)

@@ -30,7 +30,7 @@ def built(record: Callable[[xb.XlaBuilder], Any], name: str = "graph") -> xb.Xla
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_recorded_again_in_any_order_it_is_equal(seed: int) -> None:
+def test_recording_in_another_order_is_equal(seed: int) -> None:
     nodes = random_nodes(seed, 30)
     one, _ = record(nodes)
     for order in (None, another_order(nodes, seed), another_order(nodes, seed + 1)):
@@ -79,7 +79,7 @@ def test_an_inserted_op_is_one_added_op(seed: int) -> None:
     nodes = random_nodes(seed, 30)
     user = r.choice([i for i, node in enumerate(nodes) if node.operands])
     place = r.randrange(len(nodes[user].operands))
-    # Between the user and one of its operands; the numbers of later ops increase by one.
+    # Insert it between the user and an operand; the ids of later ops increase by one.
     moved = [
         node._replace(operands=tuple(o + (o >= user) for o in node.operands)) for node in nodes
     ]
@@ -248,7 +248,7 @@ def test_deeply_nested_computations() -> None:
     assert deep(1.0).diff(deep(1.0)).equal
 
 
-def test_long_chains_take_no_recursion() -> None:
+def test_long_chains_without_recursion() -> None:
     def chain(place: int) -> xb.XlaComputation:
         b = xb.XlaBuilder()
         y = b.parameter(xb.f32[2])
@@ -285,7 +285,7 @@ def test_lines() -> None:
     assert "&gt;" in one.diff(two)._repr_html_()
 
 
-def test_other_things_are_refused() -> None:
+def test_other_types_are_refused() -> None:
     one = built(lambda b: b.parameter(xb.f32[2]))
     with pytest.raises(xb.OperandError, match="diff: other must be an XlaComputation, got str"):
         one.diff("two")  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ def opcodes(ops: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("conditions", "expected"),
     [
         ({}, ["parameter", "exponential", "multiply", "constant", "reduce", "reverse", "tuple"]),
         ({"opcode": "reduce"}, ["reduce"]),
@@ -46,8 +46,8 @@ def opcodes(ops: Any) -> list[str]:
         ({"shape": "f32[]", "opcode": "parameter", "nested": True}, ["parameter"] * 2),
     ],
 )
-def test_find(model: xb.XlaComputation, asked: dict[str, Any], found: list[str]) -> None:
-    assert opcodes(model.find(**asked)) == found
+def test_find(model: xb.XlaComputation, conditions: dict[str, Any], expected: list[str]) -> None:
+    assert opcodes(model.find(**conditions)) == expected
 
 
 def test_a_name_with_pattern_characters_matches_itself() -> None:
@@ -95,13 +95,13 @@ def test_an_unknown_opcode_suggests_similar_ones(
     assert meant in str(caught.value).partition("fix: did you mean")[2]
 
 
-def test_a_pattern_of_nothing_is_refused(model: xb.XlaComputation) -> None:
+def test_an_empty_pattern_is_refused(model: xb.XlaComputation) -> None:
     with pytest.raises(xb.OperandError, match=r"no op has the opcode 'zz\*'(\nat|$)"):
         model.find("zz*")
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("conditions", "message"),
     [
         ({"opcode": 3}, "opcode must be a str, got 3"),
         ({"name": b"x"}, "name must be a str"),
@@ -110,9 +110,9 @@ def test_a_pattern_of_nothing_is_refused(model: xb.XlaComputation) -> None:
         ({"shape": "f32[4"}, "find: shape: "),
     ],
 )
-def test_arguments_are_checked(model: xb.XlaComputation, asked: Any, words: str) -> None:
-    with pytest.raises(xb.XlaError, match=words):
-        model.find(**asked)
+def test_arguments_are_checked(model: xb.XlaComputation, conditions: Any, message: str) -> None:
+    with pytest.raises(xb.XlaError, match=message):
+        model.find(**conditions)
 
 
 def test_users_of_an_op_of_another_computation_are_refused(model: xb.XlaComputation) -> None:

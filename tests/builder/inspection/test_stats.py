@@ -20,10 +20,10 @@ Costs = tuple[float, float, float]
 
 
 def costs_of_text(text: str) -> Costs:
-    """FLOPs, transcendentals and bytes of a module from XLA's HloCostAnalysis."""
+    """Return FLOPs, transcendentals and bytes of a module from XLA's HloCostAnalysis."""
     module = xla_client.hlo.hlo_module_from_text(text)
-    found = _jax.hlo_module_cost_analysis(jax.devices("cpu")[0].client, module)
-    return tuple(float(found.get(key, 0)) for key in ("flops", "transcendentals", "bytes accessed"))  # type: ignore[return-value]
+    costs = _jax.hlo_module_cost_analysis(jax.devices("cpu")[0].client, module)
+    return tuple(float(costs.get(key, 0)) for key in ("flops", "transcendentals", "bytes accessed"))  # type: ignore[return-value]
 
 
 def ours(computation: xb.XlaComputation) -> Costs:
@@ -38,15 +38,15 @@ def built(record: Callable[[xb.XlaBuilder], xb.XlaOp]) -> xb.XlaComputation:
 
 @pytest.fixture(scope="module")
 def pointer() -> float:
-    """The bytes that XLA counts for an element of a tuple: 8, or 4 in newer versions."""
+    """Return the bytes that XLA counts for a tuple element: 8, or 4 in newer versions."""
     b = xb.XlaBuilder()
     x = b.parameter(xb.f32[3])
     return costs_of_text(str(b.build(xb.tuple(x, x))))[2] / 2
 
 
 def pointers(computation: xb.XlaComputation) -> int:
-    """Elements of tuples that XLA counts as traffic, in ops that are counted."""
-    # The bytes of computations that are applied to elements are not counted.
+    """Return the number of tuple elements that XLA counts as traffic."""
+    # XLA does not count the bytes of computations that are applied to elements.
     entered = [op.attributes["body"] for op in computation.ops if op.opcode == "while"]
     ops = [op for one in (computation, *entered) for op in one.ops]
     passed = [op.operands[0].shape for op in ops if op.opcode == "optimization_barrier"]
@@ -73,7 +73,7 @@ def test_every_opcode_has_a_case() -> None:
 # Differences from XLA.
 
 
-def test_a_ragged_dot_is_as_long_as_its_contraction() -> None:
+def test_a_ragged_dot_counts_its_contraction() -> None:
     computation = built(CASES["ragged_dot"])
     # f32[11,5] and f32[3,5,7]: each of 11 rows and 7 columns sums 5 products.
     assert computation.stats().flops == 2 * 11 * 7 * 5
@@ -101,13 +101,13 @@ def test_bounded_sizes_are_counted_with_the_data() -> None:
     assert ours(computation) == costs_of_text(str(computation)) == (0, 0, 9 + 4 + 9 + 4)
 
 
-def test_mulhi_is_one_operation_an_element() -> None:
+def test_mulhi_is_one_operation_per_element() -> None:
     b = xb.XlaBuilder()
     computation = b.build(xb.mulhi(b.parameter(xb.s32[9]), b.parameter(xb.s32[9])))
     assert ours(computation) == costs_of_text(str(computation)) == (9, 0, 3 * 36)
 
 
-def test_custom_calls_are_counted_by_their_bytes_alone() -> None:
+def test_custom_calls_count_only_bytes() -> None:
     b = xb.XlaBuilder()
     x = b.parameter(xb.f32[9])
     computation = b.build(xb.custom_call("something", [x, x], xb.s8[2]) + 1)
@@ -196,7 +196,7 @@ def test_trip_count_of_a_captured_limit_and_of_a_part_of_the_state() -> None:
     stats = b.build(result).stats()
     assert [one.trip_count for one in stats.loops] == [5]
     assert stats.transcendentals == 5 * 3
-    # The condition runs once more than the body.
+    # The condition runs one time more than the body.
     assert stats.by_opcode["compare"].executions == 6
     assert stats.flops == 5 + 6
     assert "runs 5 times" in str(stats)
@@ -239,8 +239,8 @@ def test_a_scan_is_counted_for_each_step() -> None:
     assert costs_of_text(str(computation))[0] == 2
 
 
-def test_calls_of_calls_are_counted_as_often_as_they_are() -> None:
-    """Doubled forty times: each computation is visited once, without recursion."""
+def test_nested_calls_are_counted_for_each_call() -> None:
+    """Calls nested forty times: each computation is visited once, without recursion."""
     double: xb.XlaComputation | Callable[[xb.XlaOp], xb.XlaOp] = xb.neg
     for _ in range(40):
         b = xb.XlaBuilder("double")

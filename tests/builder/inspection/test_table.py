@@ -55,7 +55,7 @@ def test_rows_of_applied_computations_follow(summed: xb.XlaComputation) -> None:
 
 
 def test_computations_with_equal_names_are_distinguished() -> None:
-    """By their names in HLO text, to which attributes refer."""
+    """They have their names in the HLO text, to which attributes refer."""
     b = xb.XlaBuilder("f")
     x = b.parameter(xb.f32[2])
     y = xb.call(lambda v: xb.neg(v), xb.call(lambda v: xb.exp(v), x))
@@ -128,9 +128,9 @@ def test_it_is_a_sequence(summed: xb.XlaComputation) -> None:
     assert len(table) == 7
     assert [table[i] for i in range(-7, 7)] == rows + rows
     for part in (slice(2, 6), slice(None, None, 2), slice(1, None, 3), slice(5, 3), slice(-3, -1)):
-        found = table[part]
-        assert type(found) is xb.OpTable
-        assert list(found) == rows[part]
+        selected = table[part]
+        assert type(selected) is xb.OpTable
+        assert list(selected) == rows[part]
     assert rows[2] in table
     assert list(reversed(table)) == rows[::-1]
     with pytest.raises(IndexError):
@@ -170,7 +170,7 @@ def test_limit_is_a_number() -> None:
         chain(2).table(limit="all")  # type: ignore[arg-type]
 
 
-def test_text_has_no_colours_and_the_requested_width(
+def test_text_has_the_requested_width_and_no_colours(
     monkeypatch: pytest.MonkeyPatch, summed: xb.XlaComputation
 ) -> None:
     for width in (60, 90):
@@ -190,7 +190,7 @@ def test_rich_draws_it_in_colours(summed: xb.XlaComputation) -> None:
     assert "f32[2,3]" in file.getvalue()  # which rich would read as a style
 
 
-def test_names_can_not_write_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_cannot_write_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")  # no wrapped cells
     b = xb.XlaBuilder()
     b.parameter(xb.f32[2]).name = "\x1b[31mred\n[bold]x"

@@ -78,7 +78,7 @@ def test_defaults() -> None:
 
 
 def test_the_padding_values_are_those_of_the_proto() -> None:
-    """The enum PaddingValue of xla_data.proto, from when layouts had padding."""
+    """The enum PaddingValue of old versions of xla_data.proto, in which layouts had padding."""
     assert {value.name: value.value for value in xb.PaddingValue} == {
         "INVALID_PAD": 0,
         "ZERO_PAD": 1,
@@ -101,7 +101,7 @@ def test_each_part_counts(name: str) -> None:
     assert back == FULL
     assert hash(back) == hash(FULL)
     assert {FULL: 1}[back] == 1
-    # A padding value alone is more than an order.
+    # A padding value is not a default.
     if name != "minor_to_major":
         alone = xb.Layout([1, 0]).replace(**{name: OTHERS[name]})
         assert not alone.is_default
@@ -156,7 +156,7 @@ class TestTile:
         )
 
     @pytest.mark.parametrize("sizes", [["*"], [2, -1], ["*", 2, "*"]])
-    def test_nothing_to_combine_with(self, sizes: Any) -> None:
+    def test_combining_the_last_dimension(self, sizes: Any) -> None:
         with pytest.raises(
             xb.ShapeInferenceError, match=r"so the last dimension of a tile can't be '\*', got "
         ):

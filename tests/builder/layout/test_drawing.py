@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
+from layouts import in_memory
 from processes import run_python
 
 import builder as xb
@@ -55,19 +56,19 @@ def read(svg: str) -> Drawn:
         if of_memory:
             drawn.memory[int(of_memory[1])] = of_memory[2]
             continue
-        found = re.fullmatch(r"(padding|\((?P<index>[\d,]*)\)) at (?P<place>\d+)", title)
-        assert found, title
-        place = int(found["place"])
+        match = re.fullmatch(r"(padding|\((?P<index>[\d,]*)\)) at (?P<place>\d+)", title)
+        assert match, title
+        place = int(match["place"])
         rectangle = group.find(f"{SVG}rect")
         assert rectangle is not None
         x, y = int(rectangle.attrib["x"]), int(rectangle.attrib["y"])
         label = group.findtext(f"{SVG}text")
         assert place not in drawn.cells, f"{place} is drawn twice"
         drawn.cells[place] = Cell(x, y, rectangle.attrib["fill"], label)
-        if found["index"] is None:
+        if match["index"] is None:
             drawn.padding.add(place)
         else:
-            index = tuple(map(int, filter(None, found["index"].split(","))))
+            index = tuple(map(int, filter(None, match["index"].split(","))))
             drawn.elements[index] = place
     return drawn
 
@@ -146,9 +147,10 @@ def test_figure_1_as_text() -> None:
 
 
 def rows_of(text: str) -> list[list[str]]:
-    """The cells of lines that begin with a row index."""
-    found = [re.match(r"  +(\d+)  (.*)", line) for line in text.split("\n\n")[1].splitlines()[1:]]
-    return [line[2].replace("|", " ").split() for line in found if line]
+    """Return the cells of the lines that start with a row index."""
+    lines = text.split("\n\n")[1].splitlines()[1:]
+    matches = [re.match(r"  +(\d+)  (.*)", line) for line in lines]
+    return [match[2].replace("|", " ").split() for match in matches if match]
 
 
 def test_figure_2() -> None:
@@ -171,22 +173,22 @@ def test_figure_2() -> None:
 
 
 def edges(drawn: Drawn, stroke: str) -> set[tuple[int, int, int, int]]:
-    """The lines of a colour, split into sides of cells: x, y, to x, to y."""
+    """Return the lines of a colour, split into sides of cells: (x, y, x end, y end)."""
     corner = min(drawn.cells.values())
     next_x = min((c.x for c in drawn.cells.values() if c.x > corner.x), default=corner.x + 32)
     next_y = min((c.y for c in drawn.cells.values() if c.y > corner.y), default=corner.y + 28)
     wide, high = next_x - corner.x, next_y - corner.y
-    found = set()
+    sides = set()
     for path in drawn.root.iter(f"{SVG}path"):
         if path.attrib["stroke"] != stroke:
             continue
         for x, y, way, length in re.findall(r"M(\d+) (\d+)([hv])(\d+)", path.attrib["d"]):
             column, row = (int(x) - corner.x) // wide, (int(y) - corner.y) // high
             if way == "h":
-                found |= {(c, row, c + 1, row) for c in range(column, column + int(length) // wide)}
+                sides |= {(c, row, c + 1, row) for c in range(column, column + int(length) // wide)}
             else:
-                found |= {(column, r, column, r + 1) for r in range(row, row + int(length) // high)}
-    return found
+                sides |= {(column, r, column, r + 1) for r in range(row, row + int(length) // high)}
+    return sides
 
 
 def test_red_borders_of_figure_2_are_tiles_of_2x1() -> None:
@@ -222,40 +224,12 @@ def test_the_documents_padded_example() -> None:
 
 
 def brute_force(shape: xb.ArrayShape) -> np.ndarray:
-    """The buffer as NumPy packs it: the number of the element at each place, -1 for padding."""
-    found = layout.layout_of(shape)
-    array = np.arange(shape.element_count).reshape(shape.dimensions)
-
-    def padded(array: np.ndarray, sizes: list[int]) -> np.ndarray:
-        if not sizes:
-            return array
-        by = [(0, size - old) for size, old in zip(sizes, array.shape, strict=True)]
-        return np.pad(array, by, constant_values=-1)
-
-    if found.padded_dimensions is not None:
-        array = padded(array, list(found.padded_dimensions))
-    array = array.transpose(found.minor_to_major[::-1])
-    for tile in found.tiles:
-        array = array.reshape(array.shape or (1,))
-        sizes = list(array.shape)
-        tiles = list(tile.dimensions)
-        left = len(sizes) - len(tiles)
-        while xb.layout.COMBINE in tiles:
-            at = tiles.index(xb.layout.COMBINE)
-            del tiles[at]
-            sizes[left + at : left + at + 2] = [sizes[left + at] * sizes[left + at + 1]]
-        array = array.reshape(sizes)
-        counts = [-(-size // t) for size, t in zip(sizes[left:], tiles, strict=True)]
-        whole = [count * t for count, t in zip(counts, tiles, strict=True)]
-        array = padded(array, [*sizes[:left], *whole])
-        split = [n for pair in zip(counts, tiles, strict=True) for n in pair]
-        rank = left + len(split)
-        order = [*range(left), *range(left, rank, 2), *range(left + 1, rank, 2)]
-        array = array.reshape([*sizes[:left], *split]).transpose(order)
-    flat = array.reshape(-1)
-    return np.pad(
-        flat, (0, -len(flat) % found.tail_padding_alignment_in_elements), constant_values=-1
-    )
+    """Return the element number at each place of NumPy's buffer, and -1 for padding."""
+    shape_layout = layout.layout_of(shape)
+    elements = np.arange(shape.element_count).reshape(shape.dimensions)
+    flat = in_memory(elements, shape_layout).reshape(-1)
+    tail = -len(flat) % shape_layout.tail_padding_alignment_in_elements
+    return np.pad(flat, (0, tail), constant_values=-1)
 
 
 def random_shape(chance: random.Random) -> xb.ArrayShape:
@@ -449,7 +423,7 @@ def test_up_to_a_few_thousand_cells_all_are_drawn() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 20, 60, 100, 1000])
-def test_text_keeps_to_its_width(width: int) -> None:
+def test_text_has_the_requested_width(width: int) -> None:
     text = layout.draw("f32[9,130]{1,0:T(8,128)}").text(width=width)
     grid = text.split("\n\n")[1:-1]
     cells = re.findall(r"(?<=  )\d+|(?<=  )\.", "\n".join(grid).replace("|", " "))
@@ -546,7 +520,7 @@ def test_refusals_of_save(tmp_path: Path) -> None:
 REFUSED = {
     "a tuple": (("(f32[2], s32[])",), {}, "draw: shape must be the shape of an array, got"),
     "a token": (("token[]",), {}, "draw: shape must be the shape of an array, got"),
-    "no shape": ((3,), {}, "draw: shape: expected a shape such as f32[2, 3]"),
+    "not a shape": ((3,), {}, "draw: shape: expected a shape such as f32[2, 3]"),
     "an element type": ((xb.f32,), {}, "draw: shape: expected a shape, got the element type f32"),
     "labels": ((FIGURE_1,), {"labels": "yes"}, "draw: labels must be True or False, got 'yes'"),
     "no cells": ((FIGURE_1,), {"max_cells": 0}, "draw: max_cells must be a positive integer"),

@@ -52,10 +52,10 @@ def formula(index: Sequence[int], sizes: Sequence[int], tiles: Sequence[Sequence
 
 
 def place_of(index: Sequence[int], shape: xb.ArrayShape) -> int:
-    wanted = layout.layout_of(shape)
-    order = wanted.minor_to_major[::-1]
-    padded = wanted.padded_dimensions or shape.dimensions
-    tiles = [tile.dimensions for tile in wanted.tiles]
+    shape_layout = layout.layout_of(shape)
+    order = shape_layout.minor_to_major[::-1]
+    padded = shape_layout.padded_dimensions or shape.dimensions
+    tiles = [tile.dimensions for tile in shape_layout.tiles]
     e, d = [index[i] for i in order], [padded[i] for i in order]
     return formula(e or [0], d or [1], tiles)
 
@@ -140,32 +140,32 @@ def test_the_format_of_bf16_on_tpu() -> None:
 @given(shapes())
 def test_linear_indices_agree_with_the_formula(shape: xb.ArrayShape) -> None:
     indices = every_index(shape)
-    wanted = [place_of(index, shape) for index in indices]
-    assert [layout.linear_index(shape, index) for index in indices] == wanted
+    expected = [place_of(index, shape) for index in indices]
+    assert [layout.linear_index(shape, index) for index in indices] == expected
     if shape.rank:
         arrays = layout.linear_index(shape, np.indices(shape.dimensions))
         assert arrays.dtype == np.int64
         assert arrays.shape == shape.dimensions
-        assert arrays.ravel().tolist() == wanted
+        assert arrays.ravel().tolist() == expected
 
 
 @given(shapes())
 def test_each_linear_index_is_an_element_or_padding(shape: xb.ArrayShape) -> None:
     size = layout.buffer_size(shape)
-    wanted: list[tuple[int, ...] | None] = [None] * size
+    elements: list[tuple[int, ...] | None] = [None] * size
     for index in every_index(shape):
         place = place_of(index, shape)
-        assert wanted[place] is None
-        wanted[place] = index
+        assert elements[place] is None
+        elements[place] = index
     places = np.arange(size)
     padding = layout.is_padding(shape, places)
     assert padding.dtype == np.bool_
-    assert padding.tolist() == [index is None for index in wanted]
-    standing = (-7,) * shape.rank
+    assert padding.tolist() == [index is None for index in elements]
+    placeholder = (-7,) * shape.rank
     arrays = layout.multi_index(shape, places, padding=-7)
     assert all(each.dtype == np.int64 and each.shape == (size,) for each in arrays)
     assert [tuple(int(n[i]) for n in arrays) for i in range(size)] == [
-        standing if index is None else index for index in wanted
+        placeholder if index is None else index for index in elements
     ]
     assert all(
         np.array_equal(all_of_it[~padding], alone)
@@ -173,38 +173,38 @@ def test_each_linear_index_is_an_element_or_padding(shape: xb.ArrayShape) -> Non
             arrays, layout.multi_index(shape, places[~padding]), strict=True
         )
     )
-    for place, index in enumerate(wanted[:50]):
+    for place, index in enumerate(elements[:50]):
         assert layout.is_padding(shape, place) is (index is None)
         if index is None:
-            assert layout.multi_index(shape, place, padding=-7) == standing
+            assert layout.multi_index(shape, place, padding=-7) == placeholder
             with pytest.raises(
                 xb.ShapeInferenceError, match=f"linear index {place} of .* is padding"
             ):
                 layout.multi_index(shape, place)
         else:
-            found = layout.multi_index(shape, place)
-            assert found == index
-            assert all(type(number) is int for number in found)
+            result = layout.multi_index(shape, place)
+            assert result == index
+            assert all(type(number) is int for number in result)
 
 
 @given(shapes())
 def test_the_sizes_are_those_of_the_array_in_memory(shape: xb.ArrayShape) -> None:
-    wanted = layout.layout_of(shape)
-    there = in_memory(np.zeros(shape.dimensions), wanted)
-    assert layout.physical_dimensions(shape) == there.shape
-    alignment = wanted.tail_padding_alignment_in_elements
-    assert layout.buffer_size(shape) == math.ceil(there.size / alignment) * alignment
+    shape_layout = layout.layout_of(shape)
+    memory = in_memory(np.zeros(shape.dimensions), shape_layout)
+    assert layout.physical_dimensions(shape) == memory.shape
+    alignment = shape_layout.tail_padding_alignment_in_elements
+    assert layout.buffer_size(shape) == math.ceil(memory.size / alignment) * alignment
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.randoms(use_true_random=False))
-def test_without_tiles_it_is_numpys_index(sizes: list[int], random: Any) -> None:
+def test_without_tiles_the_index_is_numpys(sizes: list[int], random: Any) -> None:
     order = random.sample(range(len(sizes)), len(sizes))
     indices = np.indices(sizes)
     shape = xb.array_shape("f32", sizes, layout=order)
-    wanted = np.ravel_multi_index(
+    expected = np.ravel_multi_index(
         tuple(indices[d] for d in order[::-1]), [sizes[d] for d in order[::-1]]
     )
-    assert np.array_equal(layout.linear_index(shape, indices), wanted)
+    assert np.array_equal(layout.linear_index(shape, indices), expected)
     default = xb.array_shape("f32", sizes)
     ways: list[tuple[Any, Any]] = [(default, "C"), (default.with_layout(range(len(sizes))), "F")]
     for flat, places in ways:
@@ -263,25 +263,25 @@ def test_the_largest_buffers_do_not_overflow() -> None:
 )
 def test_narrow_indices_are_widened(dtype: Any) -> None:
     rows = np.array([100, 99], dtype)
-    found = layout.linear_index("f32[101,1000]", (rows, np.array([3], dtype)))
-    assert found.tolist() == [100003, 99003]
-    assert found.dtype == np.int64
+    result = layout.linear_index("f32[101,1000]", (rows, np.array([3], dtype)))
+    assert result.tolist() == [100003, 99003]
+    assert result.dtype == np.int64
     back = layout.multi_index("f32[101,1000]", np.array([100, 127], dtype))
     assert [n.tolist() for n in back] == [[0, 0], [100, 127]]
     assert [n.dtype for n in back] == [np.int64, np.int64]
 
 
 def test_indices_broadcast_together() -> None:
-    found = layout.linear_index(FIGURE_1, (np.arange(3)[:, None], np.arange(5)))
-    assert np.array_equal(found, layout.linear_index(FIGURE_1, np.indices((3, 5))))
+    result = layout.linear_index(FIGURE_1, (np.arange(3)[:, None], np.arange(5)))
+    assert np.array_equal(result, layout.linear_index(FIGURE_1, np.indices((3, 5))))
     assert layout.linear_index("f32[2,3]", (1, np.arange(3))).tolist() == [3, 4, 5]
     assert layout.linear_index("f32[1,3]", (np.zeros((4, 1), int), 2)).shape == (4, 1)
 
 
 def test_numbers_of_numpy_give_ints() -> None:
     for index in ((np.int8(2), np.array(3)), np.array([2, 3])):
-        found = layout.linear_index(FIGURE_1, index)
-        assert (found, type(found)) == (17, int)
+        result = layout.linear_index(FIGURE_1, index)
+        assert (result, type(result)) == (17, int)
     assert layout.multi_index(FIGURE_1, np.uint64(17)) == (2, 3)
     assert layout.is_padding(FIGURE_1, np.array(9)) is True
 
@@ -304,13 +304,13 @@ def test_dimensions_of_one() -> None:
     places = np.arange(4)
     zeros = np.zeros(4, np.int64)
     assert layout.linear_index(shape, (zeros, places, zeros)).tolist() == [0, 1, 2, 3]
-    found = layout.multi_index(shape, places)
-    assert [(n.dtype, n.tolist()) for n in found] == [
+    results = layout.multi_index(shape, places)
+    assert [(n.dtype, n.tolist()) for n in results] == [
         (np.int64, [0] * 4),
         (np.int64, [0, 1, 2, 3]),
         (np.int64, [0] * 4),
     ]
-    found[1][0] = 9
+    results[1][0] = 9
     assert places[0] == 0
     assert not layout.is_padding(shape, places).any()
     standing = layout.multi_index("f32[1]{0:T(4)}", places, padding=-1)
@@ -319,9 +319,9 @@ def test_dimensions_of_one() -> None:
 
 def test_results_do_not_alias_arguments() -> None:
     indices = np.arange(3)
-    found = layout.linear_index("f32[3]", (indices,))
+    result = layout.linear_index("f32[3]", (indices,))
     (back,) = layout.multi_index("f32[3]", indices)
-    found += 1
+    result += 1
     back += 1
     assert indices.tolist() == [0, 1, 2]
 
@@ -375,7 +375,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         xb.ShapeInferenceError,
         "linear_index: multi_index must have 1 index, one for each dimension of f32[3], got 2",
     ),
-    "no sequence": (
+    "not a sequence": (
         lambda: layout.linear_index("f32[3]", 1),  # type: ignore[arg-type]
         xb.OperandError,
         (
@@ -464,12 +464,12 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         xb.ShapeInferenceError,
         "is_padding: linear index -2 is outside the buffer of f32[1], which has 1 element",
     ),
-    "outside of nothing": (
+    "index of an empty array": (
         lambda: layout.multi_index("f32[0,3]{1,0:T(2,2)}", 0),
         xb.ShapeInferenceError,
         "multi_index: linear index 0 is outside the buffer of f32[0,3]{1,0:T(2,2)}, which has 0",
     ),
-    "no integer": (
+    "not an integer": (
         lambda: layout.multi_index(FIGURE_1, "3"),  # type: ignore[call-overload]
         xb.OperandError,
         "multi_index: linear_index must be an int or a NumPy array of integers, got '3'",
@@ -487,7 +487,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         xb.OperandError,
         "multi_index: padding must be an int of 64 bits, or None, got 0.5",
     ),
-    "a number for padding too large": (
+    "too large a number for padding": (
         lambda: layout.multi_index(FIGURE_1, 9, padding=2**63),
         xb.OperandError,
         "multi_index: padding must be an int of 64 bits, or None, got 9223372036854775808",
@@ -503,7 +503,7 @@ def test_wrong_indices(name: str) -> None:
     assert str(caught.value).startswith(message) or message in str(caught.value)
 
 
-def test_errors_carry_their_facts() -> None:
+def test_attributes_of_errors() -> None:
     with pytest.raises(xb.ShapeInferenceError) as caught:
         layout.linear_index(FIGURE_1, (0, 7))
     shape = xb.parse_shape(FIGURE_1)

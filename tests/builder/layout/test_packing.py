@@ -121,30 +121,30 @@ def elements(buffer: Array, shape: xb.ArrayShape) -> Array:
 
 @given(shapes())
 def test_a_buffer_is_pad_reshape_transpose(shape: xb.ArrayShape) -> None:
-    wanted = layout.layout_of(shape)
+    shape_layout = layout.layout_of(shape)
     array = numbered(shape)
-    there = in_memory(array, wanted).ravel()
-    there[there == -1] = FILLS[wanted.padding_value]
+    expected = in_memory(array, shape_layout).ravel()
+    expected[expected == -1] = FILLS[shape_layout.padding_value]
     buffer = layout.pack(array, shape)
     assert buffer.ndim == 1
     assert buffer.nbytes == shape.padded_byte_size
-    found = elements(buffer, shape)
-    assert np.array_equal(found[: len(there)], there)
-    assert (found[len(there) :] == FILLS[wanted.padding_value]).all()
+    values = elements(buffer, shape)
+    assert np.array_equal(values[: len(expected)], expected)
+    assert (values[len(expected) :] == FILLS[shape_layout.padding_value]).all()
 
 
 @given(shapes())
 def test_a_buffer_agrees_with_the_index_formula(shape: xb.ArrayShape) -> None:
-    wanted = layout.layout_of(shape)
+    shape_layout = layout.layout_of(shape)
     array = numbered(shape)
-    there = np.full(layout.buffer_size(shape), FILLS[wanted.padding_value], np.int32)
+    expected = np.full(layout.buffer_size(shape), FILLS[shape_layout.padding_value], np.int32)
     for index in itertools.product(*map(range, shape.dimensions)):
-        there[layout.linear_index(shape, index)] = array[index]
-    assert np.array_equal(elements(layout.pack(array, shape), shape), there)
+        expected[layout.linear_index(shape, index)] = array[index]
+    assert np.array_equal(elements(layout.pack(array, shape), shape), expected)
 
 
 @given(shapes(), st.integers(0, 2**32))
-def test_unpack_gives_the_array_back(shape: xb.ArrayShape, seed: int) -> None:
+def test_unpack_returns_the_array(shape: xb.ArrayShape, seed: int) -> None:
     array = numbered(shape)
     buffer = layout.pack(array, shape)
     back = layout.unpack(buffer, shape)
@@ -201,11 +201,11 @@ def test_large_arrays(element: str, text: str) -> None:
     array = (np.arange(count) % 251 - 120).astype(shape.element_type.dtype)
     array = array.reshape(shape.dimensions)
     buffer = layout.pack(array, shape)
-    wanted = layout.layout_of(shape)
-    there = in_memory(np.arange(count).reshape(shape.dimensions), wanted).ravel()
-    one = 1 if wanted.padding_value is xb.PaddingValue.ONE_PAD else 0
+    shape_layout = layout.layout_of(shape)
+    expected = in_memory(np.arange(count).reshape(shape.dimensions), shape_layout).ravel()
+    one = 1 if shape_layout.padding_value is xb.PaddingValue.ONE_PAD else 0
     flat = np.append(array.ravel(), np.array([one]).astype(array.dtype))
-    assert np.array_equal(buffer, flat[there])
+    assert np.array_equal(buffer, flat[expected])
     assert np.array_equal(layout.unpack(buffer, shape), array)
 
 
@@ -303,8 +303,8 @@ def test_every_element_type(element: xb.PrimitiveType, text: str) -> None:
 
 def extremes() -> list[tuple[str, str, float]]:
     infinite = ["f16", "bf16", "f32", "f64", "f8e5m2", "f8e4m3", "f8e3m4"]
-    found = [(name, value, math.inf) for name in infinite for value in ("highest",)]
-    found += [(name, "lowest", -math.inf) for name in infinite]
+    cases = [(name, value, math.inf) for name in infinite for value in ("highest",)]
+    cases += [(name, "lowest", -math.inf) for name in infinite]
     for name, low, high in [
         ("f8e4m3fn", -448, 448),
         ("f8e5m2fnuz", -57344, 57344),
@@ -321,15 +321,15 @@ def extremes() -> list[tuple[str, str, float]]:
         ("u64", 0, 2**64 - 1),
         ("s64", -(2**63), 2**63 - 1),
     ]:
-        found += [(name, "lowest", low), (name, "highest", high)]
-    return found
+        cases += [(name, "lowest", low), (name, "highest", high)]
+    return cases
 
 
-@pytest.mark.parametrize(("element", "value", "wanted"), extremes())
-def test_lowest_and_highest(element: str, value: str, wanted: float) -> None:
+@pytest.mark.parametrize(("element", "value", "number"), extremes())
+def test_lowest_and_highest(element: str, value: str, number: float) -> None:
     shape = array_shape(f"{element}[1]{{0:pad(2)={value}}}")
     buffer = layout.pack(np.ones(1, shape.element_type.dtype), shape)
-    assert buffer[1].item() == wanted
+    assert buffer[1].item() == number
 
 
 @pytest.mark.parametrize("element", ALL, ids=str)
@@ -343,7 +343,7 @@ def test_zero_and_one(element: xb.PrimitiveType) -> None:
         assert complex(layout.pack(array, f"{element}[1]{{0:pad(2)=zero}}")[1]) == 0
 
 
-def test_tiles_and_the_tail_are_filled_too() -> None:
+def test_padding_of_tiles_and_of_the_tail() -> None:
     array = np.array([1, 2, 3], np.float32)
     assert layout.pack(array, "f32[3]{0:T(2)L(3)pad=lowest}").tolist() == [1, 2, 3, *[-np.inf] * 3]
 
@@ -402,11 +402,11 @@ def test_packed_elements_are_as_in_xla(element: str, bits: int) -> None:
 @given(st.data())
 def test_random_layouts_of_packed_elements(data: st.DataObject) -> None:
     sizes = data.draw(SIZES)
-    wanted = data.draw(random_layouts(sizes)).replace(element_size_in_bits=4)
-    shape = xb.array_shape("u4", sizes, layout=wanted)
+    packed_layout = data.draw(random_layouts(sizes)).replace(element_size_in_bits=4)
+    shape = xb.array_shape("u4", sizes, layout=packed_layout)
     array = np.random.default_rng(4).integers(0, 16, sizes).astype(ml_dtypes.uint4)
-    whole = shape.with_layout(wanted.replace(element_size_in_bits=0))
-    nibbles = layout.pack(array, whole).astype(np.uint8)
+    unpacked = shape.with_layout(packed_layout.replace(element_size_in_bits=0))
+    nibbles = layout.pack(array, unpacked).astype(np.uint8)
     nibbles = np.append(nibbles, np.zeros(len(nibbles) % 2, np.uint8)).reshape(-1, 2)
     buffer = layout.pack(array, shape)
     assert np.array_equal(buffer, nibbles[:, 0] + 16 * nibbles[:, 1])
@@ -470,7 +470,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
             "36893488147419103228 bytes with padding"
         ),
     ),
-    "more memory than there is": (
+    "more than the available memory": (
         lambda: layout.pack(np.zeros(1, np.int8), "s8[1]{0:T(4611686018427387904)}"),
         xb.ShapeInferenceError,
         "4611686018427387904 bytes with padding",

@@ -28,7 +28,7 @@ def x(b: xb.XlaBuilder) -> xb.XlaOp:
 
 
 def in_columns() -> xb.XlaComputation:
-    """A computation with column-major parameters and results, if it is an entry."""
+    """Return a computation whose parameters and results are column-major as an entry."""
     inner = xb.XlaBuilder("in_columns")
     value = inner.parameter(COLUMNS, "value")
     return inner.build(value + value, result=COLUMNS)
@@ -58,8 +58,8 @@ def test_a_signature_without_layouts_is_the_program_shape(b: xb.XlaBuilder) -> N
 
 def test_results_in_tuples(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
     root = xb.tuple(x, xb.tuple(x + x, b.constant(1, xb.s32)))
-    wanted = "(f32[2,3], (f32[2,3]{0,1}, s32[]))"
-    assert str(b.build(root, result=wanted).program_shape.result) == wanted
+    result = "(f32[2,3], (f32[2,3]{0,1}, s32[]))"
+    assert str(b.build(root, result=result).program_shape.result) == result
 
 
 def test_the_result_may_be_any_form_of_a_shape(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
@@ -131,12 +131,12 @@ def test_inferred_shapes_have_no_layouts() -> None:
 # Invalid layouts, reported at the user's line
 
 
-def test_a_shape_other_than_the_root_s(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
-    for given in ("f32[3,2]{0,1}", "f64[2,3]", "f32[<=2,3]", "(f32[2,3])", "token[]"):
+def test_a_shape_other_than_the_root(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
+    for result in ("f32[3,2]{0,1}", "f64[2,3]", "f32[<=2,3]", "(f32[2,3])", "token[]"):
         with pytest.raises(xb.ShapeInferenceError) as caught:
-            b.build(x, result=given)
+            b.build(x, result=result)
         assert str(caught.value) == (
-            f"build: result must be the root's shape except for layouts, f32[2,3], got {given}"
+            f"build: result must be the root's shape except for layouts, f32[2,3], got {result}"
         )
         assert caught.value.op == "build"
     b.build(x)  # the failed calls built nothing
@@ -153,17 +153,17 @@ def test_not_a_shape(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
 
 def test_a_layout_alone(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
     fix = "\nfix: pass root.shape.with_layout(layout)"
-    given: Any
-    for given in ("{0,1}", " {0,1}", [0, 1], (0, 1), xb.Layout([0, 1])):
+    value: Any
+    for value in ("{0,1}", " {0,1}", [0, 1], (0, 1), xb.Layout([0, 1])):
         with pytest.raises((xb.OperandError, xb.ShapeTextError)) as caught:
-            b.build(x, result=given)
+            b.build(x, result=value)
         assert str(caught.value).startswith("build: result: ")
         assert str(caught.value).endswith(fix)
-        fixed = x.shape.with_layout(given)
+        fixed = x.shape.with_layout(value)
         assert str(fixed) == "f32[2,3]{0,1}"
-    for given in (3, "f32[2,3]{0,1", []):
+    for value in (3, "f32[2,3]{0,1", []):
         with pytest.raises(xb.XlaError) as caught:
-            b.build(x, result=given)
+            b.build(x, result=value)
         assert fix not in str(caught.value)
     assert b.build(x, result=fixed).program_shape.result is fixed
 
@@ -212,7 +212,7 @@ PADDING: dict[str, Callable[[xb.XlaBuilder, xb.XlaOp], Any]] = {
 
 
 @pytest.mark.parametrize("place", PADDING)
-def test_programs_can_not_have_padded_dimensions(b: xb.XlaBuilder, x: xb.XlaOp, place: str) -> None:
+def test_programs_cannot_have_padded_dimensions(b: xb.XlaBuilder, x: xb.XlaOp, place: str) -> None:
     with pytest.raises(xb.ShapeInferenceError) as caught:
         PADDING[place](b, x)
     if not place.startswith("build"):  # which the tests have wrapped

@@ -76,7 +76,7 @@ def test_other_spellings(text: str, printed: str | None) -> None:
 
 
 @given(st.data())
-def test_parsing_and_printing_give_the_layout_back(data: st.DataObject) -> None:
+def test_parsing_the_printed_text_returns_the_layout(data: st.DataObject) -> None:
     layout = data.draw(SIZES.flatmap(random_layouts))
     assert xb.parse_layout(str(layout)) == layout
 
@@ -255,8 +255,8 @@ def check_fault(parse: Any, text: str, position: int, message: str) -> None:
     error = caught.value
     assert message in str(error)
     assert (error.text, error.position) == (text, position)
-    *_, shown, arrow = str(error).split("\n")
-    assert shown == f"  {text}"
+    *_, line, arrow = str(error).split("\n")
+    assert line == f"  {text}"
     assert arrow == " " * (position + 2) + "^"
 
 
@@ -312,7 +312,7 @@ def test_shapes_of_jaxlib_have_the_same_text(data: st.DataObject) -> None:
     assert isinstance(ours, xb.ArrayShape)
     assert str(theirs) == str(ours)
     assert xb.parse_shape(str(theirs)) is ours
-    # And each part alone.
+    # Each part separately.
     described = theirs.layout()
     assert str(described) == described.to_string() == str(layout)
     assert xb.parse_layout(str(described)) == layout
@@ -325,7 +325,7 @@ def test_shapes_of_jaxlib_have_the_same_text(data: st.DataObject) -> None:
 
 
 def _of_xla(shape: xb.Shape) -> str:
-    """XLA's text: it omits the default layout of a scalar."""
+    """Return XLA's text, which omits the default layout of a scalar."""
     return str(shape).removesuffix("{}")
 
 
@@ -348,10 +348,10 @@ def test_the_hlo_parser_reads_and_writes_the_same(data: st.DataObject) -> None:
         layout = data.draw(random_layouts(sizes, padded=False, least_tile=1))
         shapes.append(xb.array_shape("f32", sizes, layout=layout))
     lines = [f"  p{i} = {_of_xla(s)} parameter({i})" for i, s in enumerate(shapes)]
-    whole = f"({', '.join(map(_of_xla, shapes))})"
+    tuple_shape = f"({', '.join(map(_of_xla, shapes))})"
     names = ", ".join(f"p{i}" for i in range(len(shapes)))
     text = "\n".join(
-        ["HloModule m", "", "ENTRY main {", *lines, f"  ROOT t = {whole} tuple({names})", "}"]
+        ["HloModule m", "", "ENTRY main {", *lines, f"  ROOT t = {tuple_shape} tuple({names})", "}"]
     )
     parsed = hlo_conversion.parsed_hlo_text(text)
     written = re.findall(r"= (\S+) parameter\(\d+\)", parsed)
@@ -367,7 +367,7 @@ _COMMENT = re.compile(r"/\*.*?\*/")
 
 
 @pytest.mark.parametrize("text", ["f32[3,5]{1,0:}", "f32[3]{0:L(1)E(0)S(0)}", "f32[]{:T(128)}"])
-def test_xla_parses_other_spellings_alike(text: str) -> None:
+def test_xla_parses_other_spellings(text: str) -> None:
     assert str(xla_client.Shape(text)) == str(xb.parse_shape(text))
 
 

@@ -16,20 +16,20 @@ Integer = int | np.integer[Any]
 
 
 @pytest.mark.parametrize(
-    ("function", "argument", "wanted"),
+    ("function", "argument", "expected"),
     [
         (layout.multi_index, "linear_index", (Integer, tuple[int, ...])),
         (layout.is_padding, "linear_index", (Integer, bool)),
     ],
 )
-def test_numbers_of_numpy_are_taken_for_ints(
-    function: Any, argument: str, wanted: tuple[Any, Any]
+def test_numpy_numbers_are_accepted_as_ints(
+    function: Any, argument: str, expected: tuple[Any, Any]
 ) -> None:
     first = typing.get_type_hints(typing.get_overloads(function)[0])
-    assert (first[argument], first["return"]) == wanted
+    assert (first[argument], first["return"]) == expected
 
 
-def test_of_arrays_comes_an_array() -> None:
+def test_arrays_result_in_an_array() -> None:
     hints = [typing.get_type_hints(each) for each in typing.get_overloads(layout.linear_index)]
     # The result for a single array depends on its rank: rank 1 is the index of an element.
     assert [each["return"] for each in hints] == [Any, int, npt.NDArray[np.int64]]

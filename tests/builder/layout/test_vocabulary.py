@@ -40,7 +40,7 @@ def test_an_unbounded_dimension_counts_in_the_true_rank() -> None:
 
 
 @given(SIZES)
-def test_ranks_and_counts_are_numpys(sizes: tuple[int, ...]) -> None:
+def test_ranks_and_counts_agree_with_numpy(sizes: tuple[int, ...]) -> None:
     shape = xb.array_shape("f32", sizes)
     array = np.empty(sizes, np.float32)
     assert (shape.rank, shape.element_count) == (array.ndim, array.size)
@@ -49,14 +49,14 @@ def test_ranks_and_counts_are_numpys(sizes: tuple[int, ...]) -> None:
         assert shape.true_rank == array.squeeze().ndim
 
 
-@pytest.mark.parametrize(("number", "wanted"), [(0, 0), (2, 2), (-1, 2), (-3, 0)])
-def test_dimension_numbers(number: int, wanted: int) -> None:
+@pytest.mark.parametrize(("number", "expected"), [(0, 0), (2, 2), (-1, 2), (-3, 0)])
+def test_dimension_numbers(number: int, expected: int) -> None:
     """Document: dimension -1 of [A x B x C] is C, -2 is B, and so on."""
     shape = xb.f32[5, 6, 7]
     for given_number in (number, np.int8(number), np.array(number)):
-        found = shape.dimension_number(given_number)
-        assert (found, type(found)) == (wanted, int)
-        assert shape.dimensions[found] == shape.dimensions[number]
+        result = shape.dimension_number(given_number)
+        assert (result, type(result)) == (expected, int)
+        assert shape.dimensions[result] == shape.dimensions[number]
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ def test_bits_of_an_element(text: str, bits: int) -> None:
 @given(st.data())
 def test_padded_bytes_are_those_of_the_array_in_memory(data: st.DataObject) -> None:
     sizes = data.draw(SIZES)
-    wanted = data.draw(random_layouts(sizes))
-    shape = xb.array_shape("s32", sizes, layout=wanted)
-    alignment = wanted.tail_padding_alignment_in_elements
-    count = math.ceil(in_memory(np.ones(sizes), wanted).size / alignment) * alignment
-    each = (wanted.element_size_in_bits or 32) // 8
+    shape_layout = data.draw(random_layouts(sizes))
+    shape = xb.array_shape("s32", sizes, layout=shape_layout)
+    alignment = shape_layout.tail_padding_alignment_in_elements
+    count = math.ceil(in_memory(np.ones(sizes), shape_layout).size / alignment) * alignment
+    each = (shape_layout.element_size_in_bits or 32) // 8
     assert shape.padded_byte_size == count * each
     assert shape.byte_size == math.prod(sizes) * each
 

@@ -61,7 +61,7 @@ SHAPES: dict[str, tuple[Callable[[xb.XlaOp], xb.XlaOp], str]] = {
     "all_to_all along one dimension": (lambda x: xb.all_to_all(x, 0, 0, 4, FOUR), "f32[8,6]"),
     "all_to_all_tuple": (lambda x: xb.all_to_all_tuple([x, x]), "(f32[8,6], f32[8,6])"),
     "collective_permute": (lambda x: xb.collective_permute(x, [(0, 1), (1, 0)]), "f32[8,6]"),
-    "collective_permute of nothing": (lambda x: xb.collective_permute(x, []), "f32[8,6]"),
+    "collective_permute without pairs": (lambda x: xb.collective_permute(x, []), "f32[8,6]"),
     "multi_collective_permute": (
         lambda x: xb.multi_collective_permute([x, x < x], [(0, 1)]),
         "(f32[8,6], pred[8,6])",
@@ -102,7 +102,7 @@ def test_dynamic_and_empty_sizes(operand: str, call: Any, shape: str) -> None:
     assert str(call(xb.XlaBuilder().parameter(operand)).shape) == shape
 
 
-def test_what_is_recorded(x: xb.XlaOp) -> None:
+def test_recorded_op(x: xb.XlaOp) -> None:
     op = xb.all_reduce(x, xb.add, [[0, 2], [1, 3]], 7, None, True)
     assert op.opcode == "all_reduce"
     assert op.operands == (x,)
@@ -130,9 +130,9 @@ def test_what_is_recorded(x: xb.XlaOp) -> None:
     ]
 
 
-def test_a_tuple_is_taken_apart(x: xb.XlaOp) -> None:
-    whole = xb.tuple(x, x)
-    op = xb.all_reduce(whole, xb.add)
+def test_a_tuple_becomes_its_elements(x: xb.XlaOp) -> None:
+    pair = xb.tuple(x, x)
+    op = xb.all_reduce(pair, xb.add)
     assert [o.opcode for o in op.operands] == ["get_tuple_element"] * 2
     several = xb.all_reduce([x, x], xb.add)
     assert several.operands == (x, x)
@@ -140,7 +140,7 @@ def test_a_tuple_is_taken_apart(x: xb.XlaOp) -> None:
     assert (one.opcode, one.operands[0].opcode) == ("tuple", "all_reduce")
 
 
-def test_sums_of_preds_are_their_or(x: xb.XlaOp) -> None:
+def test_sums_of_preds_are_or(x: xb.XlaOp) -> None:
     computation = xb.cross_replica_sum(x < x).attributes["to_apply"]
     assert computation.root.opcode == "or"
     assert xb.cross_replica_sum(x).attributes["to_apply"].root.opcode == "add"
@@ -226,7 +226,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         lambda x: xb.collective_broadcast(x, [[0, 1], [2]]),
         "collective_broadcast: all of replica_groups must have the same size, got [[0, 1], [2]]\n",
     ),
-    "groups that are none": (
+    "not groups": (
         lambda x: xb.all_reduce(x, xb.add, [0, 1]),
         (
             "all_reduce: replica_groups must be a sequence of groups, which are sequences of "
@@ -241,7 +241,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         lambda x: xb.all_to_all(x, 0, 0, 2, 5),
         "all_to_all: replica_groups must be a sequence of groups",
     ),
-    "a channel that is none": (
+    "not a channel": (
         lambda x: xb.all_reduce(x, xb.add, channel_id="one"),
         "all_reduce: channel_id must be an integer, got 'one'",
     ),
@@ -249,7 +249,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         lambda x: xb.collective_permute(x, [(0, 1)], channel_id=0),
         "collective_permute: channel_id must be 1 or more, got 0",
     ),
-    "global ids that are no bool": (
+    "global ids that are not a bool": (
         lambda x: xb.all_reduce(x, xb.add, use_global_device_ids=3),
         "all_reduce: use_global_device_ids must be True or False, got 3",
     ),
@@ -296,7 +296,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
             "(accumulated, value), got (a: s32[], b: s32[]) -> s32[]\n"
         ),
     ),
-    "reducer that is none": (
+    "not a reducer": (
         lambda x: xb.all_reduce(x, 5),
         "all_reduce: computation must be an XlaComputation or a callable, got 5",
     ),
@@ -368,7 +368,7 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
         lambda x: xb.all_gather(x, 0, 2, layout=[0]),
         "all_gather: layout must order the 2 dimensions of the result, got {0}\n",
     ),
-    "layout that is none": (
+    "not a layout": (
         lambda x: xb.all_gather(x, 0, 2, layout=[3]),
         "all_gather: minor_to_major must be a permutation of the dimensions 0 to 0, got {3}",
     ),
@@ -538,7 +538,7 @@ def test_refused(x: xb.XlaOp, name: str) -> None:
     assert not collective & {op.opcode for op in x.builder.ops[before:]}
 
 
-def test_a_built_builder_takes_no_more(x: xb.XlaOp) -> None:
+def test_a_built_builder_is_refused(x: xb.XlaOp) -> None:
     b = x.builder
     b.build()
     for call in (b.replica_id, b.partition_id):

@@ -65,8 +65,8 @@ def test_dot_shape(lhs: str, rhs: str, result: str) -> None:
     ],
 )
 def test_dot_general_shape(lhs: str, rhs: str, numbers: Any, result: str) -> None:
-    found = infer.dot_general(shape(lhs), shape(rhs), xb.DotDimensionNumbers(*numbers))
-    assert found is shape(result)
+    inferred = infer.dot_general(shape(lhs), shape(rhs), xb.DotDimensionNumbers(*numbers))
+    assert inferred is shape(result)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_dimension_numbers_are_values() -> None:
 # --- Errors -------------------------------------------------------------------------------------
 
 
-def test_the_whole_message() -> None:
+def test_the_complete_message() -> None:
     x, y = operands("f32[32,784]", "f32[100,10]")
     with pytest.raises(xb.ShapeInferenceError) as error:
         x @ y
@@ -226,7 +226,7 @@ def test_dot_general_errors(numbers: Any, text: str) -> None:
     assert text in str(error.value)
 
 
-def test_a_result_without_end() -> None:
+def test_a_result_that_is_too_large() -> None:
     x, y = operands("u8[4611686018427387904]", "u8[2]")
     with pytest.raises(xb.ShapeInferenceError, match="more than 2"):
         xb.dot_general(x, y, xb.DotDimensionNumbers())
@@ -253,14 +253,14 @@ def test_a_result_without_end() -> None:
         ),
     ],
 )
-def test_arguments_that_are_nothing_of_the_kind(arguments: dict[str, Any], text: str) -> None:
+def test_arguments_of_wrong_types(arguments: dict[str, Any], text: str) -> None:
     x, y = operands("f32[2,3]", "f32[3,4]")
     with pytest.raises(xb.ShapeInferenceError) as error:
         xb.dot_general(x, y, **({"dimension_numbers": MATMUL} | arguments))
     assert text in str(error.value)
 
 
-def test_operands_that_are_no_ops() -> None:
+def test_operands_that_are_not_ops() -> None:
     (x,) = operands("f32[2]")
     with pytest.raises(xb.OperandError, match="dot: rhs must be an XlaOp, got int"):
         x @ 2

@@ -23,9 +23,9 @@ def signature_text(computation: xb.XlaComputation) -> str:
 
 def only_own_ops(computation: xb.XlaComputation) -> bool:
     """Return whether every operand is an op of the computation itself and precedes its user."""
-    own = {id(o): i for i, o in enumerate(computation.ops)}
+    positions = {id(o): i for i, o in enumerate(computation.ops)}
     return all(
-        id(operand) in own and own[id(operand)] < index
+        id(operand) in positions and positions[id(operand)] < index
         for index, op in enumerate(computation.ops)
         for operand in op.operands
     ) and [o.id for o in computation.ops] == list(range(len(computation.ops)))
@@ -40,13 +40,13 @@ class TestTuple:
         assert [str(e.shape) for e in t] == ["f32[2]", "token[]", "(f32[2])"]
         assert t[0].operands == (t,)
 
-    def test_none_given(self) -> None:
+    def test_no_elements(self) -> None:
         with pytest.raises(
             xb.OperandError, match=r"at least one element.*\nfix: .*empty_tuple\(\)"
         ):
             xb.tuple()
 
-    def test_no_op(self, b: xb.XlaBuilder) -> None:
+    def test_not_an_op(self, b: xb.XlaBuilder) -> None:
         with pytest.raises(xb.OperandError, match="tuple: element 1 must be an XlaOp, got int: 1"):
             xb.tuple(b.parameter(xb.f32[2]), 1)  # type: ignore[arg-type]
 
@@ -69,7 +69,7 @@ class TestTuple:
         with pytest.raises(xb.ShapeInferenceError, match="and the tuple is empty, got 0"):
             xb.get_tuple_element(b.empty_tuple(), 0)
 
-    def test_element_of_no_tuple(self, b: xb.XlaBuilder) -> None:
+    def test_element_of_an_array(self, b: xb.XlaBuilder) -> None:
         with pytest.raises(xb.ShapeInferenceError, match="tuple_data must be a tuple, got\n"):
             xb.get_tuple_element(b.parameter(xb.f32[2]), 0)
 
@@ -113,7 +113,7 @@ class TestCall:
         with pytest.raises(xb.OperandError, match=r"at least one operand.*\nfix: .*builder.call"):
             xb.call(lambda: None)
 
-    def test_nothing_to_call(self, b: xb.XlaBuilder) -> None:
+    def test_not_a_computation(self, b: xb.XlaBuilder) -> None:
         with pytest.raises(xb.OperandError, match="must be an XlaComputation or a callable, got 3"):
             xb.call(3, b.parameter(xb.f32[2]))  # type: ignore[arg-type]
 
@@ -192,13 +192,13 @@ class TestCompositeCall:
             xb.composite_call(xb.neg, x, name, attributes, version)
         assert b.ops == [x]
 
-    def test_attributes_that_hold_themselves(self, b: xb.XlaBuilder) -> None:
+    def test_recursive_attributes(self, b: xb.XlaBuilder) -> None:
         deep: list[Any] = []
         deep.append(deep)
         with pytest.raises(xb.ShapeInferenceError, match="must not be nested deeper than 50"):
             xb.composite_call(xb.neg, b.parameter(xb.f32[3]), "a.b", {"x": deep})
 
-    def test_operands_do_not_fit(self, b: xb.XlaBuilder) -> None:
+    def test_wrong_operands(self, b: xb.XlaBuilder) -> None:
         x, y = b.parameter(xb.f32[3]), b.parameter(xb.f32[4])
         other = xb.XlaBuilder("other")
         square = other.build(xb.square(other.parameter(xb.f32[3])))
@@ -284,7 +284,7 @@ class TestScan:
             xb.scan(xs, starts, lambda *all: all, *arguments)
         assert len(b.ops) == count
 
-    def test_a_computation_that_does_not_fit(self, b: xb.XlaBuilder) -> None:
+    def test_a_computation_of_a_wrong_signature(self, b: xb.XlaBuilder) -> None:
         x, start = b.parameter(xb.f32[4, 2]), b.parameter(xb.f32[2])
         with pytest.raises(
             xb.SignatureError, match=r"\(f32\[2\], f32\[2\]\) -> \(outputs"
@@ -309,7 +309,7 @@ class TestScan:
         with pytest.raises(xb.BuilderError, match="can't use values of another computation"):
             xb.scan(x, start, lambda e, c: (e + start, c), 0)
 
-    def test_what_is_no_op_or_flag(self, b: xb.XlaBuilder) -> None:
+    def test_arguments_of_wrong_types(self, b: xb.XlaBuilder) -> None:
         x = b.parameter(xb.f32[4])
         with pytest.raises(
             xb.OperandError, match=r"scan: init 0 must be an XlaOp, got float: 1\.0"
@@ -344,7 +344,7 @@ class TestWhile:
         loop = xb.while_(lambda s: s[0] < 10, body, [b.constant(0, xb.s32), b.parameter(xb.f32[5])])
         assert str(loop.shape) == "(s32[], f32[5])"
 
-    def test_captures_are_carried_along(self, b: xb.XlaBuilder) -> None:
+    def test_captures_become_loop_state(self, b: xb.XlaBuilder) -> None:
         x, step = b.parameter(xb.f32[2], "x"), b.parameter(xb.f32[2], "step")
         n = b.parameter(xb.s32[()], "n")
         state = xb.tuple(b.constant(0, xb.s32), x)
@@ -366,13 +366,13 @@ class TestWhile:
         assert [o.attributes["index"] for o in returned] == [1, 2]
         assert all(o.operands == (body.parameters[0],) for o in returned)
 
-    def test_scalar_constants_are_made_again(self, b: xb.XlaBuilder) -> None:
+    def test_scalar_constants_are_recorded_again(self, b: xb.XlaBuilder) -> None:
         two = b.constant(2.0, xb.f32)
         loop = xb.while_(true, lambda v: v * two, b.parameter(xb.f32[2]))
         assert loop.opcode == "while"
         assert "constant" in [o.opcode for o in loop.called_computations[1].ops]
 
-    def test_only_one_of_both_captures(self, b: xb.XlaBuilder) -> None:
+    def test_only_the_condition_or_the_body_captures(self, b: xb.XlaBuilder) -> None:
         limit = b.parameter(xb.f32[()])
         neg = xb.computation(xb.f32[()])(lambda v: -v)
         result = xb.while_(lambda v: v < limit, neg, b.parameter(xb.f32[()]))
@@ -514,7 +514,7 @@ class TestConditional:
             ("(f32[2], f32[<=3])", "(f32[<=2], f32[3])", "(f32[<=2], f32[<=3])"),
         ],
     )
-    def test_dynamic_in_any_branch(
+    def test_bounds_of_any_branch(
         self, b: xb.XlaBuilder, on_true: str, on_false: str, result: str
     ) -> None:
         p = b.parameter(xb.pred[()])
@@ -565,7 +565,7 @@ class TestConditional:
             make(p, i, x)
 
     @pytest.mark.parametrize("arguments", [(), (1,), (1, 2, 3), (1, 2, 3, 4, 5), (xb.neg, xb.neg)])
-    def test_neither_form(self, b: xb.XlaBuilder, arguments: tuple[Any, ...]) -> None:
+    def test_wrong_forms_of_the_call(self, b: xb.XlaBuilder, arguments: tuple[Any, ...]) -> None:
         i = b.parameter(xb.s32[()])
         with pytest.raises(
             xb.OperandError, match=r"conditional: (takes|branch_computations must be)"
@@ -588,7 +588,7 @@ APPLIERS: dict[str, Callable[[xb.XlaOp, Any], xb.XlaOp]] = {
 
 
 @pytest.mark.parametrize("apply", APPLIERS.values(), ids=APPLIERS)
-class TestCallablesThatGoWrong:
+class TestFailingCallables:
     def check_usable(self, b: xb.XlaBuilder, x: xb.XlaOp) -> None:
         """The enclosing builder is unchanged and can record further ops."""
         y = x + 1
@@ -650,7 +650,7 @@ class TestCallablesThatGoWrong:
             apply(x, lambda v, w: v)
         self.check_usable(b, x)
 
-    def test_type_error_inside_is_not_mistaken(
+    def test_a_type_error_inside_is_raised(
         self, b: xb.XlaBuilder, apply: Callable[[xb.XlaOp, Any], xb.XlaOp]
     ) -> None:
         x = b.parameter(xb.f32[()])
@@ -671,7 +671,7 @@ class TestCallablesThatGoWrong:
                 apply(x, body)
         self.check_usable(b, x)
 
-    def test_an_op_of_the_callable_is_of_no_use_outside(
+    def test_an_op_of_the_callable_is_refused_outside(
         self, b: xb.XlaBuilder, apply: Callable[[xb.XlaOp, Any], xb.XlaOp]
     ) -> None:
         x = b.parameter(xb.f32[()])
@@ -716,7 +716,7 @@ class TestReducersAndMapDoNotCapture:
         with pytest.raises(xb.BuilderError, match="map"):
             xb.map([x], lambda v: s)
 
-    def test_nor_does_a_reducer(self, b: xb.XlaBuilder) -> None:
+    def test_a_reducer_does_not_capture(self, b: xb.XlaBuilder) -> None:
         x, s = b.parameter(xb.f32[2]), b.parameter(xb.f32[()])
         with pytest.raises(xb.BuilderError, match="of reduce can't use values of"):
             xb.reduce(x, 0.0, lambda u, v: u + v + s, [0])
@@ -753,7 +753,7 @@ class TestCapturing:
         assert [o.opcode for o in b.ops] == ["parameter", "parameter", "call"]
         assert "exponential" in [o.opcode for o in result.called_computations[0].ops]
 
-    def test_constants_of_the_enclosing_builder_are_made_inside(self, b: xb.XlaBuilder) -> None:
+    def test_constants_of_the_enclosing_builder_are_recorded_inside(self, b: xb.XlaBuilder) -> None:
         x = b.parameter(xb.f32[2])
         result = xb.call(lambda v: v + b.constant([1.0, 2.0], xb.f32), x)
         assert result.operands == (x,)

@@ -103,7 +103,7 @@ def test_conv_shape(lhs: str, rhs: str, strides: list[int], padding: Any, result
         ("f16[2,6,9]", "f16[4,6,3]", {"preferred_element_type": "bf16"}, "bf16[2,4,7]"),
     ],
 )
-def test_what_else_changes_the_shape(
+def test_other_arguments_that_change_the_shape(
     lhs: str, rhs: str, arguments: dict[str, Any], result: str
 ) -> None:
     x, kernel = operands(lhs, rhs)
@@ -111,11 +111,11 @@ def test_what_else_changes_the_shape(
     assert xb.conv_with_general_padding(x, kernel, [1], [(0, 0)], **arguments).shape is shape(
         result
     )
-    given = {"lhs_dilation": None, "rhs_dilation": None} | arguments
+    dilations = {"lhs_dilation": None, "rhs_dilation": None} | arguments
     numbers = Numbers.default(1)
     for reversal in (None, [], [False], [True]):
         y = xb.conv_general_dilated(
-            x, kernel, [1], VALID, dimension_numbers=numbers, window_reversal=reversal, **given
+            x, kernel, [1], VALID, dimension_numbers=numbers, window_reversal=reversal, **dilations
         )
         assert y.shape is shape(result)
     if not any(name.endswith("dilation") for name in arguments):
@@ -138,12 +138,12 @@ def test_what_else_changes_the_shape(
 def test_dimensions_in_any_order(lhs: str, rhs: str, numbers: str, result: str) -> None:
     x, kernel = operands(lhs, rhs)
     strides = [1] * (x.shape.rank - 2)
-    for given in (numbers, Numbers.of(numbers)):
-        y = xb.conv_with_general_dimensions(x, kernel, strides, VALID, given)
+    for form in (numbers, Numbers.of(numbers)):
+        y = xb.conv_with_general_dimensions(x, kernel, strides, VALID, form)
         assert y.shape is shape(result)
         pairs = [(0, 0)] * len(strides)
-        assert xb.conv_general(x, kernel, strides, pairs, given).attributes is y.attributes
-        again = xb.conv_general_dilated(x, kernel, strides, pairs, None, None, given)
+        assert xb.conv_general(x, kernel, strides, pairs, form).attributes is y.attributes
+        again = xb.conv_general_dilated(x, kernel, strides, pairs, None, None, form)
         assert again.attributes is y.attributes
 
 
@@ -166,8 +166,8 @@ def test_dimensions_in_any_order(lhs: str, rhs: str, numbers: str, result: str) 
 def test_same_padding(
     size: int, window: int, stride: int, dilation: int, pair: tuple[int, int]
 ) -> None:
-    found = explicit_padding(SAME, [size], [window], [stride], None, [dilation])
-    assert found == (pair,)
+    padding = explicit_padding(SAME, [size], [window], [stride], None, [dilation])
+    assert padding == (pair,)
     assert explicit_padding(VALID, [size], [window], [stride]) == ((0, 0),)
     if size:
         x, kernel = operands(f"f32[1,1,{size}]", f"f32[1,1,{window}]")
@@ -180,15 +180,15 @@ def test_holes() -> None:
     assert [dilated(size, 3) for size in (0, 1, 2, 5)] == [0, 1, 4, 13]
 
 
-def test_same_padding_of_a_dilated_input_is_that_of_its_dilated_size() -> None:
+def test_same_padding_of_a_dilated_input() -> None:
     assert explicit_padding(SAME, [4], [3], [2], [2], [1]) == ((1, 1),)
 
 
-@pytest.mark.parametrize("given", [SAME, "SAME", "same", "Valid", [(1, 2)], ((1, 2),), [[1, 2]]])
-def test_forms_of_padding(given: Any) -> None:
+@pytest.mark.parametrize("padding", [SAME, "SAME", "same", "Valid", [(1, 2)], ((1, 2),), [[1, 2]]])
+def test_forms_of_padding(padding: Any) -> None:
     x, kernel = operands("f32[1,1,5]", "f32[1,1,4]")
-    (pair,) = xb.conv(x, kernel, [1], given).attributes["padding"]
-    assert pair == ((0, 0) if given == "Valid" else (1, 2))
+    (pair,) = xb.conv(x, kernel, [1], padding).attributes["padding"]
+    assert pair == ((0, 0) if padding == "Valid" else (1, 2))
 
 
 # --- Recorded ops -------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_conv_is_recorded_as_convolution() -> None:
     assert again.attributes is y.attributes
 
 
-def test_everything_that_can_be_said() -> None:
+def test_all_attributes() -> None:
     x, kernel = operands("f32[2,6,9]", "f32[4,3,3]")
     highest = xb.Precision.HIGHEST
     y = xb.conv_general_dilated(
@@ -229,7 +229,7 @@ def test_everything_that_can_be_said() -> None:
     assert y.attributes["precision"] == (highest, highest)
 
 
-def test_the_window_is_worked_out() -> None:
+def test_the_window_is_computed() -> None:
     x, kernel = shape("f32[1,1,6]"), shape("f32[1,1,4]")
     window = infer.convolution_window(x, kernel, [], SAME, [], [2], None, [True])
     assert window == infer.ConvolutionWindow((1,), ((3, 3),), (1,), (2,), (True,))
@@ -259,7 +259,7 @@ def test_dimension_numbers_and_their_text() -> None:
         *("b01f_01io->b01f ", "NHWC", "b1f_1io->b1f"),
     ],
 )
-def test_texts_that_say_no_dimension_numbers(text: str) -> None:
+def test_invalid_texts_of_dimension_numbers(text: str) -> None:
     with pytest.raises(xb.ShapeInferenceError) as error:
         Numbers.of(text)
     assert "names each dimension of the input, the kernel and the output once" in str(error.value)
@@ -267,7 +267,7 @@ def test_texts_that_say_no_dimension_numbers(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 3, (0, 1), object(), {}])
-def test_what_is_no_dimension_numbers(value: Any) -> None:
+def test_invalid_dimension_numbers(value: Any) -> None:
     x, kernel = operands("f32[2,3,9]", "f32[4,3,3]")
     with pytest.raises(xb.ShapeInferenceError, match="must be ConvolutionDimensionNumbers or a s"):
         Numbers.of(value)
@@ -477,7 +477,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
             "along dimension 0"
         ),
     ),
-    "more taken away than there is": (
+    "too large negative padding": (
         X,
         KERNEL,
         dilated_with(padding=[(-20, 0), (0, 0)]),
@@ -486,7 +486,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
             "dimension 0 of the window\n"
         ),
     ),
-    "padded without end": (
+    "too large padding": (
         X,
         KERNEL,
         dilated_with(padding=[(0, 0), (2**62, 2**62)]),
@@ -495,13 +495,13 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
             "and padded, got 9223372036854775817 along dimension 1 of the window\n"
         ),
     ),
-    "a window without end": (
+    "too large window": (
         X,
         KERNEL,
         dilated_with(rhs_dilation=[2**62, 1]),
         "array and window must have less than 2**63 elements along each dimension once dilated",
     ),
-    "a result without end": (
+    "too large result": (
         X,
         KERNEL,
         dilated_with(padding=[(0, 2**62), (0, 2**62)]),
@@ -558,7 +558,7 @@ REFUSED: dict[str, tuple[str, str, Callable[[xb.XlaOp, xb.XlaOp], xb.XlaOp], str
         dilated_with(batch_group_count=5),
         "batch_group_count must divide the size of the input's batch, got 5 for 4\n",
     ),
-    "output features known when it runs": (
+    "dynamic output features": (
         X,
         "f32[<=10,6,3,3]",
         dilated_with(),
@@ -620,7 +620,7 @@ def test_refused(name: str) -> None:
         ({"window_reversal": [float("nan")]}, "window_reversal must be a sequence of bools"),
     ],
 )
-def test_arguments_that_are_nothing_of_the_kind(arguments: dict[str, Any], text: str) -> None:
+def test_arguments_of_wrong_types(arguments: dict[str, Any], text: str) -> None:
     x, kernel = operands("f32[2,3,9]", "f32[4,3,3]")
     usual = {"window_strides": [1], "padding": VALID, "lhs_dilation": None, "rhs_dilation": None}
     with pytest.raises(xb.ShapeInferenceError) as error:
@@ -630,7 +630,7 @@ def test_arguments_that_are_nothing_of_the_kind(arguments: dict[str, Any], text:
         xb.conv(x, kernel, [1], VALID, preferred_element_type="f12")
 
 
-def test_operands_that_are_no_ops() -> None:
+def test_operands_that_are_not_ops() -> None:
     (x,) = operands("f32[2,3,9]")
     with pytest.raises(xb.OperandError, match="conv: rhs must be an XlaOp, got int"):
         xb.conv(x, 2, [1], VALID)  # type: ignore[arg-type]
@@ -659,7 +659,7 @@ def test_messages_name_the_function_that_was_called() -> None:
         assert error.value.dimension == 1
 
 
-def test_a_tuple_is_not_taken_apart() -> None:
+def test_a_tuple_is_not_iterated() -> None:
     """Iterating over the op would record its elements, which are not numbers."""
     x, kernel, pair = operands("f32[2,3,9]", "f32[4,3,3]", "(f32[], f32[])")
     before = len(x.builder.ops)
@@ -681,7 +681,7 @@ def test_a_tuple_is_not_taken_apart() -> None:
     assert len(x.builder.ops) == before
 
 
-def test_what_has_no_end_is_not_read_to_it() -> None:
+def test_endless_iterables_are_refused() -> None:
     x, kernel = operands("f32[2,3,9]", "f32[4,3,3]")
     with pytest.raises(xb.ShapeInferenceError, match="padding must have one entry"):
         xb.conv(x, kernel, [1], itertools.repeat((0, 0)))  # type: ignore[arg-type]

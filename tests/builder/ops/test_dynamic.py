@@ -43,7 +43,7 @@ def test_the_size_of_a_dimension_is_a_scalar_s32(b: xb.XlaBuilder, shape: str) -
         ("f32[?,3]", 1, "f32[?,<=3]"),
     ],
 )
-def test_a_size_that_is_set_becomes_a_bound(
+def test_set_dimension_size_results_in_a_bound(
     b: xb.XlaBuilder, shape: str, dimension: int, result: str
 ) -> None:
     x, size = b.parameter(shape), b.parameter(SCALAR)
@@ -161,7 +161,7 @@ REFUSED = {
         lambda b: xb.get_dimension_size(of(b, "f32[2]"), 0.5),
         "get_dimension_size: dimension must be an integer, got 0.5",
     ),
-    "get: no op": (
+    "get: not an op": (
         lambda b: xb.get_dimension_size([1, 2], 0),
         "get_dimension_size: operand must be an XlaOp, got list",
     ),
@@ -226,7 +226,7 @@ REFUSED = {
         lambda b: xb.set_dimension_size(of(b, "f32[2]"), 1.5, 0),
         "set_dimension_size: s32 can't represent the Python number 1.5",
     ),
-    "set: no size": (
+    "set: not a size": (
         lambda b: xb.set_dimension_size(of(b, "f32[2]"), None, 0),
         "set_dimension_size: size must be an XlaOp, got NoneType",
     ),
@@ -291,7 +291,7 @@ REFUSED = {
         lambda b: xb.dynamic_reshape(of(b, "s8[2,2147483648]"), [1], [2**32], [True]),
         "dynamic_reshape: dimension 0 of the result must be of a size that fits s32",
     ),
-    "reshape: no size": (
+    "reshape: not a size": (
         lambda b: xb.dynamic_reshape(of(b, "f32[2]"), [None], [2], [True]),
         "dynamic_reshape: dim size 0 must be an XlaOp, got NoneType",
     ),
@@ -320,7 +320,7 @@ def test_refused(b: xb.XlaBuilder, name: str) -> None:
         call(b)
     assert str(caught.value).startswith(message)
     assert caught.value.op == message.partition(":")[0]
-    # No constant for a size is left behind.
+    # The constants of sizes are removed.
     assert {op.opcode for op in b.ops} <= {"parameter", "tuple"} | (
         {"constant"} if name == "set: constant above the bound" else set()
     )

@@ -20,7 +20,7 @@ FLOAT = {t for t in ALL if t.is_floating}
 COMPLEX = {xb.c64, xb.c128}
 PRED = {xb.pred}
 
-# From the document, and from the C++ builder where the document has no rule.
+# From the document, or from the C++ builder if the document has no rule.
 UNARY: dict[str, set[xb.PrimitiveType]] = {
     "abs": SIGNED | FLOAT | COMPLEX,
     "acos": FLOAT | COMPLEX,
@@ -111,14 +111,14 @@ class TestUnary:
                 assert caught.value.op == name
 
     @pytest.mark.parametrize("shape", ["(f32[2])", "token[]", "()"])
-    def test_no_array(self, shape: str) -> None:
+    def test_not_an_array(self, shape: str) -> None:
         with pytest.raises(xb.ShapeInferenceError, match="neg: operand must be an array, got a t"):
             xb.neg(parameter(shape))
 
     def test_dynamic_sizes_are_kept(self) -> None:
         assert xb.exp(parameter("f32[<=2,?]")).shape is xb.f32["<=2", "?"]
 
-    def test_layouts_are_not_kept(self) -> None:
+    def test_layouts_are_dropped(self) -> None:
         assert xb.exp(parameter("f32[2,3]{0,1}")).shape is xb.f32[2, 3]
 
     @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ class TestUnary:
             ((), r"neg: operand must be an XlaOp, got tuple: \(\)\nfix: combine"),
         ],
     )
-    def test_no_op(self, value: Any, message: str) -> None:
+    def test_not_an_op(self, value: Any, message: str) -> None:
         with pytest.raises(xb.OperandError, match=message):
             xb.neg(value)
 
@@ -181,13 +181,13 @@ class TestBinary:
             "fix: convert with xb.convert_element_type; nothing is promoted silently"
         )
 
-    def test_floats_do_not_mix_either(self) -> None:
+    def test_mixed_floats(self) -> None:
         b = xb.XlaBuilder()
         with pytest.raises(xb.ShapeInferenceError, match="got f32, bf16"):
             xb.add(b.parameter(xb.f32[2]), b.parameter(xb.bf16[2]))
 
     @pytest.mark.parametrize("name", [*BINARY, *COMPARISONS])
-    def test_no_array(self, name: str) -> None:
+    def test_not_an_array(self, name: str) -> None:
         b = xb.XlaBuilder()
         x, t = b.parameter(xb.f32[2]), b.parameter("(f32[2])")
         with pytest.raises(
@@ -317,21 +317,21 @@ class TestOperators:
                 call()
 
     @pytest.mark.parametrize("value", [None, "a", object()])
-    def test_anything_else(self, value: Any) -> None:
+    def test_other_operands(self, value: Any) -> None:
         x = parameter(xb.f32[2])
         with pytest.raises(xb.OperandError, match="add: rhs must be an XlaOp, got"):
             x + value
         with pytest.raises(xb.OperandError, match="eq: rhs must be an XlaOp, got"):
             _ = x == value
 
-    def test_no_op_at_all(self) -> None:
+    def test_operands_that_are_not_ops(self) -> None:
         with pytest.raises(
             xb.OperandError, match="at least one operand must be an XlaOp, got 1 and 2"
         ):
             xb.add(1, 2)
 
     @pytest.mark.parametrize(
-        ("use", "wanted"),
+        ("use", "target"),
         [
             (int, "an int"),
             (float, "a float"),
@@ -341,9 +341,9 @@ class TestOperators:
             (lambda x: [1, 2][x], "an index"),
         ],
     )
-    def test_an_op_has_no_value(self, use: Callable[[Any], Any], wanted: str) -> None:
+    def test_an_op_has_no_value(self, use: Callable[[Any], Any], target: str) -> None:
         with pytest.raises(
-            xb.OperandError, match=f"can't be converted to {wanted}, got\n.*\nfix: build"
+            xb.OperandError, match=f"can't be converted to {target}, got\n.*\nfix: build"
         ):
             use(parameter(xb.s32[()]))
 
@@ -388,7 +388,7 @@ class TestOperators:
             use(parameter(xb.f32[2]))
 
 
-class TestNumbersNextToOps:
+class TestNumbersAsOperands:
     """A number becomes a constant of the other operand's type, for every type that can hold it."""
 
     @pytest.mark.parametrize("t", ALL, ids=str)
@@ -444,7 +444,7 @@ class TestNumbersNextToOps:
             ):
                 xb.eq(x, value)
 
-    def test_nothing_is_recorded_when_it_does_not_fit(self) -> None:
+    def test_a_refused_number_records_nothing(self) -> None:
         b = xb.XlaBuilder()
         x = b.parameter(xb.s8[2])
         with pytest.raises(xb.ConstantError):
@@ -545,7 +545,7 @@ class TestSelect:
 
 class TestConversion:
     @pytest.mark.parametrize("old", ALL, ids=str)
-    def test_any_type_to_any(self, old: xb.PrimitiveType) -> None:
+    def test_convert_any_type_to_any_type(self, old: xb.PrimitiveType) -> None:
         for new in ALL:
             assert xb.convert_element_type(parameter(old[2, "<=3"]), new).shape is new[2, "<=3"]
 
@@ -555,7 +555,7 @@ class TestConversion:
         assert xb.convert(x, np.int8).shape is xb.s8[2]
 
     @pytest.mark.parametrize("new", [None, "f99", object])
-    def test_no_type(self, new: Any) -> None:
+    def test_not_a_type(self, new: Any) -> None:
         with pytest.raises(xb.PrimitiveTypeError):
             xb.convert_element_type(parameter(xb.f32[2]), new)
 
@@ -705,7 +705,7 @@ class TestStochasticConvert:
         assert message in text
         assert len(b.ops) == 2
 
-    def test_no_op_and_no_type(self) -> None:
+    def test_arguments_of_wrong_types(self) -> None:
         x = parameter(xb.f32[3])
         with pytest.raises(xb.OperandError, match="random must be an XlaOp, got int: 7"):
             xb.stochastic_convert_type(x, 7, xb.s8)  # type: ignore[arg-type]
@@ -766,7 +766,7 @@ class TestInferenceAlone:
     def test_binary(self) -> None:
         assert inference.binary("add", xb.f32[2, 3], xb.f32[3], (1,)) is xb.f32[2, 3]
 
-    def test_errors_carry_their_facts(self) -> None:
+    def test_attributes_of_errors(self) -> None:
         with pytest.raises(xb.ShapeInferenceError) as caught:
             inference.binary("add", xb.f32[2], xb.s32[2])
         assert (caught.value.op, caught.value.shapes) == (
@@ -775,7 +775,7 @@ class TestInferenceAlone:
         )
 
 
-class TestNumPyBeside:
+class TestNumPyOperands:
     """NumPy scalars on the left record the operator; NumPy's functions raise for an op."""
 
     def test_scalar_on_the_left(self) -> None:
@@ -833,7 +833,7 @@ def test_attributes_of_numpy_arrays_have_a_fix() -> None:
     assert (x * np.array(1.5, np.float32)).opcode == "multiply"
 
 
-def test_no_broadcast_is_left_when_the_other_operand_has_an_unbounded_size() -> None:
+def test_a_failed_op_with_an_unbounded_size_records_no_broadcast() -> None:
     b = xb.XlaBuilder()
     x, y = b.parameter(xb.f32[5, 1]), b.parameter("f32[?,3]")
     for call in (lambda: x + y, lambda: x < y):

@@ -12,17 +12,18 @@ import pytest
 import builder as xb
 
 
-def check_whole(computation: xb.XlaComputation) -> None:
-    """Every operand is an op of the same computation, recorded before its user."""
-    for one in (computation, *computation.called_computations()):
-        for index, op in enumerate(one.ops):
+def check_consistent(computation: xb.XlaComputation) -> None:
+    """Check that every operand is an earlier op of the same computation."""
+    for each in (computation, *computation.called_computations()):
+        for index, op in enumerate(each.ops):
             assert op.id == index
             for operand in op.operands:
-                assert one.ops[operand.id] is operand
+                assert each.ops[operand.id] is operand
                 assert operand.id < index
-        assert [p.attributes["number"] for p in one.parameters] == list(range(len(one.parameters)))
-        for parameter in one.parameters:
-            assert one.ops[parameter.id] is parameter
+        numbers = [parameter.attributes["number"] for parameter in each.parameters]
+        assert numbers == list(range(len(numbers)))
+        for parameter in each.parameters:
+            assert each.ops[parameter.id] is parameter
 
 
 def other_op(shape: xb.Shape) -> xb.XlaOp:
@@ -31,7 +32,7 @@ def other_op(shape: xb.Shape) -> xb.XlaOp:
 
 FAILURES: dict[str, Callable[[xb.XlaOp], object]] = {
     "number that does not fit": lambda x: x + 1e60,
-    "number beside, then a bad shape": lambda x: xb.add(x, 1.0, broadcast_dimensions=[5]),
+    "number, then a bad shape": lambda x: xb.add(x, 1.0, broadcast_dimensions=[5]),
     "foreign operand after a broadcast": lambda x: xb.add(x, other_op(xb.f32[2, 3]), [1]),
     "foreign operand before a broadcast": lambda x: xb.add(other_op(xb.f32[2, 3]), x, [1]),
     "foreign operand compared": lambda x: xb.lt(x, other_op(xb.f32[2, 3]), [1]),
@@ -46,7 +47,7 @@ FAILURES: dict[str, Callable[[xb.XlaOp], object]] = {
     "branches that differ": lambda x: xb.conditional(
         x.builder.constant(True), None, lambda: x, None, lambda: xb.tuple(x, x)
     ),
-    "call of something else": lambda x: xb.call(lambda a, b: a, x),
+    "call of a function with two parameters": lambda x: xb.call(lambda a, b: a, x),
     "parameter inside a body that fails": lambda x: xb.while_(
         lambda s: x.builder.parameter(xb.f32[()], "late") < 0.0, lambda s: "nothing", x
     ),
@@ -54,13 +55,13 @@ FAILURES: dict[str, Callable[[xb.XlaOp], object]] = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_at_the_top(name: str) -> None:
+def test_outside_of_callables(name: str) -> None:
     b = xb.XlaBuilder()
     x = b.parameter(xb.f32[3], "x")
     ready = b.constant(True) if name == "branches that differ" else None
     recorded = len(b.ops)
     if ready is not None:
-        b.ops.pop()  # the case records its own
+        b.ops.pop()  # the case records another constant
         recorded -= 1
     try:
         FAILURES[name](x)
@@ -69,16 +70,16 @@ def test_at_the_top(name: str) -> None:
     else:
         pytest.fail("it did not fail")
     # Ops that the user recorded before the failing op stay.
-    own = {"select with a number": ["constant", "broadcast_in_dim", "compare"]}
-    assert left == own.get(name, ["constant"] if name == "branches that differ" else [])
+    expected = {"select with a number": ["constant", "broadcast_in_dim", "compare"]}
+    assert left == expected.get(name, ["constant"] if name == "branches that differ" else [])
     assert list(b.parameters) == [0]
-    b.parameter(xb.f32[()], "late")  # its name and number are free again
-    check_whole(b.build(x + x))
+    b.parameter(xb.f32[()], "late")  # its name and number are available
+    check_consistent(b.build(x + x))
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_inside_a_loop_whose_body_goes_on(name: str) -> None:
-    """The body catches the error, and uses the same enclosing value afterwards."""
+def test_inside_a_loop_body_that_catches_the_error(name: str) -> None:
+    """The body catches the error and then uses the same enclosing value."""
     b = xb.XlaBuilder()
     x, y, n = (b.parameter(xb.f32[3], name) for name in ("x", "y", "n"))
 
@@ -89,7 +90,7 @@ def test_inside_a_loop_whose_body_goes_on(name: str) -> None:
         return i + 1, total * y + x
 
     loop = xb.while_(lambda s: s[0] < 3, body, (b.constant(0, xb.s32), n))
-    check_whole(b.build(loop))
+    check_consistent(b.build(loop))
 
 
 HUGE = 10**5000
@@ -111,28 +112,28 @@ ODD_ARGUMENTS: dict[str, Callable[[xb.XlaOp], object]] = {
     "an array of rank 0 for sizes": lambda x: xb.reshape(x, np.array(3)),
     "an array of rank 0 for operands": lambda x: xb.concatenate(np.array(3), 0),
     "a method that takes anything": lambda x: xb.reduce(x, 0.0, [].append, [0]),
-    "a dtype of nonsense": lambda x: xb.convert(x, [("a", "f4"), ("a", "f4")]),
+    "an invalid dtype": lambda x: xb.convert(x, [("a", "f4"), ("a", "f4")]),
     "a dtype of negative size": lambda x: xb.convert(x, (np.float32, -1)),
     "an algorithm that is an array": lambda x: xb.dot_general(
         x, x, (([0], [0]), ([], [])), algorithm=np.array([1, 2])
     ),
     "frontend attributes of text": lambda x: x.builder.frontend_attributes("x").__enter__(),
-    "a tuple of itself as a shape": lambda x: x.builder.parameter(endless()),
-    "a tuple of itself as a result": lambda x: xb.call(lambda v: endless(), x),
+    "a recursive shape": lambda x: x.builder.parameter(endless()),
+    "a recursive result": lambda x: xb.call(lambda v: endless(), x),
     "a shift by a float": lambda x: xb.convert(x, xb.s32) >> 1.5,
     "endless dimensions": lambda x: xb.transpose(x, itertools.count()),
     "endless triples": lambda x: xb.pad(x, 0.0, itertools.repeat((0, 0, 0))),
     "a long text of triples": lambda x: xb.pad(x, 0.0, "x" * 100_000),
-    "a thing that has no text": lambda x: x.builder.constant(WithoutRepr()),
-    "a list of a thing that has no text": lambda x: x.builder.constant([WithoutRepr()], xb.f32),
-    "a result that has no text": lambda x: xb.map([x], lambda v: WithoutRepr(), [0]),
-    "an index that has no text": lambda x: x[WithoutRepr()],
-    "a name that has no text": lambda x: x.builder.parameter("f32[]", WithoutRepr()),
-    "a sharding that has no text": lambda x: x.builder.sharding(WithoutRepr()).__enter__(),
-    "a root that has no text": lambda x: x.builder.build(WithoutRepr()),
+    "an object without repr": lambda x: x.builder.constant(WithoutRepr()),
+    "a list of an object without repr": lambda x: x.builder.constant([WithoutRepr()], xb.f32),
+    "a result without repr": lambda x: xb.map([x], lambda v: WithoutRepr(), [0]),
+    "an index without repr": lambda x: x[WithoutRepr()],
+    "a name without repr": lambda x: x.builder.parameter("f32[]", WithoutRepr()),
+    "a sharding without repr": lambda x: x.builder.sharding(WithoutRepr()).__enter__(),
+    "a root without repr": lambda x: x.builder.build(WithoutRepr()),
     "a long type": lambda x: xb.convert(x, "x" * 100_000),
     "a total order that is an op": lambda x: xb.compare(x, x, "LT", total_order=x),
-    "as many spatial dimensions as fit no memory": lambda x: xb.ConvolutionDimensionNumbers.default(
+    "more spatial dimensions than fit in memory": lambda x: xb.ConvolutionDimensionNumbers.default(
         10**12
     ),
 }
@@ -152,14 +153,14 @@ def endless() -> list[object]:
 
 
 @pytest.mark.parametrize("name", ODD_ARGUMENTS)
-def test_odd_arguments_are_answered(name: str) -> None:
+def test_odd_arguments_are_refused(name: str) -> None:
     b = xb.XlaBuilder()
     x = b.parameter(xb.f32[3], "x")
-    own = 1 if name == "a shift by a float" else 0  # the convert
+    conversions = 1 if name == "a shift by a float" else 0  # the convert
     with pytest.raises(xb.XlaError) as caught:
         ODD_ARGUMENTS[name](x)
     assert len(str(caught.value)) < 2000
-    assert len(b.ops) == 1 + own
+    assert len(b.ops) == 1 + conversions
     assert list(b.parameters) == [0]
 
 
@@ -225,7 +226,7 @@ def test_the_error_names_the_op_that_was_called(beginning: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["choice", "pred", "bound", "init value"])
-def test_a_foreign_operand_beside_a_number(name: str) -> None:
+def test_a_foreign_operand_and_a_number(name: str) -> None:
     b = xb.XlaBuilder()
     x = b.parameter(xb.f32[3])
     pred = xb.XlaBuilder("other").parameter(xb.pred[()])
@@ -254,7 +255,7 @@ def test_deep_layouts() -> None:
 @pytest.mark.parametrize(
     "name", ["parameter", "iota", "infeed", "recv", "replica_id", "partition_id", "create_token"]
 )
-def test_methods_of_the_builder_asked_of_the_module(name: str) -> None:
+def test_methods_of_the_builder_used_as_functions(name: str) -> None:
     with pytest.raises(xb.UnknownNameError) as caught:
         getattr(xb, name)
     assert str(caught.value) == (
@@ -285,7 +286,7 @@ def test_methods_of_the_builder_asked_of_the_module(name: str) -> None:
         ("_add", "xb.add"),
     ],
 )
-def test_names_that_are_not_there(name: str, meant: str | None) -> None:
+def test_unknown_names(name: str, meant: str | None) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(xb, name)
     assert isinstance(caught.value, xb.UnknownNameError)
@@ -295,7 +296,7 @@ def test_names_that_are_not_there(name: str, meant: str | None) -> None:
     assert bool(fix) == (meant is not None)
 
 
-def test_asking_whether_a_name_is_there() -> None:
+def test_missing_attributes() -> None:
     assert not hasattr(xb, "iota")
     assert getattr(xb, "qwertz", 3) == 3
     with pytest.raises(AttributeError, match="no attribute '__wrapped__'"):

@@ -36,7 +36,7 @@ def test_create_token_and_after_all(b: xb.XlaBuilder) -> None:
     assert xb.after_all(*tokens).operands == tuple(tokens)
 
 
-def test_create_token_is_recorded_where_recording_is(b: xb.XlaBuilder) -> None:
+def test_create_token_is_recorded_in_the_open_builder(b: xb.XlaBuilder) -> None:
     tokens: list[xb.XlaOp] = []
 
     def body(token: xb.XlaOp) -> xb.XlaOp:
@@ -65,19 +65,19 @@ def test_infeed(b: xb.XlaBuilder) -> None:
     received = b.ops[1]
     assert str(received.shape) == "(f32[2,3], token[])"
     assert received.attributes["infeed_config"] == "config"
-    # The second waits for the first.
+    # The second infeed depends on the first.
     assert b.ops[4].operands == (b.ops[2],)
     assert str(b.infeed("()").shape) == "()"
 
 
-def test_infeed_keeps_the_layout_of_the_data(b: xb.XlaBuilder) -> None:
+def test_infeed_preserves_the_layout_of_the_data(b: xb.XlaBuilder) -> None:
     assert str(b.infeed("f32[2,3]{0,1}").shape) == "f32[2,3]"
     assert str(b.ops[1].shape) == "(f32[2,3], token[])"
     text = str(b.build())
     assert "(f32[2,3]{0,1}, token[]) infeed(" in text
 
 
-def test_infeed_after_a_failure_that_was_taken_back(b: xb.XlaBuilder) -> None:
+def test_infeed_after_a_failure(b: xb.XlaBuilder) -> None:
     with pytest.raises(xb.SignatureError):
         xb.while_(lambda s: b.infeed(xb.s32[()]), lambda s: s, b.constant(1, xb.s32))
     value = b.infeed(xb.s32[()])
@@ -109,7 +109,7 @@ def test_outfeed(b: xb.XlaBuilder) -> None:
     assert "outfeed_shape=f32[2,3]{0,1}" in text
 
 
-def test_infeeds_and_outfeeds_are_ordered_apart(b: xb.XlaBuilder) -> None:
+def test_infeeds_and_outfeeds_have_separate_tokens(b: xb.XlaBuilder) -> None:
     token = xb.outfeed(b.infeed(xb.f32[2]))
     assert token.operands[1].opcode == "create_token"
 
@@ -144,7 +144,7 @@ def test_send_and_recv(b: xb.XlaBuilder) -> None:
 @pytest.mark.parametrize(
     "shape", ["f32[3,3]", "(f32[], (s8[2], token[]))", "()", "token[]", "f32[<=4]", "f32[?]"]
 )
-def test_custom_call_has_the_shape_that_is_said(b: xb.XlaBuilder, shape: str) -> None:
+def test_custom_call_has_the_requested_shape(b: xb.XlaBuilder, shape: str) -> None:
     x, y = b.parameter(xb.f32[2]), b.parameter("(f32[2,3], token[])")
     op = xb.custom_call("myfunc", [x, y], shape)
     assert str(op.shape) == shape
@@ -153,7 +153,7 @@ def test_custom_call_has_the_shape_that_is_said(b: xb.XlaBuilder, shape: str) ->
     assert str(b.custom_call("myfunc", shape, has_side_effect=True).shape) == shape
 
 
-def test_what_a_custom_call_says(b: xb.XlaBuilder) -> None:
+def test_attributes_of_a_custom_call(b: xb.XlaBuilder) -> None:
     x = b.parameter(xb.f32[4, 2])
 
     @xb.computation(xb.f32[()])
@@ -191,7 +191,7 @@ def test_equal_custom_calls_share_their_attributes(b: xb.XlaBuilder) -> None:
     assert calls[0].attributes is calls[1].attributes
 
 
-def test_attributes_mean_typed_ffi(b: xb.XlaBuilder) -> None:
+def test_attributes_select_the_typed_ffi(b: xb.XlaBuilder) -> None:
     x = b.parameter(xb.f32[2])
     typed = xb.custom_call("f", x, xb.f32[2], attributes={})
     assert typed.attributes["api_version"] is xb.CustomCallApiVersion.API_VERSION_TYPED_FFI
@@ -252,7 +252,7 @@ def test_python_call(b: xb.XlaBuilder) -> None:
 
 
 class Host:
-    """Ops for the calls below."""
+    """Operands of the calls below."""
 
     def __init__(self) -> None:
         self.b = b = xb.XlaBuilder("host")
@@ -292,7 +292,11 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "after_all: operand 0 must be a token, got (token[])",
     ),
-    "after_all: no op": (lambda h: xb.after_all(3), OPERAND, "after_all: operand 0 must be an Xla"),
+    "after_all: not an op": (
+        lambda h: xb.after_all(3),
+        OPERAND,
+        "after_all: operand 0 must be an Xla",
+    ),
     # Infeed: nested tuples are not supported.
     "infeed: nested": (
         lambda h: h.b.infeed("((f32[2]), s32[])"),
@@ -304,7 +308,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "infeed: shape must not be a tuple of tuples",
     ),
-    "infeed: no shape": (lambda h: h.b.infeed(3), OPERAND, "infeed: shape: expected a shape"),
+    "infeed: not a shape": (lambda h: h.b.infeed(3), OPERAND, "infeed: shape: expected a shape"),
     "infeed: element type": (
         lambda h: h.b.infeed(xb.f32),
         OPERAND,
@@ -330,7 +334,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "infeed_with_token: an infeed of an array must not be tiled, got sharding {devices=",
     ),
-    "infeed_with_token: no token": (
+    "infeed_with_token: not a token": (
         lambda h: xb.infeed_with_token(h.x, xb.f32[2]),
         SHAPE,
         "infeed_with_token: token must be a token, got f32[2,3]",
@@ -360,8 +364,12 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         "outfeed: shape_with_layout mu",
     ),
     "outfeed: tuple": (lambda h: xb.outfeed(h.x, "(f32[2,3])"), SHAPE, "outfeed: shape_with_layou"),
-    "outfeed: no shape": (lambda h: xb.outfeed(h.x, 1), OPERAND, "outfeed: shape_with_layout: exp"),
-    "outfeed: no op": (lambda h: xb.outfeed(1.0), OPERAND, "outfeed: operand must be an XlaOp"),
+    "outfeed: not a shape": (
+        lambda h: xb.outfeed(h.x, 1),
+        OPERAND,
+        "outfeed: shape_with_layout: exp",
+    ),
+    "outfeed: not an op": (lambda h: xb.outfeed(1.0), OPERAND, "outfeed: operand must be an XlaOp"),
     "outfeed: config": (
         lambda h: xb.outfeed(h.x, None, 3),
         OPERAND,
@@ -372,7 +380,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "outfeed_with_token: shape_with_layout must be the operand's shape with layouts",
     ),
-    "outfeed_with_token: no token": (
+    "outfeed_with_token: not a token": (
         lambda h: xb.outfeed_with_token(h.x, h.x),
         SHAPE,
         "outfeed_with_token: token must be a token, got f32[2,3]",
@@ -388,7 +396,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "send: operand must be an array, got a",
     ),
-    "send: no channel": (
+    "send: not a channel": (
         lambda h: xb.send(h.x, None),
         SHAPE,
         "send: channel_handle must be a ChannelHandle or its number, got None\nfix: pass xb.Cha",
@@ -409,7 +417,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "send_with_token: channel_handle must be a device-to-device channel",
     ),
-    "send_with_token: no token": (
+    "send_with_token: not a token": (
         lambda h: xb.send_with_token(h.x, h.x, 1),
         SHAPE,
         "send_with_token: token must be a token, got f32[2,3]",
@@ -429,7 +437,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "send_to_host: operand must be an array, got a tuple",
     ),
-    "send_to_host: no token": (
+    "send_to_host: not a token": (
         lambda h: xb.send_to_host(h.x, h.x, "f32[2,3]", 1),
         SHAPE,
         "send_to_host: token must be a token",
@@ -444,8 +452,8 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "recv: shape must be an array, got ",
     ),
-    "recv: no shape": (lambda h: h.b.recv(None, 1), OPERAND, "recv: shape: expected a shape"),
-    "recv: no channel": (
+    "recv: not a shape": (lambda h: h.b.recv(None, 1), OPERAND, "recv: shape: expected a shape"),
+    "recv: not a channel": (
         lambda h: h.b.recv(xb.f32[2], None),
         SHAPE,
         "recv: channel_handle must be",
@@ -460,7 +468,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "recv_with_token: shape must be an array, got a token",
     ),
-    "recv_with_token: no token": (
+    "recv_with_token: not a token": (
         lambda h: xb.recv_with_token(h.x, xb.f32[2], 1),
         SHAPE,
         "recv_with_token: token must be a token",
@@ -475,7 +483,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "recv_from_host: shape must be an array, got a tuple",
     ),
-    "recv_from_host: no token": (
+    "recv_from_host: not a token": (
         lambda h: xb.recv_from_host(h.x, xb.f32[2], 1),
         SHAPE,
         "recv_from_host: token must be a token",
@@ -501,12 +509,12 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         OPERAND,
         "custom_call: at least one operand is needed to determine the builder, got none\nfix: ",
     ),
-    "custom_call: no op": (
+    "custom_call: not an op": (
         lambda h: CALL("f", [h.x, 1.0], "f32[]"),
         OPERAND,
         "custom_call: operand 1 must be an XlaOp, got float",
     ),
-    "custom_call: no shape": (
+    "custom_call: not a shape": (
         lambda h: CALL("f", h.x, None),
         OPERAND,
         "custom_call: shape: expected a shape",
@@ -584,7 +592,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "custom_call: the name of an attribute must consist of letters, digits, '_', '$' and '.'",
     ),
-    "custom_call: an attribute of no kind": (
+    "custom_call: an attribute of an unsupported type": (
         lambda h: CALL("f", h.x, "f32[]", attributes={"a": 1j}),
         SHAPE,
         "custom_call: attribute 'a' must be a bool, a string, a number of type int, float, int8",
@@ -614,7 +622,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         SHAPE,
         "custom_call: output_operand_aliasing must pair equal shapes, got f32[3,2] of the result",
     ),
-    "custom_call: alias of no operand": (
+    "custom_call: alias of a missing operand": (
         lambda h: CALL("f", h.x, "f32[2,3]", output_operand_aliasing=[((), (1, ()))]),
         SHAPE,
         (
@@ -623,7 +631,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
             "got 1"
         ),
     ),
-    "custom_call: alias of no part": (
+    "custom_call: alias of a missing element": (
         lambda h: CALL("f", h.x, "(f32[2,3])", output_operand_aliasing=[((1,), (0, ()))]),
         SHAPE,
         "custom_call: output_operand_aliasing's output_index must be the index of an array",
@@ -658,7 +666,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         "custom_call: unknown argument 'side_effects'\nfix: use one of opaque, has_side_eff",
     ),
     # Python functions.
-    "python_call: no callable": (
+    "python_call: not a callable": (
         lambda h: xb.python_call("f", h.x, "f32[]"),
         OPERAND,
         "python_call: function must be a Python callable, got 'f'",
@@ -673,7 +681,7 @@ REFUSED: dict[str, tuple[Callable[[Host], Any], type[Exception], str]] = {
         OPERAND,
         "python_call: at least one operand is needed to determine the builder, got none\nfix: ",
     ),
-    "python_call: no shape": (
+    "python_call: not a shape": (
         lambda h: xb.python_call(print, h.x, 5),
         OPERAND,
         "python_call: shape: expected a shape",
@@ -706,17 +714,17 @@ def test_refused(name: str) -> None:
     assert str(caught.value).startswith(message)
     if not isinstance(caught.value, xb.ShapeTextError):
         assert caught.value.op == name.partition(":")[0]
-    # Only the operands that the call expression recorded are left.
+    # Only the operands that the call expression recorded remain.
     assert all(op.opcode in ("parameter", "tuple") for op in host.b.ops[before:])
 
 
 def endless() -> dict[str, Any]:
-    whole: dict[str, Any] = {}
-    whole["again"] = whole
-    return whole
+    attributes: dict[str, Any] = {}
+    attributes["again"] = attributes
+    return attributes
 
 
-def test_an_attribute_that_holds_itself(b: xb.XlaBuilder) -> None:
+def test_a_recursive_attribute(b: xb.XlaBuilder) -> None:
     with pytest.raises(xb.ShapeInferenceError, match="is nested too deep, or contains itself"):
         b.custom_call("f", "f32[]", attributes=endless())
 

@@ -82,7 +82,7 @@ def test_start_indices_of_every_integer_type(t: xb.PrimitiveType) -> None:
 
 
 @pytest.mark.parametrize("as_list", [False, True])
-def test_a_vector_of_start_indices_is_taken_apart(as_list: bool) -> None:
+def test_a_vector_of_start_indices_becomes_scalars(as_list: bool) -> None:
     x, v, u = parameters(xb.f32[4, 3], "s32[<=2]", xb.f32[1, 1])
     start = [v] if as_list else v
     for got in (xb.dynamic_slice(x, start, [1, 1]), xb.dynamic_update_slice(x, u, start)):
@@ -109,7 +109,7 @@ def test_numbers_as_start_indices() -> None:
     assert xb.dynamic_slice(unbounded, [2**20], [2]).shape is xb.f32[2]
 
 
-def test_equal_attributes_are_one() -> None:
+def test_equal_attributes_are_shared() -> None:
     x, i, v = parameters(xb.f32[4, 3], xb.s32[()], xb.s32[7])
     slices = [xb.dynamic_slice(x, [i, i], [1, 2]) for _ in range(2)]
     assert slices[0].attributes is slices[1].attributes

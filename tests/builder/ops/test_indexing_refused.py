@@ -773,7 +773,7 @@ def test_refused(op: str, index: int) -> None:
     assert len(builder.ops) == len(operands)
 
 
-def test_signatures_are_errors_of_their_own() -> None:
+def test_wrong_signatures_raise_signature_errors() -> None:
     x, i, u = parameters(MATRIX, STARTS, WINDOWS)
     with pytest.raises(xb.SignatureError):
         xb.scatter(x, i, u, lambda a, b: a > b, SCATTER)
@@ -794,7 +794,7 @@ def test_operands_of_another_builder() -> None:
     assert len(x.builder.ops) == 2
 
 
-def test_enclosing_values_stay_outside_an_update() -> None:
+def test_an_update_computation_does_not_capture() -> None:
     x, i, u = parameters(MATRIX, STARTS, WINDOWS)
     scale = x.builder.constant(2.0, xb.f32)
     with pytest.raises(xb.BuilderError, match="the update_computation of scatter can't use values"):

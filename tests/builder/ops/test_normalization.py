@@ -72,7 +72,7 @@ def test_the_gradient_may_be_of_unbounded_size() -> None:
     assert str(op.shape) == "(f32[2,3], f32[3], f32[3])"
 
 
-def test_what_is_recorded() -> None:
+def test_recorded_op() -> None:
     op = training("f32[2,3]", "f32[3]", "f32[3]", 1, 0.1)
     assert op.opcode == "batch_norm_training"
     # XLA stores it as an f32.
@@ -227,7 +227,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: grad(X, V, V, V, grad_output=X, feature_index=-1),
         "batch_norm_grad: feature_index must be a dimension of operand, 0 to 2, got -1\n",
     ),
-    "batch_norm_grad: no op": (
+    "batch_norm_grad: not an op": (
         lambda: xb.batch_norm_grad(*[1.0] * 5, 0.5, 0),  # type: ignore[arg-type]
         "batch_norm_grad: operand must be an XlaOp, got float: 1.0",
     ),

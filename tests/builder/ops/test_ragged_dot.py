@@ -54,12 +54,12 @@ def test_shape(numbers: Ragged, lhs: str, rhs: str, sizes: str, result: str) -> 
     assert xb.ragged_dot(*operands(lhs, rhs, sizes), numbers).shape is xb.parse_shape(result)
 
 
-def test_modes_and_what_is_further_out() -> None:
-    found = [
+def test_modes_and_outer_dimensions() -> None:
+    modes = [
         (infer.ragged_mode(n), infer.ragged_prefix(n))
         for n in (ROWS, INNER, BATCHED_ROWS, BATCHED_INNER, BATCHES)
     ]
-    assert found == [
+    assert modes == [
         (RaggedMode.FREE, ()),
         (RaggedMode.CONTRACTING, ()),
         (RaggedMode.FREE, (0, 1)),
@@ -68,7 +68,7 @@ def test_modes_and_what_is_further_out() -> None:
     ]
 
 
-def test_what_is_recorded() -> None:
+def test_recorded_op() -> None:
     x, w, sizes = operands("bf16[11,5]", "bf16[3,5,7]", "s32[3]")
     high, highest = xb.Precision.HIGH, xb.Precision.HIGHEST
     y = xb.ragged_dot(x, w, sizes, ROWS, [high, highest], "f32")
@@ -123,7 +123,7 @@ REFUSED: dict[str, tuple[Ragged, str, str, str, dict[str, Any], str]] = {
             "contracting nor batch, got []"
         ),
     ),
-    "a group dimension too many": (
+    "two group dimensions": (
         *(Ragged(INNER.dot_dimension_numbers, [1], [1]), "f32[11,5]", "f32[5,7]", "s32[3]", {}),
         "rhs_group_dimensions must be empty where the ragged dimension is contracting, got [1]",
     ),
@@ -176,21 +176,21 @@ def test_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("numbers", [None, 3, "rows", [], [1, 2], object()])
-def test_what_is_no_dimension_numbers(numbers: Any) -> None:
+def test_invalid_dimension_numbers(numbers: Any) -> None:
     x, w, sizes = operands("f32[11,5]", "f32[3,5,7]", "s32[3]")
     with pytest.raises(xb.ShapeInferenceError) as error:
         xb.ragged_dot(x, w, sizes, numbers)
     assert str(error.value).startswith("ragged_dot: dimension_numbers must be RaggedDotDimensionN")
 
 
-def test_what_is_no_part_of_dimension_numbers() -> None:
+def test_invalid_fields_of_dimension_numbers() -> None:
     with pytest.raises(xb.ShapeInferenceError, match="must be DotDimensionNumbers or a pair of"):
         Ragged([1], [0], [0])  # type: ignore[arg-type]
     with pytest.raises(xb.ShapeInferenceError, match="lhs_ragged_dimensions must be a sequence"):
         Ragged(ROWS.dot_dimension_numbers, 0, [0])  # type: ignore[arg-type]
 
 
-def test_operands_that_are_no_ops() -> None:
+def test_operands_that_are_not_ops() -> None:
     x, w = operands("f32[11,5]", "f32[3,5,7]")
     with pytest.raises(xb.OperandError, match="ragged_dot: group_sizes must be an XlaOp, got list"):
         xb.ragged_dot(x, w, [1, 2, 3], ROWS)  # type: ignore[arg-type]

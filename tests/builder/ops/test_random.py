@@ -48,7 +48,7 @@ def test_any_unsigned_state(state: str) -> None:
     assert str(drawn.shape) == f"({state}, u16[3])"
 
 
-def test_what_is_recorded() -> None:
+def test_recorded_op() -> None:
     b = xb.XlaBuilder()
     mu, sigma = b.parameter(xb.f32[()]), b.parameter(xb.f32[()])
     normal = xb.rng_normal(mu, sigma, "f32[2,3]{0,1}")
@@ -78,7 +78,7 @@ def test_algorithm_by_name(algorithm: xb.RandomAlgorithm) -> None:
     assert repr(algorithm) == f"RandomAlgorithm.{algorithm.name}"
 
 
-def test_a_number_beside_an_op() -> None:
+def test_a_number_and_an_op() -> None:
     (x,) = scalars("s8")
     op = xb.rng_uniform(-3, x, xb.s8[2])
     assert op.operands[0].attributes["value"] == np.int8(-3)
@@ -132,7 +132,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             "fix: record it with builder.constant(value)"
         ),
     ),
-    "rng_normal: no number": (
+    "rng_normal: not a number": (
         lambda: xb.rng_normal(scalars("f32")[0], "1", xb.f32[2]),  # type: ignore[arg-type]
         "rng_normal: sigma must be an XlaOp, got str: '1'",
     ),
@@ -198,7 +198,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: xb.rng_bit_generator("RNG_PHILOX", *scalars("f32[2]"), xb.u32[2]),
         "rng_bit_generator: initial_state must be of unsigned integral type, got f32[2]\n",
     ),
-    "rng_bit_generator: no op": (
+    "rng_bit_generator: not an op": (
         lambda: xb.rng_bit_generator("RNG_PHILOX", np.uint64([1, 2]), xb.u32[2]),  # type: ignore[arg-type]
         "rng_bit_generator: initial_state must be an XlaOp, got ndarray",
     ),
@@ -239,7 +239,7 @@ def test_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [None, 5, xb.f32, "f32[2", [1, 2]])
-def test_shape_must_be_one(shape: Any) -> None:
+def test_not_a_shape(shape: Any) -> None:
     state, x = scalars("u64[2]", "f32")
     with pytest.raises((xb.OperandError, xb.ShapeTextError)):
         xb.rng_normal(x, 1.0, shape)
@@ -247,7 +247,7 @@ def test_shape_must_be_one(shape: Any) -> None:
         xb.rng_bit_generator("RNG_DEFAULT", state, shape)
 
 
-def test_nothing_is_recorded_of_what_is_refused() -> None:
+def test_a_refused_op_records_nothing() -> None:
     (x,) = scalars("f32")
     for call in (
         lambda: xb.rng_normal(0.0, x, xb.f64[2]),

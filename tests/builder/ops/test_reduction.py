@@ -51,7 +51,7 @@ def test_the_librarys_own_functions_are_recorded_once(x: xb.XlaOp) -> None:
     assert again.attributes is first.attributes
 
 
-def test_a_given_computation_is_not_kept(x: xb.XlaOp) -> None:
+def test_a_computation_is_not_cached(x: xb.XlaOp) -> None:
     b = xb.XlaBuilder()
     b.purpose = "a reducer"  # what is built without one is kept by these tests
     reducer = b.build(b.parameter(xb.f32[()]) + b.parameter(xb.f32[()]))
@@ -65,7 +65,7 @@ def test_a_given_computation_is_not_kept(x: xb.XlaOp) -> None:
     assert kept() is None
 
 
-def test_a_tuple_of_one_gives_a_tuple_of_one(x: xb.XlaOp) -> None:
+def test_a_tuple_of_one_operand_results_in_a_tuple(x: xb.XlaOp) -> None:
     assert str(xb.reduce(x, 0.0, lambda a, b: (a + b,), [0, 2]).shape) == "(f32[2])"
 
 
@@ -148,7 +148,7 @@ REFUSED = {
         xb.ConstantError,
         "reduce: f32 can't represent the Python number 1e+60: the range is",
     ),
-    "no callable": (
+    "not a callable": (
         lambda x: xb.reduce(x, 0.0, "add", [0]),
         xb.OperandError,
         "reduce: computation must be an XlaComputation or a callable, got 'add'",
@@ -175,7 +175,7 @@ def test_refused(x: xb.XlaOp, name: str) -> None:
     assert caught.value.op == "reduce"
 
 
-def test_enclosing_values_stay_outside(x: xb.XlaOp) -> None:
+def test_reducers_do_not_capture(x: xb.XlaOp) -> None:
     scale = x.builder.constant(2.0, xb.f32)
     with pytest.raises(xb.BuilderError, match="the computation of reduce can't use values of"):
         xb.reduce(x, 0.0, lambda a, b: a + b * scale, [0])
@@ -189,8 +189,8 @@ def test_reduce_all(x: xb.XlaOp) -> None:
         xb.reduce_all(xb.tuple(x), 0.0, xb.add)
 
 
-def test_a_shared_reducer_belongs_to_nobodys_line(x: xb.XlaOp) -> None:
+def test_a_shared_reducer_has_no_source_line(x: xb.XlaOp) -> None:
     reducer = xb.reduce(x, 0.0, xb.add, [0]).attributes["to_apply"]
     assert {op.source for op in reducer.ops} == {None}
-    own = xb.reduce(x, 0.0, lambda a, b: a + b, [0]).attributes["to_apply"]
-    assert own.root.source is not None
+    unshared = xb.reduce(x, 0.0, lambda a, b: a + b, [0]).attributes["to_apply"]
+    assert unshared.root.source is not None

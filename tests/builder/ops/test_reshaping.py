@@ -177,8 +177,8 @@ def test_concatenate_shape(operands: list[str], dimension: int, result: str) -> 
     ],
 )
 def test_pad_shape(operand: str, config: list[tuple[int, int, int]], result: str) -> None:
-    found = infer.pad(shape(operand), shape("f32[]"), xb.PaddingConfig(config))
-    assert found is shape(result)
+    inferred = infer.pad(shape(operand), shape("f32[]"), xb.PaddingConfig(config))
+    assert inferred is shape(result)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_rev_is_recorded_as_reverse() -> None:
     assert (y.opcode, y.attributes) == ("reverse", {"dimensions": (1,)})
 
 
-def test_concatenate_has_another_name_and_takes_any_sequence() -> None:
+def test_concatenate_has_an_alias_and_accepts_any_sequence() -> None:
     assert xb.concat_in_dim is xb.concatenate
     x = parameter("f32[2,3]")
     y = xb.concatenate((x, x), 1)
@@ -292,7 +292,7 @@ def test_iota_is_a_method_and_drops_the_layout() -> None:
     assert b.iota(xb.f8e5m2[3]).attributes == {"iota_dimension": 0}
 
 
-def test_shapes_recorded_here_carry_no_layout() -> None:
+def test_recorded_shapes_have_no_layout() -> None:
     x = parameter("f32[4,6]{0,1}")
     for y in (
         xb.broadcast(x, [2]),
@@ -326,7 +326,7 @@ def test_methods_are_in_the_table() -> None:
 # --- Errors -------------------------------------------------------------------------------------
 
 
-def test_the_whole_message() -> None:
+def test_the_complete_message() -> None:
     x = parameter("f32[4,6]")
     with pytest.raises(xb.ShapeInferenceError) as error:
         xb.reshape(x, [5, 5])
@@ -513,7 +513,7 @@ def test_iota_errors(text_shape: str, dimension: int | None, text: str) -> None:
     assert text in message(error)
 
 
-def test_operands_that_are_no_ops() -> None:
+def test_operands_that_are_not_ops() -> None:
     with pytest.raises(xb.OperandError, match="reshape: operand must be an XlaOp, got list"):
         xb.reshape([1, 2], [2])  # type: ignore[arg-type]
     with pytest.raises(xb.OperandError, match="concatenate: operand 1 must be an XlaOp"):

@@ -77,7 +77,7 @@ def test_shardings_of_a_mesh_are_those_of_jax(
         ours, other = mesh.sharding(*pair), NamedSharding(theirs, PartitionSpec(*pair))
         part = other.shard_shape(shape)
         assert ours.shard_shape(xb.f32[shape]).dimensions == part
-        wanted = {d.id: index for d, index in other.devices_indices_map(shape).items()}
+        jax_indices = {d.id: index for d, index in other.devices_indices_map(shape).items()}
         tiling = xb.parse_tiling(ours.tiling)
         assert tiling.shard_shape(xb.f32[shape]).dimensions == part
         if tiling.kind == "replicated":
@@ -86,7 +86,7 @@ def test_shardings_of_a_mesh_are_those_of_jax(
         tiles = np.array(tiling.devices).reshape(*tiling.tiles[:2], -1)
         for row, column in np.ndindex(*tiling.tiles[:2]):
             for device in tiles[row, column]:
-                found = [s.indices(n)[:2] for s, n in zip(wanted[device], shape, strict=True)]
+                found = [s.indices(n)[:2] for s, n in zip(jax_indices[device], shape, strict=True)]
                 places = zip((row, column), part, strict=True)
                 assert found == [(place * n, place * n + n) for place, n in places]
     assert tried == 29  # 17 with an unsharded dimension, 12 with two sharded ones

@@ -45,7 +45,7 @@ def test_several_operands() -> None:
     assert str(xb.sort([b.parameter("f32[0]")] * 2).shape) == "(f32[0], f32[0])"
 
 
-def test_layouts_are_not_kept() -> None:
+def test_layouts_are_dropped() -> None:
     x = xb.XlaBuilder().parameter("f32[4,6]{0,1}")
     assert xb.sort(x).shape is xb.f32[4, 6]
     assert str(xb.top_k(x, 2).shape) == "(f32[4,2], s32[4,2])"
@@ -87,7 +87,7 @@ def test_a_computation_as_comparator(x: xb.XlaOp) -> None:
     assert xb.sort(x, descending).called_computations == (descending,)
 
 
-def test_inference_by_itself() -> None:
+def test_inference_without_a_builder() -> None:
     f32, pred = xb.f32[()], xb.pred[()]
     assert INFER.sort([xb.f32[7]], xb.ProgramShape([f32, f32], pred)) is xb.f32[7]
     with pytest.raises(xb.ShapeInferenceError, match="sort: at least one operand is needed"):
@@ -174,7 +174,7 @@ REFUSED: dict[str, Case] = {
             "(a: f64[], b: f64[]) -> pred[]\n  operand 0 f32[4,6]\nfix: return pred[], whether"
         ),
     ),
-    "comparator that gives no pred": (
+    "result of the comparator is not a pred": (
         lambda x: xb.sort(x, xb.sub),
         xb.SignatureError,
         "sort: comparator must be of signature (f32[], f32[]) -> pred[] (lhs 0, rhs 0), got ",
@@ -207,7 +207,7 @@ def test_sort_refuses(x: xb.XlaOp, name: str) -> None:
     assert "sort" not in [op.opcode for op in x.builder.ops]
 
 
-def test_what_a_comparator_leaves_is_taken_back(x: xb.XlaOp) -> None:
+def test_ops_recorded_by_a_failing_comparator_are_removed(x: xb.XlaOp) -> None:
     def careless(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
         return a < x.builder.constant(1.0, xb.f32)
 

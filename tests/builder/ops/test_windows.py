@@ -53,7 +53,7 @@ def x() -> xb.XlaOp:
         (([2, 1], [10, 10], [(2**40, 0), (0, 0)]), {}, f"f32[{(2**40 + 2) // 10 + 1},1]"),
     ],
 )
-def test_places_of_the_window(
+def test_positions_of_the_window(
     x: xb.XlaOp, arguments: Any, named: dict[str, Any], shape: str
 ) -> None:
     assert str(windows(x, *arguments, **named).shape) == shape
@@ -92,7 +92,7 @@ def test_several_operands_have_their_own_dynamic_sizes() -> None:
     )
 
 
-def test_a_tuple_of_one_gives_a_tuple_of_one(x: xb.XlaOp) -> None:
+def test_a_tuple_of_one_operand_results_in_a_tuple(x: xb.XlaOp) -> None:
     op = xb.reduce_window([x], [0.0], lambda a, b: (a + b,), [2, 2], None, VALID)
     assert str(op.shape) == "(f32[3,5])"
 
@@ -102,7 +102,7 @@ def without_computations(op: xb.XlaOp) -> dict[str, Any]:
     return {k: v for k, v in op.attributes.items() if k not in computations}
 
 
-def test_what_is_recorded(x: xb.XlaOp) -> None:
+def test_recorded_op(x: xb.XlaOp) -> None:
     op = windows(x, (2, 3), None, SAME, window_dilations=np.array([1, 2]))
     assert op.opcode == "reduce_window"
     assert [o.opcode for o in op.operands] == ["parameter", "constant"]
@@ -141,7 +141,7 @@ def test_attributes_are_shared_for_the_librarys_own_reducers(x: xb.XlaOp) -> Non
     assert one.attributes is two.attributes
 
 
-def test_a_given_computation_is_not_kept(x: xb.XlaOp) -> None:
+def test_a_computation_is_not_cached(x: xb.XlaOp) -> None:
     b = xb.XlaBuilder()
     b.purpose = "a reducer"  # what is built without one is kept by these tests
     reducer = b.build(b.parameter(xb.f32[()]) + b.parameter(xb.f32[()]))
@@ -172,7 +172,7 @@ def inference(shape: xb.Shape, *window: Any, **named: Any) -> xb.Shape:
     return INFER.reduce_window([shape], [f32], add, *window, **named)
 
 
-def test_inference_by_itself() -> None:
+def test_inference_without_a_builder() -> None:
     assert inference(xb.f32[5], [2]) is xb.f32[4]
     assert inference(xb.f32[5], [2], [2], SAME) is xb.f32[3]
     with pytest.raises(xb.ShapeInferenceError, match=r"^windows: window_dimensions must have one"):
@@ -238,7 +238,7 @@ REFUSED: dict[str, Case] = {
         xb.ShapeInferenceError,
         "reduce_window: window_dilations must be positive, got 0 in [1, 0]",
     ),
-    "padding that takes away too much": (
+    "too large negative padding": (
         lambda x: windows(x, [2, 2], None, [(0, 0), (-4, -3)]),
         xb.ShapeInferenceError,
         (
@@ -367,7 +367,7 @@ def test_reduce_window_refuses(x: xb.XlaOp, name: str) -> None:
     refused(REFUSED[name], x, ("reduce_window", "reduce_window_with_general_padding"))
 
 
-def test_enclosing_values_stay_outside(x: xb.XlaOp) -> None:
+def test_reducers_do_not_capture(x: xb.XlaOp) -> None:
     scale = x.builder.constant(2.0, xb.f32)
     with pytest.raises(xb.BuilderError, match="the computation of reduce_window can't use values"):
         xb.reduce_window(x, 0.0, lambda a, b: a + b * scale, [2, 2], None, VALID)
@@ -408,7 +408,7 @@ def test_select_and_scatter_shape(operand: str, source: str, window: Any) -> Non
     assert scattered(x, source, *window).shape is x.shape
 
 
-def test_what_select_and_scatter_records(x: xb.XlaOp) -> None:
+def test_recorded_select_and_scatter(x: xb.XlaOp) -> None:
     op = scattered(x, "f32[2,2]", [2, 3], [2, 3], SAME)
     assert [o.opcode for o in op.operands] == ["parameter", "parameter", "constant"]
     assert [c.root.opcode for c in op.called_computations] == ["compare", "add"]
@@ -428,7 +428,7 @@ def test_what_select_and_scatter_records(x: xb.XlaOp) -> None:
     assert without_computations(named) == attributes
 
 
-def test_select_and_scatter_keeps_no_layout() -> None:
+def test_select_and_scatter_drops_the_layout() -> None:
     x = parameter("f32[4,6]{0,1}")
     assert scattered(x, "f32[2,2]", [2, 3], [2, 3], VALID).shape is xb.f32[4, 6]
 
@@ -492,7 +492,7 @@ REFUSED_SELECTIONS: dict[str, Case] = {
         xb.OperandError,
         "select_and_scatter: init_value must be an XlaOp, got NoneType",
     ),
-    "select gives no pred": (
+    "result of select is not a pred": (
         lambda x: scattered(x, "f32[2,2]", *WINDOW, select=xb.max),
         xb.SignatureError,
         (
@@ -543,7 +543,7 @@ REFUSED_SELECTIONS: dict[str, Case] = {
         xb.ShapeInferenceError,
         "select_and_scatter: padding must have one entry for each dimension of operand: 2",
     ),
-    "padding that takes away too much": (
+    "too large negative padding": (
         lambda x: scattered(x, "f32[0,2]", [2, 3], [2, 3], [(-5, 0), (0, 0)]),
         xb.ShapeInferenceError,
         "select_and_scatter: padding must not remove more elements than there are",

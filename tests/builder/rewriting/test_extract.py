@@ -42,21 +42,19 @@ def leaves(value: Any) -> list[Any]:
 
 @given(graphs.recipes, st.lists(st.integers(0, 200), min_size=1, max_size=4))
 @settings(max_examples=60)
-def test_the_values_are_those_inside_of_the_whole(
-    recipe: list[graphs.Step], choice: list[int]
-) -> None:
+def test_the_values_are_those_of_the_original(recipe: list[graphs.Step], choice: list[int]) -> None:
     graph = graphs.recorded(recipe)
     ops = [graph.ops[number % len(graph.ops)] for number in choice]
     part = graph.extract(ops)
     values = graphs.values_of(graph, *graphs.arguments_of(graph))
-    found = graphs.evaluate(part, *graphs.arguments_of(part))
-    assert_equal(found, tuple(values[op.id] for op in ops))
+    results = graphs.evaluate(part, *graphs.arguments_of(part))
+    assert_equal(results, tuple(values[op.id] for op in ops))
     assert len(part.ops) <= len(graph.ops) + 1
 
 
 @given(graphs.recipes, st.lists(st.integers(0, 200), min_size=1, max_size=4, unique=True))
 @settings(max_examples=60)
-def test_two_parts_are_the_whole(recipe: list[graphs.Step], choice: list[int]) -> None:
+def test_two_parts_compute_the_original(recipe: list[graphs.Step], choice: list[int]) -> None:
     graph = graphs.recorded(recipe)
     cut = list(dict.fromkeys(graph.ops[number % len(graph.ops)] for number in choice))
     front, rest = graph.extract(cut), graph.extract(graph.root, inputs=cut)
@@ -85,7 +83,7 @@ def assert_equal(actual: Any, expected: Any) -> None:
 
 
 class TestOneOp:
-    def test_what_it_needs_and_nothing_else(self, model: xb.XlaComputation) -> None:
+    def test_only_needed_ops_are_extracted(self, model: xb.XlaComputation) -> None:
         part = model.extract(op_of(model, "tanh"))
         assert opcodes(part) == ["parameter", "parameter", "multiply", "tanh"]
         assert str(part.program_shape) == "(x: f32[4], y: f32[4]) -> f32[4]"
@@ -113,7 +111,7 @@ class TestOneOp:
         assert str(part.program_shape) == "(z: f32[4]) -> f32[4]"
         assert opcodes(part) == ["parameter"]
 
-    def test_layouts_of_parameters_stay_those_of_the_result_do_not(self) -> None:
+    def test_layouts_of_parameters_are_preserved_those_of_results_are_not(self) -> None:
         c = xb.computation("f32[2,3]{0,1}", result="f32[2,3]{0,1}")(lambda x: x + x)
         assert str(c.extract(c.root).program_shape) == "(x: f32[2,3]{0,1}) -> f32[2,3]"
 
@@ -123,7 +121,7 @@ class TestOneOp:
         part = b.build(one + b.parameter(xb.s32[()])).extract(one)
         assert str(part.program_shape) == "() -> s32[]"
 
-    def test_side_effects_that_it_does_not_need_are_left_out(self) -> None:
+    def test_unneeded_side_effects_are_omitted(self) -> None:
         b = xb.XlaBuilder()
         x = b.parameter(xb.f32[2])
         token = xb.outfeed(x)
@@ -132,13 +130,13 @@ class TestOneOp:
         assert opcodes(c.extract(y)) == ["parameter", "add"]
         assert opcodes(c.extract(token)) == ["parameter", "create_token", "outfeed"]
 
-    def test_what_ops_apply_is_shared(self) -> None:
+    def test_applied_computations_are_shared(self) -> None:
         c = xb.computation(xb.f32[3])(lambda x: xb.neg(xb.reduce(x, 0.0, xb.add, [0])))
         assert c.extract(op_of(c, "reduce")).called_computations() == c.called_computations()
 
 
 class TestInputs:
-    def test_they_come_first_in_their_order(self, model: xb.XlaComputation) -> None:
+    def test_inputs_are_the_first_parameters_in_order(self, model: xb.XlaComputation) -> None:
         product, tanh = op_of(model, "multiply"), op_of(model, "tanh")
         part = model.extract(model.root, inputs=[tanh, product])
         assert str(part.program_shape) == (
@@ -149,27 +147,27 @@ class TestInputs:
         assert hidden.source == tanh.source
         assert (hidden.frontend_attributes, unused.sharding) == ({"stage": "1"}, "{replicated}")
 
-    def test_one_by_itself(self, model: xb.XlaComputation) -> None:
+    def test_a_single_input(self, model: xb.XlaComputation) -> None:
         part = model.extract(op_of(model, "exponential"), inputs=op_of(model, "add"))
         assert str(part.program_shape) == "(add_5: f32[4]) -> f32[4]"
         assert opcodes(part) == ["parameter", "exponential"]
 
-    def test_none_at_all(self, model: xb.XlaComputation) -> None:
+    def test_no_inputs(self, model: xb.XlaComputation) -> None:
         part = model.extract(model.root, inputs=[])
         assert str(part.program_shape) == str(model.program_shape)
 
-    def test_a_parameter_among_them(self) -> None:
+    def test_a_parameter_as_an_input(self) -> None:
         c = xb.computation("f32[2,3]{0,1}", xb.f32[2, 3])(lambda x, y: xb.neg(x * y))
         part = c.extract(c.root, inputs=[c.parameters[1], c.parameters[0]])
         assert str(part.program_shape) == "(y: f32[2,3], x: f32[2,3]{0,1}) -> f32[2,3]"
 
-    def test_one_that_is_asked_for(self, model: xb.XlaComputation) -> None:
+    def test_an_input_that_is_the_root(self, model: xb.XlaComputation) -> None:
         tanh = op_of(model, "tanh")
         part = model.extract(tanh, inputs=tanh)
         assert str(part.program_shape) == "(hidden: f32[4]) -> f32[4]"
         assert opcodes(part) == ["parameter"]
 
-    def test_names_that_are_taken(self) -> None:
+    def test_names_that_exist_already(self) -> None:
         b = xb.XlaBuilder()
         x = b.parameter(xb.f32[2], "x")
         y, z = xb.neg(x), xb.abs(x)
@@ -188,7 +186,7 @@ class TestInputs:
         )
 
 
-def test_meshes_come_along() -> None:
+def test_meshes_are_copied() -> None:
     from builder.attributes.annotations import Annotations
 
     b = xb.XlaBuilder()
@@ -200,7 +198,7 @@ def test_meshes_come_along() -> None:
 
 
 class TestRefused:
-    def test_no_op(self, model: xb.XlaComputation) -> None:
+    def test_not_an_op(self, model: xb.XlaComputation) -> None:
         with pytest.raises(xb.OperandError, match="extract: at least one op is needed, got none"):
             model.extract([])
         with pytest.raises(xb.OperandError, match=r"extract: op must be .*, got str: 'tanh'"):
@@ -208,7 +206,7 @@ class TestRefused:
         with pytest.raises(xb.OperandError, match="extract: input 0 must be an XlaOp, got int: 3"):
             model.extract(model.root, inputs=[3])  # type: ignore[list-item]
 
-    def test_of_another_computation(self, model: xb.XlaComputation) -> None:
+    def test_op_of_another_computation(self, model: xb.XlaComputation) -> None:
         other = xb.computation(xb.f32[4])(lambda x: xb.tanh(x))
         message = (
             r"extract: {} must be an op of computation 'model', got an op of builder '.*'\n"
@@ -220,7 +218,7 @@ class TestRefused:
         with pytest.raises(xb.BuilderError, match=message.format("input 0")):
             model.extract(model.root, inputs=other.root)
 
-    def test_of_a_body(self) -> None:
+    def test_op_of_a_body(self) -> None:
         @xb.computation(xb.s32[()])
         def c(x: xb.XlaOp) -> xb.XlaOp:
             return xb.while_(lambda v: v < 3, lambda v: v + 1, x)

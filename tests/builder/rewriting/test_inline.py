@@ -28,15 +28,15 @@ def opcodes(computation: xb.XlaComputation) -> list[str]:
 
 @given(graphs.recipes)
 @settings(max_examples=40)
-def test_it_gives_what_a_call_gives(recipe: list[graphs.Step]) -> None:
+def test_it_computes_the_same_as_a_call(recipe: list[graphs.Step]) -> None:
     graph = graphs.recorded(recipe)
 
-    def whole(apply: Callable[..., xb.XlaOp]) -> xb.XlaComputation:
-        b = xb.XlaBuilder("whole")
-        given = [b.parameter(p.shape, p.name) for p in graph.parameters]
-        return b.build(-apply(graph, *given))
+    def program(apply: Callable[..., xb.XlaOp]) -> xb.XlaComputation:
+        b = xb.XlaBuilder("program")
+        operands = [b.parameter(p.shape, p.name) for p in graph.parameters]
+        return b.build(-apply(graph, *operands))
 
-    called, inlined = whole(xb.call), whole(xb.inline)
+    called, inlined = program(xb.call), program(xb.inline)
     assert graph not in inlined.called_computations()
     assert len(inlined.ops) == len(graph.ops) + 1
     arguments = graphs.arguments_of(graph)
@@ -62,14 +62,14 @@ def test_ops_keep_names_lines_and_attributes(b: xb.XlaBuilder) -> None:
     assert b.ops[1].operands == (b.ops[0],)
 
 
-def test_the_computation_stays_as_it_was(b: xb.XlaBuilder) -> None:
+def test_the_computation_is_unchanged(b: xb.XlaBuilder) -> None:
     before = product_and_sum.to_hlo_text(metadata=True)
     x = b.parameter(xb.f32[2], "x")
     xb.inline(product_and_sum, x, xb.inline(product_and_sum, x, x)[0])
     assert product_and_sum.to_hlo_text(metadata=True) == before
 
 
-def test_marks_of_the_blocks_around_go_to_what_has_none(b: xb.XlaBuilder) -> None:
+def test_annotations_of_enclosing_blocks_apply_to_ops_without_any(b: xb.XlaBuilder) -> None:
     inside = xb.XlaBuilder("inside")
     v = inside.parameter(xb.f32[2])
     with inside.frontend_attributes({"a": "inner", "b": "inner"}):
@@ -92,7 +92,7 @@ def test_a_parameter_as_the_root_is_the_operand(b: xb.XlaBuilder) -> None:
     assert len(b.ops) == 2
 
 
-def test_what_the_root_does_not_need_is_recorded_too(b: xb.XlaBuilder) -> None:
+def test_ops_that_the_root_does_not_need_are_recorded(b: xb.XlaBuilder) -> None:
     inside = xb.XlaBuilder("inside")
     v = inside.parameter(xb.f32[2])
     xb.outfeed(v)
@@ -105,13 +105,13 @@ def test_tuples_tokens_and_the_empty_tuple(b: xb.XlaBuilder) -> None:
     inside = xb.XlaBuilder("inside")
     t, token = inside.parameter("(f32[2], ())"), inside.parameter(xb.TOKEN_SHAPE)
     c = inside.build(xb.tuple(t[1], xb.after_all(token), inside.empty_tuple()))
-    given = xb.tuple(b.parameter(xb.f32[2]), b.empty_tuple())
-    result = xb.inline(c, given, b.create_token())
+    operand = xb.tuple(b.parameter(xb.f32[2]), b.empty_tuple())
+    result = xb.inline(c, operand, b.create_token())
     assert str(result.shape) == "((), token[], ())"
     b.build(result)
 
 
-def test_layouts_are_facts_of_the_entry(b: xb.XlaBuilder) -> None:
+def test_layouts_are_dropped(b: xb.XlaBuilder) -> None:
     c = xb.computation("f32[2,3]{0,1}", result="f32[2,3]{0,1}")(lambda x: x + x)
     result = xb.inline(c, b.parameter(xb.f32[2, 3], "x"))
     assert str(b.build(result).program_shape) == "(x: f32[2,3]) -> f32[2,3]"
@@ -129,7 +129,7 @@ def test_into_a_callable_whose_op_captures(b: xb.XlaBuilder) -> None:
     assert "call" not in opcodes(body)
 
 
-def test_meshes_come_along(b: xb.XlaBuilder) -> None:
+def test_meshes_are_copied(b: xb.XlaBuilder) -> None:
     from builder.attributes.annotations import Annotations
 
     two = {"mesh": {"mesh": '#sdy.mesh<["x"=2]>'}}
@@ -160,7 +160,7 @@ class TestWithoutParameters:
         assert (result.opcode, result.builder) == ("constant", b)
         assert result.attributes is one.root.attributes
 
-    def test_inside_of_a_callable(self, b: xb.XlaBuilder, one: xb.XlaComputation) -> None:
+    def test_inside_a_callable(self, b: xb.XlaBuilder, one: xb.XlaComputation) -> None:
         xb.call(lambda v: v + b.inline(one), b.parameter(xb.s32[()]))
         assert [op.opcode for op in b.ops] == ["parameter", "call"]
 
@@ -173,7 +173,7 @@ class TestWithoutParameters:
         with pytest.raises(xb.BuilderError, match="inline: builder 'main' was already built"):
             b.inline(one)
 
-    def test_given_to_the_function(self, one: xb.XlaComputation) -> None:
+    def test_builder_argument_of_the_function(self, one: xb.XlaComputation) -> None:
         with pytest.raises(xb.OperandError, match=r"\nfix: .* builder.inline\("):
             xb.inline(one)
 

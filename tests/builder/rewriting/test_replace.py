@@ -29,7 +29,7 @@ def sub_for_add(op: xb.XlaOp, operands: Operands) -> xb.XlaOp | None:
 
 
 def annotated() -> xb.XlaComputation:
-    """Return a computation with everything that must be preserved."""
+    """Return a computation with all properties that must be preserved."""
     b = xb.XlaBuilder("annotated")
     x = b.parameter("f32[2,3]{0,1}", "x", number=1)
     with b.sharding("{replicated}"):
@@ -46,7 +46,7 @@ def annotated() -> xb.XlaComputation:
     return b.build(root, result="(f32[2,3]{1,0}, f32[2,3]{0,1})")
 
 
-class TestNothingIsReplaced:
+class TestWithoutReplacements:
     @pytest.mark.parametrize("nested", [False, True])
     def test_the_result_is_equal(self, nested: bool) -> None:
         c = annotated()
@@ -84,7 +84,7 @@ class TestReplaced:
         expected = swapped_evaluation(c, *arguments)
         np.testing.assert_array_equal(graphs.evaluate(changed, *arguments), expected, strict=True)
 
-    def test_only_that_is_another(self) -> None:
+    def test_only_the_replaced_op_changes(self) -> None:
         c = annotated()
 
         def rational(op: xb.XlaOp, operands: Operands) -> xb.XlaOp | None:
@@ -111,14 +111,14 @@ class TestReplaced:
         assert changed.program_shape is c.program_shape
         assert (changed.aliases, changed.donors) == (c.aliases, c.donors)
 
-    def test_its_own_notes_come_first(self) -> None:
+    def test_annotations_of_the_replacement_have_priority(self) -> None:
         def named(op: xb.XlaOp, operands: Operands) -> xb.XlaOp | None:
             if op.opcode != "tanh":
                 return None
             with operands.builder.frontend_attributes({"stage": "2", "new": "yes"}):
-                found = xb.erf(operands[0])
-            found.name = "erf"
-            return found
+                replacement = xb.erf(operands[0])
+            replacement.name = "erf"
+            return replacement
 
         (erf,) = [op for op in annotated().replace(named).ops if op.opcode == "erf"]
         assert erf.name == "erf"
@@ -130,7 +130,7 @@ class TestReplaced:
         assert opcodes(changed) == [code for code in opcodes(c) if code != "tanh"]
         assert changed.ops[2].name is None
 
-    def test_an_op_that_stays_inside_of_others(self) -> None:
+    def test_an_op_that_is_kept_among_new_ones(self) -> None:
         c = annotated()
 
         def doubled(op: xb.XlaOp, operands: Operands) -> xb.XlaOp | None:
@@ -148,7 +148,7 @@ class TestReplaced:
         assert (tanh.name, tanh.source) == ("hidden", c.ops[3].source)
         assert product.metadata is None
 
-    def test_what_is_recorded_beside_an_op_that_is_kept(self) -> None:
+    def test_ops_recorded_with_an_op_that_is_kept(self) -> None:
         def watch(op: xb.XlaOp, operands: Operands) -> None:
             if op.opcode == "tanh":
                 xb.outfeed(operands[0])
@@ -183,9 +183,9 @@ class TestReplaced:
             init = [operands.builder.constant(0, xb.s32), xb.abs(x)]
             return xb.while_(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] + x), init)[1]
 
-        given = np.array([-3, 4], np.int32)
+        argument = np.array([-3, 4], np.int32)
         graphs.EVALUATORS.setdefault("abs", lambda op, x: np.abs(x))
-        np.testing.assert_array_equal(graphs.evaluate(c.replace(loop), given), [-6, 16])
+        np.testing.assert_array_equal(graphs.evaluate(c.replace(loop), argument), [-6, 16])
 
 
 def swapped_evaluation(computation: xb.XlaComputation, *arguments: Any) -> Any:
@@ -204,7 +204,7 @@ def swapped_evaluation(computation: xb.XlaComputation, *arguments: Any) -> Any:
 
 
 class TestParameters:
-    def test_it_stays_when_a_constant_takes_its_place(self) -> None:
+    def test_a_parameter_replaced_by_a_constant_remains(self) -> None:
         c = xb.computation(xb.f32[()], xb.f32[()])(lambda x, scale: x * scale)
 
         def fixed(op: xb.XlaOp, operands: Operands) -> xb.XlaOp | None:
@@ -216,7 +216,7 @@ class TestParameters:
         assert changed.users(changed.parameters[1]) == ()
         assert changed.ops[2].name is None
 
-    def test_something_may_be_done_to_it_first(self) -> None:
+    def test_a_parameter_may_be_converted(self) -> None:
         c = xb.computation(xb.f32[2])(lambda x: x + x)
 
         def rounded(op: xb.XlaOp, operands: Operands) -> xb.XlaOp | None:
@@ -227,7 +227,7 @@ class TestParameters:
         assert changed.root.operands == (changed.ops[1],) * 2
         assert changed.parameters[0].name == "x"
 
-    def test_none_can_be_added(self) -> None:
+    def test_parameters_cannot_be_added(self) -> None:
         def more(op: xb.XlaOp, operands: Operands) -> xb.XlaOp | None:
             return operands.builder.parameter(op.shape) if op.opcode == "tanh" else None
 
@@ -259,7 +259,7 @@ class TestNested:
     def evaluated(self, model: xb.XlaComputation) -> Any:
         return graphs.evaluate(model, np.arange(6, dtype=np.int32).reshape(2, 3))
 
-    def test_in_a_body_and_in_what_it_calls(self, model: xb.XlaComputation) -> None:
+    def test_in_a_body_and_in_its_callees(self, model: xb.XlaComputation) -> None:
         def sum_for_difference(op: xb.XlaOp, operands: Operands) -> xb.XlaOp | None:
             return operands[0] + operands[1] if op.opcode == "subtract" else None
 
@@ -274,7 +274,7 @@ class TestNested:
         for _ in range(3):
             state = function(state) + state
         np.testing.assert_array_equal(self.evaluated(changed), function(state) - state)
-        # Without `nested`, only the entry.
+        # Without `nested`, only the entry is rewritten.
         alone = model.replace(sum_for_difference)
         assert alone.called_computations() == model.called_computations()
         assert "subtract" not in opcodes(alone)
@@ -290,17 +290,19 @@ class TestNested:
         assert list(before) == list(after)
         assert [name for name in before if before[name] is not after[name]] == ["while_condition"]
 
-    def test_each_is_asked_for_once_and_callees_first(self, model: xb.XlaComputation) -> None:
-        asked: list[xb.XlaOp] = []
+    def test_computations_are_visited_once_after_their_callees(
+        self, model: xb.XlaComputation
+    ) -> None:
+        visited: list[xb.XlaOp] = []
 
         def note(op: xb.XlaOp, operands: Operands) -> None:
-            asked.append(op)
+            visited.append(op)
 
         assert_same(model.replace(note, nested=True), model)
         order = (*model.called_computations(), model)
-        assert asked == [op for one in order for op in one.ops]
+        assert visited == [op for one in order for op in one.ops]
 
-    def test_what_one_computation_stood_for_one_stands_for(self, model: xb.XlaComputation) -> None:
+    def test_one_computation_is_replaced_by_one_computation(self, model: xb.XlaComputation) -> None:
         changed = model.replace(
             lambda op, o: xb.max(*o) if op.opcode == "add" else None, nested=True
         )
@@ -329,7 +331,7 @@ class TestNested:
         assert old[0] is not new[0]
         assert old[1] is new[1]
 
-    def test_attributes_that_are_shared_stay_shared(self) -> None:
+    def test_shared_attributes_remain_shared(self) -> None:
         @xb.computation(xb.s32[3], xb.s32[3])
         def c(x: xb.XlaOp, y: xb.XlaOp) -> xb.XlaOp:
             return xb.reduce(x, 0, xb.add, [0]) * xb.reduce(y, 0, xb.add, [0])
@@ -340,7 +342,7 @@ class TestNested:
         new = [op for op in changed.ops if op.opcode == "reduce"]
         assert new[0].attributes is new[1].attributes is not old[0].attributes
 
-    def test_values_of_the_entry_can_not_be_used_in_a_body(self, model: xb.XlaComputation) -> None:
+    def test_values_of_the_entry_cannot_be_used_in_a_body(self, model: xb.XlaComputation) -> None:
         b = xb.XlaBuilder("outer")
         outer = b.parameter(xb.s32[2, 3])
 
@@ -394,7 +396,7 @@ class TestRefused:
         with pytest.raises(xb.ShapeInferenceError, match=r"f32\[2\]\n .*bf16\[2\]"):
             c.replace(lambda op, o: xb.convert(o[0], xb.bf16) if len(o) else None)
 
-    def test_no_op(self) -> None:
+    def test_not_an_op(self) -> None:
         with pytest.raises(
             xb.OperandError, match=r"must return an XlaOp, .* got 2.0 for %0 parameter of .*\nfix: "
         ):
@@ -414,7 +416,7 @@ class TestRefused:
         with pytest.raises(xb.BuilderError, match=r"add: operand 0 belongs to .* already built"):
             annotated().replace(mixed)
 
-    def test_no_callable(self) -> None:
+    def test_not_a_callable(self) -> None:
         with pytest.raises(
             xb.OperandError, match=r"function must be a function .*, got 'tanh'\nfix"
         ):
@@ -424,7 +426,7 @@ class TestRefused:
         with pytest.raises(xb.XlaError, match="replace: nested"):
             annotated().replace(keep, nested="yes")  # type: ignore[arg-type]
 
-    def test_what_the_function_raises_goes_through(self) -> None:
+    def test_errors_of_the_function_are_raised(self) -> None:
         def fails(op: xb.XlaOp, operands: Operands) -> None:
             if op.opcode == "tanh":
                 raise KeyError("mine")

@@ -18,7 +18,7 @@ def test_every_opcode_has_a_schema() -> None:
     assert {info.opcode for info in xb.OPERATIONS.values()} == set(SCHEMAS)
 
 
-def test_every_schema_is_under_its_opcode() -> None:
+def test_keys_are_the_opcodes_of_the_schemas() -> None:
     assert all(schema.opcode == opcode for opcode, schema in SCHEMAS.items())
 
 

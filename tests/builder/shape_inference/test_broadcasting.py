@@ -94,7 +94,7 @@ def sizes_text(sizes: tuple[int, ...]) -> str:
 
 
 @given(placed_operands(), st.booleans())
-def test_like_numpy_once_placed(
+def test_agrees_with_numpy_with_inserted_dimensions(
     operands: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], swap: bool
 ) -> None:
     lower, higher, places = operands
@@ -115,7 +115,7 @@ def test_like_numpy_once_placed(
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=5))
-def test_equal_ranks_like_numpy(pairs: list[tuple[int, int]]) -> None:
+def test_equal_ranks_agree_with_numpy(pairs: list[tuple[int, int]]) -> None:
     lhs, rhs = tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
     try:
         expected = np.broadcast_shapes(lhs, rhs)

@@ -1,8 +1,8 @@
 """Every check of shape inference cites the rule that it implements.
 
 A comment above a check names a constraint of StableHLO's specification (docs/spec.md), a section of
-Operation Semantics, or a function of XLA. It covers the checks that follow it, with no
-other statements than assignments between them.
+Operation Semantics, or a function of XLA. It covers the checks that follow it, up to the first
+statement that is neither a check nor an assignment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CITATION = re.compile(
     r"# (?:StableHLO [a-z]|Operation Semantics: [A-Z]|xla_builder\.h: [A-Z]|Not in XLA: [a-z]"
     r"|XLA (?:shape_inference\.cc|xla_data\.proto): [A-Z])"
 )
-# The others only convert: every op takes arrays and has a result of at most 2**63 - 1 elements.
+# The others only convert: every op has array operands and at most 2**63 - 1 result elements.
 CHECKS = {n for n in vars(Check) if not n.startswith("_")} - {
     *("array", "arrays", "numbered", "op", "result", "shapes"),
 }
@@ -47,7 +47,7 @@ CONSTRAINTS = {op: int(count) for op, count in re.findall(r"(\w+) (\d+)", COUNTS
 
 
 def comments(source: str) -> dict[int, str]:
-    """The comments of a module by line."""
+    """Return the comments of a module by line."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     return {t.start[0]: t.string for t in tokens if t.type == tokenize.COMMENT}
 
@@ -63,7 +63,7 @@ def is_check(node: ast.AST) -> bool:
 
 
 def uncited(body: Sequence[ast.stmt], after: int, cited_lines: set[int]) -> Iterator[int]:
-    """The lines of checks without a citation, in statements that come after a line."""
+    """Yield the lines of checks without a citation, in the statements after a line."""
     cited = False
     for statement in body:
         cites = any(line in cited_lines for line in range(after + 1, statement.lineno + 1))

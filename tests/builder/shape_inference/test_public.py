@@ -18,7 +18,7 @@ FAMILIES = (
     *("collectives", "contraction", "control_flow", "dynamic", "elementwise", "host"),
     *("indexing", "linalg", "normalization", "random", "reduction", "reshaping"),
 )
-# The first parameter of an inference function; functions of other types are helpers.
+# The types of an inference function's first parameter; other functions are helpers.
 FIRST_PARAMETERS = ("Shape", "Sequence[Shape]", "ProgramShape", "Sequence[ProgramShape]", "str")
 NULLARY = {"replica_id", "partition_id"}
 
@@ -83,13 +83,13 @@ def test_wrong_arguments_raise_errors_of_the_library(name: str) -> None:
     draw = random.Random(name)
     refused = 0
     for _ in range(300):
-        given = {
+        arguments = {
             p.name: draw.choice(WRONG)
             for p in parameters
             if p.default is p.empty or draw.random() < 0.3
         }
         try:
-            function(**given)
+            function(**arguments)
         except xb.XlaError:
             refused += 1
     assert (

@@ -109,16 +109,16 @@ def test_new_shapes_do_not_become_slower() -> None:
     assert seconds(range(8001, 9001)) < 3 * first
 
 
-def test_new_shapes_do_not_use_up_memory() -> None:
+def test_new_shapes_do_not_leak_memory() -> None:
     def record(sizes: range) -> list[weakref.ref[xb.Shape]]:
-        found = []
+        references = []
         for size in sizes:
             x = xb.XlaBuilder().parameter(xb.f32[size, 11])
             y = xb.reduce(xb.exp(x + 1.0) * x, 0.0, xb.add, [0])
             turned = xb.reshape(xb.transpose(x, [1, 0]), [size * 11])
             results = xb.tuple(xb.dot(x, y), xb.slice(turned, [1], [size]), xb.gt(x, 0.0))
-            found += [weakref.ref(one.shape) for one in (x, turned, results)]
-        return found
+            references += [weakref.ref(one.shape) for one in (x, turned, results)]
+        return references
 
     shapes = record(range(100, 200))
     assert all(shape() is not None for shape in shapes)
@@ -156,9 +156,9 @@ def test_shapes_stay_one_object_through_evictions() -> None:
     assert xb.array_shape(np.float32, [5, 8191]) is array
 
 
-def test_threads_get_one_object() -> None:
+def test_threads_share_one_object() -> None:
     workers = 4
-    found: list[list[int]] = [[] for _ in range(workers)]
+    ids: list[list[int]] = [[] for _ in range(workers)]
     kept: list[object] = []
     barrier = threading.Barrier(workers)
 
@@ -167,7 +167,7 @@ def test_threads_get_one_object() -> None:
         for size in range(2000):
             shape = xb.u8[size, 8191, 13]
             kept.append(shape)
-            found[number].append(id(shape))
+            ids[number].append(id(shape))
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -179,7 +179,7 @@ def test_threads_get_one_object() -> None:
             thread.join()
     finally:
         sys.setswitchinterval(interval)
-    assert found == [found[0]] * workers
+    assert ids == [ids[0]] * workers
 
 
 def test_a_deep_tuple_is_freed() -> None:

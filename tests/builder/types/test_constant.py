@@ -27,7 +27,7 @@ def value_of(op: xb.XlaOp) -> np.ndarray[Any, Any]:
 
 
 def some_values(t: xb.PrimitiveType) -> np.ndarray[Any, Any]:
-    """A 2x3 array that every type represents: powers of two up to 1 (f8e8m0fnu has no 0)."""
+    """Return a 2x3 array that every type represents: powers of two, as f8e8m0fnu has no 0."""
     return np.array([[1, 1, 1], [1, 1, 1]]).astype(t.dtype)
 
 
@@ -56,7 +56,7 @@ class TestArrayOfEveryType:
 
 
 class TestMemory:
-    def test_big_endian_is_turned(self) -> None:
+    def test_big_endian_is_converted(self) -> None:
         array = np.array([1, 2, 515], ">i4")
         held = value_of(xb.XlaBuilder().constant(array))
         assert held.dtype == np.dtype("=i4")
@@ -73,13 +73,13 @@ class TestMemory:
         assert held.flags.c_contiguous
         np.testing.assert_array_equal(held, array)
 
-    def test_later_writes_do_not_reach_it(self) -> None:
+    def test_later_writes_have_no_effect(self) -> None:
         array = np.zeros(3, np.float32)
         op = xb.XlaBuilder().constant(array)
         array[:] = 7
         assert value_of(op).tolist() == [0, 0, 0]
 
-    def test_later_writes_through_the_base_do_not_reach_it(self) -> None:
+    def test_later_writes_through_the_base_have_no_effect(self) -> None:
         array = np.zeros(3, np.float32)
         view = array.view()
         view.flags.writeable = False
@@ -87,7 +87,7 @@ class TestMemory:
         array[:] = 7
         assert value_of(op).tolist() == [0, 0, 0]
 
-    def test_can_not_be_written(self) -> None:
+    def test_is_read_only(self) -> None:
         held = value_of(xb.XlaBuilder().constant(np.zeros(3, np.float32)))
         with pytest.raises(ValueError, match="read-only"):
             held[0] = 1
@@ -187,7 +187,7 @@ class TestMemory:
         assert size <= peak < size + 2**20
 
 
-class TestWhatIsNoConstant:
+class TestInvalidConstants:
     @pytest.mark.parametrize(
         ("value", "message"),
         [
@@ -302,7 +302,7 @@ class TestPythonNumbers:
         ("t", "first_missing"),
         [(xb.f16, 2**11 + 1), (xb.bf16, 2**8 + 1), (xb.f32, 2**24 + 1), (xb.f64, 2**53 + 1)],
     )
-    def test_first_int_that_a_floating_type_does_not_represent(
+    def test_smallest_int_that_a_floating_type_does_not_represent(
         self, t: xb.PrimitiveType, first_missing: int
     ) -> None:
         b = xb.XlaBuilder()
@@ -325,9 +325,7 @@ class TestPythonNumbers:
 
     @pytest.mark.parametrize("t", FLOATS, ids=str)
     @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
-    def test_special_values_where_the_type_has_them(
-        self, t: xb.PrimitiveType, value: float
-    ) -> None:
+    def test_special_values(self, t: xb.PrimitiveType, value: float) -> None:
         with np.errstate(all="ignore"):
             stored = float(np.float64(value).astype(t.dtype))
         # float4_e2m1fn and the "fn" types saturate or give NaN in place of an infinity.
@@ -359,7 +357,7 @@ class TestPythonNumbers:
             (-1.0, xb.f8e8m0fnu, False),
         ],
     )
-    def test_at_the_edges(self, value: Any, t: xb.PrimitiveType, fits: bool) -> None:
+    def test_limits_of_the_range(self, value: Any, t: xb.PrimitiveType, fits: bool) -> None:
         b = xb.XlaBuilder()
         if fits:
             b.constant(value, t)
@@ -418,7 +416,7 @@ class TestLists:
         assert xb.XlaBuilder().constant([[], []], xb.f32).shape is xb.f32[2, 0]
 
 
-class TestWhatNumPyUnderstands:
+class TestArrayInterface:
     def test_array_interface(self) -> None:
         class Holder:
             def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
@@ -447,7 +445,7 @@ def test_a_constant_that_c_records_has_no_line() -> None:
 
 def test_equal_numbers_share_their_attributes() -> None:
     b = xb.XlaBuilder()
-    x, whole = b.parameter(xb.f32[2]), b.parameter(xb.s32[2])
+    x, integers = b.parameter(xb.f32[2]), b.parameter(xb.s32[2])
 
     def constant(op: xb.XlaOp) -> xb.XlaOp:
         return op.operands[1].operands[0]
@@ -456,7 +454,7 @@ def test_equal_numbers_share_their_attributes() -> None:
     assert constant(xb.max(x, 1.0)).attributes is one.attributes
     assert not one.attributes["value"].flags.writeable
     # Equal keys in Python, but different numbers: by type, sign, or element type.
-    for other in (constant(x + 1), constant(whole + 1), constant(x + np.float32(1))):
+    for other in (constant(x + 1), constant(integers + 1), constant(x + np.float32(1))):
         assert other.attributes is not one.attributes
         assert other.attributes["value"] == 1
     zero, negative = constant(x + 0.0), constant(x + -0.0)
@@ -485,7 +483,7 @@ def test_equal_numbers_share_their_attributes() -> None:
     ],
     ids=str,
 )
-def test_bits_beside_the_elements(
+def test_unused_bits_are_ignored(
     element_type: xb.PrimitiveType, data: bytes, expected: list[float]
 ) -> None:
     """Memory viewed as narrow elements; NumPy and the constant ignore the unused bits."""
@@ -494,6 +492,6 @@ def test_bits_beside_the_elements(
     b = xb.XlaBuilder("bits")
     held = b.constant(array).attributes["value"]
     used = 2**element_type.bits - 1
-    wanted = np.array(expected).astype(element_type.dtype).view(np.uint8) & used
-    assert held.view(np.uint8).tolist() == wanted.tolist()
+    expected_bits = np.array(expected).astype(element_type.dtype).view(np.uint8) & used
+    assert held.view(np.uint8).tolist() == expected_bits.tolist()
     assert not held.flags.writeable

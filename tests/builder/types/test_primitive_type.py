@@ -66,40 +66,40 @@ def test_the_table_is_complete() -> None:
 
 @pytest.mark.parametrize(("name", "dtype", "bits", "kind"), TABLE, ids=NAMES)
 class TestEveryType:
-    def test_facts(self, name: str, dtype: Any, bits: int, kind: Kind) -> None:
-        found = getattr(xb, name)
-        assert (found.name, found.bits, found.kind) == (name, bits, kind)
-        assert found.dtype == np.dtype(dtype)
-        assert str(found) == name
+    def test_properties(self, name: str, dtype: Any, bits: int, kind: Kind) -> None:
+        t = getattr(xb, name)
+        assert (t.name, t.bits, t.kind) == (name, bits, kind)
+        assert t.dtype == np.dtype(dtype)
+        assert str(t) == name
 
     def test_range(self, name: str, dtype: Any, bits: int, kind: Kind) -> None:
-        found = getattr(xb, name)
-        assert (found.min, found.max) == limits(dtype, kind)
-        assert type(found.max) is type(limits(dtype, kind)[1])
+        t = getattr(xb, name)
+        assert (t.min, t.max) == limits(dtype, kind)
+        assert type(t.max) is type(limits(dtype, kind)[1])
 
     def test_kind_flags(self, name: str, dtype: Any, bits: int, kind: Kind) -> None:
-        found = getattr(xb, name)
-        assert found.is_array_element
-        assert found.is_floating == (kind is Kind.FLOAT)
-        assert found.is_complex == (kind is Kind.COMPLEX)
-        assert found.is_integral == (kind in (Kind.SIGNED, Kind.UNSIGNED))
-        assert found.is_signed == (kind in (Kind.SIGNED, Kind.FLOAT))
+        t = getattr(xb, name)
+        assert t.is_array_element
+        assert t.is_floating == (kind is Kind.FLOAT)
+        assert t.is_complex == (kind is Kind.COMPLEX)
+        assert t.is_integral == (kind in (Kind.SIGNED, Kind.UNSIGNED))
+        assert t.is_signed == (kind in (Kind.SIGNED, Kind.FLOAT))
 
     def test_bytes_are_those_of_numpy(self, name: str, dtype: Any, bits: int, kind: Kind) -> None:
         assert getattr(xb, name).byte_width == np.dtype(dtype).itemsize
 
-    def test_is_found_by_name_and_by_dtype(
+    def test_lookup_by_name_and_by_dtype(
         self, name: str, dtype: Any, bits: int, kind: Kind
     ) -> None:
-        found = getattr(xb, name)
-        for value in (found, name, dtype, np.dtype(dtype), np.dtype(dtype).newbyteorder(">")):
-            assert xb.as_primitive_type(value) is found
+        t = getattr(xb, name)
+        for value in (t, name, dtype, np.dtype(dtype), np.dtype(dtype).newbyteorder(">")):
+            assert xb.as_primitive_type(value) is t
 
     def test_copies_are_the_same_object(self, name: str, dtype: Any, bits: int, kind: Kind) -> None:
-        found = getattr(xb, name)
-        assert pickle.loads(pickle.dumps(found)) is found
-        assert copy.deepcopy(found) is found
-        assert copy.copy(found) is found
+        t = getattr(xb, name)
+        assert pickle.loads(pickle.dumps(t)) is t
+        assert copy.deepcopy(t) is t
+        assert copy.copy(t) is t
 
     def test_makes_shapes(self, name: str, dtype: Any, bits: int, kind: Kind) -> None:
         assert str(getattr(xb, name)[2, 3]) == f"{name}[2,3]"

@@ -38,7 +38,7 @@ SHAPE_TEXTS = st.recursive(array_texts() | st.just("token[]"), tuple_of_texts, m
 
 class TestText:
     @given(SHAPE_TEXTS)
-    def test_parsing_and_printing_give_the_text_back(self, text: str) -> None:
+    def test_printing_the_parsed_shape_returns_the_text(self, text: str) -> None:
         assert str(xb.parse_shape(text)) == text
 
     @given(SHAPE_TEXTS)
@@ -50,7 +50,7 @@ class TestText:
         spaced = text.replace(",", " , ").replace("(", " ( ").replace("[", " [ ")
         assert xb.parse_shape(spaced) is xb.parse_shape(text)
 
-    def test_xlas_comments_are_passed_over(self) -> None:
+    def test_xlas_comments_are_ignored(self) -> None:
         text = "(s32[], f32[2]{0}, /*index=2*/f32[/* rows */2,3]/**/)" + "/**/" * 1000
         assert xb.parse_shape(text) is xb.parse_shape("(s32[], f32[2]{0}, f32[2,3])")
         with pytest.raises(xb.ShapeTextError, match=r"expected .* got '/' at position 6"):
@@ -135,18 +135,18 @@ class TestText:
         assert plain in str(caught.value)
         assert (caught.value.position, caught.value.text) == (position, text)
         # The last two lines of the message point at the position.
-        *_, shown, arrow = str(caught.value).split("\n")
-        assert shown == f"  {text}" if len(text) <= 200 else f"  {text[:200]}..."
+        *_, line, arrow = str(caught.value).split("\n")
+        assert line == f"  {text}" if len(text) <= 200 else f"  {text[:200]}..."
         assert arrow.index("^") == position + 2
 
-    @pytest.mark.parametrize("begin", [0, 50, 150, 100_000])
-    def test_malformed_text_of_any_length(self, begin: int) -> None:
-        text = "(" * begin + "x" * 100_000
+    @pytest.mark.parametrize("depth", [0, 50, 150, 100_000])
+    def test_malformed_text_of_any_length(self, depth: int) -> None:
+        text = "(" * depth + "x" * 100_000
         with pytest.raises(xb.ShapeTextError, match="unknown primitive type 'xxx") as caught:
             xb.parse_shape(text)
         *_, part, arrow = str(caught.value).split("\n")
         assert len(str(caught.value)) < 1000
-        assert part[arrow.index("^") - bool(begin) :].startswith("(xx" if begin else "xx")
+        assert part[arrow.index("^") - bool(depth) :].startswith("(xx" if depth else "xx")
 
     def test_not_a_string(self) -> None:
         with pytest.raises(xb.OperandError, match="expected a shape's text, got 3"):
@@ -246,7 +246,7 @@ class TestArrayShape:
     def test_with_element_type(self) -> None:
         assert xb.f32[2, "<=3"].with_element_type(xb.pred) is xb.pred[2, "<=3"]
 
-    def test_the_largest(self) -> None:
+    def test_the_largest_shape(self) -> None:
         assert xb.u8[MAX_ELEMENTS].element_count == MAX_ELEMENTS
 
     @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ class TestArrayShape:
         with pytest.raises(xb.ShapeInferenceError, match=message):
             xb.array_shape(xb.f32, dimensions)
 
-    def test_as_many_dynamic_dimensions_as_dimensions(self) -> None:
+    def test_the_number_of_dynamic_dimensions(self) -> None:
         with pytest.raises(xb.ShapeInferenceError, match="one entry for each dimension: 1, got 2"):
             xb.array_shape(xb.f32, [1], dynamic_dimensions=[True, False])
 
@@ -296,7 +296,7 @@ class TestArrayShape:
         with pytest.raises(xb.ShapeInferenceError, match=r"must be one of f32\[2,3\], got "):
             xb.f32[2, 3].dimension_text(dimension)
 
-    def test_is_not_made_directly(self) -> None:
+    def test_the_constructor_is_private(self) -> None:
         with pytest.raises(TypeError, match=r"make array shapes with f32\[2, 3\]"):
             xb.ArrayShape(xb.f32, (2,))
 
@@ -348,7 +348,7 @@ class TestTupleShape:
             xb.TupleShape(elements)
 
 
-class TestWhereAShapeIsWanted:
+class TestShapeArguments:
     @pytest.mark.parametrize("value", [xb.f32[2, 3], "f32[2,3]"])
     def test_shape_and_text(self, value: Any) -> None:
         assert shape_of(value) is xb.f32[2, 3]
@@ -357,7 +357,7 @@ class TestWhereAShapeIsWanted:
         assert str(shape_of([xb.f32[2], ["s32[]"], ()])) == "(f32[2], (s32[]), ())"
 
     @pytest.mark.parametrize("value", [3, None, object()])
-    def test_nothing_of_the_kind(self, value: Any) -> None:
+    def test_not_a_shape(self, value: Any) -> None:
         with pytest.raises(xb.OperandError, match="expected a shape such as"):
             shape_of(value)
 

@@ -183,12 +183,12 @@ def several(ops: str, *attributes: str) -> None:
     """Register adapters like `plain`, for functions that return several ops."""
     plain(ops, *attributes)
     for op in ops.split():
-        one = ADAPTERS[op]
+        single = ADAPTERS[op]
 
-        def call(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any], one: Adapter = one) -> Any:
-            return list(one.call(b, operands, attrs))
+        def call(b: xb.XlaBuilder, operands: Ops, attrs: Any, single: Adapter = single) -> Any:
+            return list(single.call(b, operands, attrs))
 
-        ADAPTERS[op] = Adapter(call, one.needs)
+        ADAPTERS[op] = Adapter(call, single.needs)
 
 
 def keywords(attrs: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def body_root(b: xb.XlaBuilder, body: str, p: Ops, result: Any) -> xb.XlaOp:
         x, y = p[:2]
         if x.shape is not y.shape and all(map(is_floating, (x.shape, y.shape, result))):
             # The C++ builder converts two floating-point types to the wider one.
-            x, y = (xb.convert_element_type(one, result.element_type) for one in (x, y))
+            x, y = (xb.convert_element_type(op, result.element_type) for op in (x, y))
         return public(BODY_FUNCTIONS[body])(x, y)
     if body.startswith("param"):
         return p[int(body[len("param") :])]
@@ -372,8 +372,8 @@ def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
 
 @adapter("Parameter", "b.parameter")
 def _(b: xb.XlaBuilder, operands: Ops, attrs: dict[str, Any]) -> Any:
-    for one in attrs["parameters"]:
-        last = b.parameter(one["shape"], number=one["parameter_number"])
+    for spec in attrs["parameters"]:
+        last = b.parameter(spec["shape"], number=spec["parameter_number"])
     return last
 
 

@@ -87,9 +87,9 @@ def _check_module(text: str) -> None:
         f"return {', '.join(names)} : {', '.join(kinds)}\n}}"
     )
     for (kind, name, literal, _), other in zip(checks, expected, strict=True):
-        one = np.asarray(got[name])
-        assert sample_runner.is_close(one, np.asarray(other), **_ALLOWED[kind]), (
-            f"{name} is {one.tolist()}, expected {literal}"
+        value = np.asarray(got[name])
+        assert sample_runner.is_close(value, np.asarray(other), **_ALLOWED[kind]), (
+            f"{name} is {value.tolist()}, expected {literal}"
         )
 
 
@@ -156,7 +156,7 @@ def _run_parallel(text: str, parallel: re.Match[str]) -> dict[str, Any]:
     each = len(inputs) // count
     columns = [[values[inputs[n * each + i]] for n in range(count)] for i in range(each)]
     arguments = [[_array(value) for value in column] for column in columns]
-    results = [one for device in executable(*arguments) for one in _flat(device)]
+    results = [result for device in executable(*arguments) for result in _flat(device)]
     return {f"{name}#{number}": one for number, one in enumerate(results)}
 
 

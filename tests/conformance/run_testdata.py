@@ -62,9 +62,10 @@ def check(path: Path) -> Answer:
         return FAILED, f"it compares by {sorted(checks) or 'nothing'}"
     if len(got) != len(expected):
         return FAILED, f"{len(got)} results, {len(expected)} are expected"
-    for number, (one, other) in enumerate(zip(got, expected, strict=True)):
-        if not sample_runner.is_close(np.asarray(one), np.asarray(other), **allowed[0]):
-            return FAILED, f"result {number} is {one}, expected {other}".replace("\n", " ")[:300]
+    for number, (result, value) in enumerate(zip(got, expected, strict=True)):
+        if not sample_runner.is_close(np.asarray(result), np.asarray(value), **allowed[0]):
+            message = f"result {number} is {result}, expected {value}"
+            return FAILED, message.replace("\n", " ")[:300]
     return PASSED, ""
 
 

@@ -176,14 +176,12 @@ def is_close(got: Any, expected: Any, *, ulps: int = 0, tolerance: float = 0.0) 
         relative = float(ml_dtypes.finfo(got.dtype).eps)
     except ValueError:
         return bool((got == expected).all())
-    one, other = got.astype(np.float64), expected.astype(np.float64)
+    a, b = got.astype(np.float64), expected.astype(np.float64)
     with np.errstate(all="ignore"):
-        same = (one == other) | (np.isnan(one) & np.isnan(other))
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
         # The step of the type at the larger number: eps times the power of two below it.
-        exponent = np.frexp(np.maximum(np.abs(one), np.abs(other)))[1]
+        exponent = np.frexp(np.maximum(np.abs(a), np.abs(b)))[1]
         steps = np.maximum(np.ldexp(relative, exponent - 1), step)
-        near = np.abs(one - other) <= np.maximum(
-            ulps * steps, tolerance * np.maximum(np.abs(other), 1)
-        )
-    near &= np.isfinite(one) & np.isfinite(other)
+        near = np.abs(a - b) <= np.maximum(ulps * steps, tolerance * np.maximum(np.abs(b), 1))
+    near &= np.isfinite(a) & np.isfinite(b)
     return bool((same | near).all())

@@ -61,7 +61,7 @@ NOT_COUNTED = {
 
 
 def run_file(file: str) -> Any:
-    return runner.run(case for (one, _), cases in BY_OP.items() if one == file for case in cases)
+    return runner.run(case for (name, _), cases in BY_OP.items() if name == file for case in cases)
 
 
 def test_cases_that_do_not_count_disagree_as_often_as_before() -> None:

@@ -170,9 +170,11 @@ def _tokens(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
                 other = draw.randrange(len(tokens))
                 tokens[at], tokens[other] = tokens[other], tokens[at]
             case _:
-                others = _TOKEN.findall(_decoded(draw.choice(files)[:20000])) or [""]
-                alike = [one for one in others if one[:1].isalpha() == tokens[at][:1].isalpha()]
-                tokens[at] = draw.choice(alike or others)
+                candidates = _TOKEN.findall(_decoded(draw.choice(files)[:20000])) or [""]
+                same_kind = [
+                    token for token in candidates if token[:1].isalpha() == tokens[at][:1].isalpha()
+                ]
+                tokens[at] = draw.choice(same_kind or candidates)
     return "".join(tokens).encode()
 
 
@@ -191,8 +193,8 @@ def _replaced(
 
 
 def _type(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
-    there = _TENSOR.findall(_decoded(data)[:20000])
-    pool = there if there and draw.random() < 0.5 else _TYPES
+    used = _TENSOR.findall(_decoded(data)[:20000])
+    pool = used if used and draw.random() < 0.5 else _TYPES
     return _replaced(draw, data, _TENSOR, draw.choice(pool))
 
 
@@ -219,8 +221,8 @@ def _from_another(pattern: re.Pattern[str]) -> Mutation:
     """Return a mutation that replaces a match by a match from another file."""
 
     def change(draw: random.Random, data: bytes, files: Sequence[bytes]) -> bytes:
-        others = pattern.findall(_decoded(draw.choice((data, draw.choice(files)))[:20000]))
-        return _replaced(draw, data, pattern, draw.choice(others)) if others else data
+        matches = pattern.findall(_decoded(draw.choice((data, draw.choice(files)))[:20000]))
+        return _replaced(draw, data, pattern, draw.choice(matches)) if matches else data
 
     return change
 

@@ -85,9 +85,9 @@ def _indexing() -> xb.XlaComputation:
     table = b.parameter(xb.f32[5, 3], "table")
     rows = b.parameter(xb.s32[4, 1], "rows")
     state = b.parameter((xb.u64[2], (xb.pred[()], xb.bf16[2])), "state")
-    taken = xb.gather(table, rows, xb.GatherDimensionNumbers((1,), (0,), (0,), 1), (1, 3))
+    gathered = xb.gather(table, rows, xb.GatherDimensionNumbers((1,), (0,), (0,), 1), (1, 3))
     numbers = xb.ScatterDimensionNumbers((1,), (0,), (0,), 1)
-    added = xb.scatter(table, rows, taken, xb.add, numbers)
+    added = xb.scatter(table, rows, gathered, xb.add, numbers)
     padded = xb.pad(added, b.constant(np.float32(0)), ((1, 0, 0), (0, 1, 1)))
     return b.build(
         xb.tuple(xb.rev(xb.transpose(padded, (1, 0)), (0,)), xb.get_tuple_element(state, 1))
@@ -142,7 +142,7 @@ def samples(folder: Path) -> Iterator[bytes]:
         if path.suffix not in (".mlir", ".mlirbc", ".stablehlo"):
             continue
         for module in path.read_bytes().split(b"// -----"):
-            plain = re.sub(rb"(?m)^ *check\..*$", b"", module)
-            if b"@main" not in plain:
-                plain = re.sub(rb"func\.func (?:public )?@\w+", b"func.func @main", plain, count=1)
-            yield plain
+            text = re.sub(rb"(?m)^ *check\..*$", b"", module)
+            if b"@main" not in text:
+                text = re.sub(rb"func\.func (?:public )?@\w+", b"func.func @main", text, count=1)
+            yield text

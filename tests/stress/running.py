@@ -107,13 +107,13 @@ def growth_of_calls(count: int) -> int:
 def growth_of_executables(count: int) -> int:
     """Return by how many bytes the process grows when programs are compiled, called and dropped."""
     x = np.ones((8, 4), np.float32)
-    there = lowering.device_put(x)
+    on_device = lowering.device_put(x)
 
     def compile_some(how_many: int) -> None:
         for _ in range(how_many):
             run = lowering.compile(affine(3))
-            run(x, there)
-            run(there, there)
+            run(x, on_device)
+            run(on_device, on_device)
 
     compile_some(max(count // 10, 8))
     before = _resident()

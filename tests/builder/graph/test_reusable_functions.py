@@ -459,7 +459,7 @@ class TestUses:
     def test_inline(self, x: xb.XlaOp) -> None:
         count = len(x.builder.ops)
         op = xb.inline(larger, x, x)
-        assert [one.opcode for one in x.builder.ops[count:]] == ["maximum", "add"]
+        assert [op.opcode for op in x.builder.ops[count:]] == ["maximum", "add"]
         assert op.source == larger.computation(x.shape, x.shape).root.source
 
     def test_with_a_body_that_captures(self, state: list[xb.XlaOp], x: xb.XlaOp) -> None:
@@ -496,8 +496,8 @@ class TestUses:
         with x.builder.frontend_attributes({"a": "b"}), x.builder.sharding("{replicated}"):
             op = function(x)
         assert (op.frontend_attributes, op.sharding) == ({"a": "b"}, "{replicated}")
-        assert {one.frontend_attributes for one in applied(op).ops} == {None}
-        assert {one.sharding for one in applied(op).ops} == {None}
+        assert {inner.frontend_attributes for inner in applied(op).ops} == {None}
+        assert {inner.sharding for inner in applied(op).ops} == {None}
         assert applied(function(x)) is applied(op)
 
     def test_annotations_set_inside_do_not_leak(self, x: xb.XlaOp) -> None:
@@ -524,7 +524,7 @@ class TestCall:
     def test_records_a_call(self, x: xb.XlaOp) -> None:
         count = len(x.builder.ops)
         op = larger(x, x)
-        assert [one.opcode for one in x.builder.ops[count:]] == ["call"]
+        assert [op.opcode for op in x.builder.ops[count:]] == ["call"]
         assert op.operands == (x, x)
         assert op.source is not None
         assert op.source.function.endswith("test_records_a_call")

@@ -48,7 +48,7 @@ def pointers(computation: xb.XlaComputation) -> int:
     """Return the number of tuple elements that XLA counts as traffic."""
     # XLA does not count the bytes of computations that are applied to elements.
     entered = [op.attributes["body"] for op in computation.ops if op.opcode == "while"]
-    ops = [op for one in (computation, *entered) for op in one.ops]
+    ops = [op for each in (computation, *entered) for op in each.ops]
     passed = [op.operands[0].shape for op in ops if op.opcode == "optimization_barrier"]
     made = sum(len(op.operands) for op in ops if op.opcode == "tuple")
     return made + sum(len(shape.elements) for shape in passed if isinstance(shape, xb.TupleShape))
@@ -194,7 +194,7 @@ def test_trip_count_of_a_captured_limit_and_of_a_part_of_the_state() -> None:
     state = xb.tuple(x, b.constant(2, xb.s32))
     result = xb.while_(lambda s: s[1] < limit, lambda s: xb.tuple(xb.exp(s[0]), s[1] + 1), state)
     stats = b.build(result).stats()
-    assert [one.trip_count for one in stats.loops] == [5]
+    assert [entry.trip_count for entry in stats.loops] == [5]
     assert stats.transcendentals == 5 * 3
     # The condition runs one time more than the body.
     assert stats.by_opcode["compare"].executions == 6
@@ -215,13 +215,13 @@ def test_loops_in_loops_are_multiplied() -> None:
     assert stats.transcendentals == 3 * 4 * 10
     assert stats.by_opcode["tanh"].ops == 1
     assert stats.by_opcode["tanh"].executions == 12
-    assert {one.trip_count for one in stats.loops} == {3, 4}
+    assert {entry.trip_count for entry in stats.loops} == {3, 4}
     assert stats.unknown_loops == ()
 
 
 def test_a_loop_with_an_unknown_trip_count() -> None:
     stats = built(CASES["while"]).stats()
-    assert [one.trip_count for one in stats.unknown_loops] == [None]
+    assert [entry.trip_count for entry in stats.unknown_loops] == [None]
     assert "unknown trip count; counted once" in str(stats)
 
 
@@ -235,7 +235,7 @@ def test_a_scan_is_counted_for_each_step() -> None:
 
     computation = b.build(xb.scan(x, init, step, 0))
     assert computation.stats().flops == 9 * 2
-    assert [one.trip_count for one in computation.stats().loops] == [9]
+    assert [entry.trip_count for entry in computation.stats().loops] == [9]
     assert costs_of_text(str(computation))[0] == 2
 
 
@@ -266,7 +266,7 @@ def test_fields_and_printing() -> None:
     assert stats.results.bytes == 2 * 512 * 2048 * 4
     assert stats.flops == 2 * 512 * 1024 * 2048 + 512 * 2048
     assert next(iter(stats.by_opcode)) == "dot_general"
-    assert stats.flops == sum(one.flops for one in stats.by_opcode.values())
+    assert stats.flops == sum(entry.flops for entry in stats.by_opcode.values())
     text = str(stats)
     assert "2.15 GFLOP" in text
     assert "14 MiB" in text

@@ -83,7 +83,7 @@ def test_attributes_are_those_of_the_hlo_text() -> None:
     text = str(computation).splitlines()
     for row in computation.table():
         if row.opcode != "parameter":
-            (line,) = [one for one in text if f".{row.number} = " in one]
+            (line,) = [text_line for text_line in text if f".{row.number} = " in text_line]
             assert line.endswith(f", {row.attributes}"), line
 
 

@@ -203,8 +203,8 @@ def test_large_arrays(element: str, text: str) -> None:
     buffer = layout.pack(array, shape)
     shape_layout = layout.layout_of(shape)
     expected = in_memory(np.arange(count).reshape(shape.dimensions), shape_layout).ravel()
-    one = 1 if shape_layout.padding_value is xb.PaddingValue.ONE_PAD else 0
-    flat = np.append(array.ravel(), np.array([one]).astype(array.dtype))
+    padding = 1 if shape_layout.padding_value is xb.PaddingValue.ONE_PAD else 0
+    flat = np.append(array.ravel(), np.array([padding]).astype(array.dtype))
     assert np.array_equal(buffer, flat[expected])
     assert np.array_equal(layout.unpack(buffer, shape), array)
 
@@ -259,10 +259,10 @@ def test_more_physical_dimensions_than_numpy_supports(shape: xb.ArrayShape) -> N
     assert len(layout.physical_dimensions(shape)) > 64 or shape.rank == 64
     array = numbered(shape)
     buffer = layout.pack(array, shape)
-    there = np.zeros(layout.buffer_size(shape), np.float32)
+    expected = np.zeros(layout.buffer_size(shape), np.float32)
     for index in itertools.product(*map(range, shape.dimensions)):
-        there[layout.linear_index(shape, index)] = array[index]
-    assert np.array_equal(buffer, there)
+        expected[layout.linear_index(shape, index)] = array[index]
+    assert np.array_equal(buffer, expected)
     assert np.array_equal(layout.unpack(buffer, shape), array)
 
 

@@ -16,16 +16,16 @@ def test_the_dimensions_are_those_of_the_array_in_memory(data: st.DataObject) ->
     sizes = data.draw(SIZES)
     layout = data.draw(random_layouts(sizes))
     form = physical(sizes, layout)
-    there = in_memory(np.ones(sizes), layout)
-    assert form.dimensions == there.shape
+    memory = in_memory(np.ones(sizes), layout)
+    assert form.dimensions == memory.shape
     assert form.sizes == (layout.padded_dimensions or sizes)
     assert [form.ordered[-1 - i] for i in range(len(sizes))] == [
         form.sizes[d] for d in layout.minor_to_major
     ]
     alignment = layout.tail_padding_alignment_in_elements
     assert form.size % alignment == 0
-    assert 0 <= form.size - there.size < alignment
-    assert form.tail == form.size - there.size
+    assert 0 <= form.size - memory.size < alignment
+    assert form.tail == form.size - memory.size
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ class TestSizesInBytes:
         layout = data.draw(random_layouts(sizes))
         shape = xb.array_shape("f32", sizes, layout=layout)
         bits = layout.element_size_in_bits or 32
-        there = in_memory(np.ones(sizes, f"f{bits // 8}"), layout)
+        memory = in_memory(np.ones(sizes, f"f{bits // 8}"), layout)
         alignment = layout.tail_padding_alignment_in_elements
         assert shape.element_size_in_bits == bits
-        assert shape.byte_size == np.ones(sizes, there.dtype).nbytes
-        assert 0 <= shape.padded_byte_size - there.nbytes < alignment * there.itemsize
-        assert shape.padded_byte_size % (alignment * there.itemsize) == 0
+        assert shape.byte_size == np.ones(sizes, memory.dtype).nbytes
+        assert 0 <= shape.padded_byte_size - memory.nbytes < alignment * memory.itemsize
+        assert shape.padded_byte_size % (alignment * memory.itemsize) == 0
 
     @pytest.mark.parametrize(
         ("text", "bits", "alone", "padded"),

@@ -308,12 +308,12 @@ def test_shapes_of_jaxlib_have_the_same_text(data: st.DataObject) -> None:
     else:
         dimensions = ",".join(map(str, sizes))
     ours = xb.parse_shape(f"{element_type}[{dimensions}]{layout}")
-    theirs = xla_client.Shape(str(ours))
+    xla_shape = xla_client.Shape(str(ours))
     assert isinstance(ours, xb.ArrayShape)
-    assert str(theirs) == str(ours)
-    assert xb.parse_shape(str(theirs)) is ours
+    assert str(xla_shape) == str(ours)
+    assert xb.parse_shape(str(xla_shape)) is ours
     # Each part separately.
-    described = theirs.layout()
+    described = xla_shape.layout()
     assert str(described) == described.to_string() == str(layout)
     assert xb.parse_layout(str(described)) == layout
     assert tuple(described.minor_to_major()) == layout.minor_to_major
@@ -336,8 +336,8 @@ def test_layouts_made_by_jaxlib_have_the_same_text(data: st.DataObject) -> None:
     # Negative sizes, such as the one of "*", abort the process.
     tiles = data.draw(tilings(rank, combining=False))
     bits = data.draw(st.sampled_from([0, 1, 2, 4, 8, 32]))
-    theirs = xla_client.Layout(order, [tuple(tile) for tile in tiles], bits)
-    assert str(theirs) == str(xb.Layout(order, tiles=tiles, element_size_in_bits=bits))
+    xla_layout = xla_client.Layout(order, [tuple(tile) for tile in tiles], bits)
+    assert str(xla_layout) == str(xb.Layout(order, tiles=tiles, element_size_in_bits=bits))
 
 
 @given(st.data())

@@ -168,7 +168,7 @@ REFUSED: dict[str, tuple[Ragged, str, str, str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
     numbers, lhs, rhs, sizes, arguments, text = REFUSED[name]
-    shapes = [xb.parse_shape(one) for one in (lhs, rhs, sizes)]
+    shapes = [xb.parse_shape(text) for text in (lhs, rhs, sizes)]
     with pytest.raises(xb.ShapeInferenceError) as error:
         infer.ragged_dot(*shapes, numbers, **arguments)
     assert str(error.value).startswith("ragged_dot: ")

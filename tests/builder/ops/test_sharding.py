@@ -66,15 +66,15 @@ def test_shardings_of_a_mesh_are_those_of_jax(
     axes = dict(zip("abc", sizes, strict=True))
     mesh = xb.Mesh(axes, order)
     devices = np.array(jax.devices("cpu")[:8])
-    theirs = JaxMesh(devices[list(order or range(8))].reshape(sizes), tuple("abc"))
+    jax_mesh = JaxMesh(devices[list(order or range(8))].reshape(sizes), tuple("abc"))
     shape = (8, 16)
     tried = 0
     for pair in itertools.product(ENTRIES, ENTRIES):
-        named = [axis for one in pair if one for axis in one]
+        named = [axis for axes in pair if axes for axis in axes]
         if len(set(named)) < len(named):
             continue
         tried += 1
-        ours, other = mesh.sharding(*pair), NamedSharding(theirs, PartitionSpec(*pair))
+        ours, other = mesh.sharding(*pair), NamedSharding(jax_mesh, PartitionSpec(*pair))
         part = other.shard_shape(shape)
         assert ours.shard_shape(xb.f32[shape]).dimensions == part
         jax_indices = {d.id: index for d, index in other.devices_indices_map(shape).items()}
@@ -178,15 +178,15 @@ def parsed(shape: str, sharding: str) -> str:
 
 @pytest.mark.parametrize("text", TILINGS)
 def test_tilings_that_xla_reads(text: str) -> None:
-    theirs = parsed("f32[8,4]", text)
+    xla_sharding = parsed("f32[8,4]", text)
     tiling = xb.parse_tiling(text)
-    again = xb.parse_tiling(theirs)  # as XLA prints it
+    again = xb.parse_tiling(xla_sharding)  # as XLA prints it
     assert tiling.text == text
     assert [getattr(tiling, name) for name in ("kind", "tiles", "subgroups", "devices")] == [
         getattr(again, name) for name in ("kind", "tiles", "subgroups", "devices")
     ]
     x = xb.XlaBuilder().parameter("f32[8,4]", "x", sharding=text)
-    assert theirs == parsed("f32[8,4]", x.sharding)
+    assert xla_sharding == parsed("f32[8,4]", x.sharding)
 
 
 REFUSED = {
@@ -528,8 +528,8 @@ def test_rewriting_keeps_shardings() -> None:
     assert whole.annotations.meshes == c.annotations.meshes
     tiled = xb.XlaBuilder("tiled")
     t = tiled.parameter("f32[8,4]", "t", sharding=ROWS)
-    for one in (swapped, part):
-        refused(xb.BuilderError, "inline: a program", lambda one=one: xb.inline(one, t))
+    for program in (swapped, part):
+        refused(xb.BuilderError, "inline: a program", lambda program=program: xb.inline(program, t))
 
 
 def test_shardings_require_a_program() -> None:

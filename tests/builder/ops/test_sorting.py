@@ -60,11 +60,11 @@ def test_the_default_comparator(t: xb.PrimitiveType) -> None:
     (comparator,) = op.called_computations
     assert [p.name for p in comparator.parameters] == ["p.0.lhs", "p.0.rhs", "p.1.lhs", "p.1.rhs"]
     assert comparator.program_shape.result is xb.pred[()]
-    assert {one.source for one in comparator.ops} == {None}
-    compared = [one for one in comparator.ops if one.opcode == "compare"]
-    kinds = {one.attributes["compare_type"] for one in compared}
+    assert {op.source for op in comparator.ops} == {None}
+    compared = [op for op in comparator.ops if op.opcode == "compare"]
+    kinds = {op.attributes["compare_type"] for op in compared}
     if t.is_complex:
-        assert [one.attributes["comparison_direction"] for one in compared] == ["EQ", "LT", "LT"]
+        assert [op.attributes["comparison_direction"] for op in compared] == ["EQ", "LT", "LT"]
         assert kinds == {"TOTALORDER"}
         return
     assert compared == [comparator.root]

@@ -283,9 +283,10 @@ class TestNested:
         def another_end(op: xb.XlaOp, operands: Operands) -> xb.XlaOp | None:
             return operands[0] <= operands[1] if op.opcode == "compare" else None
 
-        before = {one.name: one for one in model.called_computations()}
+        before = {each.name: each for each in model.called_computations()}
         after = {
-            one.name: one for one in model.replace(another_end, nested=True).called_computations()
+            each.name: each
+            for each in model.replace(another_end, nested=True).called_computations()
         }
         assert list(before) == list(after)
         assert [name for name in before if before[name] is not after[name]] == ["while_condition"]
@@ -300,7 +301,7 @@ class TestNested:
 
         assert_same(model.replace(note, nested=True), model)
         order = (*model.called_computations(), model)
-        assert visited == [op for one in order for op in one.ops]
+        assert visited == [op for each in order for op in each.ops]
 
     def test_one_computation_is_replaced_by_one_computation(self, model: xb.XlaComputation) -> None:
         changed = model.replace(
@@ -308,8 +309,8 @@ class TestNested:
         )
         called = [
             op.called_computations
-            for one in (changed, *changed.called_computations())
-            for op in one.ops
+            for each in (changed, *changed.called_computations())
+            for op in each.ops
             if op.opcode == "call"
         ]
         assert len(called) == 2
@@ -327,7 +328,9 @@ class TestNested:
         x = np.arange(6, dtype=np.int32).reshape(2, 3)
         np.testing.assert_array_equal(graphs.evaluate(changed, np.True_, x), x - 1)
         np.testing.assert_array_equal(graphs.evaluate(changed, np.False_, x), -x)
-        (old, new) = (one.root.attributes["branch_computations"] for one in (c, changed))
+        old, new = (
+            computation.root.attributes["branch_computations"] for computation in (c, changed)
+        )
         assert old[0] is not new[0]
         assert old[1] is new[1]
 

@@ -117,7 +117,7 @@ def test_new_shapes_do_not_leak_memory() -> None:
             y = xb.reduce(xb.exp(x + 1.0) * x, 0.0, xb.add, [0])
             turned = xb.reshape(xb.transpose(x, [1, 0]), [size * 11])
             results = xb.tuple(xb.dot(x, y), xb.slice(turned, [1], [size]), xb.gt(x, 0.0))
-            references += [weakref.ref(one.shape) for one in (x, turned, results)]
+            references += [weakref.ref(op.shape) for op in (x, turned, results)]
         return references
 
     shapes = record(range(100, 200))

@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
-    # A module in tests/gpu, which pyproject.toml adds to the path.
+    # Imported late, because it imports jax.
     from on_device import missing
 
     reason = missing()

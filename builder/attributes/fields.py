@@ -33,11 +33,11 @@ class NamedEnum(enum.Enum):
     ``class Kind(NamedEnum, op="fft", argument="kind")`` names the op and the argument for messages.
     """
 
-    _taken_by: ClassVar[tuple[str, str]]
+    _parameter_of: ClassVar[tuple[str, str]]
 
     def __init_subclass__(cls, *, op: str, argument: str) -> None:
         super().__init_subclass__()
-        cls._taken_by = op, argument
+        cls._parameter_of = op, argument
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
@@ -61,11 +61,11 @@ class NamedEnum(enum.Enum):
         if is_number and issubclass(cls, int):
             with suppress(ValueError):
                 return cls(int(value))
-        own_op, argument = cls._taken_by
+        default_op, argument = cls._parameter_of
         names = list(cls.__members__)
         rule = f"{argument} must be one of {', '.join(names)}"
         fix = f"write xb.{cls.__name__}.{names[0]}, or the name as text"
-        raise refusal(op or own_op, rule, value, fix)
+        raise refusal(op or default_op, rule, value, fix)
 
 
 def sequence_or_none(values: Any) -> tuple[Any, ...] | None:

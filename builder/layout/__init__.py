@@ -49,10 +49,9 @@ if TYPE_CHECKING:
     )
     from builder.layout.packing import pack as pack, unpack as unpack
 else:
-    from builder.support.lazy import lazy_name
+    from builder.support.lazy import lazy_name as _lazy_name
 
-    # These modules import `builder.types.shape`, which imports `builder.types.layout`: they cannot
-    # be imported before shapes are defined.
+    # Few programs use these functions; without them `import builder` takes less time.
     _LAZY = {
         "buffer_size": "builder.layout.indexing",
         "draw": "builder.layout.drawing",
@@ -66,7 +65,7 @@ else:
     }
 
     def __getattr__(name):
-        return lazy_name(globals(), _LAZY, name)
+        return _lazy_name(globals(), _LAZY, name)
 
     def __dir__():
         return sorted({*globals(), *_LAZY})
